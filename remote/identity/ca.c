@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "remote/identity/certificate.h"
 #include "remote/identity/private_file.h"
-#include "remote/identity/revoked.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 

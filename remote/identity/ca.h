@@ -13,7 +13,7 @@
  *   ca.key      the authority's key. A server does not need it: it may be kept elsewhere
  *   server.pem  the server's credentials
  *   issued      a line for each certificate: "SERIAL UNTIL NAME", UNTIL in seconds since 1970
- *   revoked     a line for each that does not count any more: "SERIAL NAME" (revoked.h)
+ *   revoked     a line for each that does not count any more: "SERIAL NAME" (certificate.h)
  *   lock        so that two commands do not write at once
  *
  * Who runs a server and who uses its authority is one user. Thread-safe between processes, not

@@ -1,11 +1,13 @@
 #ifndef RESEAT_REMOTE_IDENTITY_CERTIFICATE_H
 #define RESEAT_REMOTE_IDENTITY_CERTIFICATE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
 #include "remote/identity/crypto.h"
 #include "remote/identity/grant.h"
+#include "state/base/files/folder.h"
 
 /*
  * Certificates of a private authority: what is in them, made and read. Keys are Ed25519: small, no
@@ -65,5 +67,25 @@ EVP_PKEY *certificate_read_key(BIO *from);
 /** Write them. False without memory. */
 bool certificate_write(BIO *to, X509 *certificate);
 bool certificate_write_key(BIO *to, EVP_PKEY *key);
+
+/*
+ * Certificates that do not count any more, in a file with a line for each: "SERIAL NAME". A server
+ * reads it at each handshake, once the certificate has been found to be its authority's.
+ * Thread-safe.
+ */
+
+/**
+ * Is the certificate of this serial number revoked?
+ *
+ * @path         Of the list. One that is missing, damaged, or not this user's alone revokes
+ *               everybody: whoever can take the list away must not get anyone back in.
+ * @ret_problem  Written where the list itself is at fault.
+ * Returns 0 (it counts), -EKEYREVOKED, or why the list cannot be read.
+ */
+MUST_CHECK int revoked_check(const char *path, const char *serial,
+                             char ret_problem[FOLDER_PROBLEM_MAX]);
+
+/** The same in the bytes of a list. 0, -EKEYREVOKED or -EINVAL. */
+MUST_CHECK int revoked_find(const char *bytes, size_t size, const char *serial);
 
 #endif

@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#include "remote/link/link_tcp.h"
-#include "remote/link/link_vsock.h"
-
 static const struct link_kind *const kinds[] = {&link_unix, &link_tcp, &link_vsock};
 
 const struct link_kind *link_kind_of(const char *address, const char **ret_where)

@@ -10,6 +10,25 @@
 #include "state/base/files/owned.h"
 
 /*
+ * What lets one connect to a session of a server for one transfer, once, without a certificate. A
+ * client draws it, and gives it to both sessions over its links with them; who does not have it
+ * gets past no handshake, on either side. The name goes over the connection, the key does not.
+ */
+
+#define TICKET_KEY_SIZE 32
+
+struct ticket_name {
+    uint64_t session; /**< Of the server that is connected to. */
+    unsigned char bytes[16];
+};
+
+struct ticket {
+    struct ticket_name name;
+    unsigned char key[TICKET_KEY_SIZE];
+};
+_Static_assert(sizeof(struct ticket) == 56, "as it is sent");
+
+/*
  * What carries a session between the driver and a device server: a stream of bytes in each
  * direction, whole and in order. Frames, their numbers, and what follows when a link breaks are the
  * session's (remote/wire/); a link that failed once stays failed.
@@ -93,7 +112,7 @@ struct link_kind {
      */
     int (*connect)(const char *where, uint64_t deadline_ns, struct link **ret_link);
 
-    /** The same, with a ticket (ticket.h) in place of who one is. NULL: nobody is let in by one. */
+    /** The same, with a struct ticket in place of who one is. NULL: nobody is let in by one. */
     int (*connect_ticket)(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
                           struct link **ret_link);
 
@@ -120,5 +139,33 @@ extern const struct link_kind link_unix;
  * Returns NULL for one of no scheme that is known.
  */
 const struct link_kind *link_kind_of(const char *address, const char **ret_where);
+
+/**
+ * A link over a stream socket of this machine that is connected already.
+ *
+ * @fd  Is the link's, or closed on failure.
+ * Returns 0 or -errno.
+ */
+MUST_CHECK int link_unix_of(int fd, struct link **ret_link);
+
+/*
+ * TLS 1.3 over TCP (tls.h), "tcp:HOST:PORT"; TCP alone is not offered. A client's credentials are
+ * those of credentials_find(); a server is opened with tls_server_open() before it listens.
+ *
+ * A host that vanished is noticed by the kernel within half a minute, whether somebody waits for
+ * its bytes or has some for it; then the link fails with -EPIPE. A host that is there and says
+ * nothing is what deadlines are for.
+ */
+extern const struct link_kind link_tcp;
+
+/*
+ * TLS 1.3 (tls.h) between a virtual machine and its host, "vsock:CID:PORT". The hypervisor vouches
+ * for which machine is at the other end, but not for which of its users: any of them may connect,
+ * and listen on any port. So both sides show certificates here as well, and a guest's says what it
+ * may use; nothing is hidden from the host by that, which can read its guests' memory.
+ *
+ * The kernel tells of the other machine's end; of one that stands still only deadlines do.
+ */
+extern const struct link_kind link_vsock;
 
 #endif

@@ -1,4 +1,4 @@
-#include "remote/link/link_tcp.h"
+#include "remote/link/link.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -6,7 +6,7 @@
 
 #include "remote/link/resolve.h"
 #include "remote/link/socket.h"
-#include "remote/link/tls_connect.h"
+#include "remote/link/tls.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 

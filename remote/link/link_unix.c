@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "remote/link/link_unix.h"
+#include "remote/link/link.h"
 #include "state/base/clock.h"
 #include "state/base/files/access.h"
 #include "state/base/files/folder.h"

@@ -1,4 +1,4 @@
-#include "remote/link/link_vsock.h"
+#include "remote/link/link.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -6,7 +6,7 @@
 #include <linux/vm_sockets.h>
 
 #include "remote/link/socket.h"
-#include "remote/link/tls_connect.h"
+#include "remote/link/tls.h"
 
 static struct sockaddr_vm link_vsock_socket_address(const struct address *address)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "remote/identity/ca.h"
-#include "remote/identity/revoked.h"
+#include "remote/identity/certificate.h"
 #include "remote/link/tls_priv.h"
 #include "state/base/log.h"
 

@@ -1,16 +1,16 @@
 #ifndef RESEAT_REMOTE_LINK_TLS_H
 #define RESEAT_REMOTE_LINK_TLS_H
 
+#include "remote/identity/address.h"
 #include "remote/identity/credentials.h"
 #include "remote/identity/grant.h"
 #include "remote/link/link.h"
-#include "remote/link/ticket.h"
 #include "state/base/files/owned.h"
 
 /*
  * A link of TLS over any socket of a stream: version 1.3 and no other, certificates on both sides,
  * made by one private authority (ca.h). There is no resumption: each handshake looks at the
- * certificates, the list of revoked ones, and the grant, or at a ticket (ticket.h). Once a client
+ * certificates, the list of revoked ones, and the grant, or at a ticket (link.h). Once a client
  * is admitted, the server says so with one byte, so that who connects knows.
  *
  * Until then a stranger is read at most TLS_STRANGER_BYTES of, and kept no longer than the
@@ -70,5 +70,24 @@ MUST_CHECK int tls_until(const struct link *link, int64_t *ret_until);
 
 /** Why this thread's last tls_connect() or tls_admit() failed: one line, safe to print. */
 const char *tls_reason(void);
+
+/* What the kinds of links under TLS have in common. */
+
+/** Connect a socket to where that is. 0 or -errno. */
+typedef int (*tls_dial)(const struct address *address, uint64_t deadline_ns,
+                        struct owned *ret_socket);
+
+/** `connect` of link.h: with the credentials for that address. */
+MUST_CHECK int tls_connect_to(const char *scheme, const char *where, tls_dial dial,
+                              uint64_t deadline_ns, struct link **ret_link);
+
+/** `connect_ticket` of link.h. */
+MUST_CHECK int tls_connect_ticket_to(const char *scheme, const char *where, tls_dial dial,
+                                     const struct ticket *ticket, uint64_t deadline_ns,
+                                     struct link **ret_link);
+
+/** The address to listen at. 0, -EINVAL, or -EPERM: without an authority there is no listening. */
+MUST_CHECK int tls_listen_address(const char *scheme, const char *where,
+                                  struct address *ret_address);
 
 #endif

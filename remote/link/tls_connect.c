@@ -1,4 +1,4 @@
-#include "remote/link/tls_connect.h"
+#include "remote/link/tls.h"
 
 #include <errno.h>
 #include <stdio.h>

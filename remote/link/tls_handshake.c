@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "remote/identity/revoked.h"
+#include "remote/identity/certificate.h"
 #include "remote/link/socket.h"
 #include "remote/link/tls_priv.h"
 

@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_RINGS_AREA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "state/base/compiler.h"
 
@@ -57,5 +58,15 @@ MUST_CHECK int area_map_at(int fd, size_t offset, size_t size, char *at);
  * Blocks for a millisecond for every few MiB that are fresh. Returns 0 or -ENOMEM.
  */
 MUST_CHECK int area_populate(char *bytes, size_t size);
+
+/*
+ * Who is asking: the process that made something, or a child of a fork that only has a copy. What
+ * is shared with a third process must not be written by both. pthread_atfork does not see all
+ * forks, and getpid() is a system call; the kernel empties a page of every child instead.
+ */
+
+/** A number of this process, which no parent or child of it has. A nanosecond. 0: out of memory,
+ * then nothing is to be made that depends on it. Thread-safe. */
+uint64_t process_mark(void);
 
 #endif

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "remote/rings/area.h"
-#include "remote/rings/process.h"
 #include "state/base/cleanup.h"
 #include "state/base/memory/pages.h"
 #include "state/base/threads/fork.h"

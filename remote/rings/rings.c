@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "remote/rings/area.h"
-#include "remote/rings/process.h"
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"

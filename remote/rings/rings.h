@@ -22,10 +22,10 @@
  * A thread gets a ring when it first posts, and gives it back when it ends. When there are no more,
  * the others share one, under a lock.
  *
- * A thread that is cancelled finishes its frame first. One that a signal's handler takes out of a
- * post between the beginning of a frame and its publication (longjmp, or a post from within the
- * handler) breaks the session: its next post, or its end, closes it, or the reader does when it has
- * waited a minute for a number while there are later ones.
+ * A thread that is canceled finishes its frame first. A signal handler must not post while its own
+ * thread is in a post, nor leave one: a flag of the ring shows that, and the next post to this ring
+ * ends the session. The reader ends it when a number is missing for a minute while later ones are
+ * there.
  *
  * In a child of a fork, however made, nothing is posted or taken: all of it is the parent's. What
  * the child has to do itself is to close its copy of the socket, which else does not hang up.
@@ -69,8 +69,8 @@ void rings_writer_destroy(struct rings_writer *writer);
  * @ret_number   Or NULL.
  * Returns 0; or, with nothing posted, -EMSGSIZE (larger than rings_frame_most()), -ETIMEDOUT,
  * -ENOMEM (for a new ring), -EPIPE (the peer has gone), -ECANCELED (rings_writer_end()), -EPROTO
- * (the peer broke the ring, or a thread was taken out of a post), -ECHILD (this is the child of a
- * fork).
+ * (the peer broke the ring, or a signal handler posted in, or left, a post), -ECHILD (this is the
+ * child of a fork).
  */
 MUST_CHECK int rings_post(struct rings_writer *writer, const struct iovec *parts, unsigned count,
                           uint64_t deadline_ns, uint64_t *ret_number);

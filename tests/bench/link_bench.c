@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "remote/identity/ca.h"
-#include "remote/link/link_tcp.h"
+#include "remote/link/link.h"
 #include "remote/link/tls.h"
 #include "state/base/clock.h"
 #include "tests/scratch.h"

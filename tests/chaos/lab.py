@@ -166,7 +166,7 @@ class Lab:
         found = []
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             parent = parent_of(pid)
-            if (agent and is_server(pid) and not is_keeper(pid) and is_server(parent)
+            if (agent and is_server(pid) and not is_reaper(pid) and is_server(parent)
                     and parent_of(parent) == agent["agent"]["pid"]):
                 found.append((begun_at(pid), pid))
         return [pid for _, pid in sorted(found)]
@@ -208,11 +208,11 @@ def begun_at(pid):
     return int((stat_of(pid) or "0" * 20)[19])
 
 
-def is_keeper(pid):
+def is_reaper(pid):
     """The process beside a server that ends what its sessions leave: it has no driver."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
-            return file.read() == "reseat-keeper\n"
+            return file.read() == "reseat-reaper\n"
     except OSError:
         return False
 

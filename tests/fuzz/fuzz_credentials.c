@@ -7,7 +7,6 @@
 #include "remote/identity/certificate.h"
 #include "remote/identity/credentials.h"
 #include "remote/identity/grant.h"
-#include "remote/identity/revoked.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

@@ -21,17 +21,17 @@ from program import POCL, issue, take_cache
 SECONDS = 400
 
 
-def is_keeper(pid):
+def is_reaper(pid):
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
-            return file.read() == "reseat-keeper\n"
+            return file.read() == "reseat-reaper\n"
     except OSError:  # it has ended
         return False
 
 
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [child for child in file.read().split() if not is_keeper(child)]
+        return [child for child in file.read().split() if not is_reaper(child)]
 
 
 def await_nobody(served):

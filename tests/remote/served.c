@@ -182,18 +182,18 @@ bool served_writes(const struct served *served, const char *text)
     return true;
 }
 
-static bool is_keeper(pid_t pid)
+static bool is_reaper(pid_t pid)
 {
     char path[64], name[32] = "";
     snprintf(path, sizeof(path), "/proc/%d/comm", pid);
     FILE *file = fopen(path, "re");
-    bool is = file && fgets(name, sizeof(name), file) && !strcmp(name, "reseat-keeper\n");
+    bool is = file && fgets(name, sizeof(name), file) && !strcmp(name, "reseat-reaper\n");
     if (file)
         fclose(file);
     return is;
 }
 
-static unsigned list_children(const struct served *served, bool keepers, pid_t *ret_pids,
+static unsigned list_children(const struct served *served, bool reapers, pid_t *ret_pids,
                               unsigned max)
 {
     char path[64];
@@ -202,7 +202,7 @@ static unsigned list_children(const struct served *served, bool keepers, pid_t *
     FILE *file = fopen(path, "re");
     cr_assert(file);
     while (count < max && fscanf(file, "%d", &ret_pids[count]) == 1)
-        count += is_keeper(ret_pids[count]) == keepers;
+        count += is_reaper(ret_pids[count]) == reapers;
     fclose(file);
     return count;
 }
@@ -212,7 +212,7 @@ unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned 
     return list_children(served, false, ret_pids, max);
 }
 
-pid_t served_keeper(const struct served *served)
+pid_t served_reaper(const struct served *served)
 {
     pid_t pid = 0;
     return list_children(served, true, &pid, 1) ? pid : 0;

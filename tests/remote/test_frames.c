@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "remote/link/link_unix.h"
+#include "remote/link/link.h"
 #include "remote/wire/stream.h"
 #include "state/base/clock.h"
 
@@ -12,10 +12,10 @@
  * wherever a link was cut.
  */
 
-#define LIMIT_NS (60 * NS_PER_S)
-#define TURN_NS  (NS_PER_MS / 5) /* Then the other side has its turn. */
-#define MESSAGES 14
-#define HEADER   24u /* As doc/remote.md says. */
+#define LIMIT_NS     (60 * NS_PER_S)
+#define TIMESLICE_NS (NS_PER_MS / 5) /* Then the other side has its turn. */
+#define MESSAGES     14
+#define HEADER       24u /* As doc/remote.md says. */
 
 /* A link that ends, in both directions, behind so many bytes that went one way. */
 struct cut_link {
@@ -128,7 +128,7 @@ static bool receive_some(struct side *side)
 {
     struct message message;
     int error;
-    while ((error = stream_receive(&side->stream, TURN_NS, &message)) == 0)
+    while ((error = stream_receive(&side->stream, TIMESLICE_NS, &message)) == 0)
         check(side, &message);
     cr_assert(error == -ETIMEDOUT || error == -EPIPE || error == -ECANCELED, "%d", error);
     return error == -ETIMEDOUT;

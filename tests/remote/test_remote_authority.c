@@ -298,7 +298,7 @@ static bool much_is_done(void)
            1500;
 }
 
-Test(remote_authority_tcp, turns_go_by_weight)
+Test(remote_authority_tcp, timeslices_go_by_weight)
 {
     static const char *const shares[2] = {"100", "400"};
     pid_t clients[2];

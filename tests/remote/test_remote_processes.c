@@ -94,14 +94,14 @@ Test(remote_processes, they_end_with_a_server_that_is_killed)
 
 Test(remote_processes, they_do_so_where_what_sees_to_it_was_killed_before)
 {
-    pid_t keeper, next = 0;
+    pid_t reaper, next = 0;
     start_two();
-    keeper = served_keeper(&served);
-    cr_assert_gt(keeper, 0);
-    kill(keeper, SIGKILL);
+    reaper = served_reaper(&served);
+    cr_assert_gt(reaper, 0);
+    kill(reaper, SIGKILL);
     for (uint64_t until = clock_now_ns() + LIMIT_NS; next == 0 && clock_now_ns() < until;) {
-        pid_t now = served_keeper(&served);
-        next = now == keeper ? 0 : now;
+        pid_t now = served_reaper(&served);
+        next = now == reaper ? 0 : now;
         clock_sleep(NS_PER_MS);
     }
     cr_assert_gt(next, 0);
@@ -114,9 +114,9 @@ Test(remote_processes, none_is_left_to_it_once_its_session_has_ended)
     start_two();
     kill(session, SIGKILL);
     must_become(session, 0);
-    pid_t keeper = served_keeper(&served);
+    pid_t reaper = served_reaper(&served);
     served_stop(&served);
-    cr_assert_eq(kill(keeper, 0), -1);
+    cr_assert_eq(kill(reaper, 0), -1);
     cr_assert_eq(errno, ESRCH);
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "messages.h"
-#include "remote/link/ticket.h"
+#include "remote/link/link.h"
 #include "state/base/bytes/content_hash.h"
 #include "state/base/clock.h"
 #include "tests/remote/served.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "remote/driver/objects/objects.h"
-#include "remote/rings/process.h"
+#include "remote/rings/area.h"
 #include "state/base/clock.h"
 
 /* Events. The server tells the ends of commands in the order in which its driver calls back. The

@@ -7,7 +7,7 @@
 
 #include "remote/driver/session/connect.h"
 #include "remote/identity/credentials.h"
-#include "remote/rings/process.h"
+#include "remote/rings/area.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"

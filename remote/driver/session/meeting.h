@@ -2,7 +2,7 @@
 #define RESEAT_REMOTE_DRIVER_SESSION_MEETING_H
 
 #include "remote/driver/session/session.h"
-#include "remote/link/ticket.h"
+#include "remote/link/link.h"
 #include "state/base/files/owned.h"
 
 /*

@@ -9,6 +9,12 @@
 
 #include "state/base/clock.h"
 
+const char *const endings[ENDINGS] = {
+    "ended by the operator",
+    "its certificate was revoked",
+    "its certificate has expired",
+};
+
 int channel_make(int ret_ends[2])
 {
     static const int least = 1;
@@ -103,4 +109,17 @@ int channel_wait(int channel, uint64_t deadline_ns)
         if (count == 0)
             return -ETIMEDOUT;
     }
+}
+
+void channel_tell_with(int channel, const struct channel_message *message, int passed)
+{
+    while (channel_send(channel, message, sizeof(*message), passed) == -EAGAIN) {
+        struct pollfd room = {.fd = channel, .events = POLLOUT};
+        (void)poll(&room, 1, -1);
+    }
+}
+
+void channel_tell(int channel, const struct channel_message *message)
+{
+    channel_tell_with(channel, message, -1);
 }

@@ -76,8 +76,8 @@ static bool clients_add(struct clients *clients, const struct stranger *stranger
     client->processes = PROCESSES_NONE;
     client->clients = clients;
     for (size_t i = 0; i < clients->devices->count; i++) {
-        client->turns[i].owner = client;
-        client->turns[i].share = client->share;
+        client->timeslices[i].owner = client;
+        client->timeslices[i].share = client->share;
     }
     clients->places[clients->count++] = client;
     return true;
@@ -219,23 +219,23 @@ static struct client *clients_find_number(struct clients *clients, uint64_t numb
 static enum verdict clients_introduce(struct clients *clients,
                                       const struct client_question *question, int link)
 {
-    const struct word word = {.kind = WORD_TICKET};
+    const struct channel_message message = {.kind = CHANNEL_TICKET};
     const struct client *place = clients_find_number(clients, question->key.number);
     if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
-    return channel_send(place->channel, &word, sizeof(word), link) ? BUSY : YES;
+    return channel_send(place->channel, &message, sizeof(message), link) ? BUSY : YES;
 }
 
 /* Pass the link to its session, which the newest one is right for. */
 static enum verdict clients_hand_over(struct clients *clients,
                                       const struct client_question *question, pid_t relay, int link)
 {
-    const struct word word = {.kind = WORD_LINK, .received = question->received};
+    const struct channel_message message = {.kind = CHANNEL_LINK, .received = question->received};
     struct client *place = clients_find_session(clients, question);
     if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
     /* A session that stands still takes some, and then no more. */
-    if (channel_send(place->channel, &word, sizeof(word), link))
+    if (channel_send(place->channel, &message, sizeof(message), link))
         return BUSY;
     if (place->relay)
         client_kill(place->relay);
@@ -246,7 +246,7 @@ static enum verdict clients_hand_over(struct clients *clients,
 static bool clients_is_whole(const struct client_question *question)
 {
     return question->name[0] && memchr(question->name, '\0', sizeof(question->name)) &&
-           (question->brings || (question->share >= 1 && question->share <= TURN_SHARE_MAX));
+           (question->brings || (question->share >= 1 && question->share <= TIMESLICE_SHARE_MAX));
 }
 
 static void clients_answer_one(struct clients *clients, struct stranger *stranger)

@@ -8,10 +8,10 @@
 
 #include "remote/link/link.h"
 #include "remote/link/preauth.h"
+#include "remote/server/listener/channel.h"
 #include "remote/server/listener/devices.h"
 #include "remote/server/listener/kept.h"
 #include "remote/server/listener/processes.h"
-#include "remote/server/listener/word.h"
 #include "remote/wire/wire.h"
 
 /*
@@ -24,7 +24,8 @@
  * user has CLIENTS_LOCAL_MAX others.
  *
  * Each session's process keeps its channel for as long as it lives, and is promised memory and
- * given turns over it (word.h). What it holds is given back when it has ended, however it did.
+ * given time slices over it (channel.h). What it holds is given back when it has ended, however it
+ * did.
  */
 
 #define CLIENTS_LOCAL_MAX 64
@@ -62,7 +63,7 @@ struct client {
     struct clients *clients;
     pid_t connectors[CONNECTORS_MAX]; /**< Processes that connect for it; 0: free. */
     uint64_t held[DEVICES_MAX];
-    struct turn_user turns[DEVICES_MAX];
+    struct timeslice_user timeslices[DEVICES_MAX];
 };
 
 struct clients {

@@ -17,12 +17,11 @@
 #include <unistd.h>
 
 #include "remote/link/tls.h"
-#include "remote/server/listener/announce.h"
 #include "remote/server/listener/channel.h"
 #include "remote/server/listener/clients.h"
-#include "remote/server/listener/keeper.h"
 #include "remote/server/listener/operator.h"
 #include "remote/server/listener/options.h"
+#include "remote/server/listener/reaper.h"
 #include "remote/server/listener/session_log.h"
 #include "remote/server/listener/spawn.h"
 #include "remote/server/session/sandbox.h"
@@ -32,8 +31,8 @@
 /*
  * reseat-serve: listens, and executes a process of its own for each client. This one reads no byte
  * of a client's and opens no driver, so that nothing that a client or a driver does reaches another
- * client. It is the authority for the devices: who may have how much memory, and whose turn it is
- * (clients.h).
+ * client. It is the authority for the devices: who may have how much memory, and whose time slice
+ * it is (clients.h).
  */
 
 /* That this process needs beside those of clients, listening, and libraries. */
@@ -55,7 +54,7 @@ struct serve {
     struct devices devices;
     struct clients clients;
     struct operators operators;
-    struct keeper keeper;
+    struct reaper reaper;
     struct session_logs logs;
     struct startup startup; /* The next process's. */
     sigset_t signals, before;
@@ -219,6 +218,49 @@ static int serve_find_process(struct serve *serve)
     return -errno;
 }
 
+/* The helper lies beside this program. */
+static int serve_find_helper(char ret_path[PATH_MAX])
+{
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+
+    if (length <= 0)
+        return -ENOENT;
+    own[length] = '\0';
+    *strrchr(own, '/') = '\0';
+    if (snprintf(ret_path, PATH_MAX, "%s/reseat-mdns", own) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    return access(ret_path, X_OK) ? -errno : 0;
+}
+
+/* Have a process announce the server that listens at @where ("HOST:PORT"), for as long as this one
+   lives. Whoever has its address finds it without that. */
+static void serve_announce(const char *where, const sigset_t *mask)
+{
+    const char *port = strrchr(where, ':');
+    char helper[PATH_MAX], name[HOST_NAME_MAX + 1] = "";
+    int ends[2], error = serve_find_helper(helper);
+
+    if (error || !port || gethostname(name, sizeof(name) - 1) || pipe2(ends, O_CLOEXEC)) {
+        fprintf(stderr, "reseat-serve: not announced: %s\n",
+                error == -ENOENT ? "reseat-mdns is not installed beside this program"
+                                 : strerror(error ? -error : errno));
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        dup2(ends[0], STDIN_FILENO);
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        execl(helper, helper, "announce", name, port + 1, (char *)NULL);
+        _exit(127);
+    }
+    if (child < 0)
+        fprintf(stderr, "reseat-serve: not announced: %s\n", strerror(errno));
+    close(ends[0]);
+    /* The other end stays open until this process ends: that is how the helper knows. */
+}
+
 static void serve_unlisten_all(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->count; i++) {
@@ -243,7 +285,7 @@ static pid_t serve_start(struct serve *serve, const struct link_kind *kind, int 
     session_log_began(&serve->logs, log, child);
     close(writes);
     if (child > 0)
-        keeper_began(&serve->keeper, child);
+        reaper_began(&serve->reaper, child);
     return child;
 }
 
@@ -292,16 +334,16 @@ static void serve_reap(struct serve *serve)
          waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
          info = (siginfo_t){0}) {
         int status = 0;
-        bool keeper = info.si_pid == serve->keeper.pid;
-        bool session = !keeper && clients_ended(&serve->clients, info.si_pid);
-        if (!keeper)
-            keeper_ended(&serve->keeper, info.si_pid);
+        bool reaper = info.si_pid == serve->reaper.pid;
+        bool session = !reaper && clients_ended(&serve->clients, info.si_pid);
+        if (!reaper)
+            reaper_ended(&serve->reaper, info.si_pid);
         session_log_ended(&serve->logs, info.si_pid);
         if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
             log_warn("the session in process %d crashed: %s", info.si_pid,
                      strsignal(WTERMSIG(status)));
-        if (keeper)
-            keeper_start(&serve->keeper, &serve->clients);
+        if (reaper)
+            reaper_start(&serve->reaper, &serve->clients);
     }
 }
 
@@ -444,7 +486,7 @@ static void serve_announce_all(const struct serve *serve)
 {
     for (size_t i = 0; serve->options.announces && i < serve->count; i++)
         if (serve->kinds[i]->anyone)
-            announce(serve->where[i], &serve->before);
+            serve_announce(serve->where[i], &serve->before);
 }
 
 /* Isolated programs share devices as they would without it: by what drivers do. */
@@ -469,7 +511,7 @@ int main(int argc, char **argv)
     serve.options.limits.devices = serve.options.devices;
     serve.options.limits.local = GRANT_ALL;
     serve.operators.listener = serve.process = -1;
-    serve.keeper = KEEPER_NONE;
+    serve.reaper = REAPER_NONE;
     serve.logs = SESSION_LOGS_NONE;
     if (argc == 2 && !strcmp(argv[1], STARTUP_ARGUMENT))
         session_main();
@@ -491,7 +533,7 @@ int main(int argc, char **argv)
     if (error == 0) {
         serve_open_operators(&serve);
         serve_announce_all(&serve);
-        keeper_start(&serve.keeper, &serve.clients);
+        reaper_start(&serve.reaper, &serve.clients);
         startup_init(&serve.startup, &serve.options.limits);
         serve.startup.parent = getpid();
         printf("reseat-serve: ready\n");
@@ -499,7 +541,7 @@ int main(int argc, char **argv)
         serve_clients(&serve);
         clients_kill(&serve.clients);
         session_logs_finish(&serve.logs);
-        keeper_finish(&serve.keeper);
+        reaper_finish(&serve.reaper);
     }
     operators_finish(&serve.operators);
     serve_unlisten_all(&serve);

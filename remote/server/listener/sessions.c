@@ -23,19 +23,20 @@
 /* The clock of certificates is set by people, so it is looked at now and then. */
 #define EXPIRY_NS (30 * NS_PER_S)
 
-static void sessions_tell_turn(void *data, struct turn_user *user, enum turn_word word,
-                               uint64_t ns);
+static void sessions_tell_timeslice(void *data, struct timeslice_user *user,
+                                    enum timeslice_event event, uint64_t ns);
 
 void sessions_init(struct clients *clients)
 {
     for (size_t i = 0; i < clients->devices->count; i++) {
-        clients->devices->turns[i].tell = sessions_tell_turn;
+        clients->devices->timeslices[i].tell = sessions_tell_timeslice;
         clients->told_free[i] = clients->devices->ledger[i].total;
     }
 }
 
 /* A process of ours takes what it is told, so one that does not is none any more. */
-static void sessions_tell_with(struct client *client, const struct word *message, int passed)
+static void sessions_tell_with(struct client *client, const struct channel_message *message,
+                               int passed)
 {
     int error = client->channel < 0
                     ? -EPIPE
@@ -47,37 +48,38 @@ static void sessions_tell_with(struct client *client, const struct word *message
     }
 }
 
-static void sessions_tell(struct client *client, const struct word *message)
+static void sessions_tell(struct client *client, const struct channel_message *message)
 {
     sessions_tell_with(client, message, -1);
 }
 
-static void sessions_tell_turn(void *data, struct turn_user *user, enum turn_word word, uint64_t ns)
+static void sessions_tell_timeslice(void *data, struct timeslice_user *user,
+                                    enum timeslice_event event, uint64_t ns)
 {
-    static const enum word_kind words[] = {
-        [TURN_YOURS] = WORD_YOURS,
-        [TURN_RECALLED] = WORD_RECALL,
-        [TURN_LOST] = WORD_LOST,
+    static const enum channel_kind kinds[] = {
+        [TIMESLICE_BEGINS] = CHANNEL_TIMESLICE,
+        [TIMESLICE_RECALLED] = CHANNEL_RECALL,
+        [TIMESLICE_LOST] = CHANNEL_LOST,
     };
     struct client *client = user->owner;
     (void)data;
-    sessions_tell(
-        client,
-        &(struct word){.kind = words[word], .device = (uint32_t)(user - client->turns), .ns = ns});
+    sessions_tell(client, &(struct channel_message){.kind = kinds[event],
+                                                    .device = (uint32_t)(user - client->timeslices),
+                                                    .ns = ns});
 }
 
-static void sessions_give_memory(struct client *client, const struct word *message)
+static void sessions_give_memory(struct client *client, const struct channel_message *message)
 {
     struct ledger *ledger = &client->clients->devices->ledger[message->device];
-    struct word answer = {.kind = WORD_PROMISE, .device = message->device};
+    struct channel_message answer = {.kind = CHANNEL_PROMISE, .device = message->device};
     answer.bytes =
         ledger_ask(ledger, &client->held[message->device], message->least, message->bytes);
     sessions_tell(client, &answer);
 }
 
-static void sessions_seek(struct client *client, const struct word *message)
+static void sessions_seek(struct client *client, const struct channel_message *message)
 {
-    struct word answer = {.kind = WORD_KEPT};
+    struct channel_message answer = {.kind = CHANNEL_KEPT};
     memcpy(answer.name, message->name, sizeof(answer.name));
     sessions_tell_with(client, &answer,
                        kept_find(&client->clients->kept, client->name, message->name));
@@ -97,15 +99,16 @@ static void sessions_connect_for(struct client *client, int socket)
 }
 
 /* What is said also where no device is shared out. Takes @passed; false: it is not that. */
-static bool sessions_take_any(struct client *client, const struct word *message, int passed)
+static bool sessions_take_any(struct client *client, const struct channel_message *message,
+                              int passed)
 {
-    if (message->kind == WORD_PROCESSES && passed >= 0 && client->processes.notices < 0) {
+    if (message->kind == CHANNEL_PROCESSES && passed >= 0 && client->processes.notices < 0) {
         client->processes.notices = passed;
         return true;
     }
-    if (message->kind == WORD_KEEP && passed >= 0)
+    if (message->kind == CHANNEL_KEEP && passed >= 0)
         return kept_add(&client->clients->kept, client->name, message->name, passed);
-    if (message->kind == WORD_CONNECT && passed >= 0) {
+    if (message->kind == CHANNEL_CONNECT && passed >= 0) {
         sessions_connect_for(client, passed);
         return true;
     }
@@ -114,12 +117,12 @@ static bool sessions_take_any(struct client *client, const struct word *message,
         return false;
     }
     /* This process has no number left for another descriptor. */
-    if (message->kind == WORD_KEEP || message->kind == WORD_PROCESSES ||
-        message->kind == WORD_CONNECT)
+    if (message->kind == CHANNEL_KEEP || message->kind == CHANNEL_PROCESSES ||
+        message->kind == CHANNEL_CONNECT)
         return true;
-    if (message->kind == WORD_BUSY)
+    if (message->kind == CHANNEL_BUSY)
         client->busy_ns += message->ns;
-    else if (message->kind == WORD_SEEK)
+    else if (message->kind == CHANNEL_SEEK)
         sessions_seek(client, message);
     else
         return false;
@@ -127,28 +130,29 @@ static bool sessions_take_any(struct client *client, const struct word *message,
 }
 
 /* False: no process of ours says that. */
-static bool sessions_take_message(struct client *client, const struct word *message,
+static bool sessions_take_message(struct client *client, const struct channel_message *message,
                                   uint64_t now_ns)
 {
     struct devices *devices = client->clients->devices;
     uint32_t device = message->device;
     if (device >= devices->count)
         return false;
-    switch ((enum word_kind)message->kind) {
-    case WORD_USES:
+    switch ((enum channel_kind)message->kind) {
+    case CHANNEL_USES:
         client->uses |= UINT64_C(1) << device;
         return true;
-    case WORD_ASK:
+    case CHANNEL_ASK:
         sessions_give_memory(client, message);
         return true;
-    case WORD_RETURN:
+    case CHANNEL_RETURN:
         ledger_return(&devices->ledger[device], &client->held[device], message->bytes);
         return true;
-    case WORD_WANT:
-        turns_want(&devices->turns[device], &client->turns[device], now_ns);
+    case CHANNEL_WANT:
+        timeslices_want(&devices->timeslices[device], &client->timeslices[device], now_ns);
         return true;
-    case WORD_OVER:
-        turns_over(&devices->turns[device], &client->turns[device], message->again != 0, now_ns);
+    case CHANNEL_OVER:
+        timeslices_over(&devices->timeslices[device], &client->timeslices[device],
+                        message->again != 0, now_ns);
         return true;
     default:
         return false;
@@ -157,9 +161,9 @@ static bool sessions_take_message(struct client *client, const struct word *mess
 
 void session_hear(struct client *client, uint64_t now_ns)
 {
-    struct word word;
+    struct channel_message message;
     int passed = -1;
-    int error = channel_receive(client->channel, &word, sizeof(word), &passed);
+    int error = channel_receive(client->channel, &message, sizeof(message), &passed);
     if (error == -EAGAIN)
         return;
     if (now_ns - client->window_ns >= HEARD_NS) {
@@ -168,8 +172,8 @@ void session_hear(struct client *client, uint64_t now_ns)
     }
     client->heard++;
     bool alone = error == 0 && passed < 0;
-    if (error == 0 && (sessions_take_any(client, &word, passed) ||
-                       (alone && sessions_take_message(client, &word, now_ns))))
+    if (error == 0 && (sessions_take_any(client, &message, passed) ||
+                       (alone && sessions_take_message(client, &message, now_ns))))
         return;
     if (error != -EPIPE) {
         log_warn("the session of %s in process %d breaks the rules, and is ended", client->name,
@@ -199,7 +203,7 @@ void session_leave(struct client *client, uint64_t now_ns)
 {
     struct devices *devices = client->clients->devices;
     for (size_t i = 0; i < devices->count; i++) {
-        turns_leave(&devices->turns[i], &client->turns[i], now_ns);
+        timeslices_leave(&devices->timeslices[i], &client->timeslices[i], now_ns);
         ledger_return(&devices->ledger[i], &client->held[i], UINT64_MAX);
     }
 }
@@ -213,7 +217,7 @@ static void sessions_end_client(struct client *client, enum ending why, uint64_t
     log_warn("the session %u of %s in process %d is ended: %s", client->number, client->name,
              client->pid, endings[why]);
     client->kill_ns = now_ns + POLITE_NS;
-    sessions_tell(client, &(struct word){.kind = WORD_END, .why = why});
+    sessions_tell(client, &(struct channel_message){.kind = CHANNEL_END, .why = why});
 }
 
 static uint64_t sessions_differs(uint64_t a, uint64_t b)
@@ -223,7 +227,7 @@ static uint64_t sessions_differs(uint64_t a, uint64_t b)
 
 static void sessions_tell_free(struct clients *clients, uint32_t device, uint64_t bytes)
 {
-    struct word message = {.kind = WORD_FREE, .device = device, .bytes = bytes};
+    struct channel_message message = {.kind = CHANNEL_FREE, .device = device, .bytes = bytes};
     clients->told_free[device] = bytes;
     for (unsigned i = 0; i < clients->count; i++) {
         struct client *client = clients->places[i];
@@ -263,7 +267,7 @@ uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall)
 {
     uint64_t next = sessions_tell_all_free(clients, now_ns);
     for (size_t i = 0; i < clients->devices->count; i++)
-        next = sessions_earlier(next, turns_tick(&clients->devices->turns[i], now_ns));
+        next = sessions_earlier(next, timeslices_tick(&clients->devices->timeslices[i], now_ns));
     for (unsigned i = 0; i < clients->count; i++) {
         struct client *client = clients->places[i];
         if (client->until && wall >= client->until)

@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "remote/server/session/registration.h"
 #include "remote/server/session/server.h"
+#include "remote/server/session/staging.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 

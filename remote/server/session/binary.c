@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "remote/server/listener/channel.h"
 #include "remote/server/listener/kept.h"
-#include "remote/server/listener/word.h"
 #include "remote/server/session/peer_copy.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -44,10 +44,10 @@ static unsigned char asked[CONTENT_HASH_SIZE];
 static bool asking;
 static int answer = -1;
 
-void binary_told(const struct word *word, int passed)
+void binary_told(const struct channel_message *message, int passed)
 {
     pthread_mutex_lock(&lock);
-    if (asking && !memcmp(asked, word->name, sizeof(asked))) {
+    if (asking && !memcmp(asked, message->name, sizeof(asked))) {
         answer = passed;
         asking = false;
         pthread_cond_signal(&answered);
@@ -59,14 +59,14 @@ void binary_told(const struct word *word, int passed)
 
 static int binary_ask(struct server *server, const unsigned char name[CONTENT_HASH_SIZE])
 {
-    struct word word = {.kind = WORD_SEEK};
+    struct channel_message message = {.kind = CHANNEL_SEEK};
     uint64_t deadline = clock_now_ns() + PATIENCE_NS;
-    memcpy(word.name, name, sizeof(word.name));
+    memcpy(message.name, name, sizeof(message.name));
     pthread_mutex_lock(&lock);
     memcpy(asked, name, sizeof(asked));
     asking = true;
     answer = -1;
-    word_say(server->channel, &word);
+    channel_tell(server->channel, &message);
     while (asking && clock_wait(&answered, &lock, deadline) == 0)
         ;
     asking = false;
@@ -146,9 +146,9 @@ static int binary_seal(struct binary *binary)
 static void binary_say_keep(const struct server *server, const struct binary *binary,
                             const unsigned char name[CONTENT_HASH_SIZE])
 {
-    struct word word = {.kind = WORD_KEEP};
-    memcpy(word.name, name, sizeof(word.name));
-    word_say_with(server->channel, &word, binary->fd);
+    struct channel_message message = {.kind = CHANNEL_KEEP};
+    memcpy(message.name, name, sizeof(message.name));
+    channel_tell_with(server->channel, &message, binary->fd);
 }
 
 void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t size)

@@ -29,8 +29,8 @@ void binary_close(struct binary *binary);
 /** Keep a copy, if it is one that is kept. */
 void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t size);
 
-struct word;
+struct channel_message;
 /** What the listening process answers. @passed is this one's, or -1. */
-void binary_told(const struct word *word, int passed);
+void binary_told(const struct channel_message *message, int passed);
 
 #endif

@@ -143,7 +143,7 @@ static cl_uint commands_wait_count(const struct giving *giving)
     return giving->waits ? giving->message->waits_count : 0;
 }
 
-/* Is there work to give to the device? Waits for the session's turn. */
+/* Is there work to give to the device? Waits for the session's time slice. */
 static bool commands_ready_to_work(struct giving *giving)
 {
     if (!commands_ready(giving))

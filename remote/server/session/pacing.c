@@ -3,11 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "remote/server/listener/turns.h"
+#include "remote/server/listener/timeslices.h"
 #include "state/base/clock.h"
 
-/* Whose device is idle for so long gives its turn to others: a client over a network, who waits for
-   each command, needs some time between. */
+/* Whose device is idle for so long gives its time slice to others: a client over a network, who
+   waits for each command, needs some time between. */
 #define LINGER_NS  (2 * NS_PER_MS)
 #define WINDOW_MAX 256u
 /* Nobody waits longer: a listening process that stands still decides nothing any more, and the
@@ -25,7 +25,7 @@ struct pace {
     atomic_bool alone; /* Ours until it is recalled. */
     bool yours, asked;
     bool waiting; /* The session's thread is, to give something. */
-    bool owes;    /* Our turn went to others before what we gave had ended. */
+    bool owes;    /* Our time slice went to others before what we gave had ended. */
     uint64_t until_ns;
     unsigned given;  /* Commands that are seen to end. */
     unsigned window; /* As many at once. */
@@ -44,35 +44,35 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct pace paces[DEVICES_MAX];
 
-static void pacing_say(const struct pace *pace, enum word_kind kind)
+static void pacing_say(const struct pace *pace, enum channel_kind kind)
 {
-    word_say(pace->channel,
-             &(struct word){.kind = kind, .device = pace->number, .again = pace->asked});
+    channel_tell(pace->channel, &(struct channel_message){
+                                    .kind = kind, .device = pace->number, .again = pace->asked});
 }
 
-/* All that was given has ended. Who gave something just now wants another turn: a client that waits
-   for each command says so a little later, and would come after all others. */
-static void pacing_turn_over(struct pace *pace, uint64_t now_ns)
+/* All that was given has ended. Who gave something just now wants another time slice: a client that
+   waits for each command says so a little later, and would come after all others. */
+static void pacing_end_timeslice(struct pace *pace, uint64_t now_ns)
 {
     pace->yours = pace->owes = false;
     pace->grow = 0;
     pace->asked |= pace->waiting || now_ns - pace->idle_ns < LINGER_NS;
-    pacing_say(pace, WORD_OVER);
+    pacing_say(pace, CHANNEL_OVER);
 }
 
 /* Under the lock: may one more be given now? */
 static bool pacing_may_give(struct pace *pace, uint64_t now_ns)
 {
     if (pace->yours && now_ns >= pace->until_ns) {
-        /* Those who owe had their turn beside others', and nobody waits for its end. */
+        /* Those who owe had their time slice beside others', and nobody waits for its end. */
         if (pace->given == 0)
-            pacing_turn_over(pace, now_ns);
+            pacing_end_timeslice(pace, now_ns);
         else if (pace->owes)
             pace->yours = false;
     }
     if (!pace->yours && !pace->asked) {
         pace->asked = true;
-        pacing_say(pace, WORD_WANT);
+        pacing_say(pace, CHANNEL_WANT);
     }
     if (!pace->yours || now_ns >= pace->until_ns)
         return false;
@@ -130,14 +130,14 @@ struct pace *pacing_wait(struct server *server, struct entry *queue)
     return alone ? NULL : pace;
 }
 
-/* Under the lock: how much fits into a turn, by how long this took. */
+/* Under the lock: how much fits into a time slice, by how long this took. */
 static void pacing_learn(struct pace *pace, uint64_t began_ns, uint64_t now_ns)
 {
     uint64_t from = began_ns > pace->last_end_ns ? began_ns : pace->last_end_ns;
     uint64_t took = now_ns - from + 1;
     pace->last_end_ns = now_ns;
     pace->cost_ns = pace->cost_ns ? (3 * pace->cost_ns + took) / 4 : took;
-    uint64_t window = TURN_NS / pace->cost_ns;
+    uint64_t window = TIMESLICE_NS / pace->cost_ns;
     pace->window = window < 1 ? 1 : window > WINDOW_MAX ? WINDOW_MAX : (unsigned)window;
 }
 
@@ -150,7 +150,7 @@ void pacing_ended(struct pace *pace, uint64_t began_ns)
     if (pace->given == 0) {
         pace->idle_ns = now_ns;
         if (pace->owes || (pace->yours && now_ns >= pace->until_ns))
-            pacing_turn_over(pace, now_ns);
+            pacing_end_timeslice(pace, now_ns);
     }
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -227,7 +227,7 @@ static void pacing_lose(struct pace *pace)
 {
     pthread_mutex_lock(&lock);
     if (pace->yours && pace->given == 0)
-        pacing_turn_over(pace, clock_now_ns());
+        pacing_end_timeslice(pace, clock_now_ns());
     else if (pace->yours)
         pace->owes = true;
     pace->yours = false;
@@ -236,14 +236,14 @@ static void pacing_lose(struct pace *pace)
     pthread_mutex_unlock(&lock);
 }
 
-void pacing_hear(struct server *server, const struct word *message)
+void pacing_hear(struct server *server, const struct channel_message *message)
 {
     if (message->device >= DEVICES_MAX)
         return;
     struct pace *pace = &paces[message->device];
-    if (message->kind == WORD_YOURS)
+    if (message->kind == CHANNEL_TIMESLICE)
         pacing_begin(pace, message->ns);
-    else if (message->kind == WORD_RECALL)
+    else if (message->kind == CHANNEL_RECALL)
         pacing_recall(server, pace, message->ns);
     else
         pacing_lose(pace);
@@ -259,7 +259,7 @@ int pacing_tick(void)
         if (!pace->yours || atomic_load(&pace->alone))
             continue;
         if (pace->given == 0 && (now_ns >= pace->until_ns || now_ns - pace->idle_ns >= LINGER_NS)) {
-            pacing_turn_over(pace, now_ns);
+            pacing_end_timeslice(pace, now_ns);
             pthread_cond_broadcast(&changed);
         } else {
             again = true;

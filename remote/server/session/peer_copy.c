@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "remote/link/link_unix.h"
+#include "remote/link/link.h"
 #include "remote/server/listener/channel.h"
-#include "remote/server/session/connector.h"
 #include "remote/server/session/gates.h"
+#include "remote/server/session/relay.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "remote/link/link.h"
-#include "remote/link/ticket.h"
 #include "remote/server/session/peer_copy.h"
 
 /** One end. */

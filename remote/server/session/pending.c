@@ -389,7 +389,7 @@ static void pending_tell_busy(const struct server *server)
     busy_ns = 0;
     pthread_mutex_unlock(&pending_lock);
     if (ns)
-        word_say(server->channel, &(struct word){.kind = WORD_BUSY, .ns = ns});
+        channel_tell(server->channel, &(struct channel_message){.kind = CHANNEL_BUSY, .ns = ns});
 }
 
 /* Until then, or until there is one more to be looked at closely. */

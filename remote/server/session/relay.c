@@ -1,11 +1,20 @@
 #include "remote/server/session/relay.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include "remote/link/link_unix.h"
+#include "remote/link/link.h"
+#include "remote/server/listener/channel.h"
 #include "remote/server/session/sandbox.h"
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
@@ -57,4 +66,95 @@ void relay_run(struct link *link, int fd)
     }
     relay_carry(&up);
     _exit(0);
+}
+
+#define WHERE_MAX 1024
+/* For the addresses, all together. */
+#define CONNECT_NS (10 * NS_PER_S)
+
+struct request {
+    struct ticket ticket;
+    char where[WHERE_MAX];
+};
+
+/* ---- in the session ---- */
+
+static int connector_await_answer(int socket, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd ready = {.fd = socket, .events = POLLIN};
+        uint64_t now = clock_now_ns();
+        struct timespec left = clock_timespec(deadline_ns > now ? deadline_ns - now : 0);
+        int count = ppoll(&ready, 1, &left, NULL);
+        if (count == 0)
+            return -ETIMEDOUT;
+        if (count < 0 && errno != EINTR)
+            return -errno;
+        int32_t answer = 0;
+        if (count > 0)
+            return recv(socket, &answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) ? answer
+                                                                                        : -EPIPE;
+    }
+}
+
+int connector_ask(int channel, const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                  struct link **ret_link)
+{
+    const struct channel_message message = {.kind = CHANNEL_CONNECT};
+    struct request request = {.ticket = *ticket};
+    int ends[2];
+    if (strlen(where) >= sizeof(request.where))
+        return -ENAMETOOLONG;
+    strcpy(request.where, where);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    ssize_t sent = send(ends[0], &request, sizeof(request), MSG_NOSIGNAL);
+    OPENSSL_cleanse(&request, sizeof(request));
+    channel_tell_with(channel, &message, ends[1]);
+    close(ends[1]);
+    int error = sent == sizeof(request) ? connector_await_answer(ends[0], deadline_ns) : -EPIPE;
+    if (error == 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK))
+        error = -errno;
+    if (error == 0)
+        return link_unix_of(ends[0], ret_link);
+    close(ends[0]);
+    return error;
+}
+
+/* ---- in the process that connects ---- */
+
+static int connector_connect_to_any(struct request *request, struct link **ret_link)
+{
+    uint64_t until = clock_now_ns() + CONNECT_NS;
+    char *rest = request->where;
+    int error = -EINVAL;
+    for (char *word = strsep(&rest, ","); word && error && clock_now_ns() < until;
+         word = strsep(&rest, ",")) {
+        const char *where = NULL;
+        const struct link_kind *kind = link_kind_of(word, &where);
+        error = kind && kind->connect_ticket
+                    ? kind->connect_ticket(where, &request->ticket, until, ret_link)
+                    : -EINVAL;
+    }
+    return error;
+}
+
+void connector_run(int socket)
+{
+    static struct request request;
+    struct link *link = NULL;
+    if (recv(socket, &request, sizeof(request), MSG_WAITALL) != sizeof(request) ||
+        !memchr(request.where, '\0', sizeof(request.where)))
+        _exit(1);
+    /* What answers there may be anybody: not as root. */
+    int32_t answer = sandbox_leave_root();
+    if (answer == 0)
+        answer = connector_connect_to_any(&request, &link);
+    if (answer)
+        log_info("no way to another server: %s", strerror(-answer));
+    OPENSSL_cleanse(&request, sizeof(request));
+    if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer) || answer ||
+        fcntl(socket, F_SETFL, O_NONBLOCK))
+        _exit(1);
+    relay_run(link, socket);
 }

@@ -107,8 +107,8 @@ MUST_CHECK int server_catch_output(struct server *server);
  *  or -errno. Before any of them is. */
 MUST_CHECK int server_take_environment(struct server *server);
 
-/** Look for commands that failed without a word, and say how busy the session is, from now on. 0 or
- *  -errno. */
+/** Look for commands that failed without a message, and say how busy the session is, from now on. 0
+ * or -errno. */
 MUST_CHECK int server_watch_commands(struct server *server);
 
 struct pace;
@@ -117,7 +117,7 @@ MUST_CHECK int server_see_end(struct server *server, const cl_icd_dispatch *cl, 
                               struct pace *pace);
 
 struct session_budget;
-struct word;
+struct channel_message;
 /** Take memory for an object of a context of those devices, by the session's thread. NULL: there is
  *  not so much. */
 struct session_budget *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
@@ -128,7 +128,7 @@ void server_session_budget(struct entry *entry, struct session_budget *session_b
 /** The same for one that was made, whose size only the driver knows. */
 void server_session_budget_made(struct server *server, struct entry *entry);
 /** What the listening process answers to who asks for memory. */
-void server_promised(struct server *server, const struct word *word);
+void server_promised(struct server *server, const struct channel_message *message);
 /** Let a device have no more than @memory, and no more than the session may use. */
 void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info);
 

@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include "remote/link/tls.h"
-#include "remote/server/session/connector.h"
 #include "remote/server/session/greeting.h"
 #include "remote/server/session/news.h"
 #include "remote/server/session/pending.h"
-#include "remote/server/session/resume.h"
+#include "remote/server/session/relay.h"
 #include "remote/server/session/sandbox.h"
 #include "remote/server/session/server.h"
 #include "remote/server/session/startup.h"
@@ -56,7 +55,8 @@ static uint64_t session_share_out(const struct server *server, uint32_t number)
 {
     if (!server->known)
         return UINT64_MAX;
-    word_say(server->channel, &(struct word){.kind = WORD_USES, .device = number});
+    channel_tell(server->channel,
+                 &(struct channel_message){.kind = CHANNEL_USES, .device = number});
     return server->known->rows[number].memory;
 }
 
@@ -137,7 +137,7 @@ static void session_serve(struct server *server)
         int error = stream_receive(&server->stream, 0, &message);
         if (error == -EPROTO || error == -ENOMEM)
             server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
-        else if (error && (server->stream.rings || resume_session(server)))
+        else if (error && (server->stream.rings || news_resume(server)))
             return;
         if (error)
             continue;
@@ -222,7 +222,7 @@ static void session_bound_processes(int channel, const char *peer)
                  strerror(-error));
         return;
     }
-    word_say_with(channel, &(struct word){.kind = WORD_PROCESSES}, notices);
+    channel_tell_with(channel, &(struct channel_message){.kind = CHANNEL_PROCESSES}, notices);
     close(notices);
 }
 

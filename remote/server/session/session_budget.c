@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/server/listener/word.h"
+#include "remote/server/listener/channel.h"
 #include "remote/server/session/server.h"
 #include "state/base/clock.h"
 
@@ -45,14 +45,14 @@ static uint64_t session_budget_lump_of(const struct server *server, size_t devic
 static bool session_budget_ask(struct server *server, size_t device, uint64_t least)
 {
     uint64_t lump = session_budget_lump_of(server, device);
-    struct word message = {.kind = WORD_ASK,
-                           .device = server->numbers[device],
-                           .bytes = least > lump ? least : lump,
-                           .least = least};
+    struct channel_message message = {.kind = CHANNEL_ASK,
+                                      .device = server->numbers[device],
+                                      .bytes = least > lump ? least : lump,
+                                      .least = least};
     uint64_t deadline = clock_now_ns() + PATIENCE_NS;
     asking = true;
     promise = 0;
-    word_say(server->channel, &message);
+    channel_tell(server->channel, &message);
     for (int late = 0; asking && !late;)
         late = clock_wait(&answered, &lock, deadline);
     asking = false;
@@ -60,14 +60,15 @@ static bool session_budget_ask(struct server *server, size_t device, uint64_t le
     return promise >= least;
 }
 
-void server_promised(struct server *server, const struct word *word)
+void server_promised(struct server *server, const struct channel_message *message)
 {
     pthread_mutex_lock(&lock);
     if (asking)
-        promise = word->bytes;
+        promise = message->bytes;
     else /* Nobody waits for it any more. */
-        word_say(server->channel,
-                 &(struct word){.kind = WORD_RETURN, .device = word->device, .bytes = word->bytes});
+        channel_tell(server->channel, &(struct channel_message){.kind = CHANNEL_RETURN,
+                                                                .device = message->device,
+                                                                .bytes = message->bytes});
     asking = false;
     pthread_cond_signal(&answered);
     pthread_mutex_unlock(&lock);
@@ -81,9 +82,9 @@ static void session_budget_return_some(struct server *server, size_t device)
     if (standby <= 2 * lump)
         return;
     promised_to[device] -= standby - lump;
-    word_say(server->channel, &(struct word){.kind = WORD_RETURN,
-                                             .device = server->numbers[device],
-                                             .bytes = standby - lump});
+    channel_tell(server->channel, &(struct channel_message){.kind = CHANNEL_RETURN,
+                                                            .device = server->numbers[device],
+                                                            .bytes = standby - lump});
 }
 
 /* Under the lock. */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "remote/identity/ca.h"
+#include "remote/identity/certificate.h"
 #include "remote/identity/private_file.h"
-#include "remote/identity/revoked.h"
 #include "remote/server/listener/authority.h"
 #include "state/base/files/file.h"
 #include "tests/support/folder.h"

@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "remote/identity/private_file.h"
-#include "remote/link/link_tcp.h"
-#include "remote/link/link_vsock.h"
+#include "remote/link/link.h"
 #include "state/base/files/file.h"
 #include "tests/remote/link/tls_rig.h"
 #include "tests/support/leaks.h"

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/link/link_tcp.h"
+#include "remote/link/link.h"
 #include "remote/link/tls_priv.h"
 #include "tests/remote/link/tls_rig.h"
 #include "tests/remote/proxy.h"

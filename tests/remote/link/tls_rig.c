@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "remote/link/link_tcp.h"
+#include "remote/link/link.h"
 
 void rig_issue(const struct rig *rig, const char *name, time_t now, char ret_path[RIG_NAME_MAX])
 {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "remote/server/listener/channel.h"
-#include "remote/server/listener/word.h"
 #include "remote/server/session/binary.h"
 #include "remote/server/session/peer_copy.h"
 #include "state/base/clock.h"
@@ -52,7 +51,7 @@ static void start(void)
     channel = ends[1];
 }
 
-static void hear(struct word *ret_word, int *ret_fd)
+static void hear(struct channel_message *ret_word, int *ret_fd)
 {
     cr_assert_eq(channel_wait(channel, clock_now_ns() + 30 * NS_PER_S), 0);
     cr_assert_eq(channel_receive(channel, ret_word, sizeof(*ret_word), ret_fd), 0);
@@ -61,17 +60,17 @@ static void hear(struct word *ret_word, int *ret_fd)
 /* Keep one; what the listening process is told of it. */
 static int keep(void)
 {
-    struct word word;
+    struct channel_message message;
     int fd = -1;
     unsigned char *bytes = calloc(1, SIZE);
     cr_assert(bytes);
     bytes[SIZE - 1] = 7;
     binary_keep_bytes(&server, bytes, SIZE);
     free(bytes);
-    hear(&word, &fd);
-    cr_assert_eq(word.kind, WORD_KEEP);
+    hear(&message, &fd);
+    cr_assert_eq(message.kind, CHANNEL_KEEP);
     cr_assert(fd >= 0);
-    memcpy(name, word.name, sizeof(name));
+    memcpy(name, message.name, sizeof(name));
     return fd;
 }
 
@@ -84,18 +83,18 @@ struct answer {
 static void *answer(void *data)
 {
     const struct answer *with = data;
-    struct word word;
+    struct channel_message message;
     int none = -1;
-    hear(&word, &none);
-    cr_assert_eq(word.kind, WORD_SEEK);
-    cr_assert_eq(memcmp(word.name, name, sizeof(name)), 0);
-    word.kind = WORD_KEPT;
+    hear(&message, &none);
+    cr_assert_eq(message.kind, CHANNEL_SEEK);
+    cr_assert_eq(memcmp(message.name, name, sizeof(name)), 0);
+    message.kind = CHANNEL_KEPT;
     if (with->other_first) {
-        struct word other = word;
+        struct channel_message other = message;
         other.name[0] ^= 1;
         binary_told(&other, -1);
     }
-    binary_told(&word, with->fd);
+    binary_told(&message, with->fd);
     return NULL;
 }
 
@@ -161,10 +160,10 @@ Test(binary, of_another_name_is_no_answer, .init = start)
 Test(binary, of_a_client_that_did_not_ask_for_it_is_not_kept, .init = start)
 {
     static const unsigned char bytes[SIZE];
-    struct word word;
+    struct channel_message message;
     server.keeps = false;
     binary_keep_bytes(&server, bytes, SIZE);
     server.keeps = true;
     binary_keep_bytes(&server, bytes, WIRE_BINARY_MIN - 1);
-    cr_expect_eq(channel_receive(channel, &word, sizeof(word), NULL), -EAGAIN);
+    cr_expect_eq(channel_receive(channel, &message, sizeof(message), NULL), -EAGAIN);
 }

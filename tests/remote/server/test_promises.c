@@ -1,7 +1,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "remote/server/listener/ledger.h"
+#include "remote/server/listener/devices.h"
 #include "tests/support/leaks.h"
 
 TestSuite(ledger, .fini = leaks_check, .timeout = 60);

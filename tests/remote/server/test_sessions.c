@@ -64,7 +64,7 @@ static bool enter(struct session *session, const char *name, int64_t until)
 {
     int ends[2];
     unsigned char verdict = 99;
-    struct client_question question = {.sessions = 4, .share = TURN_SHARE, .until = until};
+    struct client_question question = {.sessions = 4, .share = TIMESLICE_SHARE, .until = until};
     strcpy(question.name, name);
     cr_assert_eq(channel_make(ends), 0);
     pid_t parent = getpid();
@@ -85,28 +85,28 @@ static bool enter(struct session *session, const char *name, int64_t until)
     return verdict == 0;
 }
 
-static void say(const struct session *session, const struct word *word)
+static void say(const struct session *session, const struct channel_message *told)
 {
-    cr_assert_eq(channel_send(session->channel, word, sizeof(*word), -1), 0);
+    cr_assert_eq(channel_send(session->channel, told, sizeof(*told), -1), 0);
     answer_all();
 }
 
 /* What it is told; of kind 0: nothing. */
-static struct word heard(const struct session *session)
+static struct channel_message heard(const struct session *session)
 {
-    struct word word = {0};
-    int error = channel_receive(session->channel, &word, sizeof(word), NULL);
+    struct channel_message told = {0};
+    int error = channel_receive(session->channel, &told, sizeof(told), NULL);
     cr_assert(error == 0 || error == -EAGAIN || error == -EPIPE, "%d", error);
-    return word;
+    return told;
 }
 
 static uint64_t ask(const struct session *session, uint32_t device, uint64_t bytes)
 {
-    say(session,
-        &(struct word){.kind = WORD_ASK, .device = device, .bytes = bytes, .least = bytes});
-    struct word word = heard(session);
-    cr_assert_eq(word.kind, WORD_PROMISE);
-    return word.bytes;
+    say(session, &(struct channel_message){
+                     .kind = CHANNEL_ASK, .device = device, .bytes = bytes, .least = bytes});
+    struct channel_message told = heard(session);
+    cr_assert_eq(told.kind, CHANNEL_PROMISE);
+    return told.bytes;
 }
 
 static void reap(const struct session *session, int expected_signal)
@@ -156,9 +156,9 @@ Test(sessions, what_a_process_has_started_ends_with_it, .init = start)
 Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = start)
 {
     struct session a;
-    const struct word word = {.kind = WORD_KEEP};
+    const struct channel_message told = {.kind = CHANNEL_KEEP};
     char control[CMSG_SPACE(2 * sizeof(int))] = {0};
-    struct iovec iov = {(void *)&word, sizeof(word)};
+    struct iovec iov = {(void *)&told, sizeof(told)};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control,
@@ -173,7 +173,7 @@ Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = s
     memcpy(CMSG_DATA(header), passed, sizeof(passed));
 
     int before = lowest_free();
-    cr_assert_eq(sendmsg(a.channel, &message, 0), (ssize_t)sizeof(word));
+    cr_assert_eq(sendmsg(a.channel, &message, 0), (ssize_t)sizeof(told));
     answer_all();
     for (int fd = before; fd < before + 2; fd++)
         cr_expect_eq(fcntl(fd, F_GETFD), -1, "%d is not closed", fd);
@@ -185,16 +185,16 @@ Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = s
 Test(sessions, where_the_kernel_asks_is_said_once, .init = start)
 {
     struct session a;
-    const struct word word = {.kind = WORD_PROCESSES};
+    const struct channel_message told = {.kind = CHANNEL_PROCESSES};
     int first[2], second[2];
     cr_assert(enter(&a, "a", 0));
     cr_assert_eq(pipe2(first, O_CLOEXEC), 0);
     cr_assert_eq(pipe2(second, O_CLOEXEC), 0);
-    cr_assert_eq(channel_send(a.channel, &word, sizeof(word), first[0]), 0);
+    cr_assert_eq(channel_send(a.channel, &told, sizeof(told), first[0]), 0);
     answer_all();
     int notices = clients.places[0]->processes.notices;
     cr_assert_geq(notices, 0);
-    cr_assert_eq(channel_send(a.channel, &word, sizeof(word), second[0]), 0);
+    cr_assert_eq(channel_send(a.channel, &told, sizeof(told), second[0]), 0);
     answer_all();
     cr_expect_eq(clients.places[0]->processes.notices, notices);
     must_be_killed(&a);
@@ -241,17 +241,21 @@ Test(sessions, memory_is_promised_once, .init = start)
 
 Test(sessions, what_breaks_the_rules_is_ended, .init = start)
 {
-    static const struct word words[] = {
-        {.kind = 0},  {.kind = WORD_PROMISE},          {.kind = WORD_END},
-        {.kind = 77}, {.kind = WORD_ASK, .device = 2}, {.kind = WORD_WANT, .device = UINT32_MAX},
+    static const struct channel_message messages[] = {
+        {.kind = 0},
+        {.kind = CHANNEL_PROMISE},
+        {.kind = CHANNEL_END},
+        {.kind = 77},
+        {.kind = CHANNEL_ASK, .device = 2},
+        {.kind = CHANNEL_WANT, .device = UINT32_MAX},
     };
     struct session good;
     cr_assert(enter(&good, "good", 0));
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+    for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
         struct session bad;
         cr_assert(enter(&bad, "bad", 0));
         cr_assert_eq(ask(&bad, 0, 900 * MIB), 900 * MIB);
-        say(&bad, &words[i]);
+        say(&bad, &messages[i]);
         must_be_killed(&bad);
     }
     struct session bad;
@@ -267,7 +271,7 @@ Test(sessions, one_that_floods_is_not_heard_for_a_while, .init = start)
 {
     struct session flood, good;
     struct pollfd polls[CLIENTS_POLLS(8)];
-    const struct word word = {.kind = WORD_RETURN};
+    const struct channel_message told = {.kind = CHANNEL_RETURN};
     cr_assert(enter(&flood, "flood", 0) && enter(&good, "good", 0));
     uint64_t now = clock_now_ns();
     size_t count = 0;
@@ -275,7 +279,7 @@ Test(sessions, one_that_floods_is_not_heard_for_a_while, .init = start)
         count = clients_poll(&clients, now, polls);
         if (polls[0].fd < 0)
             break;
-        cr_assert_eq(channel_send(flood.channel, &word, sizeof(word), -1), 0);
+        cr_assert_eq(channel_send(flood.channel, &told, sizeof(told), -1), 0);
         polls[0].revents = POLLIN;
         polls[1].revents = 0;
         clients_answer(&clients, polls, count, now);
@@ -295,7 +299,7 @@ Test(sessions, one_that_does_not_listen_is_ended, .init = start)
     struct session deaf;
     cr_assert(enter(&deaf, "deaf", 0));
     for (int i = 0; i < 100000 && !clients.places[0]->kill_ns; i++)
-        say(&deaf, &(struct word){.kind = WORD_ASK, .bytes = 1, .least = 1});
+        say(&deaf, &(struct channel_message){.kind = CHANNEL_ASK, .bytes = 1, .least = 1});
     must_be_killed(&deaf);
 }
 
@@ -307,9 +311,9 @@ Test(sessions, an_expired_certificate_ends_its_session, .init = start)
     clients_tick(&clients, now, 999);
     cr_expect_eq(heard(&brief).kind, 0);
     clients_tick(&clients, now, 1000);
-    struct word word = heard(&brief);
-    cr_expect_eq(word.kind, WORD_END);
-    cr_expect_eq(word.why, ENDED_EXPIRED);
+    struct channel_message told = heard(&brief);
+    cr_expect_eq(told.kind, CHANNEL_END);
+    cr_expect_eq(told.why, ENDED_EXPIRED);
     cr_expect_eq(heard(&other).kind, 0);
     /* It does not end by itself. */
     cr_expect_eq(waitpid(brief.pid, NULL, WNOHANG), 0);
@@ -326,7 +330,7 @@ Test(sessions, those_of_a_name_end_and_no_others, .init = start)
     cr_expect_eq(clients_end(&clients, 0, "nobody", ENDED_REVOKED, now), 0);
     cr_expect_eq(clients_end(&clients, 0, "laptop", ENDED_REVOKED, now), 2);
     cr_expect_eq(heard(&first).why, ENDED_REVOKED);
-    cr_expect_eq(heard(&second).kind, WORD_END);
+    cr_expect_eq(heard(&second).kind, CHANNEL_END);
     cr_expect_eq(heard(&other).kind, 0);
     uint32_t number = clients_from(&clients, 3)->number;
     cr_expect_eq(clients_end(&clients, number, "", ENDED_BY_OPERATOR, now), 1);
@@ -337,33 +341,34 @@ Test(sessions, those_who_use_a_device_hear_what_is_free, .init = start)
 {
     struct session a, b;
     cr_assert(enter(&a, "a", 0) && enter(&b, "b", 0));
-    say(&b, &(struct word){.kind = WORD_USES, .device = 0});
+    say(&b, &(struct channel_message){.kind = CHANNEL_USES, .device = 0});
     clients_tick(&clients, clock_now_ns(), 0);
     cr_expect_eq(heard(&b).kind, 0, "nothing changed");
     cr_assert_eq(ask(&a, 0, TOTAL / 2), TOTAL / 2);
     clients_tick(&clients, clock_now_ns(), 0);
-    struct word word = heard(&b);
-    cr_expect_eq(word.kind, WORD_FREE);
-    cr_expect_eq(word.device, 0);
-    cr_expect_eq(word.bytes, TOTAL / 2);
+    struct channel_message told = heard(&b);
+    cr_expect_eq(told.kind, CHANNEL_FREE);
+    cr_expect_eq(told.device, 0);
+    cr_expect_eq(told.bytes, TOTAL / 2);
     cr_expect_eq(heard(&a).kind, 0, "it does not use it");
 }
 
-static void say_with(const struct session *session, enum word_kind kind, unsigned char name, int fd)
+static void say_with(const struct session *session, enum channel_kind kind, unsigned char name,
+                     int fd)
 {
-    struct word word = {.kind = kind, .name = {name}};
-    cr_assert_eq(channel_send(session->channel, &word, sizeof(word), fd), 0);
+    struct channel_message told = {.kind = kind, .name = {name}};
+    cr_assert_eq(channel_send(session->channel, &told, sizeof(told), fd), 0);
     answer_all();
 }
 
 static bool finds(const struct session *session, unsigned char name)
 {
-    struct word word = {0};
+    struct channel_message told = {0};
     int fd = -1;
-    say_with(session, WORD_SEEK, name, -1);
-    cr_assert_eq(channel_receive(session->channel, &word, sizeof(word), &fd), 0);
-    cr_assert_eq(word.kind, WORD_KEPT);
-    cr_assert_eq(word.name[0], name);
+    say_with(session, CHANNEL_SEEK, name, -1);
+    cr_assert_eq(channel_receive(session->channel, &told, sizeof(told), &fd), 0);
+    cr_assert_eq(told.kind, CHANNEL_KEPT);
+    cr_assert_eq(told.name[0], name);
     if (fd >= 0)
         close(fd);
     return fd >= 0;
@@ -383,7 +388,7 @@ Test(sessions, binaries_are_kept_for_their_client_and_nobody_else, .init = start
     struct session a, again, b;
     cr_assert(enter(&a, "a", 0) && enter(&again, "a", 0) && enter(&b, "b", 0));
     cr_expect(!finds(&a, 1));
-    say_with(&a, WORD_KEEP, 1, sealed());
+    say_with(&a, CHANNEL_KEEP, 1, sealed());
     cr_expect(finds(&a, 1) && finds(&again, 1) && !finds(&again, 2));
     cr_expect(!finds(&b, 1));
     /* Also when who gave it is gone. */
@@ -394,7 +399,8 @@ Test(sessions, binaries_are_kept_for_their_client_and_nobody_else, .init = start
 
 Test(sessions, nothing_else_comes_with_a_descriptor, .init = start)
 {
-    static const enum word_kind kinds[] = {WORD_SEEK, WORD_BUSY, WORD_USES, WORD_KEPT};
+    static const enum channel_kind kinds[] = {CHANNEL_SEEK, CHANNEL_BUSY, CHANNEL_USES,
+                                              CHANNEL_KEPT};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct session bad;
         cr_assert(enter(&bad, "bad", 0));
@@ -410,6 +416,6 @@ Test(sessions, what_is_kept_is_a_binary, .init = start)
     int ends[2];
     cr_assert(enter(&bad, "bad", 0));
     cr_assert_eq(pipe(ends), 0);
-    say_with(&bad, WORD_KEEP, 1, ends[0]);
+    say_with(&bad, CHANNEL_KEEP, 1, ends[0]);
     must_be_killed(&bad);
 }

@@ -1,4 +1,4 @@
-#include "remote/server/listener/keeper.h"
+#include "remote/server/listener/reaper.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ struct groups {
     size_t count, room;
 };
 
-static void keeper_add_group(struct groups *groups, pid_t pid)
+static void reaper_add_group(struct groups *groups, pid_t pid)
 {
     if (groups->count == groups->room) {
         size_t room = groups->room ? 2 * groups->room : 64;
@@ -33,29 +33,29 @@ static void keeper_add_group(struct groups *groups, pid_t pid)
     groups->pids[groups->count++] = pid;
 }
 
-static void keeper_remove_group(struct groups *groups, pid_t pid)
+static void reaper_remove_group(struct groups *groups, pid_t pid)
 {
     for (size_t i = groups->count; i-- > 0;)
         if (groups->pids[i] == pid)
             groups->pids[i] = groups->pids[--groups->count];
 }
 
-static void keeper_add_one(void *data, pid_t pid)
+static void reaper_add_one(void *data, pid_t pid)
 {
-    keeper_add_group(data, pid);
+    reaper_add_group(data, pid);
 }
 
 /* The listening process has ended where nobody is left to say anything: who starts another ends
    this one first. */
-static void keeper_main(struct groups *groups, int told)
+static void reaper_main(struct groups *groups, int told)
 {
     for (;;) {
         pid_t said = 0;
         ssize_t got = recv(told, &said, sizeof(said), 0);
         if (got == sizeof(said) && said > 0)
-            keeper_add_group(groups, said);
+            reaper_add_group(groups, said);
         else if (got == sizeof(said))
-            keeper_remove_group(groups, -said);
+            reaper_remove_group(groups, -said);
         else if (got == 0)
             return;
         else
@@ -63,18 +63,18 @@ static void keeper_main(struct groups *groups, int told)
     }
 }
 
-static _Noreturn void keeper_become_keeper(int told, const struct clients *clients)
+static _Noreturn void reaper_become(int told, const struct clients *clients)
 {
     struct groups groups = {0};
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     setpgid(0, 0); /* What a terminal sends is not for it. */
-    prctl(PR_SET_NAME, "reseat-keeper");
-    clients_each_process(clients, keeper_add_one, &groups);
+    prctl(PR_SET_NAME, "reseat-reaper");
+    clients_each_process(clients, reaper_add_one, &groups);
     if (dup2(told, STDIN_FILENO) < 0 || close_range(STDIN_FILENO + 1, ~0U, 0))
         _exit(1);
-    keeper_main(&groups, STDIN_FILENO);
+    reaper_main(&groups, STDIN_FILENO);
     for (size_t i = 0; i < groups.count; i++)
         kill(-groups.pids[i], SIGKILL);
     _exit(0);
@@ -83,52 +83,52 @@ static _Noreturn void keeper_become_keeper(int told, const struct clients *clien
 /* ---- the listening process ---- */
 
 /* One that stands still, or has ended, is replaced once that is seen. */
-static void keeper_tell(const struct keeper *keeper, pid_t said)
+static void reaper_tell(const struct reaper *reaper, pid_t said)
 {
-    if (keeper->tells >= 0 &&
-        send(keeper->tells, &said, sizeof(said), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        kill(keeper->pid, SIGKILL);
+    if (reaper->tells >= 0 &&
+        send(reaper->tells, &said, sizeof(said), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        kill(reaper->pid, SIGKILL);
 }
 
-static void keeper_close(const struct keeper *keeper)
+static void reaper_close(const struct reaper *reaper)
 {
-    if (keeper->tells >= 0)
-        close(keeper->tells);
+    if (reaper->tells >= 0)
+        close(reaper->tells);
 }
 
-void keeper_start(struct keeper *keeper, const struct clients *clients)
+void reaper_start(struct reaper *reaper, const struct clients *clients)
 {
     int ends[2], error = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
-    keeper_close(keeper);
-    *keeper = KEEPER_NONE;
+    reaper_close(reaper);
+    *reaper = REAPER_NONE;
     if (error == 0) {
-        *keeper = (struct keeper){fork(), ends[1]};
-        if (keeper->pid == 0)
-            keeper_become_keeper(ends[0], clients);
-        error = keeper->pid < 0 ? -errno : 0;
+        *reaper = (struct reaper){fork(), ends[1]};
+        if (reaper->pid == 0)
+            reaper_become(ends[0], clients);
+        error = reaper->pid < 0 ? -errno : 0;
         close(ends[0]);
     }
     if (error == 0)
         return;
     log_warn("what sessions start would outlive this server, were it killed: %s", strerror(-error));
-    keeper_close(keeper);
-    *keeper = KEEPER_NONE;
+    reaper_close(reaper);
+    *reaper = REAPER_NONE;
 }
 
-void keeper_began(const struct keeper *keeper, pid_t pid)
+void reaper_began(const struct reaper *reaper, pid_t pid)
 {
-    keeper_tell(keeper, pid);
+    reaper_tell(reaper, pid);
 }
 
-void keeper_ended(const struct keeper *keeper, pid_t pid)
+void reaper_ended(const struct reaper *reaper, pid_t pid)
 {
-    keeper_tell(keeper, -pid);
+    reaper_tell(reaper, -pid);
 }
 
-void keeper_finish(struct keeper *keeper)
+void reaper_finish(struct reaper *reaper)
 {
-    if (keeper->pid > 0 && kill(keeper->pid, SIGKILL) == 0)
-        waitpid(keeper->pid, NULL, 0);
-    keeper_close(keeper);
-    *keeper = KEEPER_NONE;
+    if (reaper->pid > 0 && kill(reaper->pid, SIGKILL) == 0)
+        waitpid(reaper->pid, NULL, 0);
+    reaper_close(reaper);
+    *reaper = REAPER_NONE;
 }
