@@ -17,14 +17,14 @@
 
 struct budget {
     /* Read by every command. */
-    atomic_bool tight;     /**< Something was spilled: commands say what they use, so that the rest
-                                can be told. */
-    atomic_bool limited;   /**< Somebody said what it may have. */
-    char apart[62];        /**< What waits and allocations write is in other cache lines. */
-    _Atomic uint64_t held; /**< Bytes of the real objects there. */
+    atomic_bool tight;      /**< Something was spilled: commands say what they use, so that the rest
+                                 can be told. */
+    atomic_bool limited;    /**< Somebody said what it may have. */
+    _Atomic uint64_t least; /**< The most that one command named, as far as is known. */
+    char apart[48];         /**< What waits and allocations write is in other cache lines. */
+    _Atomic uint64_t held;  /**< Bytes of the real objects there. */
     _Atomic uint64_t granted;       /**< Bytes that they may have, where `limited`. */
     _Atomic uint64_t peak;          /**< The most that they ever had. */
-    _Atomic uint64_t least;         /**< The most that one command named, as far as is known. */
     _Atomic uint64_t spilled;       /**< Bytes that went to host memory for want of room, in all. */
     _Atomic uint32_t waiting;       /**< Threads that wait for commands there, ... */
     _Atomic uint64_t waiting_since; /**< ...without a gap since then. Nanoseconds, as all here. */

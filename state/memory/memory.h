@@ -67,15 +67,20 @@ struct mapping;  /* map.h */
 struct known;    /* compare.c */
 struct farewell; /* memory_end.c */
 
+/* What a launch reads of an argument comes first, in one or two lines of the caches. */
 struct memory {
     struct object object;
-    cl_mem real[RESIDENCES_MAX]; /**< Written by the creator, movers, and under the gate on first
-                                    use. */
-    struct context *context;     /**< Held. */
-    struct memory *root;         /**< Itself, or the held root that has the bytes. */
+    struct memory *root;      /**< Itself, or the held root that has the bytes. */
+    cl_mem_flags flags;       /**< What clGetMemObjectInfo answers. */
+    size_t size;              /**< Bytes. */
+    _Atomic uint64_t version; /**< Of roots. 0: never written. Rises. */
+    _Atomic uint8_t writer;   /**< Of roots: its replica always has the latest version. */
+    _Atomic bool used;        /**< Of roots: some command named it, which may be in flight. */
+    _Atomic uint8_t backed;   /**< Bit p: real[p] was made over the root's host copy. */
     cl_mem_object_type type;
-    cl_mem_flags flags;            /**< What clGetMemObjectInfo answers. */
-    size_t size;                   /**< Bytes. */
+    cl_mem real[RESIDENCES_MAX];   /**< Written by the creator, movers, and under the gate on first
+                                      use. */
+    struct context *context;       /**< Held. */
     size_t origin;                 /**< Of a sub-buffer, bytes from the root. */
     bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it points into SVM. */
     void *host_ptr;                /**< CL_MEM_USE_HOST_PTR's, or NULL. */
@@ -86,17 +91,13 @@ struct memory {
     struct farewell *_Atomic farewell; /**< Destructor callbacks, or NULL. */
     _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
-    /* Of roots only. The first three are of all bytes while these have not been told apart. */
-    _Atomic uint64_t version; /**< 0: never written. Rises. */
+    /* Of roots only. This, `version` and `writer` are of all bytes until these are told apart. */
     _Atomic uint64_t
         held[RESIDENCES_MAX + 1]; /**< The version that each replica had when it was made. */
-    _Atomic uint8_t writer;       /**< Its replica always has the latest version. */
     struct extents *extents;      /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
-    _Atomic uint8_t backed;       /**< Bit p: real[p] was made over the host copy. */
     _Atomic uint16_t filled;      /**< Bit p: the replica at place p once had bytes of it. */
     struct known *_Atomic known;  /**< Owned; or NULL: what compare.h keeps. */
     _Atomic uint32_t maps;        /**< How many mappings there ever were. */
-    _Atomic bool used;            /**< Some command named it: it may be in flight. */
     struct host_copy *_Atomic host_copy; /**< Or NULL. While set, its bytes keep their address. */
     char *_Atomic shadow_copy; /**< Owned. The replica in host memory where that is not the
                               host copy; or NULL. By who copies, alone at it. */

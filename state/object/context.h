@@ -51,11 +51,11 @@ struct svm_table {
 struct context {
     struct object object;
     cl_uint vdev_count;
+    _Atomic uint8_t residence_index[VDEVS]; /**< Of each of vdevs[], or RESIDENCE_NONE. Changed
+                                               under a closed gate. */
+    struct residence *at[RESIDENCES_MAX];   /**< Or NULL. Changed under a closed gate; what a mover
+                                               prepares is in no residence_index[] yet. */
     struct vdev *vdevs[VDEVS];              /**< Held. */
-    _Atomic uint8_t residence_index[VDEVS]; /**< Of each of virtual devices[], or RESIDENCE_NONE.
-                                     Changed under a closed gate. */
-    struct residence *at[RESIDENCES_MAX]; /**< Or NULL. Changed under a closed gate; a place that a
-                                       mover prepares is not in place[] yet. */
     /** What at[] was made ahead on, for a move that may come; or NULL. By movers; read anywhere. */
     struct device *_Atomic ready[RESIDENCES_MAX];
     cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */

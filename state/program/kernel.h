@@ -42,19 +42,18 @@ struct kernel_arg {
 
 struct kernel {
     struct object object;
+    struct context *context; /**< The program's. */
+    struct kernel_arg *args; /**< Owned. Not locked: 5.9.2 leaves that to the program. */
+    cl_uint arg_count;
+    cl_uint unset;                    /**< Arguments that have no value yet. Not locked either. */
+    _Atomic uint32_t edition;         /**< Incremented when an argument changes, by the thread that
+                                           sets it. */
+    struct pace *pace;                /**< The program's, of its name: pace.h */
+    struct kernel_details *details;   /**< Memoised answers and what was launched: kernel_priv.h */
+    uint32_t applied[RESIDENCES_MAX]; /**< The edition that real[place] was given: kernel_has. */
     cl_kernel real[RESIDENCES_MAX];
     struct program *program; /**< Held. */
-    struct context *context; /**< The program's. */
     char *name;              /**< Owned. */
-    cl_uint arg_count;
-    struct kernel_arg *args;  /**< Owned. Not locked: 5.9.2 leaves that to the program. */
-    _Atomic uint32_t edition; /**< Incremented when an argument changes, by the thread that
-                                   sets it. */
-    uint32_t
-        applied[RESIDENCES_MAX];    /**< The edition that real[place] has been given: kernel_has. */
-    cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
-    struct pace *pace;              /**< The program's, of its name: pace.h */
-    struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
 };
 
 static inline struct kernel *kernel_get(cl_kernel handle)

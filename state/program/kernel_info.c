@@ -250,7 +250,7 @@ static NOINLINE void kernel_info_note_new_launch(struct kernel *kernel,
     usage_note_launch(space, memory);
 }
 
-void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
+HOT void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
 {
     const struct kernel_details *details = kernel->details;
     const struct kernel_marks *marks = &details->marks;

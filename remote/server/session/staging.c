@@ -37,7 +37,7 @@ static struct staging *staging_find(cl_context context)
     return staging;
 }
 
-static struct staging *staging_create(const struct entry *queue, cl_device_id device)
+static struct staging *staging_create(const struct entry *queue)
 {
     struct staging *staging = malloc(sizeof(*staging));
     if (!staging)
@@ -47,7 +47,7 @@ static struct staging *staging_create(const struct entry *queue, cl_device_id de
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (bytes != MAP_FAILED) {
         staging->bytes = bytes;
-        if (!registration_begin(&staging->registration, queue->cl, queue->context, device, bytes,
+        if (!registration_begin(&staging->registration, queue->cl, queue->context, bytes,
                                 SLOTS * STAGING_MOST)) {
             staging_unregister(staging);
             staging->bytes = NULL;
@@ -70,14 +70,13 @@ static char *staging_take_slot(struct staging *staging)
     return slot < 0 ? NULL : staging->bytes + (size_t)slot * STAGING_MOST;
 }
 
-void *staging_take(const struct server *server, const struct entry *queue, uint64_t size,
-                   struct staging **ret_staging)
+void *staging_take(const struct entry *queue, uint64_t size, struct staging **ret_staging)
 {
     if (!queue->own_memory || size > STAGING_MOST)
         return NULL;
     struct staging *staging = staging_find(queue->context);
     if (!staging)
-        staging = staging_create(queue, server->devices[queue->device]->id);
+        staging = staging_create(queue);
     char *bytes = staging && staging->bytes ? staging_take_slot(staging) : NULL;
     if (bytes)
         *ret_staging = staging;

@@ -18,8 +18,7 @@ struct staging;
 
 /** Memory for @size bytes that a command of this queue reads, and whom to give it back to. NULL:
  *  there is none, malloc() will do. By the session's thread; blocks for a context's first. */
-void *staging_take(const struct server *server, const struct entry *queue, uint64_t size,
-                   struct staging **ret_staging);
+void *staging_take(const struct entry *queue, uint64_t size, struct staging **ret_staging);
 /** From any thread, also a driver's that calls back. */
 void staging_give(struct staging *staging, const void *bytes);
 /** A context is about to be released. By the session's thread. */
