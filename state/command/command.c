@@ -104,7 +104,7 @@ HOT cl_int command_ready(struct command *command, struct residence *residence,
     /* Who says what the program may have there has to know what it needs at once. */
     if (UNLIKELY(bytes > atomic_load_explicit(&budget->least, memory_order_relaxed)) &&
         budget_limit(budget) != BUDGET_UNLIMITED)
-        budget_raise(&budget->least, command_distinct_bytes(command));
+        mark_raise(&budget->least, command_distinct_bytes(command));
     cl_int error =
         command->ops->ready ? command->ops->ready(command, residence, residence_index) : CL_SUCCESS;
     return UNLIKELY(error == COMMAND_ABSENT) ? command_absent(command) : error;

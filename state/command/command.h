@@ -20,7 +20,7 @@ struct queue {
     int vdev_index; /**< In the context. */
     bool in_order;
     _Atomic uint32_t deferred_count;
-    cl_command_queue real;        /**< In context->place[vdev_index]; NULL while suspended. */
+    cl_command_queue real;        /**< In the residence of vdev_index; NULL while suspended. */
     _Atomic uint64_t order;       /**< Rises with each event: see queue_step. */
     _Atomic uint64_t past;        /**< What was given by then has ended. */
     cl_command_queue next;        /**< A mover's, in the target. */

@@ -63,9 +63,9 @@ static inline struct host_copy *host_copy_ref(struct host_copy *host_copy)
 }
 void host_copy_unref(struct host_copy *host_copy); /**< NULL is allowed. */
 
-struct mapping;  /* map.h */
+struct mapping;  /* mapping.h */
 struct known;    /* compare.c */
-struct farewell; /* memory_end.c */
+struct farewell; /* memory_class.c */
 
 /* What a launch reads of an argument comes first, in one or two lines of the caches. */
 struct memory {
@@ -94,8 +94,8 @@ struct memory {
     /* Of roots only. This, `version` and `writer` are of all bytes until these are told apart. */
     _Atomic uint64_t
         held[RESIDENCES_MAX + 1]; /**< The version that each replica had when it was made. */
-    struct extents *extents;      /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
-    _Atomic uint16_t filled;      /**< Bit p: the replica at place p once had bytes of it. */
+    struct extents *extents;      /**< Owned; NULL unless WRITER_APART. Guarded by its lock. */
+    _Atomic uint16_t filled;      /**< Bit p: the replica in residence p once had bytes of it. */
     struct known *_Atomic known;  /**< Owned; or NULL: what compare.h keeps. */
     _Atomic uint32_t maps;        /**< How many mappings there ever were. */
     struct host_copy *_Atomic host_copy; /**< Or NULL. While set, its bytes keep their address. */
@@ -117,7 +117,7 @@ static inline struct memory *memory_get(cl_mem handle)
  *  it so that nothing below is true any more. */
 static inline bool replica_is_apart(const struct memory *root)
 {
-    return atomic_load_explicit(&root->writer, memory_order_acquire) == PLACE_APART;
+    return atomic_load_explicit(&root->writer, memory_order_acquire) == WRITER_APART;
 }
 
 static inline struct range replica_whole(const struct memory *root)
@@ -192,15 +192,21 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 cl_int memory_make_real(struct memory *memory, struct residence *residence,
                         uint8_t residence_index);
 
-/** real[place] is somebody else's to release, or was: it is not counted as the device's any more.
- */
+/** True when real[residence_index] was made over the host copy; false of RESIDENCE_HOST. */
+static inline bool memory_is_backed(const struct memory *memory, uint8_t residence_index)
+{
+    return (atomic_load_explicit(&memory->backed, memory_order_acquire) >> residence_index) & 1;
+}
+
+/** real[residence_index] is somebody else's to release, or was: it is not counted as the device's
+ * any more. */
 static inline void memory_left(struct memory *memory, struct residence *residence,
                                uint8_t residence_index)
 {
     if (memory->real[residence_index] && memory->root == memory)
         budget_return(&residence->device->budget, memory->size);
     memory->real[residence_index] = NULL;
-    if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << residence_index))
+    if (memory_is_backed(memory, residence_index))
         atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << residence_index),
                                   memory_order_relaxed);
 }
@@ -239,13 +245,12 @@ void memory_host_is_host_copy(struct memory *root);
  * else. */
 static inline bool memory_works_in_host_copy(const struct memory *root, uint8_t residence_index)
 {
-    return (root->backed & (1u << residence_index)) != 0 &&
-           root->context->at[residence_index]->in_place;
+    return memory_is_backed(root, residence_index) && root->context->at[residence_index]->in_place;
 }
 /** True when the host copy has the latest bytes, or becomes it without a copy. */
 bool memory_host_copy_is_latest(const struct memory *root);
-/** True when bringing real[place], which was made over the program's memory, up to date would write
- *  there. */
+/** True when bringing real[residence_index], which was made over the program's memory, up to date
+ * would write there. */
 bool memory_would_write(const struct memory *root, uint8_t residence_index);
 /** Give the host copy or the shadow copy back, if it is ours, nobody maps it and no replica lives
  * in it. By movers.

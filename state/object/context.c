@@ -10,6 +10,9 @@
 #include "state/base/threads/thread.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
+#include "state/object/upcalls.h"
+
+const struct upcalls *the_upcalls;
 
 struct platform *the_platform;
 struct vdev *the_vdevs[VDEVS];
@@ -226,7 +229,7 @@ bool vdev_is_lost(const struct vdev *vdev)
     return lost;
 }
 
-/* A residence for each device, once; context->place says which virtual device has which. */
+/* A residence for each device, once; residence_index[] says which virtual device has which. */
 static cl_int context_settle(struct context *context, struct device *const *devices)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++) {

@@ -12,9 +12,9 @@
 /*
  * The program's platform, devices and contexts.
  *
- * A virtual device is a virtual device: it is placed on one real device, or on none while
- * suspended. Every context that holds the virtual device has a residence on that device, shared by
- * virtual devices on the same one.
+ * A virtual device is on one real device, or on none while it is suspended. Every context that
+ * holds the virtual device has a residence on that device, shared by virtual devices on the same
+ * one.
  */
 
 #define VDEVS 4 /**< Virtual devices of a program, at most. */
@@ -130,6 +130,12 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t r
                                                       memory_order_relaxed) == residence_index;
     return inhabited;
 }
+/** The residence at @residence_index; NULL for RESIDENCE_HOST. */
+static inline struct residence *context_residence(const struct context *context,
+                                                  uint8_t residence_index)
+{
+    return residence_index == RESIDENCE_HOST ? NULL : context->at[residence_index];
+}
 /** What becomes of the residence in @residence_index; RESIDENCE_DRAINING where there is none. */
 static inline enum residence_life context_life(const struct context *context,
                                                uint8_t residence_index)
@@ -156,8 +162,7 @@ static inline bool context_is_readable(const struct context *context, uint8_t re
 struct move_context {
     struct context *context; /**< Held. */
     int vdev_index;
-    uint8_t from, to; /**< Places; RESIDENCE_HOST for a suspended virtual device, RESIDENCE_HOST to
-                         suspend. */
+    uint8_t from, to; /**< RESIDENCE_HOST: from a suspension, or to one. */
     bool made;        /**< The target residence is ours: it was made for this move. */
     bool leaves;      /**< No other virtual device of the context stays in `from`. */
     bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */

@@ -8,8 +8,8 @@
 
 /*
  * A residence is one real OpenCL context on one real device. A context of the program keeps its
- * residences in a small table; the index into it is a place, and every object of the context keeps
- * its real handle for each place at that index.
+ * residences in a small table, and every object of the context keeps its real handle for each of
+ * them at the same index.
  */
 
 #define RESIDENCES_MAX 8              /**< Residences of one context at once. */
