@@ -28,7 +28,6 @@
 #include "state/command/watch.h"
 #include "state/driver/device_key.h"
 #include "state/driver/inventory.h"
-#include "state/driver/served.h"
 #include "state/driver/links.h"
 #include "state/driver/served.h"
 #include "state/library/library.h"

@@ -10,9 +10,6 @@
 #include "state/base/threads/thread.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
-#include "state/object/upcalls.h"
-
-const struct upcalls *the_upcalls;
 
 struct platform *the_platform;
 struct vdev *the_vdevs[VDEVS];

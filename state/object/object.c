@@ -7,6 +7,7 @@
 
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
+#include "state/object/upcalls.h"
 
 /* A slot is reused only when this many others of its type were freed after it. */
 #define QUARANTINE 4096
@@ -28,6 +29,7 @@ extern const struct object_class *const __stop_reseat_class[]
     __attribute__((weak, visibility("hidden")));
 
 READ_MOSTLY const cl_icd_dispatch *object_dispatch;
+const struct upcalls *the_upcalls;
 
 /* A free slot; lies behind the object header, which keeps its generation and state. */
 struct free_slot {
