@@ -62,9 +62,9 @@ static inline cl_int entry_launch_measure(struct launch_space *space,
 }
 
 /* @space->local is set where only the kernel says what it is. */
-static cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
-                               struct launch_space *space, cl_uint waits, const cl_event *wait_list,
-                               cl_event *ret_event)
+static HOT cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                                   struct launch_space *space, cl_uint waits,
+                                   const cl_event *wait_list, cl_event *ret_event)
 {
     struct findings found;
     cl_int error = entry_launch_check_owners(queue, kernel);
@@ -95,10 +95,11 @@ static cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_co
     return launch_run(queue, kernel, type, space, waits, wait_list, ret_event);
 }
 
-cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel, cl_uint work_dim,
-                              const size_t *global_work_offset, const size_t *global_work_size,
-                              const size_t *local_work_size, cl_uint num_events_in_wait_list,
-                              const cl_event *event_wait_list, cl_event *event)
+HOT cl_int clEnqueueNDRangeKernel(cl_command_queue command_queue, cl_kernel kernel,
+                                  cl_uint work_dim, const size_t *global_work_offset,
+                                  const size_t *global_work_size, const size_t *local_work_size,
+                                  cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
+                                  cl_event *event)
 {
     struct launch_space space = {work_dim, global_work_offset, global_work_size, local_work_size};
     return entry_launch_run(queue_get(command_queue), kernel_get(kernel), CL_COMMAND_NDRANGE_KERNEL,

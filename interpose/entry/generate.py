@@ -691,7 +691,7 @@ def generated_source(calls, members, commands, infos):
 
 def version_script(calls):
     # And what policy/reseat.h looks for, and the end of the process.
-    lines = ["{", "global:", "    reseat_api;", "    exit;"]
+    lines = ["{", "global:", "    reseat_api;", "    exit;", "    pthread_cancel;"]
     lines += [f"    {c.name};" for c in calls.values() if c.kind != "absent"]
     return lines + ["local:", "    *;", "};", ""]
 

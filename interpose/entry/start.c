@@ -340,6 +340,23 @@ EXPORT void exit(int status)
     _exit(status);
 }
 
+/* Likewise. Nobody else's reaches it where the program has us loaded later, as a driver: then every
+ * thread counts as one that may be canceled. */
+EXPORT int pthread_cancel(pthread_t thread)
+{
+    int (*cancel)(pthread_t) = (int (*)(pthread_t))dlsym(RTLD_NEXT, "pthread_cancel");
+    cancel_begin();
+    return cancel ? cancel(thread) : ENOSYS;
+}
+
+static bool start_has_cancel(void)
+{
+    Dl_info found, own;
+    void *cancel = dlsym(RTLD_DEFAULT, "pthread_cancel");
+    return cancel && dladdr(cancel, &found) && dladdr((void *)start_has_cancel, &own) &&
+           found.dli_fbase == own.dli_fbase;
+}
+
 /* What there is to go to when the device is lost; without an inventory, what the drivers list. */
 static void start_protect_start(const struct machine *machine)
 {
@@ -374,6 +391,7 @@ static int start_all(struct machine *machine)
         return err;
     }
     presented_limits_read();
+    cancel_is_announced(start_has_cancel());
     recovery_install(control_agent_chooses);
     start_links_begin();
     control_budget_begin();

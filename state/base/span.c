@@ -21,7 +21,7 @@ struct slot {
     struct span span;
 };
 
-atomic_bool span_on;
+READ_MOSTLY atomic_bool span_on;
 static struct slot *_Atomic ring; /* ROOM of them; made once, for writers may look at any time */
 static _Atomic uint64_t next_in, lost;
 static uint64_t next_out; /* the reader's */

@@ -18,12 +18,12 @@
  * gate is closed to look and to copy, and open in between.
  */
 
-/* Bytes that a command needs, and the places where the latest ones are. */
+/* Bytes that a command needs, and the residences that have the latest ones. */
 struct absent {
     struct memory *root; /* held */
     struct range range;
     uint64_t version; /* the newest that it has */
-    uint32_t from;    /* bit p: place p */
+    uint32_t from;    /* bit p: residence p */
     bool writes;
 };
 
@@ -92,7 +92,7 @@ static bool bring_push(struct bringing *b, struct absent absent, uint8_t residen
     return true;
 }
 
-/* What lacks its latest bytes in @residence_index, or is written by another place. */
+/* What lacks its latest bytes in @residence_index, or is written by another residence. */
 static bool bring_is_absent(const struct absent *absent, uint8_t residence_index)
 {
     return !extents_latest(absent->root, residence_index, absent->range) ||
@@ -261,7 +261,7 @@ static uint8_t bring_next_holder(const struct absent *absent, uint8_t residence_
     return RESIDENCE_NONE;
 }
 
-/* Copy what is elsewhere in one place. */
+/* Copy what one other residence has. */
 static cl_int bring_copy_from(const struct bringing *b, const struct absent *absent, uint8_t from,
                               uint8_t residence_index)
 {

@@ -92,7 +92,7 @@ static uint64_t budget_largest_arguments(void)
 static void budget_describe(struct device *device, uint64_t least, struct budget_need *ret_need)
 {
     struct budget *budget = &device->budget;
-    budget_raise(&budget->least, budget_largest_arguments());
+    mark_raise(&budget->least, budget_largest_arguments());
     ret_need->vdev = budget_vdev_on(device);
     ret_need->wanted = budget_wanted(device, NULL);
     ret_need->least = atomic_load(&budget->least);
@@ -141,7 +141,7 @@ enum budget_answer budget_ask(struct device *device, uint64_t size, uint64_t lea
         atomic_store(&budget->tight, true);
     /* What is refused it does not have, and may do without. */
     if (answer != BUDGET_REFUSE)
-        budget_raise(&budget->least, least);
+        mark_raise(&budget->least, least);
     log_info("%llu bytes more on %s, where %llu are held%s: %s", (unsigned long long)size,
              device->key.device, (unsigned long long)held,
              need.failed ? " and the device has no more" : "",

@@ -10,21 +10,21 @@
  * device where it is counts as lost too, and all is as it is after such a loss.
  */
 
-static bool data_lost_is_data_lost(const struct memory *root)
+static bool data_lost_of(const struct memory *root)
 {
     return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
            memory_only_at(root, RESIDENCE_NONE) != 0;
 }
 
 /* Some context that a device has has objects like that. Inside the gate, or with it closed. */
-static bool data_lost_is_any_data_lost(void)
+static bool data_lost_any(void)
 {
     bool any = false;
     uintptr_t cursor = 0;
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         any = any || (context_lives(memory->context, context_home(memory->context)) &&
-                      data_lost_is_data_lost(memory));
+                      data_lost_of(memory));
     return any;
 }
 
@@ -32,7 +32,7 @@ bool budget_lose_data_lost(void)
 {
     uintptr_t cursor = 0;
     struct context *context;
-    if (!the_upcalls || !the_upcalls->is_protected() || !data_lost_is_any_data_lost())
+    if (!the_upcalls || !the_upcalls->is_protected() || !data_lost_any())
         return false;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         uint8_t residence_index = context_home(context);
@@ -50,7 +50,7 @@ bool budget_lose_data_lost(void)
 bool budget_find_data_lost(void)
 {
     gate_enter();
-    bool data_lost = data_lost_is_any_data_lost();
+    bool data_lost = data_lost_any();
     gate_leave();
     if (!data_lost || gate_close(0) != 0)
         return false;

@@ -163,7 +163,7 @@ static uint64_t spill(const struct victim *victims, size_t count)
         !spill_save(victims, count))
         return 0;
     for (size_t i = 0; i < count; i++)
-        over_host = over_host || (victims[i].root->backed & (1u << victims[i].residence_index));
+        over_host = over_host || memory_is_backed(victims[i].root, victims[i].residence_index);
     if (over_host)
         (void)queue_drain_siblings(victims->residence);
     for (size_t i = 0; i < count; i++) {
@@ -196,7 +196,7 @@ uint64_t budget_make(struct residence *residence, uint64_t bytes, const struct c
     struct budget *budget = &residence->device->budget;
     uint64_t freed = 0, since = memory_stamp_latest(), begun = span_begin();
     if (command)
-        budget_raise(&budget->least, budget_least(command));
+        mark_raise(&budget->least, budget_least(command));
     spill_collect(residence->device, since, &victims);
     size_t count = spill_choose(&victims, bytes);
     for (size_t at = 0, end; at < count; at = end) {

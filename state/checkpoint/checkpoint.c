@@ -22,8 +22,8 @@
 
 #define TELL_NS (200 * NS_PER_MS)
 
-static struct long_lock turn = LONG_LOCK_INITIALIZER;
-/* The chunks of the last image, and its folder. Guarded by turn. */
+static struct long_lock checkpoint_turn = LONG_LOCK_INITIALIZER;
+/* The chunks of the last image, and its folder. Guarded by checkpoint_turn. */
 static struct {
     char path[PATH_MAX];
     struct image_known known;
@@ -332,7 +332,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
     uint64_t begun = clock_now_ns();
     *ret_report = (struct checkpoint_report){0};
     int error = -ETIMEDOUT;
-    if (long_lock_take(&turn, request->deadline_ns)) {
+    if (long_lock_take(&checkpoint_turn, request->deadline_ns)) {
         error = work_is_over() ? -ESHUTDOWN : checkpoint_make_image(&m);
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,
@@ -340,7 +340,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
         last.keeps = last.keeps || m.snapshot;
         if (!request->keeps)
             checkpoint_let_go();
-        long_lock_release(&turn);
+        long_lock_release(&checkpoint_turn);
     }
     image_manifest_finish(&m.manifest);
     ret_report->result = error == -ENOTSUP ? MOVE_REFUSED : move_result_of(error);
@@ -354,7 +354,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
 
 void checkpoint_end(void)
 {
-    (void)long_lock_take(&turn, 0);
+    (void)long_lock_take(&checkpoint_turn, 0);
     checkpoint_let_go();
-    long_lock_release(&turn);
+    long_lock_release(&checkpoint_turn);
 }

@@ -79,7 +79,8 @@ static uint64_t command_distinct_bytes(const struct command *command)
     return bytes;
 }
 
-cl_int command_ready(struct command *command, struct residence *residence, uint8_t residence_index)
+HOT cl_int command_ready(struct command *command, struct residence *residence,
+                         uint8_t residence_index)
 {
     struct memory *memory;
     struct budget *budget = &residence->device->budget;
@@ -103,13 +104,13 @@ cl_int command_ready(struct command *command, struct residence *residence, uint8
     /* Who says what the program may have there has to know what it needs at once. */
     if (UNLIKELY(bytes > atomic_load_explicit(&budget->least, memory_order_relaxed)) &&
         budget_limit(budget) != BUDGET_UNLIMITED)
-        budget_raise(&budget->least, command_distinct_bytes(command));
+        mark_raise(&budget->least, command_distinct_bytes(command));
     cl_int error =
         command->ops->ready ? command->ops->ready(command, residence, residence_index) : CL_SUCCESS;
     return UNLIKELY(error == COMMAND_ABSENT) ? command_absent(command) : error;
 }
 
-static void command_given(const struct command *command, uint8_t residence_index)
+static HOT void command_given(const struct command *command, uint8_t residence_index)
 {
     struct memory *memory;
     bool writes;
@@ -121,7 +122,8 @@ static void command_given(const struct command *command, uint8_t residence_index
 }
 
 /* Inside the gate with the queue on a device: like context_enter, for one queue. */
-static struct residence *command_queue_enter(struct queue *queue, uint8_t *ret_residence_index)
+static inline struct residence *command_queue_enter(struct queue *queue,
+                                                    uint8_t *ret_residence_index)
 {
     gate_enter();
     while (UNLIKELY(!queue->real))
@@ -132,8 +134,8 @@ static struct residence *command_queue_enter(struct queue *queue, uint8_t *ret_r
 }
 
 /* 5.11 and the errors of every enqueue call. Handles of events are the events. */
-static cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
-                                      const cl_event *wait_list)
+static HOT cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
+                                          const cl_event *wait_list)
 {
     if ((waits == 0) != (wait_list == NULL))
         return CL_INVALID_EVENT_WAIT_LIST;
@@ -176,16 +178,17 @@ static cl_int command_issue_failed(struct command *command, struct residence *re
     return COMMAND_ABSENT;
 }
 
-cl_int command_issue(struct command *command, struct residence *residence, uint8_t residence_index,
-                     cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
+HOT cl_int command_issue(struct command *command, struct residence *residence,
+                         uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
+                         cl_event *ret_real)
 {
     return command_issue_in(command, residence, residence_index, command->queue->real, waits,
                             wait_list, ret_real);
 }
 
-cl_int command_issue_in(struct command *command, struct residence *residence,
-                        uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                        struct event *const *wait_list, cl_event *ret_real)
+HOT cl_int command_issue_in(struct command *command, struct residence *residence,
+                            uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                            struct event *const *wait_list, cl_event *ret_real)
 {
     cl_event on_stack[16], *real = on_stack;
     if (waits > ARRAY_SIZE(on_stack)) {
@@ -219,8 +222,15 @@ struct call {
     struct event *event; /* unpublished, for *ret_event; or NULL */
     cl_event *ret_event;
     uint64_t begun; /* the queue's order, where there is an event or a wait */
-    int cancel;     /* of cancel_hold() */
+    int cancel;     /* of cancel_hold(), or CANCEL_NOT_HELD */
 };
+
+/* Before whatever takes longer than a driver's call that does not block, inside the gate. */
+static void command_hold_cancel(struct call *call)
+{
+    if (call->cancel == CANCEL_NOT_HELD)
+        call->cancel = cancel_hold();
+}
 
 /* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
  * held, has the real one; without it the real one is ours. */
@@ -251,8 +261,8 @@ static cl_int command_wait_outside(const struct call *call, struct residence *re
 
 /* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
  * blocking call to wait for. */
-static cl_int command_give(struct call *call, struct residence *residence, uint8_t residence_index,
-                           cl_event *ret_real)
+static HOT cl_int command_give(struct call *call, struct residence *residence,
+                               uint8_t residence_index, cl_event *ret_real)
 {
     if (call->event || call->blocking)
         call->begun = queue_step(call->command->queue);
@@ -262,6 +272,7 @@ static cl_int command_give(struct call *call, struct residence *residence, uint8
     cl_int error = command_issue(call->command, residence, residence_index, call->waits,
                                  call->wait_list, call->event || call->blocking ? ret_real : NULL);
     if (UNLIKELY(error != CL_SUCCESS)) {
+        command_hold_cancel(call);
         if (kept)
             journal_drop(entry);
         residence_ref(residence);
@@ -307,11 +318,12 @@ static cl_int command_wait_for_deferred(const struct call *call, struct event *e
 
 /* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
  * gate, which is left. */
-static cl_int command_run_deferred(const struct call *call)
+static cl_int command_run_deferred(struct call *call)
 {
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
+    command_hold_cancel(call);
     residency_token_release(call->command);
     if (!event && call->blocking)
         event = event_create(queue->context, queue, call->command->ops->type);
@@ -335,7 +347,7 @@ static cl_int command_run_deferred(const struct call *call)
     return error;
 }
 
-static inline cl_int command_run_call(struct call *call)
+static HOT inline cl_int command_run_call(struct call *call)
 {
     struct command *command = call->command;
     unsigned tries = 0;
@@ -343,6 +355,9 @@ static inline cl_int command_run_call(struct call *call)
 
     for (;;) {
         struct residence *residence = command_queue_enter(command->queue, &residence_index);
+        if (UNLIKELY(residence->runs_at_once ||
+                     atomic_load_explicit(&cancel_is_used, memory_order_relaxed)))
+            command_hold_cancel(call);
         if (UNLIKELY(defer_needed(command, residence_index, call->waits, call->wait_list)))
             return command_run_deferred(call);
         cl_int error = command_ready(command, residence, residence_index);
@@ -356,6 +371,7 @@ static inline cl_int command_run_call(struct call *call)
         } else if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index)) {
             return command_run_deferred(call);
         } else {
+            command_hold_cancel(call);
             gate_leave();
         }
         if (error == COMMAND_ABSENT)
@@ -441,12 +457,16 @@ static void command_note_read(struct command *command, struct event *event)
         event->digest = journal_digest(*output, size);
 }
 
-cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
-                   cl_event *ret_event)
+HOT cl_int command_run(struct command *command, bool blocking, cl_uint waits,
+                       const cl_event *wait_list, cl_event *ret_event)
 {
     struct queue *queue = command->queue;
-    struct call call = {command, blocking,  waits, (struct event *const *)wait_list,
-                        NULL,    ret_event, 0,     0};
+    struct call call = {.command = command,
+                        .blocking = blocking,
+                        .waits = waits,
+                        .wait_list = (struct event *const *)wait_list,
+                        .ret_event = ret_event,
+                        .cancel = CANCEL_NOT_HELD};
 
     cl_int error = command_check_wait_list(queue, waits, wait_list);
     if (error != CL_SUCCESS)
@@ -462,7 +482,8 @@ cl_int command_run(struct command *command, bool blocking, cl_uint waits, const 
         if (!call.event)
             return CL_OUT_OF_HOST_MEMORY;
     }
-    call.cancel = cancel_hold();
+    if (blocking)
+        command_hold_cancel(&call);
     error = command_run_call(&call);
     if (blocking && error == CL_SUCCESS && UNLIKELY(call.event && call.event->kept))
         command_note_read(command, call.event);

@@ -17,20 +17,20 @@ struct queue {
     struct object object;
     struct context *context; /**< Held. */
     struct vdev *vdev;
-    int vdev_index;               /**< In the context. */
-    cl_command_queue real;        /**< In context->place[vdev_index]; NULL while suspended. */
+    int vdev_index; /**< In the context. */
+    bool in_order;
+    _Atomic uint32_t deferred_count;
+    cl_command_queue real;        /**< In the residence of vdev_index; NULL while suspended. */
+    _Atomic uint64_t order;       /**< Rises with each event: see queue_step. */
+    _Atomic uint64_t past;        /**< What was given by then has ended. */
     cl_command_queue next;        /**< A mover's, in the target. */
     uint8_t next_residence_index; /**< Of `next`. */
     cl_command_queue_properties properties;
     cl_queue_properties *property_list; /**< As the program gave them, with the final 0; or NULL. */
     size_t property_count;
-    bool in_order;
-    _Atomic uint32_t deferred_count;
     struct deferred *deferred_first, *deferred_last; /**< Guarded by the engine's lock. */
     uint64_t deferred_serial;                        /**< Likewise: of the last one added. */
-    bool pumping;           /**< Likewise: a thread is issuing deferred commands. */
-    _Atomic uint64_t order; /**< Rises with each event: see queue_step. */
-    _Atomic uint64_t past;  /**< What was given by then has ended. */
+    bool pumping;     /**< Likewise: a thread is issuing deferred commands. */
     uint64_t settled; /**< journal_settle: the last that found what comes now to have ended. */
 };
 

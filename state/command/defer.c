@@ -69,8 +69,8 @@ static bool defer_behind_barrier(struct queue *queue, const struct command *comm
     return behind;
 }
 
-bool defer_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
-                  struct event *const *wait_list)
+HOT bool defer_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
+                      struct event *const *wait_list)
 {
     struct queue *queue = command->queue;
     for (cl_uint i = 0; i < waits; i++)

@@ -8,7 +8,7 @@
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 
-atomic_bool journal_is_kept;
+READ_MOSTLY atomic_bool journal_is_kept;
 _Atomic uint64_t journal_limit;
 
 /* Held while a command is given, so that the order here is the drivers'. Inside the gate only, or

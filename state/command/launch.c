@@ -21,7 +21,8 @@
 struct launch {
     struct command base;
     struct kernel *kernel;
-    struct launch_space space; /* the program's sizes, or, held, the copies */
+    const struct launch_space *space; /* the caller's, or own_space */
+    struct launch_space own_space;    /* of a launch that is deferred or given in pieces */
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_captured_args
         *captured_args;     /* when held: the arguments at the time of the call */
@@ -66,7 +67,7 @@ static size_t launch_element(const struct command *command, unsigned use)
     return kernel_captured_args_element(((const struct launch *)command)->captured_args, use);
 }
 
-static void launch_gather(struct command *command)
+static HOT void launch_gather(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
     cl_uint i = 0, count = launch->kernel->arg_count;
@@ -100,8 +101,8 @@ static bool launch_is_offset_aware(const struct launch *launch)
     return launch->base.ops->pieces && launch->pieces.offset_aware;
 }
 
-static cl_int launch_ready(struct command *command, struct residence *residence,
-                           uint8_t residence_index)
+static HOT cl_int launch_ready(struct command *command, struct residence *residence,
+                               uint8_t residence_index)
 {
     const struct launch *launch = (const struct launch *)command;
     struct kernel *kernel = launch->kernel;
@@ -111,7 +112,7 @@ static cl_int launch_ready(struct command *command, struct residence *residence,
     /* The program was told that it would run: a move may have come since, to where it cannot. */
     if (launch->captured_args)
         return launch->refused == residence->device ||
-                       kernel_group_fits(kernel, residence, residence_index, launch->space.items)
+                       kernel_group_fits(kernel, residence, residence_index, launch->space->items)
                    ? CL_SUCCESS
                    : COMMAND_ABSENT;
     if (LIKELY(kernel_is_ready(kernel, residence_index)))
@@ -141,9 +142,9 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
     if (launch->captured_args && launch_is_offset_aware(launch) &&
         program_cut_real(launch->kernel->program, residence_index) &&
         !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, residence_index,
-                          launch->space.items))
+                          launch->space->items))
         return true;
-    return kernel_exceeds(launch->kernel, residence, residence_index, launch->space.items,
+    return kernel_exceeds(launch->kernel, residence, residence_index, launch->space->items,
                           launch_local_bytes(launch));
 }
 
@@ -155,12 +156,12 @@ static cl_program launch_program_of(const struct launch *launch, uint8_t residen
                                           : program->real[residence_index];
 }
 
-static cl_int launch_issue(struct command *command, struct residence *residence,
-                           uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                           const cl_event *wait_list, cl_event *ret_event)
+static HOT cl_int launch_issue(struct command *command, struct residence *residence,
+                               uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                               const cl_event *wait_list, cl_event *ret_event)
 {
     struct launch *launch = (struct launch *)command;
-    const struct launch_space *space = &launch->space;
+    const struct launch_space *space = launch->space;
     cl_kernel real = launch->kernel->real[residence_index];
     const size_t *local = space->local;
     size_t chosen[3];
@@ -214,6 +215,14 @@ static cl_int launch_issue(struct command *command, struct residence *residence,
                : error;
 }
 
+/* To be changed, or to outlive the call. */
+static struct launch_space *launch_take_space(struct launch *launch)
+{
+    launch->own_space = *launch->space;
+    launch->space = &launch->own_space;
+    return &launch->own_space;
+}
+
 static const size_t *launch_copy_sizes(size_t *copy, const size_t *sizes, cl_uint dims)
 {
     if (!sizes)
@@ -225,7 +234,7 @@ static const size_t *launch_copy_sizes(size_t *copy, const size_t *sizes, cl_uin
 static cl_int launch_defer(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
-    struct launch_space *space = &launch->space;
+    struct launch_space *space = launch_take_space(launch);
     struct queue *queue = launch->base.queue;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
     /* What the driver would have said at once (5.10), of what the caller has not checked. */
@@ -328,7 +337,7 @@ static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNE
 static bool launch_choose_local(struct launch *launch, struct residence *residence,
                                 uint8_t residence_index)
 {
-    struct launch_space *space = &launch->space;
+    struct launch_space *space = &launch->own_space;
     const struct group_limits *limits = space->presented ? space->presented : &residence->groups;
     size_t sizes[3], items = 1, all = launch_item_count(space);
     size_t most = kernel_group_most(launch->kernel, residence, residence_index);
@@ -362,7 +371,7 @@ static bool launch_is_one_group(const struct launch_space *space)
 
 static bool launch_is_long(const struct launch *launch)
 {
-    return pace_is_long(launch->kernel->pace, launch_item_count(&launch->space));
+    return pace_is_long(launch->kernel->pace, launch_item_count(launch->space));
 }
 
 /* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
@@ -372,7 +381,7 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
 {
     const struct kernel *kernel = launch->kernel;
     bool offset_aware = places && program_cut_real(kernel->program, residence_index);
-    if (!pieces_begin(&launch->space, residence, offset_aware, &launch->pieces))
+    if (!pieces_begin(launch->space, residence, offset_aware, &launch->pieces))
         return "its launches have too few work-groups in a row, or more work-items than offsets "
                "say";
     launch->pieces.pace = kernel->pace;
@@ -382,7 +391,7 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
         launch->pieces.whole = "it asks where in the launch a group is, and was not built yet with "
                                "functions of ours that say so";
     if (offset_aware && !program_cut_fits(kernel->program, kernel->name, residence, residence_index,
-                                          launch->space.items))
+                                          launch->space->items))
         return "its work-groups are too large for it with functions of ours that say where in the "
                "launch a group is";
     return NULL;
@@ -398,12 +407,12 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
 static uint64_t launch_patience(const struct launch *launch, const struct residence *residence)
 {
     const struct pace *pace = launch->kernel->pace;
-    uint64_t items = launch_item_count(&launch->space);
+    uint64_t items = launch_item_count(launch->space);
     struct pieces pieces;
     if (pace_predicts(pace, items))
         return (uint64_t)((double)items * NS_PER_S / (double)pace_items(pace, NS_PER_S)) /
                WAIT_PART;
-    bool many = pieces_begin(&launch->space, residence, false, &pieces) &&
+    bool many = pieces_begin(launch->space, residence, false, &pieces) &&
                 pieces.groups >= PIECES_LEAST * pieces.fill;
     return many ? WAIT_UNKNOWN_NS : 0;
 }
@@ -415,7 +424,7 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
 {
     struct program *program = launch->kernel->program;
     const struct queue *queue = launch->base.queue;
-    bool predicted = pace_predicts(launch->kernel->pace, launch_item_count(&launch->space));
+    bool predicted = pace_predicts(launch->kernel->pace, launch_item_count(launch->space));
     uint64_t ns = 0;
     if (!traits->places || !(predicted ? launch_is_long(launch) : traits->loops))
         return;
@@ -456,8 +465,9 @@ static bool launch_cut(struct launch *launch)
     struct kernel_traits traits;
     const char *whole = NULL;
     bool cuts = false;
-    if (launch_is_one_group(&launch->space))
+    if (launch_is_one_group(launch->space))
         return launch_goes_whole(launch, "its launches have one work-group");
+    (void)launch_take_space(launch);
     if (launch_is_kept())
         return launch_goes_whole(launch,
                                  "the program is protected, and its journal has launches whole");
@@ -475,7 +485,7 @@ static bool launch_cut(struct launch *launch)
                  traits.whole ? traits.whole : "--slice is 0");
         return false;
     }
-    if (traits.even && launch->space.uneven)
+    if (traits.even && launch->space->uneven)
         return false;
     launch_make_for_pieces(launch, &traits);
     gate_enter();
@@ -502,9 +512,9 @@ static bool launch_cut(struct launch *launch)
     return cuts;
 }
 
-cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
-                  const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
-                  cl_event *ret_event)
+HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                      const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                      cl_event *ret_event)
 {
     cl_int error;
     bool again;
@@ -516,7 +526,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
         bool gone = false;
         command_init(&launch.base, type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops, queue);
         launch.kernel = kernel;
-        launch.space = *space;
+        launch.space = space;
         launch.captured_args = NULL;
         launch.gone = &gone;
         launch.refused = NULL;
@@ -526,7 +536,7 @@ cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type ty
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
         } else {
-            launch.space = *space;
+            launch.space = space;
             error = command_run(&launch.base, false, waits, wait_list, ret_event);
         }
         again = UNLIKELY(launch_device_refuses(error)) && returns++ < RETURNS_MOST &&

@@ -14,11 +14,6 @@ struct map_command {
     struct range range;      /* of the object's bytes */
 };
 
-static bool map_backed_at(const struct mapping *mapping, uint8_t residence_index)
-{
-    return (mapping->memory->root->backed & (1u << residence_index)) != 0;
-}
-
 /* Buffers, and images that are one run of a buffer's bytes. */
 static bool map_is_run(const struct memory *memory)
 {
@@ -118,7 +113,7 @@ static cl_int map_issue(struct command *command, struct residence *residence,
 {
     struct map_command *map = (struct map_command *)command;
     struct mapping *mapping = map->mapping;
-    bool native = !mapping->unlinked && map_backed_at(mapping, residence_index);
+    bool native = !mapping->unlinked && memory_is_backed(mapping->memory->root, residence_index);
     cl_int error;
     if (native && !residence->in_place &&
         (map_native_flags(mapping) & CL_MAP_WRITE_INVALIDATE_REGION))
@@ -143,8 +138,9 @@ static cl_int map_unmap_ready(struct command *command, struct residence *residen
 {
     const struct mapping *mapping = ((struct map_command *)command)->mapping;
     (void)residence;
-    uint8_t wanted = !mapping->pending && map_backed_at(mapping, residence_index) ? residence_index
-                                                                                  : RESIDENCE_NONE;
+    uint8_t wanted = !mapping->pending && memory_is_backed(mapping->memory->root, residence_index)
+                         ? residence_index
+                         : RESIDENCE_NONE;
     return mapping->residence_index == wanted ? CL_SUCCESS : COMMAND_ABSENT;
 }
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "state/base/compiler.h"
+#include "state/base/mark.h"
 
 /*
  * Device memory: what the program has on one device, against what it may have there. Thread-safe
@@ -17,14 +17,14 @@
 
 struct budget {
     /* Read by every command. */
-    atomic_bool tight;     /**< Something was spilled: commands say what they use, so that the rest
-                                can be told. */
-    atomic_bool limited;   /**< Somebody said what it may have. */
-    char apart[62];        /**< What waits and allocations write is in other cache lines. */
-    _Atomic uint64_t held; /**< Bytes of the real objects there. */
+    atomic_bool tight;      /**< Something was spilled: commands say what they use, so that the rest
+                                 can be told. */
+    atomic_bool limited;    /**< Somebody said what it may have. */
+    _Atomic uint64_t least; /**< The most that one command named, as far as is known. */
+    char apart[48];         /**< What waits and allocations write is in other cache lines. */
+    _Atomic uint64_t held;  /**< Bytes of the real objects there. */
     _Atomic uint64_t granted;       /**< Bytes that they may have, where `limited`. */
     _Atomic uint64_t peak;          /**< The most that they ever had. */
-    _Atomic uint64_t least;         /**< The most that one command named, as far as is known. */
     _Atomic uint64_t spilled;       /**< Bytes that went to host memory for want of room, in all. */
     _Atomic uint32_t waiting;       /**< Threads that wait for commands there, ... */
     _Atomic uint64_t waiting_since; /**< ...without a gap since then. Nanoseconds, as all here. */
@@ -51,14 +51,6 @@ static inline uint64_t budget_limit(const struct budget *budget)
                : BUDGET_UNLIMITED;
 }
 
-static inline void budget_raise(_Atomic uint64_t *mark, uint64_t value)
-{
-    uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
-    while (value > old && !atomic_compare_exchange_weak_explicit(
-                              mark, &old, value, memory_order_relaxed, memory_order_relaxed))
-        ;
-}
-
 static inline void budget_return(struct budget *budget, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&budget->held, bytes, memory_order_relaxed);
@@ -78,7 +70,7 @@ static inline bool budget_take(struct budget *budget, uint64_t bytes)
 /** What was taken is there. */
 static inline void budget_note(struct budget *budget)
 {
-    budget_raise(&budget->peak, atomic_load_explicit(&budget->held, memory_order_relaxed));
+    mark_raise(&budget->peak, atomic_load_explicit(&budget->held, memory_order_relaxed));
 }
 
 /** A thread waits for commands there from now on, and no more: who waits is how busy the device is.

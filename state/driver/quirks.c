@@ -98,7 +98,7 @@ const struct quirk_row quirk_rows[] = {
      "a server itself fails what waits for a command that it could not give",
      "remote/server/session/commands.c", "tests/remote/test_remote_images.c", NULL},
     {0, POCL, "3.1", "calls no destructor of an image over a buffer", "the buffer's own says it",
-     "state/memory/memory_end.c", "tests/programs/memory/memory_images.c", NULL},
+     "state/memory/memory_class.c", "tests/programs/memory/memory_images.c", NULL},
 };
 const size_t quirk_row_count = ARRAY_SIZE(quirk_rows);
 

@@ -59,11 +59,6 @@ void compare_forget_at(struct memory *root, uint8_t residence_index)
         compare_put(root, known);
 }
 
-static bool compare_backed_at(const struct memory *root, uint8_t residence_index)
-{
-    return (atomic_load(&root->backed) & (1u << residence_index)) != 0;
-}
-
 /* Nobody but movers writes to the replica at way->to as long as that is so. */
 static bool compare_is_kept(const struct compare_way *way, const struct memory *root)
 {
@@ -103,7 +98,7 @@ static bool compare_can_digest(const struct compare_way *way, const struct memor
 {
     if (residence_index == RESIDENCE_HOST)
         return !memory_is_user_memory(root) || root->shadow_copy || residence_index == way->to;
-    return root->real[residence_index] && !compare_backed_at(root, residence_index) &&
+    return root->real[residence_index] && !memory_is_backed(root, residence_index) &&
            !(root->flags & CL_MEM_WRITE_ONLY) &&
            digest_device_may(way->context->at[residence_index]);
 }
@@ -187,12 +182,6 @@ static double compare_digest_seconds(const struct compare_way *way, uint8_t resi
     return bytes / (rate != 0 || residence_index == RESIDENCE_HOST ? rate : FAST);
 }
 
-static struct residence *compare_residence_at(const struct compare_way *way,
-                                              uint8_t residence_index)
-{
-    return residence_index == RESIDENCE_HOST ? NULL : way->context->at[residence_index];
-}
-
 /* What has to be digested, in bytes: of @whole at the source, and at the target. */
 struct work {
     size_t whole, source, target;
@@ -203,8 +192,8 @@ static bool compare_pays_for(const struct compare_way *way, const struct work *w
 {
     if (atomic_load(&compare_when) == COMPARE_ALWAYS)
         return true;
-    struct residence *from = compare_residence_at(way, way->from),
-                     *to = compare_residence_at(way, way->to);
+    struct residence *from = context_residence(way->context, way->from),
+                     *to = context_residence(way->context, way->to);
     double whole = transfer_predict(from, to, work->whole);
     double source = compare_digest_seconds(way, way->from, (double)work->source);
     double target = compare_digest_seconds(way, way->to, (double)work->target);
@@ -276,8 +265,9 @@ static bool compare_zeroes_pay(const struct compare_way *way, const struct memor
         return false;
     if (atomic_load(&compare_when) == COMPARE_ALWAYS)
         return true;
-    struct residence *from = compare_residence_at(way, way->from);
-    double most = PART_ZEROES * transfer_predict(from, compare_residence_at(way, way->to), bytes);
+    struct residence *from = context_residence(way->context, way->from);
+    double most =
+        PART_ZEROES * transfer_predict(from, context_residence(way->context, way->to), bytes);
     return digest_device_build(from) + compare_digest_seconds(way, way->from, (double)bytes) <
                most &&
            compare_begin_at(way, root, way->from) &&

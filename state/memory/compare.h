@@ -19,7 +19,7 @@
 /** One way that bytes go, of a batch. */
 struct compare_way {
     struct context *context;
-    uint8_t from, to; /**< A place, or RESIDENCE_HOST. */
+    uint8_t from, to; /**< Residence indices; RESIDENCE_HOST is host memory. */
     uint8_t target;   /**< Where the batch goes at last: `to`, or it lies on the way. */
     bool used;        /**< The program runs at `target`. */
     bool quiet;       /**< Nothing of it changes meanwhile. */

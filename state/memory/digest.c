@@ -12,7 +12,6 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 #include "state/driver/budget.h"
-#include "state/memory/digest_priv.h"
 #include "state/transfer/transfer_priv.h"
 
 #define STACK   ((size_t)1 << 20)
@@ -224,7 +223,7 @@ int digest_host(const char *bytes, size_t size, size_t first, size_t count,
     const uint64_t began = clock_now_ns();
     int error = digest_job_do(&job);
     if (error == 0 && job.whole.size >= LONG)
-        budget_raise(&best_rate, digest_bytes_a_second(job.whole.size, clock_now_ns() - began));
+        mark_raise(&best_rate, digest_bytes_a_second(job.whole.size, clock_now_ns() - began));
     return error;
 }
 

@@ -86,6 +86,9 @@ MUST_CHECK int digest_device(struct residence *residence, cl_mem real, size_t si
                              size_t count, const struct transfer_limits *limits,
                              struct digest *ret);
 
+/** 0, -ETIMEDOUT or -ECANCELED: what @limits, which may be NULL, say now. */
+int digest_check(const struct transfer_limits *limits);
+
 /** Bytes a second that the host's cores digest: the best of what was long enough to tell, before
  *  that a guess from one core, for which the first call blocks a few ms. 0: they do not.
  *  Thread-safe. */

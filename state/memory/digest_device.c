@@ -4,7 +4,7 @@
 
 #include "state/base/clock.h"
 #include "state/memory/device_tool.h"
-#include "state/memory/digest_priv.h"
+#include "state/memory/digest.h"
 
 #define ITEMS_MAX 256u
 /* Of one launch: as much as takes this long, for cancellation to be seen, but not so little that
@@ -177,7 +177,7 @@ static cl_int digest_device_launch(struct residence *residence, cl_mem real, siz
     if (error == CL_SUCCESS) {
         uint64_t took = digest_device_time_of(residence->cl, work.events[kernel]);
         took = took != 0 ? took : clock_now_ns() - begin + 1;
-        budget_raise(&residence->device->digest_rate, count * DIGEST_CHUNK * NS_PER_S / took + 1);
+        mark_raise(&residence->device->digest_rate, count * DIGEST_CHUNK * NS_PER_S / took + 1);
         memcpy(ret, residence->tools[RESIDENCE_DIGEST].staging, count * sizeof(*ret));
     }
     device_work_end(&work);

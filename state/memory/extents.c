@@ -123,9 +123,9 @@ static void extents_settle_locked(struct memory *root)
         extents_make_whole(root);
 }
 
-/* Bytes that would count as stale, over all places, or as written, if entry @i and the next were
- * one. SIZE_MAX: they must not be. A thread that was told that @residence_index writes there, or
- * has its bytes, may be about to say that it wrote: so that has to stay true. */
+/* Bytes that would count as stale, over all residences, or as written, if entry @i and the next
+ * were one. SIZE_MAX: they must not be. A thread that was told that @residence_index writes there,
+ * or has its bytes, may be about to say that it wrote: so that has to stay true. */
 static size_t extents_join_loss(const struct memory *root, unsigned i, uint8_t residence_index)
 {
     const struct extents *table = root->extents;
@@ -330,7 +330,7 @@ static bool extents_tell_apart(struct memory *root)
         atomic_store_explicit(&root->held[residence_index], 0, memory_order_relaxed);
     if (extents_version_of(root) == 0)
         atomic_store_explicit(&root->version, 1, memory_order_relaxed);
-    atomic_store_explicit(&root->writer, PLACE_APART, memory_order_release);
+    atomic_store_explicit(&root->writer, WRITER_APART, memory_order_release);
     return true;
 }
 

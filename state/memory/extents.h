@@ -25,8 +25,8 @@
 
 struct memory;
 
-/** Of a root's `writer`: it is told apart. */
-#define PLACE_APART 0xfe
+/** Of a root's `writer`: it has a table of extents (told apart). */
+#define WRITER_APART 0xfe
 
 /** At most so many extents has one root. */
 #define EXTENTS_MAX 64
@@ -35,9 +35,8 @@ struct memory;
 struct extent {
     struct range range;
     uint64_t version; /**< 0: never written. */
-    uint32_t
-        latest;     /**< Bit p: the replica at place p (RESIDENCE_HOST too) has the latest bytes. */
-    uint8_t writer; /**< The place whose commands wrote last, or that was claimed for; or none. */
+    uint32_t latest;  /**< Bit p: residence p (RESIDENCE_HOST too) has the latest bytes. */
+    uint8_t writer;   /**< The residence that wrote last or claimed it (extents_claim), or none. */
 };
 
 /** The extent that has byte @at of @root, which may be whole. What it says may change at once where
@@ -48,7 +47,7 @@ struct extent extent_at(const struct memory *root, size_t at);
  * root that is whole: of all its bytes. */
 bool extents_latest(const struct memory *root, uint8_t residence_index, struct range range);
 bool extents_written_by(const struct memory *root, uint8_t residence_index, struct range range);
-/** Bytes of @range that @residence_index lacks and a place in @sources (bits) has. */
+/** Bytes of @range that @residence_index lacks and one of @sources (bits) has. */
 uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint32_t sources,
                          struct range range);
 

@@ -169,7 +169,7 @@ cl_int mapping_carry(struct mapping *mapping, uint8_t residence_index)
             return error;
         mapping->residence_index = RESIDENCE_NONE;
     }
-    if (mapping->residence_index == RESIDENCE_NONE && (root->backed & (1u << residence_index))) {
+    if (mapping->residence_index == RESIDENCE_NONE && memory_is_backed(root, residence_index)) {
         struct residence *to = context->at[residence_index];
         error = mapping_enter_again(mapping, to, residence_index);
         if (error == CL_SUCCESS)
@@ -259,7 +259,7 @@ static bool mapping_goes_along(const struct mapping *m, uint8_t from)
 
 static bool mapping_arrives(const struct memory *root, uint8_t to)
 {
-    return to != RESIDENCE_HOST && (root->backed & (1u << to)) && replica_is_latest(root, to);
+    return to != RESIDENCE_HOST && memory_is_backed(root, to) && replica_is_latest(root, to);
 }
 
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to)

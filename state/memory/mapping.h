@@ -20,8 +20,8 @@ struct mapping {
     cl_map_flags flags;
     size_t origin[3], region[3]; /**< As given; bytes for buffers. */
     size_t offset, length;       /**< The span of root bytes that it covers. */
-    uint8_t residence_index;     /**< Whose driver mapped it, its real object being made over the
-                            host copy; or     RESIDENCE_NONE. */
+    uint8_t residence_index;     /**< Whose driver mapped it, as its real object was made over the
+                            host copy; or RESIDENCE_NONE. */
     bool pending;                /**< Its command is held: nothing was mapped yet. */
     bool closing;                /**< Its unmap was enqueued. */
     bool unlinked;               /**< It was unmapped. */
@@ -59,8 +59,8 @@ bool map_written(struct memory *root);
  */
 cl_int map_leave(struct memory *root, struct residence *residence, uint8_t residence_index);
 /**
- * Map in the new place @to what the driver at @from mapped, and what none did, without touching the
- * host copy's bytes. Nothing where @root has no latest replica there: its unmap will see to it.
+ * Map in the new residence @to what the driver at @from mapped, and what none did, without touching
+ * the host copy's bytes. Nothing where @root has no latest replica there: its unmap will see to it.
  */
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to);
 /** After COMMIT: which mappings the driver at @to has. RESIDENCE_HOST: map_arrive was not called.

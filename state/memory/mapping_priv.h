@@ -33,7 +33,8 @@ cl_int mapping_enter(const struct mapping *mapping, struct residence *residence,
                      uint8_t residence_index, cl_command_queue queue, cl_map_flags flags,
                      cl_uint waits, const cl_event *wait_list, cl_event *ret_event);
 /** From the driver that mapped it to the one at @residence_index, or to none where the object was
- * not made over its host copy. With the gate closed, and the queues of the old place drained. */
+ * not made over its host copy. With the gate closed, and the queues of the old residence drained.
+ */
 cl_int mapping_carry(struct mapping *mapping, uint8_t residence_index);
 
 #endif

@@ -50,17 +50,8 @@ static struct memory *memory_new(struct context *context, cl_mem_object_type typ
 static void memory_discard(struct memory *memory)
 {
     memory_release_reals(memory);
-    if (memory->associated)
-        object_unhold(memory->associated);
-    if (memory->root != memory)
-        object_unhold(memory->root);
     host_copy_unref(memory->host_copy);
-    memory_host_is_host_copy(memory);
-    free(memory->known);
-    free(memory->extents);
-    free(memory->image);
-    free(memory->properties);
-    object_unhold(memory->context);
+    memory_let_go(memory);
     object_discard(memory);
 }
 

@@ -63,19 +63,24 @@ static inline struct host_copy *host_copy_ref(struct host_copy *host_copy)
 }
 void host_copy_unref(struct host_copy *host_copy); /**< NULL is allowed. */
 
-struct mapping;  /* map.h */
+struct mapping;  /* mapping.h */
 struct known;    /* compare.c */
-struct farewell; /* memory_end.c */
+struct farewell; /* memory_class.c */
 
+/* What a launch reads of an argument comes first, in one or two lines of the caches. */
 struct memory {
     struct object object;
-    cl_mem real[RESIDENCES_MAX]; /**< Written by the creator, movers, and under the gate on first
-                                    use. */
-    struct context *context;     /**< Held. */
-    struct memory *root;         /**< Itself, or the held root that has the bytes. */
+    struct memory *root;      /**< Itself, or the held root that has the bytes. */
+    cl_mem_flags flags;       /**< What clGetMemObjectInfo answers. */
+    size_t size;              /**< Bytes. */
+    _Atomic uint64_t version; /**< Of roots. 0: never written. Rises. */
+    _Atomic uint8_t writer;   /**< Of roots: its replica always has the latest version. */
+    _Atomic bool used;        /**< Of roots: some command named it, which may be in flight. */
+    _Atomic uint8_t backed;   /**< Bit p: real[p] was made over the root's host copy. */
     cl_mem_object_type type;
-    cl_mem_flags flags;            /**< What clGetMemObjectInfo answers. */
-    size_t size;                   /**< Bytes. */
+    cl_mem real[RESIDENCES_MAX];   /**< Written by the creator, movers, and under the gate on first
+                                      use. */
+    struct context *context;       /**< Held. */
     size_t origin;                 /**< Of a sub-buffer, bytes from the root. */
     bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it points into SVM. */
     void *host_ptr;                /**< CL_MEM_USE_HOST_PTR's, or NULL. */
@@ -86,17 +91,13 @@ struct memory {
     struct farewell *_Atomic farewell; /**< Destructor callbacks, or NULL. */
     _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
-    /* Of roots only. The first three are of all bytes while these have not been told apart. */
-    _Atomic uint64_t version; /**< 0: never written. Rises. */
+    /* Of roots only. This, `version` and `writer` are of all bytes until these are told apart. */
     _Atomic uint64_t
         held[RESIDENCES_MAX + 1]; /**< The version that each replica had when it was made. */
-    _Atomic uint8_t writer;       /**< Its replica always has the latest version. */
-    struct extents *extents;      /**< Owned; NULL unless PLACE_APART. Guarded by its lock. */
-    _Atomic uint8_t backed;       /**< Bit p: real[p] was made over the host copy. */
-    _Atomic uint16_t filled;      /**< Bit p: the replica at place p once had bytes of it. */
+    struct extents *extents;      /**< Owned; NULL unless WRITER_APART. Guarded by its lock. */
+    _Atomic uint16_t filled;      /**< Bit p: the replica in residence p once had bytes of it. */
     struct known *_Atomic known;  /**< Owned; or NULL: what compare.h keeps. */
     _Atomic uint32_t maps;        /**< How many mappings there ever were. */
-    _Atomic bool used;            /**< Some command named it: it may be in flight. */
     struct host_copy *_Atomic host_copy; /**< Or NULL. While set, its bytes keep their address. */
     char *_Atomic shadow_copy; /**< Owned. The replica in host memory where that is not the
                               host copy; or NULL. By who copies, alone at it. */
@@ -116,7 +117,7 @@ static inline struct memory *memory_get(cl_mem handle)
  *  it so that nothing below is true any more. */
 static inline bool replica_is_apart(const struct memory *root)
 {
-    return atomic_load_explicit(&root->writer, memory_order_acquire) == PLACE_APART;
+    return atomic_load_explicit(&root->writer, memory_order_acquire) == WRITER_APART;
 }
 
 static inline struct range replica_whole(const struct memory *root)
@@ -191,15 +192,21 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 cl_int memory_make_real(struct memory *memory, struct residence *residence,
                         uint8_t residence_index);
 
-/** real[place] is somebody else's to release, or was: it is not counted as the device's any more.
- */
+/** True when real[residence_index] was made over the host copy; false of RESIDENCE_HOST. */
+static inline bool memory_is_backed(const struct memory *memory, uint8_t residence_index)
+{
+    return (atomic_load_explicit(&memory->backed, memory_order_acquire) >> residence_index) & 1;
+}
+
+/** real[residence_index] is somebody else's to release, or was: it is not counted as the device's
+ * any more. */
 static inline void memory_left(struct memory *memory, struct residence *residence,
                                uint8_t residence_index)
 {
     if (memory->real[residence_index] && memory->root == memory)
         budget_return(&residence->device->budget, memory->size);
     memory->real[residence_index] = NULL;
-    if (atomic_load_explicit(&memory->backed, memory_order_relaxed) & (1u << residence_index))
+    if (memory_is_backed(memory, residence_index))
         atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << residence_index),
                                   memory_order_relaxed);
 }
@@ -238,13 +245,12 @@ void memory_host_is_host_copy(struct memory *root);
  * else. */
 static inline bool memory_works_in_host_copy(const struct memory *root, uint8_t residence_index)
 {
-    return (root->backed & (1u << residence_index)) != 0 &&
-           root->context->at[residence_index]->in_place;
+    return memory_is_backed(root, residence_index) && root->context->at[residence_index]->in_place;
 }
 /** True when the host copy has the latest bytes, or becomes it without a copy. */
 bool memory_host_copy_is_latest(const struct memory *root);
-/** True when bringing real[place], which was made over the program's memory, up to date would write
- *  there. */
+/** True when bringing real[residence_index], which was made over the program's memory, up to date
+ * would write there. */
 bool memory_would_write(const struct memory *root, uint8_t residence_index);
 /** Give the host copy or the shadow copy back, if it is ours, nobody maps it and no replica lives
  * in it. By movers.

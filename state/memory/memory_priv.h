@@ -11,12 +11,9 @@ void memory_release_real(struct memory *memory, uint8_t residence_index);
  *  the gate. */
 void memory_release_reals(struct memory *memory);
 
-/* memory_move.c: the operations of object_class. */
-void memory_describe(const struct object *object, char *ret_text, size_t size);
-bool memory_is_part(const struct object *object);
-cl_int memory_prepare(struct object *object, struct move_context *move);
-cl_int memory_arrive(struct object *object, const struct move_context *move);
-void memory_vacate(struct object *object, const struct move_context *move, uint8_t residence_index);
+/** What @memory holds and owns, but for real objects and its host copy; the last thing before its
+ * slot is given back. */
+void memory_let_go(struct memory *memory);
 
 /** Drop one part of what an object's destructor callbacks wait for. From any thread, a driver's
  *  too: when it is the last one they are called on the callback thread. */

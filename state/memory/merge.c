@@ -6,7 +6,7 @@
 
 #include "state/base/array.h"
 #include "state/base/memory/pages.h"
-#include "state/memory/digest_priv.h"
+#include "state/memory/digest.h"
 #include "state/memory/merge_device.h"
 #include "state/object/lost.h"
 

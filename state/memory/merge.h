@@ -5,10 +5,10 @@
 #include "state/transfer/transfer.h"
 
 /*
- * Merging by difference: what some work-groups of a launch wrote at one place into what the others
- * wrote at another.
+ * Merging by difference: what some work-groups of a launch wrote in one residence into what
+ * the others wrote in another.
  *
- * The work-groups of one launch are given to two places of a context at once: `home`, where the
+ * The work-groups of one launch are given to two residences of a context at once: `home`, where the
  * program runs, and `away`, which was brought the launch's buffers. What the share of them at
  * `away` wrote is where its replica differs from what that was when the share began, which is kept
  * there; the device finds it, and only those chunks pass through host memory to `home`. What home
@@ -36,16 +36,16 @@ struct merge;
 bool merge_is_shared(const struct memory *root, uint8_t home, uint8_t away);
 
 /**
- * The replica at @away has what a share begins with in @range of @root, a buffer that is real at
- * both places: keep a copy of that there, which the device's budget has. Of home nothing is asked
- * here, but a program is built the first time: it is busy, and what takes memory of it or runs
- * there would wait for the launch.
+ * The replica at @away has what a share begins with in @range of @root, a buffer that is real in
+ * both residences: keep a copy of that there, which the device's budget has. Of home nothing is
+ * asked here, but a program is built the first time: it is busy, and what takes memory of it or
+ * runs there would wait for the launch.
  *
  * Blocks on the devices, and on building a program in them the first time. Returns 0, -ENOTSUP (one
  * of them cannot compare, or it is an image), -ENOMEM (also where there is no room; nobody is
  * spilled), -EIO (a driver failed), -ETIMEDOUT or -ECANCELED.
  *
- * @root   Borrowed until merge_end. It stays real at both places.
+ * @root   Borrowed until merge_end. It stays real in both residences.
  * @range  Not empty; it begins and ends anywhere.
  * @unit   Bytes: 1, 2, 4 or 8.
  * @limits  Or NULL.

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "state/base/clock.h"
-#include "state/memory/digest_priv.h"
+#include "state/memory/digest.h"
 #include "state/object/lost.h"
 
 #define ITEMS_MAX 256u

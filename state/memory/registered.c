@@ -35,7 +35,7 @@ static struct residence *registered_where(const struct memory *root, unsigned vd
     uint8_t residence_index =
         atomic_load_explicit(&context->residence_index[vdev], memory_order_relaxed);
     if (residence_index >= RESIDENCES_MAX || !root->real[residence_index] ||
-        (root->backed & (1u << residence_index)))
+        memory_is_backed(root, residence_index))
         return NULL;
     struct residence *residence = context->at[residence_index];
     return residence_has_link(residence) && residence->maps_host_ptr &&

@@ -39,24 +39,6 @@ static int replica_parts_push(struct parts *parts, const struct part *part)
     return 0;
 }
 
-static struct residence *replica_residence_at(const struct replica_batch *batch,
-                                              uint8_t residence_index)
-{
-    return residence_index == RESIDENCE_HOST ? NULL : batch->context->at[residence_index];
-}
-
-static bool replica_backed_at(const struct memory *root, uint8_t residence_index)
-{
-    return residence_index != RESIDENCE_HOST && (root->backed & (1u << residence_index)) != 0;
-}
-
-static bool replica_in_place_at(const struct replica_batch *batch, const struct memory *root,
-                                uint8_t residence_index)
-{
-    return replica_backed_at(root, residence_index) &&
-           replica_residence_at(batch, residence_index)->in_place;
-}
-
 /* The program's own memory is the replica in host memory: it may be gone. */
 static bool replica_is_in_user_memory(const struct memory *root)
 {
@@ -66,14 +48,14 @@ static bool replica_is_in_user_memory(const struct memory *root)
 /* The host copy has all bytes of the root, for the device works on them there. */
 static bool replica_in_host_copy(const struct replica_batch *batch, const struct memory *root)
 {
-    return replica_in_place_at(batch, root, batch->from) && replica_is_latest(root, batch->from);
+    return memory_works_in_host_copy(root, batch->from) && replica_is_latest(root, batch->from);
 }
 
 /* True when the device's bytes are read as any others: the driver must not put them where the
  * program lent its memory. */
 static bool replica_reads_device(const struct replica_batch *batch, const struct memory *root)
 {
-    return !replica_backed_at(root, batch->from) ||
+    return !memory_is_backed(root, batch->from) ||
            (memory_is_user_memory(root) && !replica_in_host_copy(batch, root));
 }
 
@@ -87,7 +69,7 @@ static bool replica_goes_straight(const struct replica_batch *batch, struct memo
                                   const struct extent *extent)
 {
     return batch->from != RESIDENCE_HOST && batch->to != RESIDENCE_HOST &&
-           replica_reads_device(batch, root) && !replica_backed_at(root, batch->to) &&
+           replica_reads_device(batch, root) && !memory_is_backed(root, batch->to) &&
            !map_any(root) && replica_extent_has(extent, batch->from) &&
            (!replica_extent_has(extent, RESIDENCE_HOST) || replica_is_in_user_memory(root));
 }
@@ -99,16 +81,6 @@ static bool replica_wanted(const struct replica_batch *batch, const struct exten
            (replica_extent_has(extent, batch->from) || replica_extent_has(extent, RESIDENCE_HOST));
 }
 
-/* Another of its devices uses the place. */
-static bool replica_uses_target(const struct replica_batch *batch)
-{
-    const struct context *context = batch->context;
-    bool used = false;
-    for (cl_uint i = 0; i < context->vdev_count; i++)
-        used = used || atomic_load(&context->residence_index[i]) == batch->to;
-    return used;
-}
-
 static struct compare_way replica_way_of(const struct replica_batch *batch, uint8_t from,
                                          uint8_t to)
 {
@@ -116,7 +88,7 @@ static struct compare_way replica_way_of(const struct replica_batch *batch, uint
                                 .from = from,
                                 .to = to,
                                 .target = batch->to,
-                                .used = replica_uses_target(batch),
+                                .used = context_is_inhabited(batch->context, batch->to),
                                 .quiet = batch->quiet,
                                 .busy = batch->busy,
                                 .limits = batch->limits};
@@ -130,8 +102,8 @@ static struct compare_way replica_way_of(const struct replica_batch *batch, uint
 static bool replica_is_ahead(const struct replica_batch *batch, struct memory *root,
                              const struct extent *extent, bool straight)
 {
-    bool down = batch->from != RESIDENCE_HOST && !replica_in_place_at(batch, root, batch->from);
-    bool up = batch->to != RESIDENCE_HOST && !replica_in_place_at(batch, root, batch->to);
+    bool down = batch->from != RESIDENCE_HOST && !memory_works_in_host_copy(root, batch->from);
+    bool up = batch->to != RESIDENCE_HOST && !memory_works_in_host_copy(root, batch->to);
     if (batch->quiet || (down && up && !straight))
         return false;
     struct compare_way way =
@@ -140,11 +112,11 @@ static bool replica_is_ahead(const struct replica_batch *batch, struct memory *r
            compare_helps(&way, root, extent->range);
 }
 
-/* True when a copy meets what the program may do meanwhile: in the host copy, or in a place that
- * another of its devices uses. */
+/* True when a copy meets what the program may do meanwhile: in the host copy, or in a residence
+ * that another of its devices uses. */
 static bool replica_meets_program(const struct replica_batch *batch, bool straight)
 {
-    return !batch->quiet && (!straight || replica_uses_target(batch));
+    return !batch->quiet && (!straight || context_is_inhabited(batch->context, batch->to));
 }
 
 /* With the program running: true when the copies do not meet it, or the root is visited meanwhile.
@@ -170,7 +142,7 @@ static bool replica_may_copy(const struct replica_batch *batch, struct memory *r
  * what was mapped for writing has a new version before it is off the list of maps, while the driver
  * still takes its bytes from the host copy. */
 static int replica_sort(const struct replica_batch *batch, size_t i, struct parts *direct,
-                        struct parts *windowed, bool *ret_visited)
+                        struct parts *through_host, bool *ret_visited)
 {
     struct memory *root = batch->roots[i];
     struct range range = batch->ranges ? batch->ranges[i] : replica_whole(root);
@@ -190,7 +162,7 @@ static int replica_sort(const struct replica_batch *batch, size_t i, struct part
         bool copies = extent.version <= version || batch->torn ||
                       replica_is_ahead(batch, root, &extent, straight);
         if (replica_wanted(batch, &extent) && !meets && copies)
-            error = replica_parts_push(straight ? direct : windowed, &part);
+            error = replica_parts_push(straight ? direct : through_host, &part);
         else if (batch->torn && !replica_extent_has(&extent, batch->to))
             error = -EBUSY;
         at = extent.range.end;
@@ -204,10 +176,10 @@ static int replica_sync_end(const struct replica_batch *batch, uint8_t residence
 {
     bool synced = false;
     for (size_t i = 0; i < parts->count; i++)
-        synced = synced || replica_backed_at(parts->parts[i].root, residence_index);
+        synced = synced || memory_is_backed(parts->parts[i].root, residence_index);
     if (!synced)
         return 0;
-    struct residence *residence = replica_residence_at(batch, residence_index);
+    struct residence *residence = context_residence(batch->context, residence_index);
     cl_int error = residence_await_queue(residence, residence->io);
     if (error == CL_SUCCESS)
         return 0;
@@ -353,8 +325,8 @@ static int replica_upload(const struct replica_batch *batch, struct transfer *tr
                           const struct part *part, cl_int *ret_error)
 {
     struct memory *root = part->root;
-    if (replica_backed_at(root, batch->to) && !root->shadow_copy &&
-        (!memory_is_user_memory(root) || replica_in_place_at(batch, root, batch->to)))
+    if (memory_is_backed(root, batch->to) && !root->shadow_copy &&
+        (!memory_is_user_memory(root) || memory_works_in_host_copy(root, batch->to)))
         return replica_sync_backed(batch, part, batch->to, CL_MAP_WRITE_INVALIDATE_REGION,
                                    ret_error);
     struct transfer_item item =
@@ -404,7 +376,7 @@ static int replica_fill(const struct replica_batch *batch, uint8_t to, const str
     cl_int error = CL_SUCCESS;
     if (zeroes->count == 0)
         return 0;
-    struct residence *residence = replica_residence_at(batch, to);
+    struct residence *residence = context_residence(batch->context, to);
     for (size_t i = 0; error == CL_SUCCESS && i < zeroes->count; i++) {
         const struct part *part = &zeroes->parts[i];
         bool words = (part->range.begin | replica_size_of(part)) % sizeof(zero) == 0;
@@ -440,7 +412,7 @@ static struct transfer_limits replica_limits_of(const struct replica_batch *batc
         const struct memory *root = parts->parts[i].root;
         limits.user_memory =
             limits.user_memory || (from == RESIDENCE_HOST && replica_is_in_user_memory(root) &&
-                                   !replica_in_place_at(batch, root, to));
+                                   !memory_works_in_host_copy(root, to));
     }
     limits.fresh =
         limits.fresh || (to == RESIDENCE_HOST && !limits.series && replica_take_fresh(parts));
@@ -455,8 +427,9 @@ static int replica_copy_within(const struct replica_batch *batch, uint8_t from, 
 {
     struct transfer *transfer = NULL;
     struct transfer_shape shape = {0};
-    int error = transfer_create(replica_residence_at(batch, from), replica_residence_at(batch, to),
-                                parts->bytes, limits, &transfer);
+    int error =
+        transfer_create(context_residence(batch->context, from),
+                        context_residence(batch->context, to), parts->bytes, limits, &transfer);
     for (size_t i = 0; error == 0 && i < parts->count; i++)
         error = copy(batch, transfer, &parts->parts[i], ret_error);
     int flushed = transfer ? transfer_flush(transfer) : 0;
@@ -484,11 +457,11 @@ static int replica_copy_parts(const struct replica_batch *batch, uint8_t from, u
     uint64_t done = limits.done ? atomic_load(limits.done) : 0;
     cl_int reason = CL_SUCCESS;
     int error = replica_copy_within(batch, from, to, copy, parts, &limits, &passes, &reason);
-    if (error == -EIO && passes && !residence_is_lost(replica_residence_at(batch, from)) &&
-        !residence_is_lost(replica_residence_at(batch, to))) {
+    if (error == -EIO && passes && !residence_is_lost(context_residence(batch->context, from)) &&
+        !residence_is_lost(context_residence(batch->context, to))) {
         log_info("nothing goes straight from %s to %s (error %d): the bytes go through the host",
-                 device_name(replica_residence_at(batch, from)->device),
-                 device_name(replica_residence_at(batch, to)->device), reason);
+                 device_name(context_residence(batch->context, from)->device),
+                 device_name(context_residence(batch->context, to)->device), reason);
         limits.through_host = true;
         if (limits.done)
             atomic_store(limits.done, done);
@@ -545,9 +518,8 @@ static uint64_t replica_shared_bytes(const struct replica_batch *batch, const st
     uint64_t bytes = 0;
     for (size_t i = 0; i < parts->count; i++) {
         const struct part *part = &parts->parts[i];
-        if ((batch->from == RESIDENCE_HOST ||
-             replica_in_place_at(batch, part->root, batch->from)) &&
-            (batch->to == RESIDENCE_HOST || replica_in_place_at(batch, part->root, batch->to)))
+        if ((batch->from == RESIDENCE_HOST || memory_works_in_host_copy(part->root, batch->from)) &&
+            (batch->to == RESIDENCE_HOST || memory_works_in_host_copy(part->root, batch->to)))
             bytes += replica_size_of(part);
     }
     return bytes;
@@ -555,42 +527,42 @@ static uint64_t replica_shared_bytes(const struct replica_batch *batch, const st
 
 int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_int *ret_error)
 {
-    struct parts direct = {0}, windowed = {0};
+    struct parts direct = {0}, through_host = {0};
     uint64_t begun = span_begin();
     uint64_t straight_bytes = 0, down = UINT64_MAX, up = UINT64_MAX;
     bool *visited = calloc(batch->count + 1, sizeof(*visited));
     int error = visited ? 0 : -ENOMEM;
     for (size_t i = 0; error == 0 && i < batch->count; i++)
-        error = replica_sort(batch, i, &direct, &windowed, &visited[i]);
+        error = replica_sort(batch, i, &direct, &through_host, &visited[i]);
     if (error == 0)
         error = replica_copy_all(batch, batch->from, batch->to, replica_straight, &direct,
                                  &straight_bytes, ret_error);
     if (error == 0 && batch->from != RESIDENCE_HOST)
-        error = replica_copy_all(batch, batch->from, RESIDENCE_HOST, replica_download, &windowed,
-                                 &down, ret_error);
+        error = replica_copy_all(batch, batch->from, RESIDENCE_HOST, replica_download,
+                                 &through_host, &down, ret_error);
     if (error == 0 && batch->to != RESIDENCE_HOST)
-        error = replica_copy_all(batch, RESIDENCE_HOST, batch->to, replica_upload, &windowed, &up,
-                                 ret_error);
+        error = replica_copy_all(batch, RESIDENCE_HOST, batch->to, replica_upload, &through_host,
+                                 &up, ret_error);
     if (error == 0)
-        *ret_bytes = direct.bytes + windowed.bytes;
+        *ret_bytes = direct.bytes + through_host.bytes;
     /* One of the two ways may have been no copy, but memory that both ends work on. */
     uint64_t shorter = down < up ? down : up;
     if (error == 0 && batch->copied)
-        *batch->copied += straight_bytes + (windowed.count != 0 ? shorter : 0);
+        *batch->copied += straight_bytes + (through_host.count != 0 ? shorter : 0);
     for (size_t i = 0; visited && i < batch->count; i++) {
         extents_settle(batch->roots[i]);
         if (visited[i])
             map_visit_end(batch->roots[i]);
     }
     if (error == 0 && batch->shared)
-        *batch->shared += replica_shared_bytes(batch, &windowed);
+        *batch->shared += replica_shared_bytes(batch, &through_host);
     span_end(begun, "copy",
              batch->to == RESIDENCE_HOST     ? "copy to host memory"
              : batch->from == RESIDENCE_HOST ? "copy from host memory"
                                              : "copy between devices",
-             "bytes", direct.bytes + windowed.bytes);
+             "bytes", direct.bytes + through_host.bytes);
     free(visited);
     free(direct.parts);
-    free(windowed.parts);
+    free(through_host.parts);
     return error;
 }

@@ -9,13 +9,14 @@
  * programs with several residences.
  */
 
-/** A batch: roots of one context, or parts of them, from one place to another. */
+/** A batch: roots of one context, or parts of them, from one residence, or host memory, to another.
+ */
 struct replica_batch {
     struct context *context;
-    uint8_t from, to; /**< A place, or RESIDENCE_HOST. */
+    uint8_t from, to; /**< Residence indices; RESIDENCE_HOST is host memory. */
     /** The gate is closed and the queues are drained: maps are looked at, and what was read cannot
      *  change any more. Otherwise roots that something maps are left for later, and the others
-     *  are visited (map.h) where their copies could meet what the program does. */
+     *  are visited (mapping.h) where their copies could meet what the program does. */
     bool quiet;
     struct memory *const *roots; /**< Borrowed: held by the caller. */
     /** What is wanted of each, and where that is no whole row or slice of an image, or there is no
@@ -54,7 +55,7 @@ uint64_t replica_differing(struct memory *root, uint8_t from, uint8_t to);
  * Bring what the batch wants up to date in batch->to: the extents that it lacks there, and that
  * batch->from or host memory has. Those that are there already cost nothing, and of large buffers
  * only chunks are copied that differ, where finding out pays (compare.h). Every root must be real
- * in both places (host copies are made here).
+ * in both (host copies are made here).
  *
  * Blocks on the link. Returns 0, -ENOMEM, -EIO (a driver failed a transfer: replicas not yet
  * brought up keep their old version), -ETIMEDOUT or -ECANCELED.

@@ -121,10 +121,9 @@ static void write_tracked_put(struct host_copy *host_copy, struct write_tracked 
 }
 
 /* By what was seen. -ENOTSUP: not all was, and there is nothing to be gone by any more. */
-static int write_tracked_digest_write_tracked(struct write_tracked *write_tracked,
-                                              const struct memory *root, size_t first, size_t count,
-                                              bool quiet, const struct transfer_limits *limits,
-                                              struct digest *ret)
+static int write_tracked_digest_from(struct write_tracked *write_tracked, const struct memory *root,
+                                     size_t first, size_t count, bool quiet,
+                                     const struct transfer_limits *limits, struct digest *ret)
 {
     struct digest *kept = &write_tracked->digests[first];
     int error = quiet ? 0 : write_tracked_clean_stale(write_tracked, first, first + count);
@@ -146,8 +145,8 @@ int write_tracked_digest(struct memory *root, size_t first, size_t count, bool q
         write_tracked_may(root) ? write_tracked_take(host_copy) : NULL;
     if (!write_tracked && write_tracked_may(root) && !quiet)
         write_tracked = write_tracked_new(root);
-    int error = write_tracked ? write_tracked_digest_write_tracked(write_tracked, root, first,
-                                                                   count, quiet, limits, ret)
+    int error = write_tracked ? write_tracked_digest_from(write_tracked, root, first, count, quiet,
+                                                          limits, ret)
                               : -ENOTSUP;
     if (error != -ENOTSUP) {
         write_tracked_put(host_copy, write_tracked);

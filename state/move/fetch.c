@@ -263,8 +263,8 @@ static void fetch_size_slice(struct fetching *f, double bytes)
 /* How it goes on when a driver failed: -ENODEV: without a source, which is lost; or -EIO. */
 static int fetch_give_up(const struct batch *batch, cl_int reason)
 {
-    struct residence *from = batch->from == RESIDENCE_HOST ? NULL : batch->context->at[batch->from];
-    struct residence *to = batch->to == RESIDENCE_HOST ? NULL : batch->context->at[batch->to];
+    struct residence *from = context_residence(batch->context, batch->from);
+    struct residence *to = context_residence(batch->context, batch->to);
     if (from && residence_failed(from, reason))
         return -ENODEV;
     if (!to || !residence_failed(to, reason))

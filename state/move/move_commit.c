@@ -91,7 +91,7 @@ static void move_commit_keep_least(const struct move *move)
     if (!from)
         from = atomic_load(&move->vdev->last);
     if (from && move->target && move->basis != MOVE_BY_REST)
-        budget_raise(&move->target->budget.least, atomic_load(&from->budget.least));
+        mark_raise(&move->target->budget.least, atomic_load(&from->budget.least));
 }
 
 void move_commit(struct move *move)

@@ -109,7 +109,7 @@ static bool source_is_over_host(const struct context *context, uint8_t residence
     struct memory *memory;
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         over_host =
-            over_host || (memory->context == context && (memory->backed & (1u << residence_index)));
+            over_host || (memory->context == context && memory_is_backed(memory, residence_index));
     return over_host;
 }
 

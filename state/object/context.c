@@ -146,7 +146,7 @@ bool vdev_is_lost(const struct vdev *vdev)
     return lost;
 }
 
-/* A residence for each device, once; context->place says which virtual device has which. */
+/* A residence for each device, once; residence_index[] says which virtual device has which. */
 static cl_int context_settle(struct context *context, struct device *const *devices)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++) {

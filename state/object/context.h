@@ -13,9 +13,9 @@
 /*
  * The program's platform, devices and contexts.
  *
- * A virtual device is a virtual device: it is placed on one real device, or on none while
- * suspended. Every context that holds the virtual device has a residence on that device, shared by
- * virtual devices on the same one.
+ * A virtual device is on one real device, or on none while it is suspended. Every context that
+ * holds the virtual device has a residence on that device, shared by virtual devices on the same
+ * one.
  */
 
 #define VDEVS 4 /**< Virtual devices of a program, at most. */
@@ -52,11 +52,11 @@ struct svm_table {
 struct context {
     struct object object;
     cl_uint vdev_count;
+    _Atomic uint8_t residence_index[VDEVS]; /**< Of each of vdevs[], or RESIDENCE_NONE. Changed
+                                               under a closed gate. */
+    struct residence *at[RESIDENCES_MAX];   /**< Or NULL. Changed under a closed gate; what a mover
+                                               prepares is in no residence_index[] yet. */
     struct vdev *vdevs[VDEVS];              /**< Held. */
-    _Atomic uint8_t residence_index[VDEVS]; /**< Of each of virtual devices[], or RESIDENCE_NONE.
-                                     Changed under a closed gate. */
-    struct residence *at[RESIDENCES_MAX]; /**< Or NULL. Changed under a closed gate; a place that a
-                                       mover prepares is not in place[] yet. */
     /** What at[] was made ahead on, for a move that may come; or NULL. By movers; read anywhere. */
     struct device *_Atomic ready[RESIDENCES_MAX];
     cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */
@@ -119,6 +119,12 @@ static inline bool context_is_inhabited(const struct context *context, uint8_t r
                                                       memory_order_relaxed) == residence_index;
     return inhabited;
 }
+/** The residence at @residence_index; NULL for RESIDENCE_HOST. */
+static inline struct residence *context_residence(const struct context *context,
+                                                  uint8_t residence_index)
+{
+    return residence_index == RESIDENCE_HOST ? NULL : context->at[residence_index];
+}
 /** What becomes of the residence in @residence_index; RESIDENCE_DRAINING where there is none. */
 static inline enum residence_life context_life(const struct context *context,
                                                uint8_t residence_index)
@@ -145,8 +151,7 @@ static inline bool context_is_readable(const struct context *context, uint8_t re
 struct move_context {
     struct context *context; /**< Held. */
     int vdev_index;
-    uint8_t from, to; /**< Places; RESIDENCE_HOST for a suspended virtual device, RESIDENCE_HOST to
-                         suspend. */
+    uint8_t from, to; /**< RESIDENCE_HOST: from a suspension, or to one. */
     bool made;        /**< The target residence is ours: it was made for this move. */
     bool leaves;      /**< No other virtual device of the context stays in `from`. */
     bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */

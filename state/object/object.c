@@ -7,6 +7,7 @@
 
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
+#include "state/object/upcalls.h"
 
 /* A slot is reused only when this many others of its type were freed after it. */
 #define QUARANTINE 4096
@@ -15,18 +16,20 @@
 #define REGION ((uintptr_t)1 << OBJECT_REGION_SHIFT)
 /* No slot is larger. */
 #define LARGEST_SLOT ((uintptr_t)1024)
+#define CACHE_LINE   64
 
-uintptr_t object_base;
-struct object_region object_regions[OBJECT_TYPES];
+READ_MOSTLY uintptr_t object_base;
+READ_MOSTLY struct object_region object_regions[OBJECT_TYPES];
 
-const struct object_class *object_classes[OBJECT_TYPES];
+READ_MOSTLY const struct object_class *object_classes[OBJECT_TYPES];
 /* All that were linked: the linker names where the section begins and ends, if there is one. */
 extern const struct object_class *const __start_reseat_class[]
     __attribute__((weak, visibility("hidden")));
 extern const struct object_class *const __stop_reseat_class[]
     __attribute__((weak, visibility("hidden")));
 
-const cl_icd_dispatch *object_dispatch;
+READ_MOSTLY const cl_icd_dispatch *object_dispatch;
+const struct upcalls *the_upcalls;
 
 /* A free slot; lies behind the object header, which keeps its generation and state. */
 struct free_slot {
@@ -168,7 +171,7 @@ static struct object *object_slot_new(enum object_type type)
     return (struct object *)(start + used);
 }
 
-static struct object *object_slot_take(enum object_type type)
+static HOT struct object *object_slot_take(enum object_type type)
 {
     object_lock(type);
     struct object *object = NULL;
@@ -181,6 +184,9 @@ static struct object *object_slot_take(enum object_type type)
             slots[type].last = NULL;
         slots[type].free_count--;
         object = &slot->object;
+        /* So many others were used since that no cache has the next one any more. */
+        for (size_t at = 0; slot->next && at < object_classes[type]->size; at += CACHE_LINE)
+            __builtin_prefetch((char *)slot->next + at, 1);
     }
     if (object)
         object_count_add(type, 1);
@@ -193,7 +199,7 @@ static enum object_type object_type_of(const struct object *object)
     return (enum object_type)(((uintptr_t)object - object_base) >> OBJECT_REGION_SHIFT);
 }
 
-static void object_slot_give(struct object *object)
+static HOT void object_slot_give(struct object *object)
 {
     enum object_type type = object_type_of(object);
     atomic_store_explicit(&object->state, OBJECT_FREE, memory_order_relaxed);
@@ -212,7 +218,7 @@ static void object_slot_give(struct object *object)
     object_unlock(type);
 }
 
-void *object_create(enum object_type type)
+HOT void *object_create(enum object_type type)
 {
     if (UNLIKELY(__atomic_load_n(&object_base, __ATOMIC_ACQUIRE) == 0))
         pthread_once(&once, object_heap_init);
@@ -234,7 +240,7 @@ void object_publish_internal(void *pointer)
     atomic_store_explicit(&object->state, OBJECT_LIVE, memory_order_release);
 }
 
-void object_publish(void *pointer)
+HOT void object_publish(void *pointer)
 {
     struct object *object = pointer;
     object_publish_internal(object);
@@ -246,7 +252,7 @@ void object_discard(void *object)
     object_slot_give(object);
 }
 
-static void object_drop(struct object *object)
+static HOT void object_drop(struct object *object)
 {
     const struct object_class *class = object_classes[object_type_of(object)];
     gate_enter();
@@ -264,7 +270,7 @@ static void object_drop(struct object *object)
     object_slot_give(object);
 }
 
-bool object_release(void *pointer)
+HOT bool object_release(void *pointer)
 {
     struct object *object = pointer;
     uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
@@ -280,7 +286,7 @@ bool object_release(void *pointer)
     return true;
 }
 
-void object_unhold(void *pointer)
+HOT void object_unhold(void *pointer)
 {
     struct object *object = pointer;
     if (!object)

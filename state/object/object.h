@@ -99,8 +99,8 @@ struct object_class {
     void (*destroy)(struct object *object);
 
     /*
-     * Of types that have real objects, one for each place. All but the operations that may be NULL
-     * are there or none is, and `leave` with them.
+     * Of types that have real objects, one for each residence. All but the operations that may be
+     * NULL are there or none is, and `leave` with them.
      */
 
     /** Release one real object. @kept: what was kept until then, as residence_retire was given it,

@@ -17,33 +17,22 @@ static size_t kept_count;
 
 bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin)
 {
-    const cl_icd_dispatch *cl = residence->cl;
-    struct pinned pin = {.residence = residence, .memory = memory, .size = size};
     cl_int error = CL_SUCCESS;
-    pin.buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                    size, memory, &error);
-    if (!pin.buffer)
-        goto refused;
-    pin.map = cl->clEnqueueMapBuffer(residence->io, pin.buffer, CL_FALSE,
-                                     CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL, &error);
-    if (residence_await_queue(residence, residence->io) != CL_SUCCESS || pin.map != memory)
-        goto refused;
-    *ret_pin = pin;
-    return true;
-refused:
-    log_info("%s does not register memory (error %d): transfers use plain pointers",
-             residence->device->key.device, error);
-    pinned_destroy(&pin);
-    return false;
+    cl_mem buffer = residence->cl->clCreateBuffer(
+        residence->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS, size,
+        memory, &error);
+    if (buffer)
+        *ret_pin = (struct pinned){residence, memory, size, buffer};
+    else
+        log_info("%s does not register memory (error %d): transfers use plain pointers",
+                 residence->device->key.device, error);
+    return buffer != NULL;
 }
 
 void pinned_destroy(struct pinned *pin)
 {
     if (!pin->buffer)
         return;
-    const cl_icd_dispatch *cl = pin->residence->cl;
-    if (pin->map)
-        cl->clEnqueueUnmapMemObject(pin->residence->io, pin->buffer, pin->map, 0, NULL, NULL);
     (void)residence_await_queue(pin->residence, pin->residence->io);
     pin->residence->cl->clReleaseMemObject(pin->buffer);
     memset(pin, 0, sizeof(*pin));

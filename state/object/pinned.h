@@ -15,18 +15,18 @@
  * Thread-safe, but that one pin is one thread's. Not inside the gate.
  */
 
-/** CL_MEM_USE_HOST_PTR, mapped for as long as it lives. */
+/** A buffer over it (CL_MEM_USE_HOST_PTR), which no command uses, so that it takes no memory of the
+ *  device. */
 struct pinned {
     struct residence *residence; /**< Borrowed. */
     char *memory;
     size_t size;
     cl_mem buffer; /**< NULL: there is none. */
-    void *map;
 };
 
 /**
  * Register @size bytes at @memory, which stays until pinned_destroy(). False when the driver
- * refuses, or maps elsewhere; then nothing is left behind. Blocks.
+ * refuses; then nothing is left behind. Blocks.
  */
 bool pinned_create(struct residence *residence, char *memory, size_t size, struct pinned *ret_pin);
 /** Blocks until the driver let go of the memory. A zeroed pin is allowed. */

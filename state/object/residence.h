@@ -8,8 +8,8 @@
 
 /*
  * A residence is one real OpenCL context on one real device. A context of the program keeps its
- * residences in a small table; the index into it is a place, and every object of the context keeps
- * its real handle for each place at that index.
+ * residences in a small table, and every object of the context keeps its real handle for each of
+ * them at the same index.
  */
 
 #define RESIDENCES_MAX 8              /**< Residences of one context at once. */
@@ -72,18 +72,18 @@ struct residence {
     struct device *device;
     const cl_icd_dispatch *_Atomic cl; /**< Its driver's; once lost, one that reaches no driver. */
     _Atomic uint8_t life;              /**< enum residence_life. */
-    struct vdev *left_by;             /**< On demand, and not released since; or NULL. By movers. */
-    struct context *_Atomic notified; /**< Who hears what the driver reports; or NULL. */
-    cl_context context;
-    cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
-    struct group_limits groups;
     atomic_bool recovered; /**< Lost, and what it had was done again elsewhere; or left whole. */
     bool maps_host_ptr;    /**< HOST_PTR_MAPPED. */
     bool in_place;         /**< And the device works on those very bytes: nothing is ever copied. */
     bool runs_at_once;     /**< Commands run in the call that gives them. */
-    bool runs_in_caller; /**< Commands run in whichever thread waits for them, in one at a time. */
-    bool finish_forgets; /**< clFinish returns at once where another thread flushed before. */
-    bool waits_aside;    /**< Threads of ours wait in its driver (await.h). */
+    bool runs_in_caller;  /**< Commands run in whichever thread waits for them, in one at a time. */
+    bool finish_forgets;  /**< clFinish returns at once where another thread flushed before. */
+    bool waits_aside;     /**< Threads of ours wait in its driver (await.h). */
+    struct vdev *left_by; /**< On demand, and not released since; or NULL. By movers. */
+    struct context *_Atomic notified; /**< Who hears what the driver reports; or NULL. */
+    cl_context context;
+    cl_command_queue io; /**< Ours, in order, with profiling: transfers. Used by movers only. */
+    struct group_limits groups;
     struct residence_tool tools[RESIDENCE_TOOLS]; /**< Made when first needed; released with it. */
     struct retired_list *retired; /**< Released with it; NULL: room for none. By movers only. */
     struct residence *next;       /**< In the list of whoever takes it apart. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/mark.h"
 #include "state/base/threads/fork.h"
 #include "state/opencl/image.h"
 
@@ -55,11 +56,7 @@ static _Atomic size_t extension_count; /* those before it never change */
 
 static void usage_raise_mark(enum mark mark, uint64_t value)
 {
-    uint64_t old = atomic_load_explicit(&marks.most[mark], memory_order_relaxed);
-    while (UNLIKELY(value > old) &&
-           !atomic_compare_exchange_weak_explicit(&marks.most[mark], &old, value,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
+    mark_raise(&marks.most[mark], value);
 }
 
 static void usage_raise_flag(enum mark mark, bool value)

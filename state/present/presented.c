@@ -1,8 +1,8 @@
 #include "state/present/presented.h"
 
 struct present the_present;
-struct call_limits the_limits;
-struct vdev_limits vdev_limits[VDEVS];
+READ_MOSTLY struct call_limits the_limits;
+READ_MOSTLY struct vdev_limits vdev_limits[VDEVS];
 
 void vdev_limits_set(struct vdev_limits *limits, const struct devinfo *device)
 {

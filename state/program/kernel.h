@@ -42,19 +42,19 @@ struct kernel_arg {
 
 struct kernel {
     struct object object;
-    cl_kernel real[RESIDENCES_MAX];
-    struct program *program; /**< Held. */
     struct context *context; /**< The program's. */
-    char *name;              /**< Owned. */
+    struct kernel_arg *args; /**< Owned. Not locked: 5.9.2 leaves that to the program. */
     cl_uint arg_count;
-    struct kernel_arg *args;  /**< Owned. Not locked: 5.9.2 leaves that to the program. */
-    _Atomic uint32_t edition; /**< Incremented when an argument changes, by the thread that
-                                   sets it. */
-    uint32_t
-        applied[RESIDENCES_MAX];    /**< The edition that real[place] has been given: kernel_has. */
     cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
+    _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
+                                         sets it. */
     struct pace *pace;              /**< The program's, of its name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
+    uint32_t
+        applied[RESIDENCES_MAX]; /**< The edition that each of real[] was given: kernel_is_ready. */
+    cl_kernel real[RESIDENCES_MAX];
+    struct program *program; /**< Held. */
+    char *name;              /**< Owned. */
 };
 
 static inline struct kernel *kernel_get(cl_kernel handle)
@@ -104,16 +104,17 @@ cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_sub_
                              size_t input_size, const void *input, const void **ret_value,
                              size_t *ret_size);
 /**
- * Make real[place] from the program's, without arguments. As program_make_real; threads that launch
- * the same kernel may come at once.
+ * Make real[residence_index] from the program's, without arguments. As program_make_real; threads
+ * that launch the same kernel may come at once.
  */
 cl_int kernel_make_real(struct kernel *kernel, struct residence *residence,
                         uint8_t residence_index);
 
 /**
- * Give real[place] all arguments that differ from what it has (applied != edition). Every memory
- * object named must be real in @residence_index. An argument whose object is gone is left unset, as
- * native. Inside the gate, or with it closed; threads that launch the same kernel may come at once.
+ * Give real[residence_index] all arguments that differ from what it has (applied != edition). Every
+ * memory object named must be real in @residence_index. An argument whose object is gone is left
+ * unset, as native. Inside the gate, or with it closed; threads that launch the same kernel may
+ * come at once.
  */
 cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t residence_index);
 
@@ -171,15 +172,15 @@ uint64_t kernel_local_bytes(const struct kernel *kernel);
 /** Bytes of all memory objects that its arguments name now. Gate closed. */
 uint64_t kernel_argument_bytes(const struct kernel *kernel);
 /** Objects left @residence_index: arguments that name them are to be given again before the next
- * launch there, and real[place] is made to let go of them. Gate closed. */
+ * launch there, and real[residence_index] is made to let go of them. Gate closed. */
 void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t residence_index);
 
 /** Remember a launch for PLAN and PREPARE: high-water marks. A few loads when nothing is new. */
 void kernel_note_launch(struct kernel *kernel, const struct launch_space *space);
 /**
- * Can real[place] run every local size launched so far (CL_KERNEL_WORK_GROUP_SIZE and what
- * reqd_work_group_size, local memory say there)? Writes one line when not. A mover, in PREPARE:
- * real[place] was made and has no arguments yet.
+ * Can real[residence_index] run every local size launched so far (CL_KERNEL_WORK_GROUP_SIZE and
+ * what reqd_work_group_size, local memory say there)? Writes one line when not. A mover, in
+ * PREPARE: real[residence_index] was made and has no arguments yet.
  */
 bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        char *ret_reason, size_t reason_size);

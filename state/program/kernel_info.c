@@ -223,24 +223,16 @@ static bool kernel_info_exceeds(const _Atomic uint64_t *mark, uint64_t value)
     return value > atomic_load_explicit(mark, memory_order_relaxed);
 }
 
-static void kernel_info_raise_to(_Atomic uint64_t *mark, uint64_t value)
-{
-    uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);
-    while (value > old && !atomic_compare_exchange_weak_explicit(
-                              mark, &old, value, memory_order_relaxed, memory_order_relaxed))
-        ;
-}
-
 static NOINLINE void kernel_info_note_new_launch(struct kernel *kernel,
                                                  const struct launch_space *space)
 {
     struct kernel_details *details = kernel->details;
     uint64_t memory = details->local_static + details->local_dynamic;
-    kernel_info_raise_to(&details->marks.local_memory, memory);
+    mark_raise(&details->marks.local_memory, memory);
     for (cl_uint i = 0; space->local && i < space->dims; i++)
-        kernel_info_raise_to(&details->marks.item_sizes[i], space->local[i]);
-    kernel_info_raise_to(&details->marks.uneven, space->uneven);
-    kernel_info_raise_to(&details->marks.group_size, space->items);
+        mark_raise(&details->marks.item_sizes[i], space->local[i]);
+    mark_raise(&details->marks.uneven, space->uneven);
+    mark_raise(&details->marks.group_size, space->items);
     if (!atomic_exchange_explicit(&details->launched, true, memory_order_relaxed)) {
         for (cl_uint i = 0; i < kernel->arg_count; i++)
             details->usage.parameter_bytes +=
@@ -250,7 +242,7 @@ static NOINLINE void kernel_info_note_new_launch(struct kernel *kernel,
     usage_note_launch(space, memory);
 }
 
-void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
+HOT void kernel_note_launch(struct kernel *kernel, const struct launch_space *space)
 {
     const struct kernel_details *details = kernel->details;
     const struct kernel_marks *marks = &details->marks;
@@ -378,7 +370,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
         }
     }
     /* Static local memory differs with the compiler; what the arguments add does not, and
-     * real[place] has none yet. */
+     * real[residence_index] has none yet. */
     uint64_t most = devinfo_scalar(info, CL_DEVICE_LOCAL_MEM_SIZE, UINT64_MAX);
     used = atomic_load(&details->marks.local_memory);
     if (used > 0 && used >= details->local_static &&
@@ -407,9 +399,9 @@ void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before)
 void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before)
 {
     struct kernel_marks *now = &kernel->details->marks;
-    kernel_info_raise_to(&now->group_size, atomic_load(&before->group_size));
-    kernel_info_raise_to(&now->local_memory, atomic_load(&before->local_memory));
-    kernel_info_raise_to(&now->uneven, atomic_load(&before->uneven));
+    mark_raise(&now->group_size, atomic_load(&before->group_size));
+    mark_raise(&now->local_memory, atomic_load(&before->local_memory));
+    mark_raise(&now->uneven, atomic_load(&before->uneven));
     for (unsigned i = 0; i < 3; i++)
-        kernel_info_raise_to(&now->item_sizes[i], atomic_load(&before->item_sizes[i]));
+        mark_raise(&now->item_sizes[i], atomic_load(&before->item_sizes[i]));
 }

@@ -34,12 +34,12 @@ static inline struct program *program_get(cl_program handle)
 struct program_outcome; /* program_priv.h */
 /**
  * Follow the recipe in @residence, which is at @residence_index: create, build, compile, link as
- * the program did, with the same options; real[place] and made[place] are set when it returns
+ * the program did, with the same options; real[] and made[] are set when it returns
  * CL_SUCCESS. Free when made[place] is already the current edition.
  *
  * Blocks on the compiler: call it outside the gate (a mover in PREPARE), or with the gate closed.
- * The caller holds @program and refers to @residence. On failure real[place] is NULL, and the log
- * is written to the log file.
+ * The caller holds @program and refers to @residence. On failure real[residence_index] is NULL, and
+ * the log is written to the log file.
  *
  * @outcome  As recipe_follow()'s.
  */

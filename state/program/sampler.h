@@ -21,7 +21,7 @@ static inline struct sampler *sampler_get(cl_sampler handle)
 cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing_mode addressing,
                       cl_filter_mode filter, const cl_sampler_properties *properties,
                       size_t property_count, struct sampler **ret_sampler);
-/** Make real[place]; inside the gate or by a mover. */
+/** Make real[residence_index]; inside the gate or by a mover. */
 cl_int sampler_make_real(struct sampler *sampler, struct residence *residence,
                          uint8_t residence_index);
 

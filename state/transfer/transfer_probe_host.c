@@ -93,16 +93,16 @@ static double transfer_probe_host_measure_copy(char *pages, char *chunks, bool o
 struct hands {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned residency_token; /* whose it is: even or odd */
+    unsigned turn; /* whose it is: even or odd */
 };
 
 static void transfer_probe_host_pass_on(struct hands *hands, unsigned whose)
 {
     pthread_mutex_lock(&hands->lock);
-    for (unsigned residency_token = whose; residency_token < HANDS; residency_token += 2) {
-        while (hands->residency_token != residency_token)
+    for (unsigned turn = whose; turn < HANDS; turn += 2) {
+        while (hands->turn != turn)
             pthread_cond_wait(&hands->changed, &hands->lock);
-        hands->residency_token++;
+        hands->turn++;
         pthread_cond_signal(&hands->changed);
     }
     pthread_mutex_unlock(&hands->lock);

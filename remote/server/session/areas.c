@@ -78,8 +78,7 @@ static void areas_register_area(struct server *server, uint32_t area)
             .next = registered_areas, .area = area, .context = entry->real};
         registered_areas = registered;
         /* Where that fails transfers are slower. */
-        (void)registration_begin(&registered->registration, entry->cl, entry->real, entry->first,
-                                 bytes, size);
+        (void)registration_begin(&registered->registration, entry->cl, entry->real, bytes, size);
     }
 }
 

@@ -100,7 +100,7 @@ static void commands_stage_room(struct giving *giving, uint64_t size)
 {
     struct staged *staged = &giving->staged;
     struct server *server = giving->server;
-    staged->bytes = staging_take(server, giving->queue, size, &staged->staging);
+    staged->bytes = staging_take(giving->queue, size, &staged->staging);
     if (!staged->bytes && size >= POOLED_LEAST) {
         staged->pooled = pool_take(&server->stream.pool, size);
         staged->bytes = staged->pooled ? staged->pooled->bytes : NULL;

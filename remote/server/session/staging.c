@@ -37,7 +37,7 @@ static struct staging *staging_find(cl_context context)
     return staging;
 }
 
-static struct staging *staging_create(const struct entry *queue, cl_device_id device)
+static struct staging *staging_create(const struct entry *queue)
 {
     struct staging *staging = malloc(sizeof(*staging));
     if (!staging)
@@ -47,7 +47,7 @@ static struct staging *staging_create(const struct entry *queue, cl_device_id de
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (bytes != MAP_FAILED) {
         staging->bytes = bytes;
-        if (!registration_begin(&staging->registration, queue->cl, queue->context, device, bytes,
+        if (!registration_begin(&staging->registration, queue->cl, queue->context, bytes,
                                 SLOTS * STAGING_MOST)) {
             staging_unregister(staging);
             staging->bytes = NULL;
@@ -70,14 +70,13 @@ static char *staging_take_slot(struct staging *staging)
     return slot < 0 ? NULL : staging->bytes + (size_t)slot * STAGING_MOST;
 }
 
-void *staging_take(const struct server *server, const struct entry *queue, uint64_t size,
-                   struct staging **ret_staging)
+void *staging_take(const struct entry *queue, uint64_t size, struct staging **ret_staging)
 {
     if (!queue->own_memory || size > STAGING_MOST)
         return NULL;
     struct staging *staging = staging_find(queue->context);
     if (!staging)
-        staging = staging_create(queue, server->devices[queue->device]->id);
+        staging = staging_create(queue);
     char *bytes = staging && staging->bytes ? staging_take_slot(staging) : NULL;
     if (bytes)
         *ret_staging = staging;
@@ -126,34 +125,19 @@ void staging_tidy(void)
 }
 
 bool registration_begin(struct registration *registration, const cl_icd_dispatch *cl,
-                        cl_context context, cl_device_id device, void *bytes, size_t size)
+                        cl_context context, void *bytes, size_t size)
 {
     cl_int error = CL_SUCCESS;
-    *registration = (struct registration){.cl = cl};
-    registration->queue = cl->clCreateCommandQueue(context, device, 0, &error);
-    if (registration->queue)
-        registration->buffer = cl->clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                                  size, bytes, &error);
-    if (registration->buffer)
-        registration->map =
-            cl->clEnqueueMapBuffer(registration->queue, registration->buffer, CL_TRUE,
-                                   CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL, &error);
-    if (registration->map == bytes)
-        return true;
-    log_info("host memory is not registered with a device (error %d)", error);
-    return false;
+    cl_mem_flags flags = CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS;
+    *registration =
+        (struct registration){cl, cl->clCreateBuffer(context, flags, size, bytes, &error)};
+    if (!registration->buffer)
+        log_info("host memory is not registered with a device (error %d)", error);
+    return registration->buffer != NULL;
 }
 
 void registration_end(const struct registration *registration)
 {
-    const cl_icd_dispatch *cl = registration->cl;
-    if (registration->map)
-        cl->clEnqueueUnmapMemObject(registration->queue, registration->buffer, registration->map, 0,
-                                    NULL, NULL);
-    if (registration->queue) {
-        cl->clFinish(registration->queue);
-        cl->clReleaseCommandQueue(registration->queue);
-    }
     if (registration->buffer)
-        cl->clReleaseMemObject(registration->buffer);
+        registration->cl->clReleaseMemObject(registration->buffer);
 }

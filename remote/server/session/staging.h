@@ -21,8 +21,7 @@ struct staging;
 
 /** Memory for @size bytes that a command of this queue reads, and whom to give it back to. NULL:
  *  there is none, malloc() will do. By the session's thread; blocks for a context's first. */
-void *staging_take(const struct server *server, const struct entry *queue, uint64_t size,
-                   struct staging **ret_staging);
+void *staging_take(const struct entry *queue, uint64_t size, struct staging **ret_staging);
 /** From any thread, also a driver's that calls back. */
 void staging_give(struct staging *staging, const void *bytes);
 /** A context is about to be released. By the session's thread. */
@@ -33,22 +32,19 @@ void staging_tidy(void);
 
 /*
  * Host memory that a context's device transfers to and from at its link's speed. Drivers take a
- * buffer over the memory (CL_MEM_USE_HOST_PTR), mapped as long as it is there, as that: see
- * state/object/pinned.c. A driver may copy to the device and back for that, so that nobody else
- * writes there meanwhile.
+ * buffer over the memory (CL_MEM_USE_HOST_PTR) as that: see state/object/pinned.h. No command uses
+ * it, so that it takes no memory of the device.
  */
 
 struct registration {
     const cl_icd_dispatch *cl;
-    cl_command_queue queue;
-    cl_mem buffer;
-    void *map;
+    cl_mem buffer; /**< Or NULL. */
 };
 
-/** Register memory that is mapped until registration_end(), which is to be called however this
- * went. Blocks. False: the driver does not, for which no command fails. */
+/** Register memory that is there until registration_end(), which is to be called however this went.
+ * Blocks. False: the driver does not, for which no command fails. */
 bool registration_begin(struct registration *registration, const cl_icd_dispatch *cl,
-                        cl_context context, cl_device_id device, void *bytes, size_t size);
+                        cl_context context, void *bytes, size_t size);
 /** No command uses the memory any more. Blocks. */
 void registration_end(const struct registration *registration);
 

@@ -14,7 +14,8 @@
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/thread.h"
 
-_Atomic uint32_t gate_closed;
+READ_MOSTLY _Atomic uint32_t gate_closed;
+READ_MOSTLY atomic_bool cancel_is_used = true;
 
 /* How often a closer looks that may not be woken, or may be canceled. */
 #define LOOK_NS 100000000u
@@ -200,6 +201,28 @@ void gate_open(void)
     atomic_fetch_sub_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
     gate_open_for_all();
     cancel_allow(before);
+}
+
+/* Some thread was canceled, or is about to be; and nobody is inside any more who did not know it.
+ */
+static atomic_bool cancel_begun, cancel_settled;
+
+void cancel_is_announced(bool announced)
+{
+    atomic_store(&cancel_is_used, !announced);
+    if (atomic_load(&cancel_begun)) /* before, or right now */
+        atomic_store(&cancel_is_used, true);
+}
+
+void cancel_begin(void)
+{
+    atomic_store(&cancel_begun, true);
+    atomic_store(&cancel_is_used, true);
+    if (atomic_load(&cancel_settled) || gate_is_inside())
+        return;
+    if (gate_close(clock_now_ns() + NS_PER_S) == 0)
+        gate_open();
+    atomic_store(&cancel_settled, true);
 }
 
 static void gate_in_child(void)

@@ -10,6 +10,7 @@
 
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
+#include "state/base/threads/thread.h"
 
 #define THREADS 6
 
@@ -235,4 +236,52 @@ Test(gate, the_thread_that_forked_ends_without_hiding_the_others)
     }
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void *cancels(void *unused)
+{
+    (void)unused;
+    cancel_begin();
+    cr_assert(atomic_load(&go_on), "a thread is inside that did not hold off its cancellation");
+    atomic_store(&owned, 1);
+    return NULL;
+}
+
+/* Twice: a second one is as early as the first. */
+Test(gate, who_cancels_the_first_thread_waits_for_those_that_are_inside)
+{
+    pthread_t within, first, second;
+    cr_assert(atomic_load(&cancel_is_used), "unless every pthread_cancel is announced");
+    cancel_is_announced(true);
+    cr_assert(!atomic_load(&cancel_is_used));
+    pthread_create(&within, NULL, sits_inside, NULL);
+    while (!atomic_load(&inside))
+        sched_yield();
+    pthread_create(&first, NULL, cancels, NULL);
+    pthread_create(&second, NULL, cancels, NULL);
+    while (!atomic_load(&cancel_is_used))
+        sched_yield();
+    usleep(100000);
+    cr_assert_eq(atomic_load(&owned), 0);
+    atomic_store(&go_on, true);
+    pthread_join(within, NULL);
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    cancel_is_announced(true);
+    cr_assert(atomic_load(&cancel_is_used), "a thread was canceled");
+}
+
+/* A driver's call may last. */
+Test(gate, who_cancels_a_thread_does_not_wait_for_long)
+{
+    pthread_t within;
+    cancel_is_announced(true);
+    pthread_create(&within, NULL, sits_inside, NULL);
+    while (!atomic_load(&inside))
+        sched_yield();
+    cancel_begin();
+    atomic_store(&go_on, true);
+    pthread_join(within, NULL);
+    cr_assert_eq(gate_close(now_ns() + 5000000000), 0, "it left the gate open");
+    gate_open();
 }

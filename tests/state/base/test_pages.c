@@ -196,7 +196,7 @@ static void *play(void *data)
     struct player *player = data;
     char *had[3] = {0};
     size_t sizes[3] = {0};
-    for (int residency_token = 0; residency_token < 300; residency_token++) {
+    for (int turn = 0; turn < 300; turn++) {
         size_t i = (size_t)rand_r(&player->seed) % 3;
         if (had[i]) {
             for (size_t at = 0; at < sizes[i]; at += 4096)
@@ -205,8 +205,8 @@ static void *play(void *data)
             had[i] = NULL;
         } else {
             sizes[i] = (PAGES_LEAST - LARGE) + (size_t)rand_r(&player->seed) % (16 * MIB);
-            had[i] = taken(sizes[i], PAGES_ANY | (residency_token % 5 == 0 ? PAGES_NO_FORK : 0));
-            if (residency_token % 3 == 0)
+            had[i] = taken(sizes[i], PAGES_ANY | (turn % 5 == 0 ? PAGES_NO_FORK : 0));
+            if (turn % 3 == 0)
                 pages_populate(had[i], sizes[i], 2, NULL);
             for (size_t at = 0; at < sizes[i]; at += 4096)
                 had[i][at] = (char)player->mark;
@@ -528,11 +528,11 @@ Test(pages, an_idle_host_is_warmed_ahead, .init = host_begin)
         host_says(hosts[i].available_mib, hosts[i].load, 0);
         pages_tend(0);
         cr_assert_eq(pages_warm(), 0, "nothing is wanted");
-        for (int residency_token = 0; residency_token < 3; residency_token++)
+        for (int turn = 0; turn < 3; turn++)
             pages_tend(96 * MIB);
         cr_assert_eq(pages_warm(), hosts[i].warms ? 96 * MIB : 0, "host %zu", i);
         cr_assert_eq(kept_bytes(), pages_warm());
-        for (int residency_token = 0; residency_token < 3; residency_token++)
+        for (int turn = 0; turn < 3; turn++)
             pages_tend(1000 * MIB);
         cr_assert_eq(pages_warm(), hosts[i].warms ? 112 * MIB : 0);
     }

@@ -78,28 +78,27 @@ static void refuse_launch(size_t group, size_t local)
     cl_program turning = clCreateProgramWithSource(program.context, 1, &strings, NULL, &error);
     OK(error);
     OK(clBuildProgram(turning, 0, NULL, "", NULL, NULL));
-    cl_kernel residency_token = engine_kernel(turning, "turn");
-    OK(clSetKernelArg(residency_token, 0, sizeof(cl_mem), &buffers[0]));
-    OK(clSetKernelArg(residency_token, 1, local, NULL));
+    cl_kernel turn = engine_kernel(turning, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(cl_mem), &buffers[0]));
+    OK(clSetKernelArg(turn, 1, local, NULL));
     uint64_t launches = emu_shared_calls(rig.emu, "one", "clEnqueueNDRangeKernel");
     cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel", CL_OUT_OF_RESOURCES),
                  0);
-    cr_assert_eq(clEnqueueNDRangeKernel(program.queue, residency_token, 1, NULL, &global, &group, 0,
-                                        NULL, NULL),
-                 CL_OUT_OF_RESOURCES);
+    cr_assert_eq(
+        clEnqueueNDRangeKernel(program.queue, turn, 1, NULL, &global, &group, 0, NULL, NULL),
+        CL_OUT_OF_RESOURCES);
     cr_assert_eq(emu_shared_calls(rig.emu, "one", "clEnqueueNDRangeKernel"), launches + 1);
     cr_assert_eq(budget("one")->spilled, 0);
     cr_assert_eq(policy.asked, 0);
     /* The same with what there is of both, which the driver has no room for once. */
-    OK(clSetKernelArg(residency_token, 1, 4096, NULL));
+    OK(clSetKernelArg(turn, 1, 4096, NULL));
     cr_assert_eq(emu_shared_arm(rig.emu, "one", 1, "clEnqueueNDRangeKernel", CL_OUT_OF_RESOURCES),
                  0);
-    OK(clEnqueueNDRangeKernel(program.queue, residency_token, 1, NULL, &global, &(size_t){64}, 0,
-                              NULL, NULL));
+    OK(clEnqueueNDRangeKernel(program.queue, turn, 1, NULL, &global, &(size_t){64}, 0, NULL, NULL));
     for (size_t i = 0; i < WORDS; i++)
         want[0][i]++;
     cr_assert_eq(budget("one")->spilled, BYTES);
-    OK(clReleaseKernel(residency_token));
+    OK(clReleaseKernel(turn));
     OK(clReleaseProgram(turning));
     check(4);
     end(4);

@@ -168,19 +168,19 @@ Test(write_tracked, a_move_takes_what_was_written_last, .timeout = 120)
     static struct world w;
     static cl_uint got[BYTES / 4], expected[BYTES / 4];
     world_open(&w);
-    for (unsigned residency_token = 0; residency_token < 2; residency_token++) {
+    for (unsigned turn = 0; turn < 2; turn++) {
         struct repeat repeat;
         repeat_begin(&repeat, write_on, &w);
         engine_rig_moves(&w.rig, "there");
         repeat_end(&repeat);
         OK(clEnqueueReadBuffer(w.p.queue, w.buffer, CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
-        if (residency_token == 0)
+        if (turn == 0)
             for (size_t i = 0; i < BYTES / 4; i++)
                 expected[i] = (cl_uint)(1 + i);
         for (unsigned round = 1; round <= atomic_load(&repeat.rounds); round++)
             for (cl_uint i = 0; i < 100; i++)
                 expected[round * 997 % (BYTES / 4 - 100) + i] = round + i;
-        cr_assert_arr_eq(got, expected, BYTES, "turn %u", residency_token);
+        cr_assert_arr_eq(got, expected, BYTES, "turn %u", turn);
         engine_rig_moves(&w.rig, "here");
         cr_assert_not(w.root->host_copy && is_write_tracked(&w));
     }

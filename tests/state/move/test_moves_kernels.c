@@ -104,21 +104,21 @@ Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory,
     engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
     engine_program_open(&rig, 0, turning, &p);
     cl_mem buffer = counters(p.context, 1);
-    cl_kernel residency_token = engine_kernel(p.program, "turn");
-    OK(clSetKernelArg(residency_token, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(residency_token, 1, 8192, NULL));
+    cl_kernel turn = engine_kernel(p.program, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 8192, NULL));
     cl_event go = clCreateUserEvent(p.context, &error);
     OK(error);
-    OK(clEnqueueNDRangeKernel(p.queue, residency_token, 1, NULL, &items, NULL, 1, &go, NULL));
-    atomic_store(&((struct kernel *)residency_token)->details->marks.local_memory, 0);
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
+    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
     usage_renew();
     engine_rig_moves(&rig, "two");
-    OK(clSetKernelArg(residency_token, 1, 64, NULL)); /* what counts is what it was enqueued with */
+    OK(clSetKernelArg(turn, 1, 64, NULL)); /* what counts is what it was enqueued with */
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 2);
     cr_assert_str_eq(place_of_vdev(), "one");
     OK(clReleaseEvent(go));
-    OK(clReleaseKernel(residency_token));
+    OK(clReleaseKernel(turn));
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
 }
@@ -133,25 +133,25 @@ Test(moves_kernels, no_driver_is_given_more_local_memory_than_there_is, .timeout
     engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
     engine_program_open(&rig, 0, turning, &p);
     cl_mem buffer = counters(p.context, 1);
-    cl_kernel residency_token = engine_kernel(p.program, "turn");
+    cl_kernel turn = engine_kernel(p.program, "turn");
     cl_event go = clCreateUserEvent(p.context, &error);
     OK(error);
-    OK(clSetKernelArg(residency_token, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(residency_token, 1, 8192, NULL));
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 8192, NULL));
     engine_rig_moves(&rig, "two");
     cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clEnqueueNDRangeKernel", CL_INVALID_VALUE), 0);
-    OK(clEnqueueNDRangeKernel(p.queue, residency_token, 1, NULL, &items, NULL, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(p.queue, buffer, 2);
     cr_assert_str_eq(place_of_vdev(), "one");
-    OK(clEnqueueNDRangeKernel(p.queue, residency_token, 1, NULL, &items, NULL, 1, &go, NULL));
-    atomic_store(&((struct kernel *)residency_token)->details->marks.local_memory, 0);
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
+    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
     usage_renew();
     engine_rig_moves(&rig, "two");
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 3);
     cr_assert_str_eq(place_of_vdev(), "one");
     OK(clReleaseEvent(go));
-    OK(clReleaseKernel(residency_token));
+    OK(clReleaseKernel(turn));
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
 }
@@ -164,17 +164,16 @@ Test(moves_kernels, launches_that_no_device_can_run_are_refused, .timeout = 60)
     engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
     engine_program_open(&rig, 0, turning, &p);
     cl_mem buffer = counters(p.context, 1);
-    cl_kernel residency_token = engine_kernel(p.program, "turn");
-    OK(clSetKernelArg(residency_token, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(residency_token, 1, 16384, NULL));
+    cl_kernel turn = engine_kernel(p.program, "turn");
+    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
+    OK(clSetKernelArg(turn, 1, 16384, NULL));
     engine_rig_moves(&rig, "two");
-    cr_assert_eq(
-        clEnqueueNDRangeKernel(p.queue, residency_token, 1, NULL, &items, NULL, 0, NULL, NULL),
-        CL_OUT_OF_RESOURCES);
-    OK(clSetKernelArg(residency_token, 1, 4096, NULL));
-    OK(clEnqueueNDRangeKernel(p.queue, residency_token, 1, NULL, &items, NULL, 0, NULL, NULL));
+    cr_assert_eq(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL),
+                 CL_OUT_OF_RESOURCES);
+    OK(clSetKernelArg(turn, 1, 4096, NULL));
+    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(p.queue, buffer, 2);
-    OK(clReleaseKernel(residency_token));
+    OK(clReleaseKernel(turn));
     OK(clReleaseMemObject(buffer));
     engine_program_close(&p);
 }

@@ -40,8 +40,8 @@ static uint64_t number(const struct present *present, cl_device_info name)
 static const char *text(const struct present *present, cl_device_info name)
 {
     static char buffer[4][4096];
-    static unsigned residency_token;
-    char *to = buffer[residency_token++ % 4];
+    static unsigned turn;
+    char *to = buffer[turn++ % 4];
 
     cr_assert_eq(present_device_info(present, name, 4096, to, NULL), CL_SUCCESS);
     return to;
@@ -179,12 +179,11 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
                  "__opencl_c_program_scope_global_variables", V(3, 0),
                  "__opencl_c_atomic_scope_all_devices", V(3, 0), "__opencl_c_atomic_scope_device",
                  V(3, 0), NULL);
-    for (int residency_token = PRESENT_PORTABLE; residency_token <= PRESENT_NATIVE + 1;
-         residency_token++) {
+    for (int turn = PRESENT_PORTABLE; turn <= PRESENT_NATIVE + 1; turn++) {
         /* What pins a program, and runs there all the same, but in another process. */
-        bool pins = residency_token == PRESENT_NATIVE, isolated = residency_token > PRESENT_NATIVE;
+        bool pins = turn == PRESENT_NATIVE, isolated = turn > PRESENT_NATIVE;
         const struct present_terms terms = {
-            .profile = isolated ? PRESENT_NATIVE : (enum present_profile)residency_token,
+            .profile = isolated ? PRESENT_NATIVE : (enum present_profile)turn,
             .isolated = isolated,
         };
         present = build_on(&terms, &a, NULL);

@@ -48,10 +48,10 @@ static void expect_memory(const struct devinfo *a, const struct devinfo *b, uint
     const struct devinfo *both[] = {a, b}, *turned[] = {b, a};
     const struct present_terms terms = {.memory = said};
 
-    for (int residency_token = 0; residency_token < 2; residency_token++) {
+    for (int turn = 0; turn < 2; turn++) {
         struct present present;
 
-        cr_assert_eq(present_build(residency_token ? turned : both, 2, &terms, &present), 0);
+        cr_assert_eq(present_build(turn ? turned : both, 2, &terms, &present), 0);
         cr_expect_eq(number(&present, CL_DEVICE_GLOBAL_MEM_SIZE), memory);
         cr_expect_eq(number(&present, CL_DEVICE_MAX_MEM_ALLOC_SIZE), object);
         cr_expect_eq(number(&present, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE),

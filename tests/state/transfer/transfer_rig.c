@@ -134,30 +134,6 @@ static cl_int CL_API_CALL release_buffer(cl_mem buffer)
     return out(buffer)->clReleaseMemObject(buffer);
 }
 
-static void *CL_API_CALL map_buffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
-                                    cl_map_flags flags, size_t offset, size_t size, cl_uint n,
-                                    const cl_event *list, cl_event *event, cl_int *error)
-{
-    if (fails(RIG_MAP)) {
-        *error = RIG_ERROR;
-        return NULL;
-    }
-    void *map = out(queue)->clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, n,
-                                               list, event, error);
-    if (map)
-        atomic_fetch_add(&state.buffers, 1);
-    return map;
-}
-
-static cl_int CL_API_CALL unmap(cl_command_queue queue, cl_mem buffer, void *ptr, cl_uint n,
-                                const cl_event *list, cl_event *event)
-{
-    atomic_fetch_sub(&state.buffers, 1);
-    if (fails(RIG_UNMAP))
-        return RIG_ERROR;
-    return out(queue)->clEnqueueUnmapMemObject(queue, buffer, ptr, n, list, event);
-}
-
 void rig_arm(enum rig_call call, int n)
 {
     atomic_store(&state.fired, false);
@@ -244,8 +220,6 @@ static struct rig *create(const char *name, unsigned index, bool link)
     rig->table.clFlush = flush;
     rig->table.clCreateBuffer = create_buffer;
     rig->table.clReleaseMemObject = release_buffer;
-    rig->table.clEnqueueMapBuffer = map_buffer;
-    rig->table.clEnqueueUnmapMemObject = unmap;
     rig->unified_value = !link;
     rig->unified = (struct devinfo_value){CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(cl_bool),
                                           (uint8_t *)&rig->unified_value};

@@ -34,8 +34,6 @@ enum rig_call {
     RIG_STATUS, /* an event that tells of a failed command */
     RIG_FLUSH,
     RIG_CREATE_BUFFER,
-    RIG_MAP,
-    RIG_UNMAP,
     RIG_CALLS
 };
 #define RIG_ERROR (-931)
@@ -44,7 +42,7 @@ enum rig_call {
 void rig_arm(enum rig_call call, int n);
 bool rig_disarm(void);
 int rig_live_events(void);
-int rig_live_buffers(void); /* and maps */
+int rig_live_buffers(void);
 void rig_cancel_at(atomic_bool *cancel, int enqueue);
 void rig_slow_waits(unsigned microseconds);
 

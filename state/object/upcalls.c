@@ -1,3 +1,0 @@
-#include "state/object/upcalls.h"
-
-const struct upcalls *the_upcalls;
