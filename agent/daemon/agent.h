@@ -9,7 +9,7 @@
 #include "agent/config/device_names.h"
 #include "agent/config/paths.h"
 #include "agent/daemon/devices/ledger.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/compiler.h"
 #include "state/driver/inventory.h"
 

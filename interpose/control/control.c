@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
 #include "interpose/control/control_frames.h"

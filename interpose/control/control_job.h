@@ -1,8 +1,8 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
-#include "agent/wire/protection.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protection.h"
+#include "agent/protocol/protocol.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/move/move.h"
 #include "state/move/stored.h"

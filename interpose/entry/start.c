@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_budget.h"
@@ -28,7 +28,6 @@
 #include "state/command/watch.h"
 #include "state/driver/device_key.h"
 #include "state/driver/inventory.h"
-#include "state/driver/served.h"
 #include "state/driver/links.h"
 #include "state/driver/served.h"
 #include "state/library/library.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/driver/device_key.h"

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 const struct message_handler message_handlers[] = {

@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 
 #include <string.h>
 

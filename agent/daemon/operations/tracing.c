@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/clock.h"
 
 /* Clients that trace programs: what a program says of itself goes on to the one who asked. */

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WIRE_PARK_H
-#define RESEAT_AGENT_WIRE_PARK_H
+#ifndef RESEAT_AGENT_PROTOCOL_PARK_H
+#define RESEAT_AGENT_PROTOCOL_PARK_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/bytes/text.h"
 #include "state/driver/device_key.h"
 

@@ -1,4 +1,4 @@
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/wire/protection.h"
+#include "agent/protocol/protection.h"
 #include "tests/support/leaks.h"
 
 TestSuite(protection, .fini = leaks_check, .timeout = 60);

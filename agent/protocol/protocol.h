@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WIRE_PROTOCOL_H
-#define RESEAT_AGENT_WIRE_PROTOCOL_H
+#ifndef RESEAT_AGENT_PROTOCOL_PROTOCOL_H
+#define RESEAT_AGENT_PROTOCOL_PROTOCOL_H
 
 #include <msgpack.h>
 #include <stdbool.h>
@@ -62,8 +62,8 @@
    (park.h). Answered as a suspend to an image is. */
 #define MSG_CHECKPOINT "checkpoint"
 /** client to agent to program: "app" is to be protected from the loss of its device so ("protect",
-    as agent/wire/protection.h takes it). Answered as a move is: "not_protected" says why it is not,
-    though it is to be. Of MSG_REGISTER "protect" is the same. */
+    as agent/protocol/protection.h takes it). Answered as a move is: "not_protected" says why it is
+   not, though it is to be. Of MSG_REGISTER "protect" is the same. */
 #define MSG_PROTECT "protect"
 /** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
    To the program, after its welcome and whenever that changes: the keys of those "devices" that it

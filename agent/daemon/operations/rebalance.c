@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 
 bool rebalance_step(struct agent *agent)
 {

@@ -1,4 +1,4 @@
-#include "agent/wire/protection.h"
+#include "agent/protocol/protection.h"
 
 #include <errno.h>
 #include <inttypes.h>

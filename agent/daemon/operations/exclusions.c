@@ -1,4 +1,4 @@
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 
 #define REST_MS     1000
 #define REST_MS_MAX 60000

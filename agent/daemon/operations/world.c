@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 #define WHO_MAX 600
