@@ -20,7 +20,7 @@
 
 struct peer;
 struct program;
-struct request;
+struct operation;
 struct governor;
 struct server;
 struct agent;
@@ -91,7 +91,7 @@ struct agent {
     uint64_t connected; /**< Peers that ever did. */
     struct program *programs;
     unsigned next_program;
-    struct request *requests;
+    struct operation *requests;
     uint64_t next_request;
     struct devices devices;
     struct isolation isolation;

@@ -97,18 +97,18 @@
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the
- * same time add up. "virtual device": of several virtual devices on one device, the first.
+ * same time add up. "vdev": of several virtual devices on one device, the first.
  */
-/** program: "id", "virtual device"; "total": bytes that it must be granted in all, whatever is on
+/** program: "id", "vdev"; "total": bytes that it must be granted in all, whatever is on
    its way; "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
 #define MSG_NEED   "need"
 #define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
 /** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
 #define MSG_ALIVE "alive"
-#define MSG_GRANT "grant" /**< agent: "virtual device", "bytes" more. */
-/** agent: "virtual device", keep to "bytes" in all, and return the rest. */
+#define MSG_GRANT "grant" /**< agent: "vdev", "bytes" more. */
+/** agent: "vdev", keep to "bytes" in all, and return the rest. */
 #define MSG_SHRINK "shrink"
-#define MSG_RETURN "return" /**< program: "virtual device", "bytes" that it gives back. */
+#define MSG_RETURN "return" /**< program: "vdev", "bytes" that it gives back. */
 
 /** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
 #define MSG_WARM "warm"
@@ -120,7 +120,7 @@
  * registered.
  */
 #define MSG_WISH "wish" /**< program: "aware". */
-/** agent: "what", "virtual device" or none, "in_ns", "value", "text". */
+/** agent: "what", "vdev" or none, "in_ns", "value", "text". */
 #define MSG_NOTICE "notice"
 
 /** "what" of MSG_NOTICE: see policy/reseat.h. */
@@ -134,13 +134,7 @@
 #define MANNER_TAKEN  "taken"  /**< The device is taken away: without its help, if need be. */
 #define MANNER_NEEDED "needed" /**< A thread of it waits for this: it is told afterwards. */
 
-/*
- * How MSG_MOVE, MSG_SUSPEND and MSG_RESUME are to be done: "max_downtime_ns", "strict" (rather not
- * at all than stopped for longer), "bandwidth" (bytes a second while the program runs); where they
- * are missing, 0 or false the configuration says, and programs do as ever. "non_blocking" of a
- * move: the rest of a long launch is done on both devices, and the switch is at its end. And
- * "fetch":
- */
+/** What MSG_MOVE to MSG_PROTECT carry is struct request (request.h), by messages.txt. "fetch": */
 #define FETCH_ON_DEMAND "on-demand" /**< The program runs before all of its memory is there. */
 #define FETCH_WHOLE                                                                                \
     "whole" /**< Not before: of a move so without "fetch" too; of a resume                         \

@@ -16,6 +16,7 @@
 
 struct control_request {
     struct move_request move; /**< Without target and virtual device. */
+    uint64_t id;              /**< What it is answered with. */
     uint32_t vdev;            /**< Or CONTROL_ALL_VDEVS. */
     bool suspend, resume;     /**< Else a move. */
     bool checkpoint;          /**< An image of it is made where it is. */

@@ -7,13 +7,13 @@
 #include "state/base/bytes/size.h"
 
 /** The virtual devices of @request that would come to @device; those that are there stay. */
-static unsigned admit_arriving(const struct request *request, uint32_t device)
+static unsigned admit_arriving(const struct operation *request, uint32_t device)
 {
     unsigned vdevs = 0;
 
     for (uint32_t i = 0; i < request->program->vdev_count; i++) {
         const struct program_device *vdev = &request->program->vdevs[i];
-        bool resumes = strcmp(request->verb, MSG_RESUME) == 0;
+        bool resumes = request->verb == OPERATION_RESUME;
         bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->entry.device != device;
         if (request->vdevs & (1u << i) && comes)
             vdevs |= 1u << i;
@@ -84,7 +84,7 @@ static const char *admit_advice(const struct ledger_device *device, bool users)
                  : "choose another device (reseat devices)";
 }
 
-static void admit_refuse(const struct agent *agent, const struct request *request, uint32_t index,
+static void admit_refuse(const struct agent *agent, const struct operation *request, uint32_t index,
                          uint64_t wanted, uint64_t least, char *ret_error, size_t size)
 {
     const struct ledger_device *device = &agent->ledger.devices[index];
@@ -105,7 +105,7 @@ static void admit_refuse(const struct agent *agent, const struct request *reques
 }
 
 /** All of what each wants, or where that does not fit its least and a share of what is left. */
-static void admit_share_room(struct request *request, unsigned vdevs, uint64_t room,
+static void admit_share_room(struct operation *request, unsigned vdevs, uint64_t room,
                              uint64_t wanted, uint64_t least)
 {
     double part = 1;
@@ -121,7 +121,7 @@ static void admit_share_room(struct request *request, unsigned vdevs, uint64_t r
     }
 }
 
-int admit_request(struct agent *agent, struct request *request,
+int admit_request(struct agent *agent, struct operation *request,
                   const struct inventory_entry *target, char *ret_error, size_t size)
 {
     struct ledger *ledger = &agent->ledger;
@@ -156,7 +156,7 @@ int admit_request(struct agent *agent, struct request *request,
         if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)
             request->grants[i] += more;
     }
-    for (uint32_t i = 0; i < program->vdev_count && !request->dry_run; i++)
+    for (uint32_t i = 0; i < program->vdev_count && !request->asked.dry_run; i++)
         if (vdevs & (1u << i))
             ledger_keep(ledger, &program->vdevs[i].entry, index, request->grants[i]);
     return 0;
@@ -164,7 +164,7 @@ int admit_request(struct agent *agent, struct request *request,
 
 /* ---- how requests end ---- */
 
-static void admit_arrive(struct agent *agent, const struct request *request, uint32_t index)
+static void admit_arrive(struct agent *agent, const struct operation *request, uint32_t index)
 {
     struct ledger *ledger = &agent->ledger;
     struct program_device *vdev = &request->program->vdevs[index];
@@ -179,7 +179,8 @@ static void admit_arrive(struct agent *agent, const struct request *request, uin
     }
     if (from != LEDGER_NONE)
         visits_moved(&vdev->visits, from, request->target, vdev->busy,
-                     request->ours && !request->needed && !ledger->devices[from].drains,
+                     request->ours && request->asked.manner != REQUEST_NEEDED &&
+                         !ledger->devices[from].drains,
                      config_policy(&agent->config)->return_s, uv_now(&agent->loop) / 1000);
     ledger_arrive(ledger, &vdev->entry);
     if (knows)
@@ -203,7 +204,7 @@ static void admit_arrive(struct agent *agent, const struct request *request, uin
 }
 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
-static void admit_queue(struct agent *agent, const struct request *request, uint32_t index)
+static void admit_queue(struct agent *agent, const struct operation *request, uint32_t index)
 {
     struct program_device *vdev = &request->program->vdevs[index];
 
@@ -212,7 +213,7 @@ static void admit_queue(struct agent *agent, const struct request *request, uint
     pending_queue(agent, pending_of(agent, request->program, 1u << index), vdev);
 }
 
-static void admit_leave(struct agent *agent, const struct request *request, uint32_t index)
+static void admit_leave(struct agent *agent, const struct operation *request, uint32_t index)
 {
     struct program_device *vdev = &request->program->vdevs[index];
 
@@ -221,7 +222,7 @@ static void admit_leave(struct agent *agent, const struct request *request, uint
     admit_queue(agent, request, index);
 }
 
-static void admit_count_move(struct agent *agent, const struct request *request, uint32_t from)
+static void admit_count_move(struct agent *agent, const struct operation *request, uint32_t from)
 {
     struct governor *governor = agent->governor;
     struct managed *managed = &request->program->managed;
@@ -233,9 +234,11 @@ static void admit_count_move(struct agent *agent, const struct request *request,
     governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
 }
 
-static void admit_fail(struct agent *agent, const struct request *request, const char *result,
-                       const char *reason, bool lasting)
+void admit_fail(struct agent *agent, const struct operation *request,
+                const struct operation_end *end)
 {
+    const char *result = end->result, *reason = end->reason;
+    bool lasting = end->lasting;
     struct program *program = request->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
     enum program_exclusion_cause cause = lasting   ? EXCLUSION_BUILD
@@ -254,25 +257,18 @@ static void admit_fail(struct agent *agent, const struct request *request, const
         exclusions_rest(agent, program);
     if (request->ours) {
         snprintf(program->managed.why, sizeof(program->managed.why), "its %s was %s: %.180s",
-                 request->verb, refused ? "refused" : "rolled back", reason);
+                 operation_name(request), refused ? "refused" : "rolled back", reason);
     }
 }
 
-void admit_settle(struct agent *agent, const struct request *request, unsigned moved,
-                  const char *result, const char *reason, bool lasting)
+void admit_settle(struct agent *agent, const struct operation *request,
+                  const struct operation_end *end)
 {
     struct program *program = request->program;
-    bool suspends = strcmp(request->verb, MSG_SUSPEND) == 0;
+    bool suspends = request->verb == OPERATION_SUSPEND;
+    unsigned moved = end->moved;
     uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].entry.device : LEDGER_NONE;
 
-    if (request->dry_run || request->images || request->protects)
-        return;
-    if (request->prewarms) {
-        prewarm_settle(agent, request, result);
-        if (moved == 0 && !request->drops)
-            admit_fail(agent, request, result, reason, lasting);
-        return;
-    }
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         struct program_device *vdev = &program->vdevs[i];
         if (!(request->vdevs & (1u << i)))
@@ -293,10 +289,10 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
             vdev->displaced = false; /* Also where the policy had done it: now it is to stay so. */
     }
     if (moved == 0) {
-        admit_fail(agent, request, result, reason, lasting);
+        admit_fail(agent, request, end);
     } else {
         program->managed.rest_ms = 0;
-        if (request->ours && !suspends && !request->needed)
+        if (request->ours && !suspends && request->asked.manner != REQUEST_NEEDED)
             admit_count_move(agent, request, from);
         if (!suspends)
             pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
@@ -304,5 +300,5 @@ void admit_settle(struct agent *agent, const struct request *request, unsigned m
     }
     agent->changed = true;
     if (request->ours)
-        followers_step(agent, request, result, reason);
+        followers_step(agent, request, end->result, end->reason);
 }

@@ -13,46 +13,45 @@
 
 static bool checkpointing_is_asked(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next)
-        if (request->program == program && request->images)
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_CHECKPOINT)
             return true;
     return false;
 }
 
-static struct request checkpointing_wish_for(struct program *program, struct peer *client)
+static struct operation checkpointing_wish_for(struct program *program, struct peer *client)
 {
-    return (struct request){.client = client,
-                            .program = program,
-                            .vdevs = (1u << program->vdev_count) - 1,
-                            .vdev = PROGRAM_ALL_VDEVS,
-                            .target = LEDGER_NONE,
-                            .ours = client == NULL,
-                            .images = true,
-                            .verb = MSG_CHECKPOINT};
+    return (struct operation){.verb = OPERATION_CHECKPOINT,
+                              .client = client,
+                              .program = program,
+                              .vdevs = (1u << program->vdev_count) - 1,
+                              .vdev = PROGRAM_ALL_VDEVS,
+                              .target = LEDGER_NONE,
+                              .ours = client == NULL};
 }
 
 /** What the program keeps of the last one may go. */
 static void checkpointing_let_go(struct agent *agent, struct program *program)
 {
-    struct request wish = checkpointing_wish_for(program, NULL);
+    struct operation wish = checkpointing_wish_for(program, NULL);
 
-    wish.ends = true;
-    (void)!requests_begin(agent, &wish, NULL, 0); /* without memory it keeps that */
+    wish.asked.ends = true;
+    (void)!requests_begin(agent, &wish, NULL); /* without memory it keeps that */
 }
 
 static void checkpointing_settle(struct agent *agent, struct program *program,
-                                 const struct request *request, const char *image)
+                                 const struct operation *request, const char *image)
 {
     struct program_images *images = &program->images;
 
-    if (request->every_ms) {
-        *images = (struct program_images){.every_ms = request->every_ms,
-                                          .keep = request->keep,
-                                          .timeout_ms = request->timeout_ms,
-                                          .max_downtime_ms = request->max_downtime_ms,
-                                          .bandwidth = request->bandwidth,
-                                          .due_ms = uv_now(&agent->loop) + request->every_ms};
-        memcpy(images->folder, request->folder, sizeof(images->folder));
+    if (request->asked.every_ms) {
+        *images = (struct program_images){.every_ms = request->asked.every_ms,
+                                          .keep = request->asked.keep,
+                                          .timeout_ms = request->asked.timeout_ms,
+                                          .max_downtime_ms = request->asked.max_downtime_ms,
+                                          .bandwidth = request->asked.bandwidth,
+                                          .due_ms = uv_now(&agent->loop) + request->asked.every_ms};
+        memcpy(images->folder, request->asked.folder, sizeof(images->folder));
         programs_save(agent, program);
     }
     images->made_ms = uv_now(&agent->loop);
@@ -61,7 +60,7 @@ static void checkpointing_settle(struct agent *agent, struct program *program,
 }
 
 /** What came of an image that was to be made. */
-static void checkpointing_reported(struct agent *agent, const struct request *request,
+static void checkpointing_reported(struct agent *agent, const struct operation *request,
                                    const msgpack_object *message)
 {
     struct program *program = request->program;
@@ -72,7 +71,7 @@ static void checkpointing_reported(struct agent *agent, const struct request *re
         checkpointing_settle(agent, program, request, image);
     else if (request->ours)
         field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
-    if (request->keeps && !program->images.every_ms)
+    if (request->asked.keeps && !program->images.every_ms)
         checkpointing_let_go(agent, program);
 }
 
@@ -87,16 +86,16 @@ void checkpointing_tick(struct agent *agent)
             !program->status.known || program_suspended(program) ||
             checkpointing_is_asked(agent, program))
             continue;
-        struct request wish = checkpointing_wish_for(program, NULL);
+        struct operation wish = checkpointing_wish_for(program, NULL);
         wish.reported = checkpointing_reported;
-        wish.keeps = true;
-        wish.keep = images->keep;
-        wish.max_downtime_ms = images->max_downtime_ms;
-        wish.bandwidth = images->bandwidth;
-        memcpy(wish.folder, images->folder, sizeof(wish.folder));
+        wish.asked.keeps = true;
+        wish.asked.keep = images->keep;
+        wish.asked.max_downtime_ms = images->max_downtime_ms;
+        wish.asked.bandwidth = images->bandwidth;
+        memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
         images->due_ms = now + images->every_ms;
-        (void)!requests_begin(agent, &wish, NULL,
-                              images->timeout_ms); /* no memory: the next time */
+        wish.asked.timeout_ms = images->timeout_ms;
+        (void)!requests_begin(agent, &wish, NULL); /* no memory: the next time */
     }
 }
 
@@ -120,16 +119,16 @@ void checkpointing_put(const struct agent *agent, const struct program *program,
 /** None is made any more. */
 static void checkpointing_end(struct peer *client, struct program *program)
 {
-    struct request wish = checkpointing_wish_for(program, client);
+    struct operation wish = checkpointing_wish_for(program, client);
 
-    wish.ends = true;
+    wish.asked.ends = true;
     program->images = (struct program_images){.every_ms = 0};
     /* Nor by one that was to be the first of more. */
-    for (struct request *request = client->agent->requests; request; request = request->next)
-        if (request->program == program && request->images)
-            request->every_ms = 0;
+    for (struct operation *request = client->agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_CHECKPOINT)
+            request->asked.every_ms = 0;
     programs_save(client->agent, program);
-    if (requests_begin(client->agent, &wish, NULL, 0))
+    if (requests_begin(client->agent, &wish, NULL))
         client_no_memory(client);
 }
 
@@ -145,23 +144,14 @@ void checkpointing_handle(struct peer *client, struct message *message)
         checkpointing_end(client, program);
         return;
     }
-    struct request wish = checkpointing_wish_for(program, client);
+    struct operation wish = checkpointing_wish_for(program, client);
     wish.reported = checkpointing_reported;
-    wish.every_ms = field_u64(map, "every_ms", 0);
-    if (wish.every_ms > EVERY_MS_MAX)
-        wish.every_ms = EVERY_MS_MAX;
-    wish.keeps = wish.every_ms || program->images.every_ms;
-    wish.keep = field_u64(map, "keep", 0);
-    wish.lease_ms = field_u64(map, "lease_ms", 0);
-    wish.timeout_ms = field_u64(map, "timeout_ms", 0);
-    wish.bandwidth = field_u64(map, "bandwidth", 0);
-    wish.max_downtime_ms = field_u64(map, "max_downtime_ms", 0);
-    wish.parks = field_bool(map, "process", false);
+    requests_take(map, OPERATION_CHECKPOINT, &wish.asked);
+    if (wish.asked.every_ms > EVERY_MS_MAX)
+        wish.asked.every_ms = EVERY_MS_MAX;
+    wish.asked.keeps = wish.asked.every_ms || program->images.every_ms;
     for (size_t i = 0; i < program->vdev_count; i++)
         wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
-    if (wish.max_downtime_ms > GOVERN_DOWNTIME_MS_MAX)
-        wish.max_downtime_ms = GOVERN_DOWNTIME_MS_MAX;
-    (void)field_path(map, "folder", wish.folder, sizeof(wish.folder));
-    if (requests_begin(client->agent, &wish, NULL, wish.timeout_ms))
+    if (requests_begin(client->agent, &wish, NULL))
         client_no_memory(client);
 }

@@ -26,7 +26,7 @@ void followers_drop(struct agent *agent, const struct peer *client)
 }
 
 static bool followers_concerns(const struct agent *agent, const struct follower *follower,
-                               const struct request *request)
+                               const struct operation *request)
 {
     const char *name = agent->ledger.devices[follower->device].name;
     const char *at = follower->drains ? strstr(request->from, name) : request->from;
@@ -36,7 +36,7 @@ static bool followers_concerns(const struct agent *agent, const struct follower 
                                         (at[length] == '\0' || at[length] == ',')));
 }
 
-void followers_step(struct agent *agent, const struct request *request, const char *result,
+void followers_step(struct agent *agent, const struct operation *request, const char *result,
                     const char *reason)
 {
     for (struct follower *follower = agent->governor->followers; follower;
@@ -107,8 +107,9 @@ static unsigned followers_put_left(const struct agent *agent, uint32_t device, s
 
 static bool followers_busy_there(const struct agent *agent, const struct follower *follower)
 {
-    for (const struct request *request = agent->requests; request; request = request->next)
-        if (!request->prewarms && !request->images && followers_concerns(agent, follower, request))
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->verb != OPERATION_PREWARM && request->verb != OPERATION_CHECKPOINT &&
+            followers_concerns(agent, follower, request))
             return true;
     if (follower->drains && prewarm_holds(agent, follower->device))
         return true;

@@ -5,6 +5,7 @@
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/devices/ledger.h"
 #include "agent/daemon/servers/servers.h"
+#include "agent/protocol/request.h"
 #include "policy/decide.h"
 
 /*
@@ -100,10 +101,6 @@ struct governor {
     uint64_t ticked_ms;
 };
 
-/** Of what a client may ask for: a day. */
-#define GOVERN_DOWNTIME_MS_MAX (24ull * 3600 * 1000)
-
-/** A move, suspend or resume, of a client or of ours, that a program has not answered yet. */
 /** How far a request is: what the program said last. */
 struct request_progress {
     char phase[16];         /**< "": it has said nothing yet. */
@@ -113,52 +110,53 @@ struct request_progress {
     uint64_t round;
 };
 
-struct request {
-    struct request *next;
-    uint64_t id;
-    struct peer *client; /**< NULL: gone; the request is canceled, its answer unwanted. */
+/** What a program is asked to do; messages.txt has the types. */
+enum operation_verb {
+    OPERATION_MOVE,
+    OPERATION_SUSPEND,
+    OPERATION_RESUME,
+    OPERATION_PREWARM,
+    OPERATION_CHECKPOINT,
+    OPERATION_PROTECT,
+    OPERATION_VERBS
+};
+
+/** A request, of a client or of the policy, that a program has not answered yet. */
+struct operation {
+    struct operation *next;
+    enum operation_verb verb;
+    struct request asked; /**< As the client said it, and then as the program is asked. */
+    struct peer *client;  /**< NULL: gone; the operation is canceled, its answer unwanted. */
     struct program *program;
     unsigned vdevs;  /**< Of the program that it is for, as bits. */
     uint32_t target; /**< Device of the ledger; LEDGER_NONE: host memory, or not known. */
     uint64_t grants[PROTOCOL_VDEVS_MAX]; /**< Bytes kept there for each virtual device. */
     size_t vdev;                         /**< PROGRAM_ALL_VDEVS, or the one of `vdevs`. */
     unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
-    uint64_t deadline_ns;                /**< CLOCK_MONOTONIC; 0: none. */
     bool chosen;                         /**< An operator named the device. */
     bool ours;                           /**< The policy asks, and no client is told. */
-    bool dry_run;
-    bool prewarms;           /**< It stays where it is: MSG_PREWARM. */
-    bool images;             /**< Likewise: MSG_CHECKPOINT. */
-    bool protects;           /**< Likewise: MSG_PROTECT. */
-    bool keeps, ends;        /**< Of that: another one follows; none does. */
-    uint64_t every_ms, keep; /**< And after how long; and how many stay, 0: all. */
-    uint64_t timeout_ms;     /**< As the client said. */
-    uint64_t lease_ms;       /**< Likewise: it says that it lives; 0: it does not. */
-    bool parks;              /**< It is suspended, for its process to be kept. */
     unsigned ran;            /**< Virtual devices that were not suspended before, as bits. */
-    bool drops;              /**< Of that: what was made is let go of. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
-    bool taken;              /**< The device goes away, whether the program helps or not. */
-    bool needed;             /**< The program waits for it. */
-    uint64_t max_downtime_ms, bandwidth; /**< 0: as the configuration says. Bytes a second. */
-    bool non_blocking;                   /**< A launch ends before, here and there. */
-    char folder[PATH_MAX];               /**< Of a suspend: for an image; or "". */
-    char fetch[16];                      /**< FETCH_ON_DEMAND, FETCH_WHOLE, or "". */
-    char verb[16];
     struct request_progress progress;
     char from[160], to[160]; /**< Device names, one for each virtual device that it is for; "" for
                                 host memory. */
     /** Who asked is told what the program reports of it; or NULL. */
-    void (*reported)(struct agent *agent, const struct request *request,
+    void (*reported)(struct agent *agent, const struct operation *request,
                      const msgpack_object *report);
     uint64_t expires_ms; /**< uv_now() when to stop waiting; 0: never. */
 };
 
+/** Read what a client asks, but for what is not a client's to say. */
+void requests_take(const msgpack_object *map, enum operation_verb verb, struct request *ret_asked);
+/** The type of its message: "move". */
+const char *operation_name(const struct operation *request);
+
 /** It leaves the program where it is. */
-static inline bool request_stays(const struct request *request)
+static inline bool request_stays(const struct operation *request)
 {
-    return request->dry_run || request->prewarms || (request->images && !request->parks) ||
-           request->protects;
+    return request->asked.dry_run || request->verb == OPERATION_PREWARM ||
+           (request->verb == OPERATION_CHECKPOINT && !request->asked.parks) ||
+           request->verb == OPERATION_PROTECT;
 }
 
 /**
@@ -167,11 +165,10 @@ static inline bool request_stays(const struct request *request)
  * @wish    Copied; verb, program, virtual devices and virtual device are set, and what else is
  * known.
  * @target  NULL: where it was, or host memory.
- * @timeout_ms  0: none.
  * Returns 0 or -ENOMEM.
  */
-MUST_CHECK int requests_begin(struct agent *agent, const struct request *wish,
-                              const struct inventory_entry *target, uint64_t timeout_ms);
+MUST_CHECK int requests_begin(struct agent *agent, const struct operation *wish,
+                              const struct inventory_entry *target);
 /** The client wants its request canceled, or is gone. */
 void requests_cancel(struct peer *client, bool gone);
 /** Another client wants what moves @program canceled, whoever asked for it. Returns false where
@@ -214,17 +211,25 @@ void report_devices(struct peer *client, const struct program *program, size_t v
  * @request  Its program, virtual devices and dry_run are set; what is granted is added.
  * Returns 0, or -ENOSPC or -EBUSY (the device drains) with one line for the operator.
  */
-MUST_CHECK int admit_request(struct agent *agent, struct request *request,
+MUST_CHECK int admit_request(struct agent *agent, struct operation *request,
                              const struct inventory_entry *target, char *ret_error, size_t size);
-/**
- * A request ended, however that was, and is not in agent->requests any more.
- *
- * @moved    The virtual devices, as bits, that are where they should be.
- * @result   RESULT_...
- * @lasting  It would fail there again for as long as the program has what it has.
- */
-void admit_settle(struct agent *agent, const struct request *request, unsigned moved,
-                  const char *result, const char *reason, bool lasting);
+/** How an operation ended. */
+struct operation_end {
+    unsigned moved;     /**< The virtual devices, as bits, that are where they should be. */
+    const char *result; /**< RESULT_... */
+    const char *reason;
+    bool lasting; /**< It would fail there again for as long as the program has what it has. */
+};
+/** What follows from the end of an operation, which is not in agent->requests any more: of what its
+ *  verb does. Nothing of a dry run. */
+void requests_settle(struct agent *agent, const struct operation *request,
+                     const struct operation_end *end);
+/** The same of one that moves a program, or suspends it. */
+void admit_settle(struct agent *agent, const struct operation *request,
+                  const struct operation_end *end);
+/** Whoever asked: the target is one where @end says that it failed. */
+void admit_fail(struct agent *agent, const struct operation *request,
+                const struct operation_end *end);
 
 /* What programs say of what they have, kept in the ledger. */
 
@@ -368,7 +373,7 @@ struct follower {
 /** @client follows a drain of @device, or (@drains false) a rebalance; told of the end of it. */
 void followers_add(struct peer *client, bool drains, uint32_t device);
 /** A request of ours ended so. */
-void followers_step(struct agent *agent, const struct request *request, const char *result,
+void followers_step(struct agent *agent, const struct operation *request, const char *result,
                     const char *reason);
 /** Who follows the drain of @device is told that there is none any more. */
 void followers_undone(struct agent *agent, uint32_t device);
@@ -412,8 +417,10 @@ void checkpointing_tick(struct agent *agent);
 /** "checkpoints" of an open map: what @program makes again and again. */
 void checkpointing_put(const struct agent *agent, const struct program *program,
                        struct frame *frame);
-/** MSG_MOVE, MSG_SUSPEND or MSG_RESUME of a client. */
-void moving_handle(struct peer *client, struct message *message);
+/** MSG_MOVE, MSG_SUSPEND and MSG_RESUME of a client. */
+void move_handle(struct peer *client, struct message *message);
+void suspend_handle(struct peer *client, struct message *message);
+void resume_handle(struct peer *client, struct message *message);
 
 /* Clients that trace programs, one a program: what it says of itself goes on to them. */
 
@@ -443,7 +450,8 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
  *  the policy named last. LEDGER_NONE: nothing. */
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 /** A request that prewarms ended so. */
-void prewarm_settle(struct agent *agent, const struct request *request, const char *result);
+void prewarm_settle(struct agent *agent, const struct operation *request,
+                    const struct operation_end *end);
 
 /* Device servers, as programs and operators see them come and go. */
 
@@ -501,7 +509,7 @@ void resume_hand_back(struct peer *client, struct program *program, size_t vdev,
 /** Who is to be told that @request of ours ended so, as the last that it waited for; or NULL. */
 /** Those of @vdevs that are suspended by now come back as soon as the program is there. */
 void resume_later(struct agent *agent, struct program *program, unsigned vdevs);
-struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result);
+struct peer *resume_ends(struct agent *agent, const struct operation *request, const char *result);
 /** Who waits does not any more; @gone: nor is told. */
 void resume_cancel(struct agent *agent, const struct peer *client, bool gone);
 /** The same of all that wait for @program, for another client. Returns whether any did. */

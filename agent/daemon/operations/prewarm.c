@@ -34,7 +34,7 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
 
 static bool prewarm_is_asked(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next)
+    for (const struct operation *request = agent->requests; request; request = request->next)
         if (request->program == program)
             return true;
     return false;
@@ -44,17 +44,16 @@ static bool prewarm_is_asked(const struct agent *agent, const struct program *pr
 static bool prewarm_ask(struct agent *agent, struct program *program,
                         const struct inventory_entry *target, bool drops, const char *why)
 {
-    struct request wish = {.program = program,
-                           .vdevs = (1u << program->vdev_count) - 1,
-                           .vdev = PROGRAM_ALL_VDEVS,
-                           .target = target ? devices_index(agent, target) : LEDGER_NONE,
-                           .ours = true,
-                           .prewarms = true,
-                           .drops = drops,
-                           .verb = MSG_PREWARM};
+    struct operation wish = {.verb = OPERATION_PREWARM,
+                             .asked = {.drop = drops, .timeout_ms = PREWARM_MS},
+                             .program = program,
+                             .vdevs = (1u << program->vdev_count) - 1,
+                             .vdev = PROGRAM_ALL_VDEVS,
+                             .target = target ? devices_index(agent, target) : LEDGER_NONE,
+                             .ours = true};
 
     snprintf(wish.why, sizeof(wish.why), "%s", why);
-    return requests_begin(agent, &wish, target, PREWARM_MS) == 0;
+    return requests_begin(agent, &wish, target) == 0;
 }
 
 /** Why @program is not to be ready for it any more, or NULL. */
@@ -103,17 +102,22 @@ void prewarm_tick(struct agent *agent)
             prewarm_look(agent, program);
 }
 
-void prewarm_settle(struct agent *agent, const struct request *request, const char *result)
+void prewarm_settle(struct agent *agent, const struct operation *request,
+                    const struct operation_end *end)
 {
     const struct inventory_entry *entry = devices_entry(agent, request->target);
     struct program_ready *ready = entry ? prewarm_find(request->program, &entry->key) : NULL;
 
-    /* Its status came first: what it is behind by now it stays. */
-    if (!ready || request->drops || strcmp(result, RESULT_DONE) != 0)
+    if (request->asked.drop)
         return;
-    ready->left = ready->behind;
-    ready->ours =
-        ready->ours || (request->ours && request->target == request->program->managed.ready_for);
+    /* Its status came first: what it is behind by now it stays. */
+    if (ready && strcmp(end->result, RESULT_DONE) == 0) {
+        ready->left = ready->behind;
+        ready->ours = ready->ours ||
+                      (request->ours && request->target == request->program->managed.ready_for);
+    }
+    if (end->moved == 0)
+        admit_fail(agent, request, end);
 }
 
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step)
@@ -133,8 +137,9 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
 {
     uint32_t first = LEDGER_NONE;
 
-    for (const struct request *request = agent->requests; request; request = request->next)
-        if (request->program == program && request->prewarms && !request->drops)
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_PREWARM &&
+            !request->asked.drop)
             return request->target;
     for (size_t i = 0; i < program->ready_count; i++) {
         const struct inventory_entry *entry =
@@ -151,20 +156,19 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
 }
 
 static int prewarm_forward(struct peer *client, struct program *program, size_t vdev,
-                           const struct message *message, const struct inventory_entry *target)
+                           const struct request *asked, const struct inventory_entry *target)
 {
-    struct request wish = {
+    const struct operation wish = {
+        .verb = OPERATION_PREWARM,
+        .asked = *asked,
         .client = client,
         .program = program,
         .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
         .vdev = vdev,
         .target = target ? devices_index(client->agent, target) : LEDGER_NONE,
-        .prewarms = true,
-        .drops = field_bool(&message->root, "drop", false),
-        .verb = MSG_PREWARM,
     };
 
-    return requests_begin(client->agent, &wish, target, field_u64(&message->root, "timeout_ms", 0));
+    return requests_begin(client->agent, &wish, target);
 }
 
 /** All that "devices" names, before anything is asked of the program. False: the client was told
@@ -202,13 +206,15 @@ void prewarm_handle(struct peer *client, struct message *message)
     size_t vdev, count;
     struct program *program = client_running_program(client, map, "nothing to make ready", &vdev);
 
-    if (!program ||
-        !prewarm_read_targets(client, map, field_bool(map, "drop", false), targets, &count))
+    struct request asked;
+
+    requests_take(map, OPERATION_PREWARM, &asked);
+    if (!program || !prewarm_read_targets(client, map, asked.drop, targets, &count))
         return;
     /* Each is a request of its own: the program serves them at once, and one is no other's. */
     size_t i = 0;
     do {
-        if (prewarm_forward(client, program, vdev, message, targets[i]))
+        if (prewarm_forward(client, program, vdev, &asked, targets[i]))
             client_no_memory(client);
     } while (++i < count);
 }

@@ -21,8 +21,8 @@ static bool protecting_is_same(const struct protection *a, const struct protecti
 
 static bool protecting_is_asked(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next)
-        if (request->program == program && request->protects)
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_PROTECT)
             return true;
     return false;
 }
@@ -31,17 +31,17 @@ static bool protecting_is_asked(const struct agent *agent, const struct program 
 static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
                           uint64_t timeout_ms)
 {
-    const struct request wish = {.client = client,
-                                 .program = program,
-                                 .vdevs = (1u << program->vdev_count) - 1,
-                                 .vdev = PROGRAM_ALL_VDEVS,
-                                 .target = LEDGER_NONE,
-                                 .ours = client == NULL,
-                                 .protects = true,
-                                 .verb = MSG_PROTECT};
+    const struct operation wish = {.verb = OPERATION_PROTECT,
+                                   .asked.timeout_ms = timeout_ms,
+                                   .client = client,
+                                   .program = program,
+                                   .vdevs = (1u << program->vdev_count) - 1,
+                                   .vdev = PROGRAM_ALL_VDEVS,
+                                   .target = LEDGER_NONE,
+                                   .ours = client == NULL};
 
     program->protect_ms = uv_now(&agent->loop);
-    return requests_begin(agent, &wish, NULL, timeout_ms);
+    return requests_begin(agent, &wish, NULL);
 }
 
 void protecting_tick(struct agent *agent)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
 
@@ -66,7 +67,7 @@ static const char *const outcome[] = {
     "image_written", "freed",    "not_protected", "not_removed", "box"};
 
 /* What the program reported of @request. */
-static void requests_report_forward(struct peer *client, const struct request *request,
+static void requests_report_forward(struct peer *client, const struct operation *request,
                                     const msgpack_object *message)
 {
     const msgpack_object *vdevs;
@@ -97,17 +98,42 @@ static void requests_report_forward(struct peer *client, const struct request *r
 /* A program that grows faster than it is asked goes with what it was granted, or not at all. */
 #define TRIES_MAX 3
 
-/** @moved: the virtual devices that are where they should be; the rest: see admit_settle(). */
-static void requests_end_request(struct agent *agent, struct request *request, unsigned moved,
-                                 const char *result, const char *reason, bool lasting)
+/** What each verb is called, and what follows when one has ended. */
+static const struct {
+    const char *type;
+    void (*settle)(struct agent *agent, const struct operation *request,
+                   const struct operation_end *end);
+} verbs[OPERATION_VERBS] = {
+    [OPERATION_MOVE] = {MSG_MOVE, admit_settle},
+    [OPERATION_SUSPEND] = {MSG_SUSPEND, admit_settle},
+    [OPERATION_RESUME] = {MSG_RESUME, admit_settle},
+    [OPERATION_PREWARM] = {MSG_PREWARM, prewarm_settle},
+    [OPERATION_CHECKPOINT] = {.type = MSG_CHECKPOINT},
+    [OPERATION_PROTECT] = {.type = MSG_PROTECT},
+};
+
+const char *operation_name(const struct operation *request)
 {
-    for (struct request **at = &agent->requests; *at; at = &(*at)->next) {
+    return verbs[request->verb].type;
+}
+
+void requests_settle(struct agent *agent, const struct operation *request,
+                     const struct operation_end *end)
+{
+    if (!request->asked.dry_run && verbs[request->verb].settle)
+        verbs[request->verb].settle(agent, request, end);
+}
+
+static void requests_end_request(struct agent *agent, struct operation *request,
+                                 const struct operation_end *end)
+{
+    for (struct operation **at = &agent->requests; *at; at = &(*at)->next) {
         if (*at == request) {
             *at = request->next;
             break;
         }
     }
-    admit_settle(agent, request, moved, result, reason, lasting);
+    requests_settle(agent, request, end);
     free(request);
 }
 
@@ -121,7 +147,7 @@ static void requests_put_numbers(struct frame *frame, const char *key, const uin
 }
 
 /** @again: the program may say that it has more by now. */
-static void requests_put_grants(struct frame *frame, const struct request *request, bool again)
+static void requests_put_grants(struct frame *frame, const struct operation *request, bool again)
 {
     size_t count = request->program->vdev_count;
     uint64_t most = 0, wanted[PROTOCOL_VDEVS_MAX];
@@ -138,81 +164,71 @@ static void requests_put_grants(struct frame *frame, const struct request *reque
         requests_put_numbers(frame, "wanted", wanted, count);
 }
 
-/** How long it may stop the program, and how fast it may copy before. */
-static void requests_put_manner(struct frame *frame, const struct agent *agent,
-                                const struct request *request)
+void requests_take(const msgpack_object *map, enum operation_verb verb, struct request *ret_asked)
 {
-    const struct policy_settings *settings = config_policy(&agent->config);
-    uint64_t max_ms =
-        request->max_downtime_ms ? request->max_downtime_ms : settings->max_downtime_ms;
+    bool moves = verb <= OPERATION_RESUME;
 
-    frame_u64(frame, "max_downtime_ns", max_ms * 1000000);
-    frame_bool(frame, "strict", request->max_downtime_ms != 0);
-    frame_u64(frame, "bandwidth",
-              request->bandwidth ? request->bandwidth : settings->bandwidth << 20);
-    frame_bool(frame, "non_blocking", request->non_blocking);
-    frame_string(frame, "fetch", request->fetch);
-    if (request->folder[0])
-        frame_string(frame, "folder", request->folder);
-    if (request->images) {
-        frame_bool(frame, "keeps", request->keeps);
-        frame_u64(frame, "keep", request->keep);
-        frame_bool(frame, "end", request->ends);
-        frame_u64(frame, "lease_ms", request->lease_ms);
-        frame_bool(frame, "process", request->parks);
-    }
-    if (request->protects)
-        program_put_protect(request->program, frame);
-    if (request->taken || request->needed)
-        frame_string(frame, "manner", request->needed ? MANNER_NEEDED : MANNER_TAKEN);
+    take_request(map, ret_asked);
+    ret_asked->dry_run = ret_asked->dry_run && moves;
+    ret_asked->parks = ret_asked->parks && verb == OPERATION_CHECKPOINT;
+    /* That a thread of it waits only the policy knows. */
+    if (!moves || ret_asked->manner == REQUEST_NEEDED)
+        ret_asked->manner = REQUEST_ASKED;
 }
 
-static void requests_send_request(const struct agent *agent, const struct request *request,
+/** What the client did not say is as the configuration is now. */
+static void requests_send_request(const struct agent *agent, const struct operation *request,
                                   const struct inventory_entry *target)
 {
-    char key[DEVICE_KEY_TEXT_MAX] = "";
+    const struct policy_settings *settings = config_policy(&agent->config);
+    struct request asked = request->asked;
     struct frame frame;
 
+    asked.app[0] = asked.device[0] = '\0';
     if (target)
-        device_key_format(&target->key, key);
-    frame_init(&frame, request->verb);
-    frame_u64(&frame, "request", request->id);
-    if (request->vdev != PROGRAM_ALL_VDEVS)
-        frame_u64(&frame, "vdev", request->vdev);
-    frame_string(&frame, "device", key);
-    frame_string(&frame, "name", strchr(request->to, ',') ? "" : request->to);
-    frame_u64(&frame, "deadline_ns", request->deadline_ns);
-    frame_bool(&frame, "dry_run", request->dry_run);
-    requests_put_manner(&frame, agent, request);
-    if (request->drops)
-        frame_bool(&frame, "drop", true);
-    if (request->target != LEDGER_NONE && !request->prewarms)
+        device_key_format(&target->key, asked.device);
+    snprintf(asked.name, sizeof(asked.name), "%.127s", strchr(request->to, ',') ? "" : request->to);
+    asked.timeout_ms = 0;
+    asked.strict = asked.max_downtime_ms != 0;
+    if (!asked.max_downtime_ms)
+        asked.max_downtime_ms = settings->max_downtime_ms;
+    if (!asked.bandwidth)
+        asked.bandwidth = settings->bandwidth << 20;
+    if (request->verb == OPERATION_PROTECT)
+        asked.protection = request->program->policy.protect;
+    frame_init(&frame, operation_name(request));
+    put_request(&frame, &asked);
+    if (request->target != LEDGER_NONE && request->verb != OPERATION_PREWARM)
         requests_put_grants(&frame, request, request->tries < TRIES_MAX);
     peer_send(request->program->peer, &frame);
 }
 
-int requests_begin(struct agent *agent, const struct request *wish,
-                   const struct inventory_entry *target, uint64_t timeout_ms)
+int requests_begin(struct agent *agent, const struct operation *wish,
+                   const struct inventory_entry *target)
 {
-    struct request *request = malloc(sizeof(*request));
+    struct operation *request = malloc(sizeof(*request));
     struct program *program = wish->program;
 
     if (!request)
         return -ENOMEM;
-    timeout_ms = timeout_ms > TIMEOUT_MS_MAX ? TIMEOUT_MS_MAX : timeout_ms;
     *request = *wish;
-    request->id = ++agent->next_request;
+    request->asked.id = ++agent->next_request;
+    request->asked.vdev =
+        wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
     program_device_names(agent, program, wish->vdev, true, request->from, sizeof(request->from));
     if (target)
         snprintf(request->to, sizeof(request->to), "%s", target->name);
-    else if (strcmp(request->verb, MSG_RESUME) == 0)
+    else if (request->verb == OPERATION_RESUME)
         program_device_names(agent, program, wish->vdev, false, request->to, sizeof(request->to));
+    uint64_t timeout_ms = wish->asked.timeout_ms;
+    timeout_ms = timeout_ms < TIMEOUT_MS_MAX ? timeout_ms : TIMEOUT_MS_MAX;
     request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
-    request->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
+    request->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     request->next = agent->requests;
     agent->requests = request;
     bool stays = request_stays(request) && !target;
-    agent_log("%s: %s%s%s%s%s asked by %s %d", program->id, request->verb, stays ? "" : " from ",
+    agent_log("%s: %s%s%s%s%s asked by %s %d", program->id, operation_name(request),
+              stays ? "" : " from ",
               stays              ? ""
               : request->from[0] ? request->from
                                  : "memory",
@@ -226,12 +242,12 @@ int requests_begin(struct agent *agent, const struct request *wish,
     return 0;
 }
 
-static void requests_send_cancel(const struct request *request)
+static void requests_send_cancel(const struct operation *request)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_CANCEL);
-    frame_u64(&frame, "request", request->id);
+    frame_u64(&frame, "request", request->asked.id);
     peer_send(request->program->peer, &frame);
 }
 
@@ -239,7 +255,7 @@ void requests_cancel(struct peer *client, bool gone)
 {
     struct agent *agent = client->agent;
 
-    for (struct request *request = agent->requests; request; request = request->next) {
+    for (struct operation *request = agent->requests; request; request = request->next) {
         if (request->client != client)
             continue;
         if (gone)
@@ -251,23 +267,23 @@ void requests_cancel(struct peer *client, bool gone)
 
 /** The request that @message of @program answers, or NULL: nobody may answer for another program.
  */
-static struct request *requests_request_of(struct program *program, const msgpack_object *message)
+static struct operation *requests_request_of(struct program *program, const msgpack_object *message)
 {
-    struct request *request = program->peer->agent->requests;
+    struct operation *request = program->peer->agent->requests;
     uint64_t id = field_u64(message, "request", 0);
 
-    while (request && (request->id != id || request->program != program))
+    while (request && (request->asked.id != id || request->program != program))
         request = request->next;
     return request;
 }
 
 /** It is on its way to another device, or one is made ready for it. */
-static bool requests_request_moves(const struct request *request)
+static bool requests_request_moves(const struct operation *request)
 {
-    return !request_stays(request) || request->prewarms;
+    return !request_stays(request) || request->verb == OPERATION_PREWARM;
 }
 
-static void requests_put_phase(struct frame *frame, const struct request *request)
+static void requests_put_phase(struct frame *frame, const struct operation *request)
 {
     const struct request_progress *progress = &request->progress;
 
@@ -285,7 +301,7 @@ bool requests_cancel_program(struct agent *agent, const struct program *program)
 {
     bool any = false;
 
-    for (struct request *request = agent->requests; request; request = request->next) {
+    for (struct operation *request = agent->requests; request; request = request->next) {
         if (request->program != program || !requests_request_moves(request) || !program->peer)
             continue;
         requests_send_cancel(request);
@@ -297,7 +313,7 @@ bool requests_cancel_program(struct agent *agent, const struct program *program)
 void requests_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
-    struct request *request = requests_request_of(peer->program, message);
+    struct operation *request = requests_request_of(peer->program, message);
     struct frame frame;
 
     if (!request)
@@ -320,20 +336,20 @@ void requests_progress(struct peer *peer, struct message *whole)
 void requests_put_progress(const struct agent *agent, const struct program *program,
                            struct frame *frame)
 {
-    const struct request *request = agent->requests;
+    const struct operation *request = agent->requests;
 
     while (request && (request->program != program || !requests_request_moves(request)))
         request = request->next;
     if (!request)
         return;
     frame_map(frame, "move");
-    frame_string(frame, "verb", request->verb);
+    frame_string(frame, "verb", operation_name(request));
     requests_put_phase(frame, request);
     frame_end(frame);
 }
 
 /** The virtual devices that are where they should be, as bits. */
-static unsigned requests_moved_vdevs(const struct request *request, const msgpack_object *message)
+static unsigned requests_moved_vdevs(const struct operation *request, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
     size_t count = field_array(message, "vdevs", &vdevs);
@@ -349,27 +365,32 @@ static unsigned requests_moved_vdevs(const struct request *request, const msgpac
 }
 
 /** The program has more than we knew: what it may have there is decided anew. */
-static void requests_start_over(struct agent *agent, struct request *request)
+static void requests_start_over(struct agent *agent, struct operation *request)
 {
     const struct inventory_entry *target = devices_entry(agent, request->target);
     char error[PROTOCOL_TEXT_MAX];
 
     if (request->ours || !request->client) {
         /* The policy sees for itself. */
-        requests_end_request(agent, request, 0, RESULT_AGAIN,
-                             "it allocated more meanwhile; the decision is made again", false);
+        requests_end_request(
+            agent, request,
+            &(struct operation_end){.result = RESULT_AGAIN,
+                                    .reason =
+                                        "it allocated more meanwhile; the decision is made again"});
         return;
     }
-    admit_settle(agent, request, 0, RESULT_AGAIN, "", false);
+    struct operation_end end = {.result = RESULT_AGAIN, .reason = ""};
+    requests_settle(agent, request, &end);
     if (!target || request->tries == TRIES_MAX) {
         peer_error(request->client, ERR_FAILED,
                    "program %s (pid %d) does not say what became of it, and may be where it was; "
                    "see reseat ps",
                    request->program->name, (int)request->program->pid);
-        requests_end_request(agent, request, 0, RESULT_UNKNOWN, "", false);
+        end.result = RESULT_UNKNOWN;
+        requests_end_request(agent, request, &end);
     } else if (admit_request(agent, request, target, error, sizeof(error))) {
         peer_error(request->client, ERR_REFUSED, "%s", error);
-        requests_end_request(agent, request, 0, RESULT_AGAIN, "", false);
+        requests_end_request(agent, request, &end);
     } else {
         request->tries++;
         requests_send_request(agent, request, target);
@@ -380,7 +401,7 @@ void requests_report(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct agent *agent = peer->agent;
-    struct request *request = requests_request_of(peer->program, message);
+    struct operation *request = requests_request_of(peer->program, message);
     char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
     if (!request)
@@ -391,19 +412,22 @@ void requests_report(struct peer *peer, struct message *whole)
     }
     field_string(message, "result", result, sizeof(result));
     field_text(message, "reason", reason, sizeof(reason));
-    agent_log("%s: %s %s%s%s", peer->program->id, request->verb, result, reason[0] ? ": " : "",
-              reason);
+    agent_log("%s: %s %s%s%s", peer->program->id, operation_name(request), result,
+              reason[0] ? ": " : "", reason);
     if (request->reported)
         request->reported(agent, request, message);
-    if (request->parks)
+    if (request->asked.parks)
         resume_later(agent, peer->program, request->ran);
     struct peer *client = request->client || !request->ours || request_stays(request)
                               ? request->client
                               : resume_ends(agent, request, result);
     if (client)
         requests_report_forward(client, request, message);
-    requests_end_request(agent, request, requests_moved_vdevs(request, message), result, reason,
-                         field_bool(message, "lasting", false));
+    requests_end_request(agent, request,
+                         &(struct operation_end){.moved = requests_moved_vdevs(request, message),
+                                                 .result = result,
+                                                 .reason = reason,
+                                                 .lasting = field_bool(message, "lasting", false)});
 }
 
 /** None of what @program is asked will be answered; who asked is told that it @does so with its
@@ -412,19 +436,20 @@ static void requests_end_all(struct agent *agent, struct program *program, const
                              const char *does, const char *follows, const char *result,
                              const char *reason)
 {
-    struct request *next;
+    struct operation *next;
 
-    for (struct request *request = agent->requests; request; request = next) {
+    for (struct operation *request = agent->requests; request; request = next) {
         next = request->next;
         if (request->program != program)
             continue;
         if (request->client) {
             peer_error(request->client, code, "program %s (pid %d) %s the %s%s", program->name,
-                       (int)program->pid, does, request->verb, follows);
+                       (int)program->pid, does, operation_name(request), follows);
         }
         if (program->peer)
             requests_send_cancel(request);
-        requests_end_request(agent, request, 0, result, reason, false);
+        requests_end_request(agent, request,
+                             &(struct operation_end){.result = result, .reason = reason});
     }
 }
 
@@ -446,9 +471,9 @@ static void requests_give_up(struct agent *agent, struct program *program)
 
 void requests_sweep(struct agent *agent)
 {
-    struct request *next;
+    struct operation *next;
 
-    for (struct request *request = agent->requests; request; request = next) {
+    for (struct operation *request = agent->requests; request; request = next) {
         next = request->next;
         if (!request->expires_ms || uv_now(&agent->loop) < request->expires_ms)
             continue;
@@ -458,14 +483,16 @@ void requests_sweep(struct agent *agent)
                        "itself when it runs again (is it stopped?)",
                        request->program->name, (int)request->program->pid);
         }
-        requests_end_request(agent, request, 0, RESULT_EXPIRED, "it did not answer in time", false);
+        requests_end_request(agent, request,
+                             &(struct operation_end){.result = RESULT_EXPIRED,
+                                                     .reason = "it did not answer in time"});
     }
 }
 
 void requests_finish(struct agent *agent)
 {
     while (agent->requests) {
-        struct request *request = agent->requests;
+        struct operation *request = agent->requests;
         agent->requests = request->next;
         free(request);
     }
@@ -478,7 +505,7 @@ void requests_finish(struct agent *agent)
 
 static bool requests_is_awaited(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next)
+    for (const struct operation *request = agent->requests; request; request = request->next)
         if (request->program == program)
             return true;
     return program->managed.shrinks;

@@ -117,7 +117,7 @@ static bool resume_queues(const struct resume *resume)
     return true;
 }
 
-struct peer *resume_ends(struct agent *agent, const struct request *request, const char *result)
+struct peer *resume_ends(struct agent *agent, const struct operation *request, const char *result)
 {
     struct resume *next;
 

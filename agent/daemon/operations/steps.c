@@ -103,31 +103,32 @@ static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t 
 
 /** One request for each of its virtual devices; the program does them one after another. */
 static bool steps_ask(struct agent *agent, const struct group *group,
-                      const struct policy_step *step, const char *verb)
+                      const struct policy_step *step, enum operation_verb verb)
 {
     const struct inventory_entry *target = devices_entry(agent, step->device);
     uint64_t grants[PROTOCOL_VDEVS_MAX];
     bool any = false;
 
-    if (strcmp(verb, MSG_SUSPEND) && !target)
+    if (verb != OPERATION_SUSPEND && !target)
         return false;
     steps_share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->vdev_count; i++) {
-        struct request wish = {.program = group->program,
-                               .vdevs = 1u << i,
-                               .vdev = i,
-                               .target = target ? step->device : LEDGER_NONE,
-                               .chosen = group->program->vdevs[i].only == step->device &&
-                                         step->device != LEDGER_NONE,
-                               .ours = true,
-                               .needed = group->program->vdevs[i].seeks};
+        /* One that seeks is not suspended: it goes from a device that is no more. */
+        bool seeks = group->program->vdevs[i].seeks;
+        struct operation wish = {
+            .verb = seeks ? OPERATION_MOVE : verb,
+            .asked = {.timeout_ms = STEP_MS, .manner = seeks ? REQUEST_NEEDED : REQUEST_ASKED},
+            .program = group->program,
+            .vdevs = 1u << i,
+            .vdev = i,
+            .target = target ? step->device : LEDGER_NONE,
+            .chosen = group->program->vdevs[i].only == step->device && step->device != LEDGER_NONE,
+            .ours = true};
         wish.grants[i] = grants[i];
         if (!(group->vdevs & wish.vdevs))
             continue;
-        /* It is not suspended: it goes from a device that is no more. */
-        snprintf(wish.verb, sizeof(wish.verb), "%s", wish.needed ? MSG_MOVE : verb);
         memcpy(wish.why, step->reason, sizeof(wish.why));
-        if (requests_begin(agent, &wish, target, STEP_MS))
+        if (requests_begin(agent, &wish, target))
             continue;
         if (target)
             ledger_keep(&agent->ledger, &group->program->vdevs[i].entry, step->device, grants[i]);
@@ -157,11 +158,11 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_SPILL:
         return steps_do_spill(agent, &group, step);
     case POLICY_DO_MOVE:
-        return steps_ask(agent, &group, step, MSG_MOVE);
+        return steps_ask(agent, &group, step, OPERATION_MOVE);
     case POLICY_DO_RESUME:
-        return steps_ask(agent, &group, step, MSG_RESUME);
+        return steps_ask(agent, &group, step, OPERATION_RESUME);
     case POLICY_DO_SUSPEND:
-        return steps_ask(agent, &group, step, MSG_SUSPEND);
+        return steps_ask(agent, &group, step, OPERATION_SUSPEND);
     case POLICY_DO_PREWARM:
         return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:

@@ -74,7 +74,7 @@ static void world_put_devices(struct agent *agent, struct world *world)
 
 static bool world_has_requests(const struct agent *agent, const struct program *program)
 {
-    for (const struct request *request = agent->requests; request; request = request->next)
+    for (const struct operation *request = agent->requests; request; request = request->next)
         if (request->program == program && !request_stays(request))
             return true;
     return false;
