@@ -5,7 +5,7 @@
 
 #include "agent/cli/show/output.h"
 #include "agent/config/paths.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 
 /** The command line's connection to the agent. */
 struct client {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/wire/protection.h"
+#include "agent/protocol/protection.h"
 #include "policy/decide.h"
 #include "policy/place.h"
 #include "policy/settings.h"

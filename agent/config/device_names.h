@@ -1,7 +1,7 @@
 #ifndef RESEAT_AGENT_CONFIG_DEVICE_NAMES_H
 #define RESEAT_AGENT_CONFIG_DEVICE_NAMES_H
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/compiler.h"
 #include "state/driver/inventory.h"
 

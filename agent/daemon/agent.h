@@ -9,7 +9,7 @@
 #include "agent/config/device_names.h"
 #include "agent/config/paths.h"
 #include "agent/daemon/devices/ledger.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/compiler.h"
 #include "state/driver/inventory.h"
 
@@ -20,7 +20,7 @@
 
 struct peer;
 struct program;
-struct request;
+struct operation;
 struct governor;
 struct server;
 struct agent;
@@ -91,7 +91,7 @@ struct agent {
     uint64_t connected; /**< Peers that ever did. */
     struct program *programs;
     unsigned next_program;
-    struct request *requests;
+    struct operation *requests;
     uint64_t next_request;
     struct devices devices;
     struct isolation isolation;

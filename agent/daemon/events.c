@@ -1,5 +1,5 @@
-#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/operations.h"
 
 /* What follows from what happens to connections, programs and the list of devices. */
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/govern/govern.h"
 #include "agent/daemon/isolation.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/bytes/text.h"
 
 /*

@@ -8,17 +8,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/protocol/protocol.h"
 #include "agent/watch/contact.h"
 #include "agent/watch/listing.h"
-#include "agent/wire/protocol.h"
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 
 /*
  * reseat-watch ADDRESS FILE DRIVER: watch one device server for the agent. Each look writes a frame
- * (agent/wire/protocol.h, MSG_SERVER) to standard output; the devices are in FILE when a frame says
- * that they were listed. On standard input "L" asks for a look now, "D" for the devices again; its
- * end ends this.
+ * (agent/protocol/protocol.h, MSG_SERVER) to standard output; the devices are in FILE when a frame
+ * says that they were listed. On standard input "L" asks for a look now, "D" for the devices again;
+ * its end ends this.
  *
  * reseat-watch --look ADDRESS: look once, and do not list.
  *

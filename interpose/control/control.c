@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
 #include "interpose/control/control_frames.h"
@@ -48,7 +48,6 @@
  */
 struct job {
     struct job *next;
-    uint64_t id;
     struct control_request request;
     atomic_bool cancel;
     struct move_progress progress; /**< Guarded by control.lock, like all below. */
@@ -271,7 +270,7 @@ static void control_serve_jobs(struct link *link)
             if (job->finished || job->progress_new)
                 break;
         if (job) {
-            copy.id = job->id;
+            copy.request.id = job->request.id;
             copy.report = job->report;
             copy.progress = job->progress;
             mine = job->connection == control.connection;
@@ -288,14 +287,14 @@ static void control_serve_jobs(struct link *link)
             return;
         if (mine && progress && !finished) {
             struct frame frame;
-            control_frame_progress(&frame, copy.id, &copy.progress);
+            control_frame_progress(&frame, copy.request.id, &copy.progress);
             control_link_send(link, &frame);
         }
         if (finished) {
             if (mine) {
                 link->status_due = true;
                 control_send_status(link);
-                control_send_report(link, copy.id, &copy.report);
+                control_send_report(link, copy.request.id, &copy.report);
             } else if (copy.report.parked) {
                 control_park_cancel();
             }
@@ -329,7 +328,6 @@ static void control_take_request(const msgpack_object *map)
         control_refuse(id, "no memory for the request");
         return;
     }
-    job->id = id;
     atomic_init(&job->cancel, false);
     job->request.move.cancel = &job->cancel;
     job->request.move.progress = control_job_progress;
@@ -371,7 +369,7 @@ static void control_take_cancel(const msgpack_object *map)
 
     pthread_mutex_lock(&control.lock);
     for (struct job *job = control.jobs; job; job = job->next)
-        if (job->id == id && job->connection == control.connection)
+        if (job->request.id == id && job->connection == control.connection)
             atomic_store(&job->cancel, true);
     pthread_mutex_unlock(&control.lock);
 }

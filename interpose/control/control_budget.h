@@ -1,7 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_BUDGET_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_BUDGET_H
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 
 /*
  * The program's end of the agent's ledger: what it needs beyond what it was granted, and what it

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_job.h"
 #include "state/checkpoint/lease_renewer.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/protocol/program_messages.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
@@ -15,9 +16,6 @@
 #include "state/move/status.h"
 #include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
-
-/* A day. */
-#define DOWNTIME_NS_MAX (24ull * 3600 * 1000000000)
 
 /* Without a name each goes back to where it was. */
 static const char *control_job_read_targets(const msgpack_object *map,
@@ -61,61 +59,34 @@ static void control_job_read_grants(const msgpack_object *map, struct control_re
     control_job_read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
-/* Of the control thread, so that of two that follow each other the later holds. */
-static const char *control_job_read_protection(const msgpack_object *map,
-                                               struct control_request *request)
-{
-    char text[PROTECTION_TEXT_MAX], reason[128];
-    request->order = control_protect_order();
-    return field_string(map, "protect", text, sizeof(text)) &&
-                   protection_parse(text, &request->protection, reason, sizeof(reason)) == 0
-               ? NULL
-               : "the request does not say how to protect the program";
-}
-
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
-    uint64_t vdev = field_u64(map, "vdev", CONTROL_ALL_VDEVS);
     /* While it starts nobody knows how many it will have; move_run will. */
     uint32_t count = status_vdev_count();
-    if (vdev != CONTROL_ALL_VDEVS && vdev >= (count == 0 ? PROTOCOL_VDEVS_MAX : count))
+    program_take_request(map, request);
+    if (request->vdev != CONTROL_ALL_VDEVS &&
+        request->vdev >= (count == 0 ? PROTOCOL_VDEVS_MAX : count))
         return "the program has no such virtual device";
-    request->vdev = (uint32_t)vdev;
     request->suspend = field_is(map, "type", MSG_SUSPEND);
     request->resume = field_is(map, "type", MSG_RESUME);
     request->checkpoint = field_is(map, "type", MSG_CHECKPOINT);
-    request->keeps = field_bool(map, "keeps", false);
-    request->ends = field_bool(map, "end", false);
-    request->keep = field_u64(map, "keep", 0);
-    request->lease_ms = field_u64(map, "lease_ms", 0);
-    request->parks = request->checkpoint && field_bool(map, "process", false);
-    if (request->suspend || request->checkpoint)
-        (void)field_path(map, "folder", request->folder, sizeof(request->folder));
-    request->move.prewarm = field_is(map, "type", MSG_PREWARM);
-    request->drop = request->move.prewarm && field_bool(map, "drop", false);
-    uint64_t deadline_ns = field_u64(map, "deadline_ns", 0);
-    request->move.deadline_ns = deadline_ns ? clock_of_host(deadline_ns) : 0;
-    request->move.dry_run = field_bool(map, "dry_run", false);
-    field_string(map, "name", request->move.target_name, sizeof(request->move.target_name));
-    request->move.max_downtime_ns = field_u64(map, "max_downtime_ns", 0);
-    request->move.strict = field_bool(map, "strict", false);
-    request->move.bandwidth = field_u64(map, "bandwidth", 0);
-    request->move.spreads = field_bool(map, "non_blocking", false);
-    request->move.fetch = field_is(map, "fetch", FETCH_ON_DEMAND) ? MOVE_FETCH_ON_DEMAND
-                          : field_is(map, "fetch", FETCH_WHOLE)   ? MOVE_FETCH_WHOLE
-                                                                  : MOVE_FETCH_AUTO;
-    /* So that no time that is added to it overflows. */
-    if (request->move.max_downtime_ns > DOWNTIME_NS_MAX)
-        request->move.max_downtime_ns = DOWNTIME_NS_MAX;
-    control_job_read_grants(map, request);
-    request->move.manner = field_is(map, "manner", MANNER_TAKEN)    ? MOVE_TAKEN
-                           : field_is(map, "manner", MANNER_NEEDED) ? MOVE_NEEDED
-                                                                    : MOVE_ASKED;
-    bool all = request->drop && field_is(map, "device", "");
     request->protect = field_is(map, "type", MSG_PROTECT);
-    if (request->protect)
-        return control_job_read_protection(map, request);
+    request->move.prewarm = field_is(map, "type", MSG_PREWARM);
+    request->parks = request->parks && request->checkpoint;
+    request->drop = request->drop && request->move.prewarm;
+    if (!request->suspend && !request->checkpoint)
+        request->folder[0] = '\0';
+    if (request->move.deadline_ns)
+        request->move.deadline_ns = clock_of_host(request->move.deadline_ns);
+    control_job_read_grants(map, request);
+    if (request->protect) {
+        /* By the control thread, so that of two that follow each other the later holds. */
+        request->order = control_protect_order();
+        return request->protection.word == PROTECTION_UNSAID
+                   ? "the request does not say how to protect the program"
+                   : NULL;
+    }
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
     if (request->lease_ms != 0 &&
@@ -125,6 +96,8 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
         return request->folder[0] || request->ends || request->parks
                    ? NULL
                    : "the request names no folder";
+    const msgpack_object *device = field_get(map, "device");
+    bool all = request->drop && (!device || field_is(map, "device", ""));
     return request->suspend || all ? NULL : control_job_read_targets(map, request);
 }
 

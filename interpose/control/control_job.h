@@ -1,8 +1,8 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
-#include "agent/wire/protection.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protection.h"
+#include "agent/protocol/protocol.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/move/move.h"
 #include "state/move/stored.h"
@@ -16,6 +16,7 @@
 
 struct control_request {
     struct move_request move; /**< Without target and virtual device. */
+    uint64_t id;              /**< What it is answered with. */
     uint32_t vdev;            /**< Or CONTROL_ALL_VDEVS. */
     bool suspend, resume;     /**< Else a move. */
     bool checkpoint;          /**< An image of it is made where it is. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agent/wire/park.h"
+#include "agent/protocol/park.h"
 #include "state/base/clock.h"
 #include "state/base/threads/work.h"
 

@@ -6,7 +6,7 @@
 
 /*
  * What a parked program (state/move/park.h) and the command that keeps its process say to each
- * other: agent/wire/park.h. One for a process.
+ * other: agent/protocol/park.h. One for a process.
  */
 
 /** It is parked; returns where the box is. By the thread that parked it. */

@@ -1,7 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_PROTECT_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_PROTECT_H
 
-#include "agent/wire/protection.h"
+#include "agent/protocol/protection.h"
 #include "state/driver/driver.h"
 
 /* Whether the program is protected (state/recovery/protect.h): as it was started, then as the agent

@@ -1,7 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_TRACE_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_TRACE_H
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 
 /*
  * The program's end of a trace: what went on in the engine (state/base/span.h), sent while it does.

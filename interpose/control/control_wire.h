@@ -1,7 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_WIRE_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_WIRE_H
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/files/owned.h"
 
 /** A socket to the agent that never blocks, with what has not been sent and not been read yet. */

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_budget.h"

@@ -24,7 +24,7 @@
     "RESEAT_SLICE" /**< Milliseconds that a piece of a long launch takes; 0: none is cut. */
 
 #define START_ENV_PROTECT                                                                          \
-    "RESEAT_PROTECTION" /**< Its device may be lost: as agent/wire/protection.h takes it. */
+    "RESEAT_PROTECTION" /**< Its device may be lost: as agent/protocol/protection.h takes it. */
 
 /** Without START_ENV_SLICE. */
 #define START_SLICE_MS      10

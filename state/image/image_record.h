@@ -154,7 +154,7 @@ struct image_lease {
 
 /** A process as CRIU keeps it; what the program has of OpenCL is in its memory. */
 struct image_process {
-    uint64_t box;     /**< Where it is spoken to: agent/wire/park.h. */
+    uint64_t box;     /**< Where it is spoken to: agent/protocol/park.h. */
     uint64_t session; /**< 1: it was in another process's session, and comes into that of who
                            restores it. */
 };

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
 #include "tests/agent/fake_engine.h"

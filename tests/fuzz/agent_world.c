@@ -13,7 +13,7 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/driver/device_key.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/driver/device_key.h"
@@ -274,7 +274,7 @@ static void check(void)
     for (const struct follower *follower = agent->governor->followers; follower;
          follower = follower->next)
         EXPECT(peer_is_known(follower->client));
-    for (const struct request *request = agent->requests; request; request = request->next)
+    for (const struct operation *request = agent->requests; request; request = request->next)
         EXPECT(program_is_known(request->program) &&
                (!request->client || peer_is_known(request->client)));
 }

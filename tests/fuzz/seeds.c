@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "agent/config/config.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "remote/identity/certificate.h"
 #include "state/driver/device_key.h"
 #include "state/driver/inventory.h"

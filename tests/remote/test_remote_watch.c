@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/protocol/protocol.h"
 #include "agent/watch/contact.h"
-#include "agent/wire/protocol.h"
 #include "remote/identity/ca.h"
 #include "remote/link/link.h"
 #include "state/base/clock.h"

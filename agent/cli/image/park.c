@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "agent/wire/park.h"
+#include "agent/protocol/park.h"
 #include "state/base/clock.h"
 
 #define PARK_NS (10 * NS_PER_S)

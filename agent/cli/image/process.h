@@ -37,7 +37,7 @@ struct criu_call {
 /** Run it, to its end. 0, -EIO (it failed, and said why), or -errno; with the problem. */
 MUST_CHECK int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX]);
 
-/* The command's side of agent/wire/park.h. */
+/* The command's side of agent/protocol/park.h. */
 
 struct parked {
     pid_t pid;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "agent/config/paths.h"
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/bytes/size.h"
 #include "state/base/compiler.h"
 

@@ -2,7 +2,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/wire/protection.h"
+#include "agent/protocol/protection.h"
 
 struct protect {
     const char *every;

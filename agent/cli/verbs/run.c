@@ -10,7 +10,7 @@
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
-#include "agent/wire/protection.h"
+#include "agent/protocol/protection.h"
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
@@ -48,7 +48,7 @@ struct run {
     uint64_t memory;     /**< What it is told of; 0: not said, as the rest. */
     uint32_t devices;    /**< 0: not said. */
     uint32_t slice_ms;   /**< UINT32_MAX: not said. */
-    const char *protect; /**< As agent/wire/protection.h takes it; NULL: not said. */
+    const char *protect; /**< As agent/protocol/protection.h takes it; NULL: not said. */
     const char *restore; /**< A folder of images, or an image. */
     const char *priority;
     uint64_t quota;         /**< 0: not said. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 void describe_entry(const struct agent *agent, const struct ledger_device *device,

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 const struct message_handler message_handlers[] = {
@@ -20,9 +20,9 @@ const struct message_handler message_handlers[] = {
     {MSG_REGISTER, PEER_CLIENT, register_handle},
     {MSG_DEVICES, PEER_CLIENT, devices_handle},
     {MSG_APPS, PEER_CLIENT, programs_handle},
-    {MSG_MOVE, PEER_CLIENT, moving_handle, .device = "device"},
-    {MSG_SUSPEND, PEER_CLIENT, moving_handle, .device = "device"},
-    {MSG_RESUME, PEER_CLIENT, moving_handle, .device = "device"},
+    {MSG_MOVE, PEER_CLIENT, move_handle, .device = "device"},
+    {MSG_SUSPEND, PEER_CLIENT, suspend_handle, .device = "device"},
+    {MSG_RESUME, PEER_CLIENT, resume_handle, .device = "device"},
     {MSG_PREWARM, PEER_CLIENT, prewarm_handle, .device = "devices"},
     {MSG_CHECKPOINT, PEER_CLIENT, checkpointing_handle},
     {MSG_PROTECT, PEER_CLIENT, protecting_handle},

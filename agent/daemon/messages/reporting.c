@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agent/daemon/govern/govern.h"
+#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 /* What the ledger and the policy know, told to clients. */

@@ -3,6 +3,7 @@
 
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
+#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
@@ -25,12 +26,7 @@ void program_put_images(const struct program *program, struct frame *frame)
     if (!images->every_ms)
         return;
     frame_map(frame, "images");
-    frame_string(frame, "folder", images->folder);
-    frame_u64(frame, "every_ms", images->every_ms);
-    frame_u64(frame, "keep", images->keep);
-    frame_u64(frame, "timeout_ms", images->timeout_ms);
-    frame_u64(frame, "max_downtime_ms", images->max_downtime_ms);
-    frame_u64(frame, "bandwidth", images->bandwidth);
+    put_images(frame, images);
     frame_end(frame);
 }
 
@@ -41,14 +37,11 @@ void program_take_images(const struct agent *agent, struct program *program,
     struct program_images *images = &program->images;
 
     *images = (struct program_images){.every_ms = 0};
-    if (!field_path(from, "folder", images->folder, sizeof(images->folder)) ||
-        images->folder[0] != '/')
+    take_images(from, images);
+    if (images->folder[0] != '/') {
+        images->every_ms = 0;
         return;
-    images->every_ms = field_u64(from, "every_ms", 0);
-    images->keep = field_u64(from, "keep", 0);
-    images->timeout_ms = field_u64(from, "timeout_ms", 0);
-    images->max_downtime_ms = field_u64(from, "max_downtime_ms", 0);
-    images->bandwidth = field_u64(from, "bandwidth", 0);
+    }
     images->due_ms = uv_now(&agent->loop);
 }
 

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "agent/daemon/programs/registry.h"
+#include "agent/protocol/agent_messages.h"
 #include "state/driver/device_key.h"
 
 /* What is known of programs' virtual devices, and how it is told. */
@@ -73,28 +74,17 @@ void program_take_spread(struct program *program, const msgpack_object *map)
                          !device_key_parse(key, &spread->devices[spread->count]);
 }
 
-static uint64_t program_vdevs_bytes_of(const msgpack_object *map, const char *key,
-                                       uint64_t fallback)
-{
-    uint64_t bytes = field_u64(map, key, fallback);
-
-    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
-}
-
 static void program_vdevs_take_sources(struct program_device *vdev, const msgpack_object *map)
 {
     const msgpack_object *items;
     size_t count = field_array(map, "sources", &items);
-    char key[DEVICE_KEY_TEXT_MAX];
 
     vdev->source_count = 0;
     for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
         struct program_source *source = &vdev->sources[vdev->source_count];
-        if (!field_string(&items[i], "device", key, sizeof(key)) ||
-            device_key_parse(key, &source->device))
-            continue;
-        source->bytes = program_vdevs_bytes_of(&items[i], "bytes", 0);
-        vdev->source_count++;
+        source->device.icd[0] = '\0';
+        take_source(&items[i], source);
+        vdev->source_count += source->device.icd[0] != '\0';
     }
 }
 
@@ -102,41 +92,26 @@ static void program_vdevs_take_vdev(struct program *program, size_t index,
                                     const msgpack_object *map, bool seeks)
 {
     struct program_device *vdev = &program->vdevs[index];
-    uint64_t moves = field_u64(map, "moves", 0);
-    uint64_t downtime = field_u64(map, "last_downtime_ns", 0);
+    uint64_t moves = vdev->moves, downtime = vdev->last_downtime_ns;
+    uint64_t wanted = vdev->wanted, least = vdev->least;
 
-    vdev->suspended = field_bool(map, "suspended", false);
-    vdev->moving = field_bool(map, "moving", false);
-    vdev->lost = field_bool(map, "lost", false);
+    take_vdev(map, vdev);
     vdev->seeks = seeks && vdev->lost && !vdev->suspended;
-    vdev->device_bytes = program_vdevs_bytes_of(map, "device_bytes", 0);
     /* It may be counted before its end is known. */
     if (moves != vdev->moves || downtime != vdev->last_downtime_ns || !program->status.known)
-        program->status.last_downtime_ns = downtime;
-    vdev->last_downtime_ns = downtime;
-    vdev->moves = moves;
-    field_text(map, "pinned", vdev->pinned, sizeof(vdev->pinned));
-    if (field_get(map, "device"))
-        program_vdevs_take_key(vdev, field_get(map, "device"));
-    vdev->tells_grants = field_get(map, "wanted") != NULL;
-    vdev->limited = field_get(map, "granted") != NULL;
-    vdev->granted = program_vdevs_bytes_of(map, "granted", 0);
-    uint64_t wanted = program_vdevs_bytes_of(map, "wanted", vdev->device_bytes);
-    uint64_t least = program_vdevs_bytes_of(map, "least", wanted);
+        program->status.last_downtime_ns = vdev->last_downtime_ns;
+    vdev->wanted = vdev->tells_grants ? vdev->wanted : vdev->device_bytes;
+    vdev->least = field_get(map, "least") ? vdev->least : vdev->wanted;
+    vdev->peak = field_get(map, "peak") ? vdev->peak : vdev->device_bytes;
     /* On no device nothing counts as wanted: what it had is what it comes back with. */
-    vdev->wanted = vdev->suspended && wanted < vdev->wanted ? vdev->wanted : wanted;
-    vdev->least = vdev->suspended && least < vdev->least ? vdev->least : least;
+    vdev->wanted = vdev->suspended && vdev->wanted < wanted ? wanted : vdev->wanted;
+    vdev->least = vdev->suspended && vdev->least < least ? least : vdev->least;
     uint64_t most = vdev->wanted > vdev->device_bytes ? vdev->wanted : vdev->device_bytes;
     vdev->wanted_peak = most > vdev->wanted_peak ? most : vdev->wanted_peak;
-    vdev->peak = program_vdevs_bytes_of(map, "peak", vdev->device_bytes);
-    vdev->spilled = program_vdevs_bytes_of(map, "spilled", 0);
-    vdev->to_fetch = program_vdevs_bytes_of(map, "to_fetch", 0);
-    vdev->fetched = program_vdevs_bytes_of(map, "fetched", 0);
     if (vdev->fetched > vdev->to_fetch)
         vdev->fetched = vdev->to_fetch;
+    vdev->busy = vdev->busy < 1000 ? vdev->busy : 1000;
     program_vdevs_take_sources(vdev, map);
-    uint64_t busy = field_u64(map, "busy", 0);
-    vdev->busy = (uint32_t)(busy < 1000 ? busy : 1000);
 }
 
 /** What is known of those that it names again stays. */
@@ -149,16 +124,15 @@ static void program_vdevs_take_ready(struct program *program, const msgpack_obje
     memcpy(known, program->ready, sizeof(known));
     program->ready_count = 0;
     for (size_t i = 0; i < count && program->ready_count < PROGRAM_READY_MAX; i++) {
-        struct program_ready *ready = &program->ready[program->ready_count];
-        char key[DEVICE_KEY_TEXT_MAX];
-        struct device_key parsed;
-        if (!field_string(&items[i], "device", key, sizeof(key)) || device_key_parse(key, &parsed))
+        struct program_ready *ready = &program->ready[program->ready_count], said = {0};
+        take_ready(&items[i], &said);
+        if (!said.device.icd[0])
             continue;
-        *ready = (struct program_ready){.device = parsed};
+        *ready = said;
         for (size_t j = 0; j < before; j++)
-            if (device_key_equal(&known[j].device, &parsed))
+            if (device_key_equal(&known[j].device, &said.device))
                 *ready = known[j];
-        ready->behind = field_u64(&items[i], "behind", 0);
+        ready->behind = said.behind;
         program->ready_count++;
     }
 }
@@ -168,35 +142,20 @@ static void program_vdevs_take_whole(struct program *program, const msgpack_obje
     const msgpack_object *items;
     size_t count = field_array(message, "whole", &items);
 
-    program->whole_count = 0;
-    for (size_t i = 0; i < count && program->whole_count < PROGRAM_WHOLE_MAX; i++) {
-        struct program_whole *whole = &program->whole[program->whole_count];
-        program->whole_count +=
-            field_string(&items[i], "kernel", whole->kernel, sizeof(whole->kernel)) &&
-            field_string(&items[i], "reason", whole->reason, sizeof(whole->reason));
-    }
+    program->whole_count = count < PROGRAM_WHOLE_MAX ? count : PROGRAM_WHOLE_MAX;
+    for (size_t i = 0; i < program->whole_count; i++)
+        take_whole(&items[i], &program->whole[i]);
 }
 
 static void program_vdevs_take_protect(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *map = field_get(message, "protect");
-    struct program_protect protect = {.as.word = PROTECTION_UNSAID};
-    char text[PROTECTION_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
+    struct program_protect protect = {.on = false};
 
-    if (field_string(map, "as", text, sizeof(text)) &&
-        protection_parse(text, &protect.as, reason, sizeof(reason)) == 0) {
-        protect.on = field_bool(map, "on", false);
-        field_text(map, "broken", protect.broken, sizeof(protect.broken));
+    message_take_protection(map, "as", &protect.as);
+    if (protect.as.word != PROTECTION_UNSAID) {
+        take_protect(map, &protect);
         field_text(map, "recovery", protect.recovery, sizeof(protect.recovery));
-        protect.points = field_u64(map, "snapshots", 0);
-        protect.recoveries = field_u64(map, "recoveries", 0);
-        protect.differences = field_u64(map, "differences", 0);
-        protect.point_bytes = field_u64(map, "snapshot_bytes", 0);
-        protect.downtime_ns = field_u64(map, "downtime_ns", 0);
-        protect.at_ns = field_u64(map, "at_ns", 0);
-        protect.paused_ns = field_u64(map, "paused_ns", 0);
-        protect.since_ns = field_u64(map, "since_ns", 0);
-        protect.put_off_ns = field_u64(map, "put_off_ns", 0);
         if (program->stranger && protect.as.word == PROTECTION_ON) {
             program->policy.protect = protect.as;
             program->policy.overrides |= OVERRIDE_PROTECT;
@@ -208,15 +167,9 @@ static void program_vdevs_take_protect(struct program *program, const msgpack_ob
 
 static void program_vdevs_take_loss(struct program_loss *loss, const msgpack_object *map)
 {
-    char key[DEVICE_KEY_TEXT_MAX];
-
     *loss = (struct program_loss){.count = 0};
-    if (!field_string(map, "device", key, sizeof(key)) || device_key_parse(key, &loss->device))
-        return;
-    loss->count = field_u64(map, "count", 1);
-    field_text(map, "reason", loss->reason, sizeof(loss->reason));
-    loss->at_ns = field_u64(map, "at_ns", 0);
-    loss->isolated = field_bool(map, "isolated", false);
+    if (message_take_device(map, "device", &loss->device))
+        take_loss(map, loss);
 }
 
 /* The process may execute another program, which has it then. */
@@ -259,25 +212,16 @@ void program_take_status(struct program *program, const msgpack_object *message)
         for (size_t i = 0; i < program->vdev_count; i++)
             program_vdevs_take_vdev(program, i, &vdevs[i], seeks);
         /* These are of the whole program. */
-        status->contexts = field_u64(first, "contexts", 0);
-        status->queues = field_u64(first, "queues", 0);
-        status->memories = field_u64(first, "memories", 0);
-        status->programs = field_u64(first, "programs", 0);
-        status->kernels = field_u64(first, "kernels", 0);
-        status->events = field_u64(first, "events", 0);
+        take_objects(first, status);
     }
     status->known = true;
     status->warm = field_u64(message, "warm", 0);
-    status->slice_ns = field_u64(message, "slice_ns", 0);
-    status->spread_launches = field_u64(message, "spread_launches", 0);
-    status->spread_items = field_u64(message, "spread_items", 0);
-    status->stored = program_vdevs_bytes_of(message, "stored", 0);
+    take_launches(message, status);
+    status->stored = message_number(message, "stored", MESSAGE_BYTES_MAX);
     program_vdevs_take_protect(program, message);
     program_vdevs_take_loss(&status->loss, field_get(message, "loss"));
-    status->fenced = field_bool(field_get(message, "right"), "fenced", false);
+    take_lease(field_get(message, "right"), status);
     program_vdevs_take_right(program, field_get(message, "right"));
-    field_text(field_get(message, "right"), "problem", status->right_problem,
-               sizeof(status->right_problem));
 }
 
 bool program_suspended(const struct program *program)

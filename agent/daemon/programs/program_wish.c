@@ -5,24 +5,9 @@
 
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
+#include "agent/protocol/agent_messages.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
-
-static void program_wish_take_limits(const msgpack_object *map, const char *key,
-                                     struct reseat_limits *ret)
-{
-    const msgpack_object *limits = field_get(map, key);
-    uint64_t units = field_u64(limits, "compute_units", 0);
-
-    *ret = (struct reseat_limits){
-        .memory = field_u64(limits, "memory", 0),
-        .allocation = field_u64(limits, "allocation", 0),
-        .local_memory = field_u64(limits, "local_memory", 0),
-        .work_group_size = field_u64(limits, "work_group_size", 0),
-        .compute_units = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
-        .features = (uint32_t)field_u64(limits, "features", 0),
-    };
-}
 
 void program_take_wish(struct program *program, const msgpack_object *map)
 {
@@ -30,10 +15,8 @@ void program_take_wish(struct program *program, const msgpack_object *map)
     struct program_wish *wish = &program->wish;
 
     *wish = (struct program_wish){.aware = aware && aware->type == MSGPACK_OBJECT_MAP};
-    if (wish->aware) {
-        program_wish_take_limits(aware, "minimum", &wish->minimum);
-        program_wish_take_limits(aware, "preferred", &wish->preferred);
-    }
+    if (wish->aware)
+        take_aware(aware, wish);
 }
 
 static void program_wish_put_limits(struct frame *frame, const char *key,

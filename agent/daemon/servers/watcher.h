@@ -3,7 +3,7 @@
 
 #include <uv.h>
 
-#include "agent/wire/protocol.h"
+#include "agent/protocol/protocol.h"
 #include "state/base/compiler.h"
 
 /*

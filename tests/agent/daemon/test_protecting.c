@@ -123,7 +123,7 @@ Test(protecting, a_program_that_cannot_be_protected_is_said_so_with_the_reason)
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "it has several virtual devices"), "%s", result->err);
     expect_word("on");
-    cr_assert(harness_prints("explain", "app", "not now: it has several virtual devices", 5000));
+    cr_assert(harness_prints("explain", "app", "is not protected now: it has several", 5000));
     cr_assert(harness_prints("ps", NULL, "not yet", 5000));
     harness_end(pid);
 }

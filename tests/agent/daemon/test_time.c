@@ -133,14 +133,19 @@ Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
 Test(time, after_a_step_that_was_done_it_begins_anew)
 {
     struct program *program = known_program();
-    struct request request = {
-        .program = program, .vdevs = 1, .target = LEDGER_NONE, .ours = true, .verb = MSG_SUSPEND};
+    struct operation request = {.program = program,
+                                .vdevs = 1,
+                                .target = LEDGER_NONE,
+                                .ours = true,
+                                .verb = OPERATION_SUSPEND};
 
     exclusions_rest(agent, program);
     exclusions_rest(agent, program);
-    admit_settle(agent, &request, 0, RESULT_ROLLED_BACK, "it failed", false);
+    requests_settle(agent, &request,
+                    &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = "it failed"});
     cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, 4000);
-    admit_settle(agent, &request, 1, RESULT_DONE, "", false);
+    requests_settle(agent, &request,
+                    &(struct operation_end){.moved = 1, .result = RESULT_DONE, .reason = ""});
     exclusions_rest(agent, program);
     cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, 1000);
     program_close(agent, program);

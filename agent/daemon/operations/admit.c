@@ -1,0 +1,304 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "state/base/bytes/size.h"
+
+/** The virtual devices of @request that would come to @device; those that are there stay. */
+static unsigned admit_arriving(const struct operation *request, uint32_t device)
+{
+    unsigned vdevs = 0;
+
+    for (uint32_t i = 0; i < request->program->vdev_count; i++) {
+        const struct program_device *vdev = &request->program->vdevs[i];
+        bool resumes = request->verb == OPERATION_RESUME;
+        bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->entry.device != device;
+        if (request->vdevs & (1u << i) && comes)
+            vdevs |= 1u << i;
+    }
+    return vdevs;
+}
+
+static bool admit_may_spill(const struct program *program, unsigned vdevs)
+{
+    bool may = program->policy.ways & POLICY_SPILL;
+
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        may = may &&
+              (!(vdevs & (1u << i)) || (program->vdevs[i].limited && !program->vdevs[i].pinned[0]));
+    }
+    return may;
+}
+
+/** What @program left there on demand: it is there already, if it goes back. */
+static uint64_t admit_left_behind(const struct program *program, uint32_t device)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        for (uint32_t j = 0; j < program->vdevs[i].source_count; j++) {
+            const struct ledger_entry *entry = &program->vdevs[i].sources[j].entry;
+            bytes += entry->device == device ? entry->held : 0;
+        }
+    }
+    return bytes;
+}
+
+/** Who has how much of it: "enc 1.0 GiB, render 512.0 MiB". */
+static void admit_list_users(const struct agent *agent, const struct program *but, uint32_t device,
+                             char *ret, size_t size)
+{
+    size_t used = 0;
+
+    ret[0] = '\0';
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        uint64_t bytes = admit_left_behind(program, device);
+        char text[32];
+        for (size_t i = 0; i < program->vdev_count; i++) {
+            const struct ledger_entry *entry = &program->vdevs[i].entry;
+            bytes += entry->device == device ? ledger_reserved(entry) : 0;
+            bytes += entry->target == device ? entry->pending : 0;
+        }
+        if (program == but || !bytes)
+            continue;
+        bytes_text(bytes, text, sizeof(text));
+        int length =
+            snprintf(ret + used, size - used, "%s%s %s", used ? ", " : "", program->name, text);
+        if (length < 0 || (size_t)length >= size - used) {
+            ret[used] = '\0';
+            return;
+        }
+        used += (size_t)length;
+    }
+}
+
+static const char *admit_advice(const struct ledger_device *device, bool users)
+{
+    if (device->limit < device->own) {
+        return users ? "move or suspend one of them, or raise the limit (reseat limit)"
+                     : "raise its limit (reseat limit), or choose another device (reseat devices)";
+    }
+    return users ? "move or suspend one of them, or choose another device (reseat devices)"
+                 : "choose another device (reseat devices)";
+}
+
+static void admit_refuse(const struct agent *agent, const struct operation *request, uint32_t index,
+                         uint64_t wanted, uint64_t least, char *ret_error, size_t size)
+{
+    const struct ledger_device *device = &agent->ledger.devices[index];
+    char users[256], pending[32], room[32], all[32], few[64] = "";
+
+    admit_list_users(agent, request->program, index, users, sizeof(users));
+    bytes_text(wanted, pending, sizeof(pending));
+    bytes_text(ledger_free(device), room, sizeof(room));
+    bytes_text(ledger_capacity(device), all, sizeof(all));
+    if (admit_may_spill(request->program, request->vdevs) && least < wanted) {
+        char text[32];
+        bytes_text(least, text, sizeof(text));
+        snprintf(few, sizeof(few), ", and %s at once", text);
+    }
+    snprintf(ret_error, size, "program %s (pid %d) needs %s%s, but %s has %s free of %s%s%s; %s",
+             request->program->name, (int)request->program->pid, pending, few, device->name, room,
+             all, users[0] ? " beside " : "", users, admit_advice(device, users[0]));
+}
+
+/** All of what each wants, or where that does not fit its least and a share of what is left. */
+static void admit_share_room(struct operation *request, unsigned vdevs, uint64_t room,
+                             uint64_t wanted, uint64_t least)
+{
+    double part = 1;
+
+    if (room < wanted)
+        part = wanted > least ? (double)(room - least) / (double)(wanted - least) : 0;
+    for (uint32_t i = 0; i < request->program->vdev_count; i++) {
+        const struct program_device *vdev = &request->program->vdevs[i];
+        uint64_t want = vdev_wanted(vdev), few = vdev->least < want ? vdev->least : want;
+        request->grants[i] = 0;
+        if (vdevs & (1u << i))
+            request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
+    }
+}
+
+int admit_request(struct agent *agent, struct operation *request,
+                  const struct inventory_entry *target, char *ret_error, size_t size)
+{
+    struct ledger *ledger = &agent->ledger;
+    struct program *program = request->program;
+    uint64_t wanted = 0, least = 0;
+    uint32_t index;
+
+    if (ledger_device(ledger, target->name, &index))
+        return 0;
+    struct ledger_device *device = &ledger->devices[index];
+    unsigned vdevs = admit_arriving(request, index);
+    request->target = index;
+    if (vdevs && drain_refuses(agent, device->name, ret_error, size))
+        return -EBUSY;
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        uint64_t want = vdevs & (1u << i) ? vdev_wanted(&program->vdevs[i]) : 0;
+        wanted += want;
+        least += program->vdevs[i].least < want ? program->vdevs[i].least : want;
+    }
+    uint64_t room = ledger_free(device) + (vdevs ? admit_left_behind(program, index) : 0);
+    uint64_t quota = limits_quota(program);
+    bool spills = admit_may_spill(program, vdevs);
+    room = spills && room > quota ? quota : room;
+    if (wanted > room && (!spills || least > room)) {
+        admit_refuse(agent, request, index, wanted, least, ret_error, size);
+        return -ENOSPC;
+    }
+    admit_share_room(request, vdevs, room, wanted, least);
+    /* What it allocates next need not be asked for either, where there is plenty. */
+    for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
+        uint64_t more = ledger_initial(device) / PROTOCOL_VDEVS_MAX;
+        if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)
+            request->grants[i] += more;
+    }
+    for (uint32_t i = 0; i < program->vdev_count && !request->asked.dry_run; i++)
+        if (vdevs & (1u << i))
+            ledger_keep(ledger, &program->vdevs[i].entry, index, request->grants[i]);
+    return 0;
+}
+
+/* ---- how requests end ---- */
+
+static void admit_arrive(struct agent *agent, const struct operation *request, uint32_t index)
+{
+    struct ledger *ledger = &agent->ledger;
+    struct program_device *vdev = &request->program->vdevs[index];
+    const struct inventory_entry *entry = devices_entry(agent, request->target);
+    uint64_t said = vdev->granted;
+    bool knows = vdev->arrived && vdev->limited && said < request->grants[index];
+    uint32_t from = vdev->entry.device;
+
+    if (vdev->entry.target != request->target) {
+        /* Another request took its place: what it says of itself next is what counts. */
+        return;
+    }
+    if (from != LEDGER_NONE)
+        visits_moved(&vdev->visits, from, request->target, vdev->busy,
+                     request->ours && request->asked.manner != REQUEST_NEEDED &&
+                         !ledger->devices[from].drains,
+                     config_policy(&agent->config)->return_s, uv_now(&agent->loop) / 1000);
+    ledger_arrive(ledger, &vdev->entry);
+    if (knows)
+        ledger_set_granted(ledger, &vdev->entry, said);
+    if (entry) {
+        vdev->device = entry->key;
+        vdev->has_device = true;
+    }
+    vdev->placed_ms = vdev->exchanged_ms = vdev->granted_ms = uv_now(&agent->loop);
+    vdev->earned_ms = vdev->displaced ? vdev->placed_ms - vdev->queued_ms : 0;
+    vdev->arrived = false;
+    vdev->suspended = false;
+    vdev->displaced = false;
+    vdev->only = LEDGER_NONE;
+    if (losses_again(agent, request->program, index))
+        return;
+    vdev->lost = vdev->seeks = false;
+    /* Back to where it was no target is said. */
+    if (vdev->entry.device != LEDGER_NONE && ledger_sync_believe(request->program))
+        losses_arrived(agent, vdev->entry.device);
+}
+
+/** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
+static void admit_queue(struct agent *agent, const struct operation *request, uint32_t index)
+{
+    struct program_device *vdev = &request->program->vdevs[index];
+
+    vdev->displaced = request->ours;
+    vdev->only = LEDGER_NONE;
+    pending_queue(agent, pending_of(agent, request->program, 1u << index), vdev);
+}
+
+static void admit_leave(struct agent *agent, const struct operation *request, uint32_t index)
+{
+    struct program_device *vdev = &request->program->vdevs[index];
+
+    ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
+    vdev->suspended = true;
+    admit_queue(agent, request, index);
+}
+
+static void admit_count_move(struct agent *agent, const struct operation *request, uint32_t from)
+{
+    struct governor *governor = agent->governor;
+    struct managed *managed = &request->program->managed;
+    struct program_move *move = &managed->moves[managed->moved++ % PROGRAM_MOVES_MAX];
+    uint64_t now = uv_now(&agent->loop);
+
+    *move = (struct program_move){.at_ms = now, .from = from, .to = request->target};
+    memcpy(move->why, request->why, sizeof(move->why));
+    governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
+}
+
+void admit_fail(struct agent *agent, const struct operation *request,
+                const struct operation_end *end)
+{
+    const char *result = end->result, *reason = end->reason;
+    bool lasting = end->lasting;
+    struct program *program = request->program;
+    bool refused = strcmp(result, RESULT_REFUSED) == 0;
+    enum program_exclusion_cause cause = lasting   ? EXCLUSION_BUILD
+                                         : refused ? EXCLUSION_REFUSED
+                                                   : EXCLUSION_FAILED;
+
+    if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
+        strcmp(result, RESULT_UNKNOWN) == 0)
+        return; /* That says nothing of the device. */
+    if (request->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
+        losses_failed(agent, request->target);
+    /* Whoever asked, the policy need not try what is known to fail. */
+    if (request->target != LEDGER_NONE && (request->ours || lasting))
+        exclusions_add(agent, program, request->target, cause, reason);
+    else if (request->ours)
+        exclusions_rest(agent, program);
+    if (request->ours) {
+        snprintf(program->managed.why, sizeof(program->managed.why), "its %s was %s: %.180s",
+                 operation_name(request), refused ? "refused" : "rolled back", reason);
+    }
+}
+
+void admit_settle(struct agent *agent, const struct operation *request,
+                  const struct operation_end *end)
+{
+    struct program *program = request->program;
+    bool suspends = request->verb == OPERATION_SUSPEND;
+    unsigned moved = end->moved;
+    uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].entry.device : LEDGER_NONE;
+
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        if (!(request->vdevs & (1u << i)))
+            continue;
+        if (moved & (1u << i) && suspends) {
+            admit_leave(agent, request, i);
+        } else if (moved & (1u << i)) {
+            admit_arrive(agent, request, i);
+        } else if (vdev->entry.target == request->target) {
+            vdev->arrived = false;
+            ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
+            if (suspends && program->unresponsive)
+                admit_queue(agent, request, i); /* It may be too late for it to hear of the end. */
+        }
+        if (!suspends && moved & (1u << i))
+            vdev->chosen = request->chosen;
+        if (suspends && !request->ours)
+            vdev->displaced = false; /* Also where the policy had done it: now it is to stay so. */
+    }
+    if (moved == 0) {
+        admit_fail(agent, request, end);
+    } else {
+        program->managed.rest_ms = 0;
+        if (request->ours && !suspends && request->asked.manner != REQUEST_NEEDED)
+            admit_count_move(agent, request, from);
+        if (!suspends)
+            pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
+        programs_save(agent, program);
+    }
+    agent->changed = true;
+    if (request->ours)
+        followers_step(agent, request, end->result, end->reason);
+}

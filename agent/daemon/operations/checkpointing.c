@@ -1,0 +1,157 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <string.h>
+
+#include "state/base/bytes/text.h"
+
+/*
+ * Images of programs, which they write themselves: the agent passes on what is asked, and has one
+ * made again and again where an operator wants that, until they say otherwise or the program ends.
+ */
+
+#define EVERY_MS_MAX (86400ull * 1000 * 1000)
+
+static bool checkpointing_is_asked(const struct agent *agent, const struct program *program)
+{
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_CHECKPOINT)
+            return true;
+    return false;
+}
+
+static struct operation checkpointing_wish_for(struct program *program, struct peer *client)
+{
+    return (struct operation){.verb = OPERATION_CHECKPOINT,
+                              .client = client,
+                              .program = program,
+                              .vdevs = (1u << program->vdev_count) - 1,
+                              .vdev = PROGRAM_ALL_VDEVS,
+                              .target = LEDGER_NONE,
+                              .ours = client == NULL};
+}
+
+/** What the program keeps of the last one may go. */
+static void checkpointing_let_go(struct agent *agent, struct program *program)
+{
+    struct operation wish = checkpointing_wish_for(program, NULL);
+
+    wish.asked.ends = true;
+    (void)!requests_begin(agent, &wish, NULL); /* without memory it keeps that */
+}
+
+static void checkpointing_settle(struct agent *agent, struct program *program,
+                                 const struct operation *request, const char *image)
+{
+    struct program_images *images = &program->images;
+
+    if (request->asked.every_ms) {
+        *images = (struct program_images){.every_ms = request->asked.every_ms,
+                                          .keep = request->asked.keep,
+                                          .timeout_ms = request->asked.timeout_ms,
+                                          .max_downtime_ms = request->asked.max_downtime_ms,
+                                          .bandwidth = request->asked.bandwidth,
+                                          .due_ms = uv_now(&agent->loop) + request->asked.every_ms};
+        memcpy(images->folder, request->asked.folder, sizeof(images->folder));
+        programs_save(agent, program);
+    }
+    images->made_ms = uv_now(&agent->loop);
+    images->problem[0] = '\0';
+    snprintf(images->image, sizeof(images->image), "%s", image);
+}
+
+/** What came of an image that was to be made. */
+static void checkpointing_reported(struct agent *agent, const struct operation *request,
+                                   const msgpack_object *message)
+{
+    struct program *program = request->program;
+    char image[sizeof(program->images.image)];
+
+    if (field_is(message, "result", RESULT_DONE) &&
+        field_string(message, "image", image, sizeof(image)) && image[0])
+        checkpointing_settle(agent, program, request, image);
+    else if (request->ours)
+        field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
+    if (request->asked.keeps && !program->images.every_ms)
+        checkpointing_let_go(agent, program);
+}
+
+/** One that is away or suspended makes the next one when it is back. */
+void checkpointing_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (struct program *program = agent->programs; program; program = program->next) {
+        struct program_images *images = &program->images;
+        if (!images->every_ms || now < images->due_ms || !program_acts(program) ||
+            !program->status.known || program_suspended(program) ||
+            checkpointing_is_asked(agent, program))
+            continue;
+        struct operation wish = checkpointing_wish_for(program, NULL);
+        wish.reported = checkpointing_reported;
+        wish.asked.keeps = true;
+        wish.asked.keep = images->keep;
+        wish.asked.max_downtime_ms = images->max_downtime_ms;
+        wish.asked.bandwidth = images->bandwidth;
+        memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
+        images->due_ms = now + images->every_ms;
+        wish.asked.timeout_ms = images->timeout_ms;
+        (void)!requests_begin(agent, &wish, NULL); /* no memory: the next time */
+    }
+}
+
+void checkpointing_put(const struct agent *agent, const struct program *program,
+                       struct frame *frame)
+{
+    const struct program_images *images = &program->images;
+    char folder[sizeof(images->folder)];
+
+    text_make_safe(folder, sizeof(folder), images->folder, strlen(images->folder));
+    frame_map(frame, "checkpoints");
+    frame_u64(frame, "every_ms", images->every_ms);
+    frame_string(frame, "folder", folder);
+    frame_u64(frame, "keep", images->keep);
+    frame_string(frame, "image", images->image);
+    frame_u64(frame, "age_ms", images->image[0] ? uv_now(&agent->loop) - images->made_ms : 0);
+    frame_string(frame, "problem", images->problem);
+    frame_end(frame);
+}
+
+/** None is made any more. */
+static void checkpointing_end(struct peer *client, struct program *program)
+{
+    struct operation wish = checkpointing_wish_for(program, client);
+
+    wish.asked.ends = true;
+    program->images = (struct program_images){.every_ms = 0};
+    /* Nor by one that was to be the first of more. */
+    for (struct operation *request = client->agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_CHECKPOINT)
+            request->asked.every_ms = 0;
+    programs_save(client->agent, program);
+    if (requests_begin(client->agent, &wish, NULL))
+        client_no_memory(client);
+}
+
+void checkpointing_handle(struct peer *client, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    size_t vdev;
+    struct program *program = client_running_program(client, map, "nothing to keep", &vdev);
+
+    if (!program)
+        return;
+    if (field_bool(map, "end", false)) {
+        checkpointing_end(client, program);
+        return;
+    }
+    struct operation wish = checkpointing_wish_for(program, client);
+    wish.reported = checkpointing_reported;
+    requests_take(map, OPERATION_CHECKPOINT, &wish.asked);
+    if (wish.asked.every_ms > EVERY_MS_MAX)
+        wish.asked.every_ms = EVERY_MS_MAX;
+    wish.asked.keeps = wish.asked.every_ms || program->images.every_ms;
+    for (size_t i = 0; i < program->vdev_count; i++)
+        wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
+    if (requests_begin(client->agent, &wish, NULL))
+        client_no_memory(client);
+}

@@ -1,0 +1,206 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define IN_MS_MAX 10000000000ull
+
+bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    const struct ledger_device *own = device == LEDGER_NONE ? NULL : &agent->ledger.devices[device];
+
+    return own && own->drains_ms && program->wish.aware && program->managed.wished > own->announced;
+}
+
+bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size)
+{
+    const struct ledger *ledger = &agent->ledger;
+    uint32_t i = 0;
+
+    if (servers_refuse(agent, name, ret_reason, size))
+        return true;
+    while (i < ledger->count && strcmp(ledger->devices[i].name, name))
+        i++;
+    const struct ledger_device *device = i < ledger->count ? &ledger->devices[i] : NULL;
+    if (!device || (!device->drains && !device->drains_ms))
+        return false;
+    char when[64] = "is drained";
+    if (!device->drains) {
+        snprintf(when, sizeof(when), "will be drained in %llu s",
+                 (unsigned long long)(devices_drain_in_ns(agent, device) + 999999999) / 1000000000);
+    }
+    snprintf(ret_reason, size,
+             "%s %s and takes no programs; choose another device, or let it take them again "
+             "(reseat drain %s --off)",
+             name, when, name);
+    return true;
+}
+
+/* ---- what programs are told ---- */
+
+/** Tell the virtual devices of @program that are on @device. True when one is there. */
+static bool drain_notify_there(const struct program *program, uint32_t device, uint64_t in_ns,
+                               const char *text)
+{
+    bool there = false;
+
+    for (size_t vdev = 0; vdev < program->vdev_count; vdev++) {
+        if (program->vdevs[vdev].entry.device == device) {
+            program_notify(program, vdev, NOTICE_TAKEN, in_ns, 0, text);
+            there = true;
+        }
+    }
+    return there;
+}
+
+static void drain_notify_taken(const struct agent *agent, uint32_t device, unsigned *ret_there,
+                               unsigned *ret_told)
+{
+    uint64_t in_ns = devices_drain_in_ns(agent, &agent->ledger.devices[device]);
+
+    *ret_there = *ret_told = 0;
+    for (const struct program *program = agent->programs; program; program = program->next) {
+        if (drain_notify_there(program, device, in_ns, "an operator drains the device")) {
+            ++*ret_there;
+            *ret_told += program->peer && program->wish.aware;
+        }
+    }
+}
+
+static void drain_notify_undone(const struct agent *agent, uint32_t device)
+{
+    const struct ledger_device *own = &agent->ledger.devices[device];
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s takes programs again", own->name);
+    for (const struct program *program = agent->programs; program; program = program->next)
+        if (!drain_notify_there(program, device, UINT64_MAX,
+                                "the operator stopped draining the device"))
+            program_notify(program, PROGRAM_NO_VDEV, NOTICE_ADDED, 0, ledger_lasting(own), text);
+}
+
+void drain_notify(const struct agent *agent, const struct program *program)
+{
+    const struct ledger *ledger = &agent->ledger;
+
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        uint64_t in_ns = devices_drain_in_ns(agent, &ledger->devices[i]);
+        if (in_ns)
+            drain_notify_there(program, i, in_ns, "an operator drains the device");
+    }
+}
+
+/* ---- when ---- */
+
+static bool drain_is_empty(const struct ledger_device *device)
+{
+    return !device->accounts && !device->reserved;
+}
+
+void drain_tick(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    uint64_t now = uv_now(&agent->loop);
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        if (!device->drains_ms || (now < device->drains_ms && !drain_is_empty(device)))
+            continue;
+        unsigned there, told;
+        device->drains = true;
+        device->drains_ms = 0;
+        drain_notify_taken(agent, i, &there, &told);
+        agent->changed = true;
+        int error = limits_save(agent);
+        if (error) {
+            agent_log("that %s drains cannot be kept in %s: %s; the next agent drains it when its "
+                      "time comes",
+                      device->name, governor->state_path, strerror(-error));
+        }
+    }
+}
+
+/** Keep what was changed of @device, or put @before back and tell the client why. */
+static bool drain_keep(struct peer *client, struct ledger_device *device,
+                       const struct ledger_device *before)
+{
+    struct agent *agent = client->agent;
+    int error = limits_save(agent);
+
+    if (error) {
+        device->drains = before->drains;
+        device->drains_ms = before->drains_ms;
+        peer_error(client, ERR_FAILED,
+                   "that %s drains cannot be kept in %s: %s; it stays as it was", device->name,
+                   agent->governor->state_path, strerror(-error));
+        return false;
+    }
+    agent->changed = true;
+    return true;
+}
+
+static void drain_undo(struct peer *client, uint32_t index)
+{
+    struct agent *agent = client->agent;
+    struct ledger_device *device = &agent->ledger.devices[index], before = *device;
+    struct frame frame;
+
+    device->drains = false;
+    device->drains_ms = 0;
+    if (!drain_keep(client, device, &before))
+        return;
+    if (before.drains || before.drains_ms) {
+        drain_notify_undone(agent, index);
+        followers_undone(agent, index);
+    }
+    frame_init(&frame, MSG_DRAIN);
+    frame_string(&frame, "device", device->name);
+    frame_bool(&frame, "drained", false);
+    frame_array(&frame, "left");
+    frame_end(&frame);
+    frame_u64(&frame, "moved", 0);
+    frame_u64(&frame, "failed", 0);
+    peer_send(client, &frame);
+}
+
+static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
+{
+    struct agent *agent = client->agent;
+    struct ledger_device *device = &agent->ledger.devices[index], before = *device;
+    unsigned there, told;
+    struct frame frame;
+
+    in_ms = in_ms < IN_MS_MAX ? in_ms : IN_MS_MAX;
+    if (in_ms && !device->drains && !drain_is_empty(device)) {
+        device->drains_ms = uv_now(&agent->loop) + in_ms;
+        device->announced = ++agent->governor->events;
+    } else {
+        device->drains = true;
+        device->drains_ms = 0;
+    }
+    if (!drain_keep(client, device, &before))
+        return;
+    drain_notify_taken(agent, index, &there, &told);
+    if (device->drains_ms) {
+        frame_init(&frame, MSG_NOTICE);
+        frame_string(&frame, "device", device->name);
+        frame_u64(&frame, "in_ns", devices_drain_in_ns(agent, device));
+        frame_u64(&frame, "programs", there);
+        frame_u64(&frame, "told", told);
+        peer_send(client, &frame);
+    }
+    followers_add(client, true, index);
+}
+
+void drain_handle(struct peer *client, struct message *message)
+{
+    uint32_t index;
+
+    followers_drop(client->agent, client); /* One thing at a time. */
+    if (!client_device(client, field_get(&message->root, "device"), &index))
+        return;
+    if (field_bool(&message->root, "undo", false))
+        drain_undo(client, index);
+    else
+        drain_begin(client, index, field_u64(&message->root, "in_ns", 0) / 1000000);
+}

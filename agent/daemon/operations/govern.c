@@ -1,0 +1,205 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
+#define TICK_MS   1000
+
+/* Programs look for an agent twice a second, and those that wait give up after three. */
+#define AWAIT_MS 5000
+
+int govern_init(struct agent *agent)
+{
+    struct governor *governor = calloc(1, sizeof(*governor));
+
+    if (!governor)
+        return -ENOMEM;
+    agent->governor = governor;
+    ledger_init(&agent->ledger);
+    governor->await_until_ms = uv_now(&agent->loop) + AWAIT_MS;
+    int result = limits_load(agent);
+    if (result) {
+        agent_log("%s: cannot read the limits of devices (%s); none hold", governor->state_path,
+                  strerror(-result));
+    }
+    capacity_update(agent);
+    return 0;
+}
+
+void govern_finish(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+
+    pending_drop(agent, NULL);
+    followers_drop(agent, NULL);
+    tracing_finish(agent);
+    resume_finish(agent);
+    world_finish(&governor->world);
+    ledger_finish(&agent->ledger);
+    free(governor->histories);
+    free(governor);
+    agent->governor = NULL;
+}
+
+void govern_remember(struct agent *agent, const struct program *program)
+{
+    struct governor *governor = agent->governor;
+    struct ended *ended = &governor->ended[governor->ended_count % ENDED_MAX];
+    const struct ledger_entry *entry = &program->vdevs[0].entry;
+
+    if (!program->connected)
+        return;
+    *ended = (struct ended){.uid = program->uid,
+                            .waits = program->managed.waits,
+                            .waited_ms = program->managed.waited_ms};
+    memcpy(ended->id, program->id, sizeof(ended->id));
+    memcpy(ended->name, program->name, sizeof(ended->name));
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        ended->wanted_peak += program->vdevs[i].wanted_peak;
+        ended->held_peak += program->vdevs[i].entry.held_peak;
+        ended->granted_peak += program->vdevs[i].entry.granted_peak;
+    }
+    if (entry->device != LEDGER_NONE) {
+        const struct ledger_device *device = &agent->ledger.devices[entry->device];
+        memcpy(ended->device, device->name, sizeof(ended->device));
+        ended->own = device->own;
+    }
+    governor->ended_count++;
+}
+
+void govern_reloaded(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next)
+        program_configure(agent, program);
+    capacity_update(agent);
+    servers_configure(agent);
+    devices_renew(agent);
+}
+
+/* ---- what follows ---- */
+
+/** One step for those who wait, in their order. False when all of them go on waiting. */
+static bool govern_serve_queue(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct world *world = &governor->world;
+
+    for (uint32_t i = 0; i < world->policy.queue_count; i++) {
+        uint32_t index = world->queue[i];
+        struct managed *managed = &world->groups[index].program->managed;
+        struct policy_step step;
+        if (world->programs[index].busy_moving)
+            continue;
+        if (step_trim(agent, index)) {
+            world->programs[index].busy_moving = true; /* Room is on its way. */
+            continue;
+        }
+        uint64_t memory = world_fill(agent, index);
+        policy_answer(&world->policy, config_policy(&agent->config), index, &step);
+        world_unfill(world, index, memory);
+        if (step.action == POLICY_DO_WAIT || step.action == POLICY_NOTHING) {
+            memcpy(managed->why, step.reason, sizeof(managed->why));
+        } else if (step_do(agent, &step)) {
+            managed->displaces =
+                managed->displaces || (step.program != index && step.action == POLICY_DO_SPILL);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool govern_serve_others(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct policy_settings settings = *config_policy(&agent->config);
+    struct policy_step step;
+
+    settings.automatic = settings.automatic && governor->automatic;
+    policy_next(&governor->world.policy, &settings, &step);
+    return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
+}
+
+void govern_run(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+
+    if (governor->running || agent->stopping || !agent->changed || ledger_sync_awaited(agent))
+        return;
+    governor->running = true;
+    for (unsigned i = 0; i < STEPS_MAX && agent->changed; i++) {
+        agent->changed = false;
+        if (world_build(agent))
+            break;
+        agent->changed = step_quota(agent) || govern_serve_queue(agent) ||
+                         govern_serve_others(agent) || agent->changed;
+        if (!agent->changed)
+            losses_hurry(agent);
+    }
+    governor->running = false;
+    governor->automatic = false;
+    followers_tick(agent, rebalance_step);
+}
+
+static void govern_sample(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    const struct ledger *ledger = &agent->ledger;
+    uint64_t now = uv_now(&agent->loop);
+
+    if (ledger->count > governor->history_count) {
+        struct history *grown =
+            realloc(governor->histories, ledger->count * sizeof(*governor->histories));
+        if (!grown)
+            return;
+        memset(grown + governor->history_count, 0,
+               (ledger->count - governor->history_count) * sizeof(*grown));
+        governor->histories = grown;
+        governor->history_count = ledger->count;
+    }
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        history_add(&governor->histories[i], now, ledger->devices[i].reserved,
+                    ledger->devices[i].held);
+    }
+    for (struct program *program = agent->programs; program; program = program->next) {
+        uint64_t granted = 0, held = 0;
+        for (size_t i = 0; i < program->vdev_count; i++) {
+            granted += ledger_reserved(&program->vdevs[i].entry);
+            held += program->vdevs[i].entry.held;
+            visits_stayed(&program->vdevs[i].visits, program->vdevs[i].busy,
+                          (now - program->vdevs[i].placed_ms) / 1000);
+        }
+        if (program->connected)
+            history_add(&program->managed.history, now, granted, held);
+    }
+}
+
+void govern_tick(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    uint64_t now = uv_now(&agent->loop);
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        if (device->tight != LEDGER_NO_LIMIT && now >= device->tight_until_ms)
+            device->tight = LEDGER_NO_LIMIT;
+    }
+    grants_tick(agent);
+    drain_tick(agent);
+    serving_tick(agent);
+    resume_tick(agent);
+    spreading_tick(agent); /* who is not to use a device any more is not made ready for it again */
+    prewarm_tick(agent);
+    protecting_tick(agent);
+    losses_tick(agent);
+    checkpointing_tick(agent);
+    tracing_tick(agent);
+    if (now - governor->ticked_ms >= TICK_MS) {
+        governor->ticked_ms = now;
+        governor->automatic = true;
+        agent->changed = true;
+        govern_sample(agent);
+    }
+    govern_run(agent);
+}

@@ -1,0 +1,337 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "state/base/files/access.h"
+
+#define WITHHOLDS_MS 10000
+
+/* ---- messages ---- */
+
+void grants_add(struct agent *agent, struct program *program, uint32_t index, uint64_t bytes)
+{
+    struct program_device *vdev = &program->vdevs[index];
+    struct frame frame;
+
+    ledger_set_granted(&agent->ledger, &vdev->entry, vdev->entry.granted + bytes);
+    vdev->exchanged_ms = vdev->granted_ms = uv_now(&agent->loop);
+    frame_init(&frame, MSG_GRANT);
+    frame_u64(&frame, "vdev", index);
+    frame_u64(&frame, "bytes", bytes);
+    peer_send(program->peer, &frame);
+}
+
+void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
+                   uint64_t patience_ms, bool trims)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_SHRINK);
+    frame_u64(&frame, "vdev", vdev);
+    frame_u64(&frame, "bytes", bytes);
+    peer_send(program->peer, &frame);
+    program->vdevs[vdev].exchanged_ms = uv_now(&agent->loop);
+    program->managed.shrinks = true;
+    program->managed.trims = trims;
+    program->managed.shrink_to = bytes;
+    program->managed.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
+}
+
+/** It kept what it should have given up, so that it is not asked again for a while. */
+static void ledger_sync_withhold(struct agent *agent, struct program *program)
+{
+    if (!program->managed.trims) {
+        program->managed.withholds = true;
+        program->managed.withholds_until_ms = uv_now(&agent->loop) + WITHHOLDS_MS;
+    }
+    agent->changed = true;
+}
+
+/** What it was told to give has come, or as much of it as it could give. */
+static void ledger_sync_end_shrink(struct agent *agent, struct program *program, uint32_t device)
+{
+    uint64_t granted = 0;
+
+    for (size_t i = 0; i < program->vdev_count; i++)
+        granted += program->vdevs[i].entry.device == device ? program->vdevs[i].entry.granted : 0;
+    program->managed.shrinks = false;
+    if (granted > program->managed.shrink_to)
+        ledger_sync_withhold(agent, program);
+}
+
+void grants_return(struct peer *peer, struct message *message)
+{
+    struct agent *agent = peer->agent;
+    struct program *program = peer->program;
+    uint64_t index = field_u64(&message->root, "vdev", 0);
+    uint64_t bytes = field_u64(&message->root, "bytes", 0);
+
+    if (index >= program->vdev_count)
+        return;
+    struct program_device *vdev = &program->vdevs[index];
+    uint64_t granted = vdev->entry.granted;
+    ledger_set_granted(&agent->ledger, &vdev->entry, bytes < granted ? granted - bytes : 0);
+    /* What it holds of that is gone as well, though its status has yet to say so. */
+    if (vdev->entry.held > vdev->entry.granted)
+        ledger_set_held(&agent->ledger, &vdev->entry, vdev->entry.granted);
+    vdev->exchanged_ms = uv_now(&agent->loop);
+    if (program->managed.shrinks) {
+        ledger_sync_end_shrink(agent, program, vdev->entry.device);
+    } else if (vdev->wanted > vdev->entry.granted) {
+        /* Nobody asked: it needs no more, though its status has yet to say so. */
+        vdev->wanted = vdev->entry.granted;
+        vdev->device_bytes = vdev->entry.held;
+    }
+    agent->changed = true;
+}
+
+void grants_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (struct program *program = agent->programs; program; program = program->next) {
+        struct managed *managed = &program->managed;
+        if (managed->shrinks && now >= managed->shrink_until_ms) {
+            /* Nothing came back: of what it does not use there is none, of the rest it may not. */
+            managed->shrinks = false;
+            ledger_sync_withhold(agent, program);
+        }
+        managed->withholds = managed->withholds && now < managed->withholds_until_ms;
+    }
+}
+
+#define RECONCILE_MS 1000
+
+/* ---- what programs say of what they have ---- */
+
+static uint32_t ledger_sync_device_named(struct agent *agent, const struct device_key *key)
+{
+    const struct device_names *names = &agent->devices.names;
+    uint32_t device;
+
+    /* Also one that is not listed any more: the program has it all the same. */
+    for (size_t i = 0; i < names->count; i++) {
+        if (device_key_equal(&names->names[i].key, key)) {
+            return ledger_device(&agent->ledger, names->names[i].name, &device) ? LEDGER_NONE
+                                                                                : device;
+        }
+    }
+    return LEDGER_NONE;
+}
+
+static uint32_t ledger_sync_device_of(struct agent *agent, const struct program_device *vdev)
+{
+    return vdev->has_device && !vdev_is_off(vdev) ? ledger_sync_device_named(agent, &vdev->device)
+                                                  : LEDGER_NONE;
+}
+
+bool ledger_sync_believe(const struct program *program)
+{
+    return access_may_manage(geteuid(), program->uid);
+}
+
+/** Of what @program says that it holds, what counts: another user's has no more than the agent
+ * granted it. */
+static uint64_t ledger_sync_believed(const struct program *program, uint64_t bytes,
+                                     uint64_t granted)
+{
+    return ledger_sync_believe(program) || bytes < granted ? bytes : granted;
+}
+
+/** What it left on demand it holds there still. */
+static void ledger_sync_place_sources(struct agent *agent, const struct program *program,
+                                      struct program_device *vdev, bool exists)
+{
+    for (uint32_t i = 0; i < PROGRAM_SOURCES_MAX; i++) {
+        struct program_source *source = &vdev->sources[i];
+        bool holds = exists && i < vdev->source_count;
+        uint32_t device = holds ? ledger_sync_device_named(agent, &source->device) : LEDGER_NONE;
+        uint64_t bytes = ledger_sync_believed(program, source->bytes, vdev->entry.granted_peak);
+        if (device == source->entry.device && (!holds || bytes == source->entry.held))
+            continue;
+        ledger_place(&agent->ledger, &source->entry, device);
+        ledger_set_held(&agent->ledger, &source->entry, bytes);
+        agent->changed = true;
+    }
+}
+
+static void ledger_sync_place(struct agent *agent, struct program_device *vdev)
+{
+    struct ledger *ledger = &agent->ledger;
+    uint32_t device = ledger_sync_device_of(agent, vdev);
+
+    if (device == vdev->entry.device)
+        return;
+    if (device != LEDGER_NONE && device == vdev->entry.target) {
+        vdev->arrived = true; /* Its report follows. */
+        return;
+    }
+    ledger_place(ledger, &vdev->entry, device);
+    vdev->placed_ms = uv_now(&agent->loop);
+    agent->changed = true;
+}
+
+/** Of virtual devices on one device only the first says what they hold: spread it over grants. */
+static void ledger_sync_spread_held(struct ledger *ledger, struct program *program, size_t first)
+{
+    struct program_device *vdev = &program->vdevs[first];
+    uint32_t device = vdev->entry.device;
+    uint64_t held = 0;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        bool same = program->vdevs[i].entry.device == device && !program->vdevs[i].arrived;
+        if (same && i < first)
+            return;
+        held += same ? program->vdevs[i].device_bytes : 0;
+    }
+    for (size_t i = program->vdev_count; i-- > first;) {
+        struct ledger_entry *entry = &program->vdevs[i].entry;
+        if (entry->device != device || program->vdevs[i].arrived)
+            continue;
+        uint64_t share = i == first || held < entry->granted ? held : entry->granted;
+        ledger_set_held(ledger, entry, ledger_sync_believed(program, share, entry->granted));
+        held -= share;
+    }
+}
+
+/**
+ * Grants and returns cross on their way, so what it says counts only where it says more than we
+ * know, or where nothing has been on its way for long.
+ */
+static void ledger_sync_adopt(struct agent *agent, struct program *program, uint32_t index)
+{
+    struct program_device *vdev = &program->vdevs[index];
+    struct ledger *ledger = &agent->ledger;
+    struct ledger_entry *entry = &vdev->entry;
+    uint64_t quiet = uv_now(&agent->loop) - vdev->exchanged_ms;
+
+    if (!vdev->tells_grants) {
+        ledger_set_granted(ledger, entry, 0);
+        return;
+    }
+    if (vdev->seeks)
+        return; /* What it was granted was of the device that is lost. */
+    if (!vdev->limited) {
+        /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
+         * takes what it likes, until it is granted something, be it nothing. */
+        if (vdev->device_bytes && quiet > RECONCILE_MS)
+            grants_add(agent, program, index, 0);
+        return;
+    }
+    if ((vdev->granted > entry->granted && ledger_sync_believe(program)) ||
+        (vdev->granted < entry->granted && entry->target == LEDGER_NONE && quiet > RECONCILE_MS)) {
+        ledger_set_granted(ledger, entry, vdev->granted);
+        agent->changed = true;
+    }
+}
+
+static void ledger_sync_update(struct agent *agent, struct program *program)
+{
+    struct ledger *ledger = &agent->ledger;
+
+    for (uint32_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        ledger_sync_place_sources(agent, program, vdev, i < program->vdev_count);
+        if (i >= program->vdev_count) {
+            ledger_place(ledger, &vdev->entry, LEDGER_NONE);
+            continue;
+        }
+        ledger_sync_place(agent, vdev);
+        if (!vdev->arrived)
+            ledger_sync_adopt(agent, program, i);
+    }
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (program->vdevs[i].entry.device != LEDGER_NONE && !program->vdevs[i].arrived)
+            ledger_sync_spread_held(ledger, program, i);
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        struct ledger_device *device = &ledger->devices[i];
+        if (device->tight != LEDGER_NO_LIMIT && device->held > device->tight)
+            device->tight = device->held;
+    }
+}
+
+/** Programs of an agent before have yet to say what they have: what is free is not known. */
+bool ledger_sync_awaited(const struct agent *agent)
+{
+    bool any = false;
+
+    for (const struct program *program = agent->programs; program; program = program->next)
+        any = any || program->awaited;
+    return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
+}
+
+/** What it may allocate before it asks; or what it took without being granted it. */
+static uint64_t ledger_sync_first_grant(struct agent *agent, const struct program *program,
+                                        struct program_device *vdev, bool first)
+{
+    struct ledger *ledger = &agent->ledger;
+    struct ledger_entry *entry = &vdev->entry;
+    uint64_t bytes = 0;
+
+    if (entry->device == LEDGER_NONE)
+        return 0;
+    if (entry->held > entry->granted) {
+        bytes = entry->held - entry->granted;
+    } else if (first && !entry->granted && !ledger_sync_awaited(agent)) {
+        bytes = ledger_initial(&ledger->devices[entry->device]);
+        bytes = bytes < program->policy.quota ? bytes : program->policy.quota;
+    }
+    ledger_set_granted(ledger, entry, entry->granted + bytes);
+    vdev->exchanged_ms = uv_now(&agent->loop);
+    return bytes;
+}
+
+/** A program that has not used OpenCL says as little as one that never did; only where it starts is
+ * known then, and stays.
+ */
+static bool ledger_sync_says_something(const msgpack_object *hello)
+{
+    const msgpack_object *vdevs;
+    size_t count = field_array(hello, "vdevs", &vdevs);
+
+    for (size_t i = 0; i < count; i++)
+        if (field_u64(&vdevs[i], "granted", 0) || field_u64(&vdevs[i], "device_bytes", 0) ||
+            field_bool(&vdevs[i], "suspended", false))
+            return true;
+    return false;
+}
+
+void ledger_sync_welcome(struct agent *agent, struct program *program, bool first,
+                         const msgpack_object *hello, struct frame *welcome)
+{
+    bool said = ledger_sync_says_something(hello);
+
+    if (said)
+        program_take_status(program, hello);
+    for (size_t i = 0; i < program->vdev_count; i++)
+        program->vdevs[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
+    ledger_sync_update(agent, program);
+    frame_bool(welcome, "alive", true);
+    frame_bool(welcome, "places", true);
+    if (!first && !said)
+        return; /* Its first status tells what it was granted. */
+    frame_array(welcome, "grants");
+    for (size_t i = 0; i < program->vdev_count; i++)
+        frame_u64(welcome, NULL,
+                  ledger_sync_first_grant(agent, program, &program->vdevs[i], first));
+    frame_end(welcome);
+}
+
+void ledger_sync_status(struct peer *peer, struct message *message)
+{
+    struct program *program = peer->program;
+    struct program_device before[PROTOCOL_VDEVS_MAX];
+
+    memcpy(before, program->vdevs, sizeof(before));
+    bool fenced = program->status.fenced;
+    program_take_status(program, &message->root);
+    if (program->status.fenced != fenced)
+        agent_log(
+            "%s: %s (pid %d) %s%s", program->id, program->name, (int)program->pid,
+            fenced ? "may run again" : "is fenced: ", fenced ? "" : program->status.right_problem);
+    ledger_sync_update(peer->agent, program);
+    for (uint32_t i = 0; i < program->vdev_count; i++)
+        losses_note(peer->agent, program, i, &before[i],
+                    ledger_sync_device_named(peer->agent, &program->vdevs[i].device));
+}

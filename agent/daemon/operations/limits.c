@@ -1,0 +1,245 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state/base/bytes/size.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+#include "state/base/files/access.h"
+#include "state/base/files/file.h"
+
+/* Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
+static void limits_capacity_notify_more(const struct agent *agent,
+                                        const struct ledger_device *device, uint64_t before)
+{
+    char text[PROTOCOL_TEXT_MAX], bytes[32];
+    uint64_t now = ledger_lasting(device);
+
+    if (now > before) {
+        bytes_text(now, bytes, sizeof(bytes));
+        snprintf(text, sizeof(text), "programs may have %s of %s", bytes, device->name);
+        programs_notify_added(agent, now, text);
+    }
+}
+
+/** A device that is listed: one that was not before, or of which there is more, is told of. */
+static void limits_list_device(struct agent *agent, const struct inventory_entry *entry,
+                               struct ledger_device *device)
+{
+    uint64_t before = ledger_lasting(device);
+    uint64_t own = devinfo_scalar(&entry->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    uint64_t said = device_settings_memory(agent, entry);
+    char text[PROTOCOL_TEXT_MAX];
+
+    own = own && own < LEDGER_BYTES_MAX ? own : LEDGER_BYTES_MAX;
+    device->own = said < own ? said : own;
+    if (device->listed) {
+        limits_capacity_notify_more(agent, device, before);
+    } else {
+        snprintf(text, sizeof(text), "%s (%s) is there", device->name, entry->key.device);
+        programs_notify_added(agent, ledger_lasting(device), text);
+    }
+}
+
+void capacity_update(struct agent *agent)
+{
+    struct ledger *ledger = &agent->ledger;
+    const struct inventory *inventory = &agent->devices.inventory;
+
+    for (size_t i = 0; i < inventory->count; i++) {
+        uint32_t index;
+        if (inventory->entries[i].lost)
+            continue;
+        if (!ledger_device(ledger, inventory->entries[i].name, &index))
+            limits_list_device(agent, &inventory->entries[i], &ledger->devices[index]);
+    }
+    for (uint32_t i = 0; i < ledger->count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        ledger->devices[i].listed = entry && !entry->lost;
+    }
+    agent->changed = true;
+}
+
+#define LIMITS_FILE_MAX (1u << 20)
+
+static void limits_take_line(struct agent *agent, char *line)
+{
+    const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
+    char *end = NULL;
+    uint32_t index;
+
+    if (!what || name[0] == '#' || strlen(name) >= sizeof(agent->ledger.devices->name) ||
+        ledger_device(&agent->ledger, name, &index))
+        return;
+    struct ledger_device *device = &agent->ledger.devices[index];
+    if (strcmp(what, "drain") == 0) {
+        device->drains = true;
+    } else if (strcmp(what, "drain-at") == 0 && line) {
+        uint64_t at = strtoull(line, &end, 10), now = clock_wall_ms();
+        if (end != line && !*end)
+            device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
+    } else if (strcmp(what, "memory") == 0 && line) {
+        uint64_t bytes = strtoull(line, &end, 10);
+        device->limit = end != line && !*end ? bytes : device->limit;
+    }
+}
+
+int limits_load(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    CLEANUP(cleanup_free) char *text = NULL;
+    char folder[PATH_MAX];
+    size_t size;
+    int error;
+
+    if ((error = paths_state(folder)) ||
+        (error = paths_join(folder, "limits", governor->state_path)) ||
+        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size)))
+        return error == -ENOENT ? 0 : error;
+    char *rest = text;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
+        limits_take_line(agent, line);
+    return 0;
+}
+
+int limits_save(const struct agent *agent)
+{
+    const struct governor *governor = agent->governor;
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    if (!file)
+        return -errno;
+    fputs("# What reseat limit and reseat drain set. The agent writes this file.\n", file);
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *device = &agent->ledger.devices[i];
+        if (device->limit != LEDGER_NO_LIMIT)
+            fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
+        if (device->drains)
+            fprintf(file, "%s drain\n", device->name);
+        if (device->drains_ms) {
+            fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
+                    clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
+        }
+    }
+    if (fclose(file))
+        return -ENOMEM;
+    return file_replace_path(governor->state_path, text, size);
+}
+
+static void limits_put_amount(struct frame *frame, const char *key, uint64_t bytes)
+{
+    frame_bool(frame, "limited", bytes != LEDGER_NO_LIMIT);
+    frame_u64(frame, key, bytes == LEDGER_NO_LIMIT ? 0 : bytes);
+}
+
+static void limits_limit_device(struct peer *client, uint32_t index, uint64_t bytes)
+{
+    struct agent *agent = client->agent;
+    struct ledger_device *device = &agent->ledger.devices[index];
+    uint64_t before = device->limit, had = ledger_lasting(device);
+    struct frame frame;
+
+    if (!access_may_manage(geteuid(), client->uid)) {
+        peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+        return;
+    }
+    device->limit = bytes;
+    int error = limits_save(agent);
+    if (error) {
+        device->limit = before;
+        peer_error(client, ERR_FAILED,
+                   "the limit of %s cannot be kept in %s: %s; it stays as it was", device->name,
+                   agent->governor->state_path, strerror(-error));
+        return;
+    }
+    agent->changed = true;
+    limits_capacity_notify_more(agent, device, had);
+    frame_init(&frame, MSG_LIMIT);
+    frame_string(&frame, "device", device->name);
+    limits_put_amount(&frame, "memory_bytes", bytes);
+    frame_u64(&frame, "capacity_bytes", ledger_capacity(device));
+    frame_u64(&frame, "granted_bytes", device->reserved);
+    frame_u64(&frame, "held_bytes", device->held);
+    frame_u64(&frame, "least_bytes", 0);
+    peer_send(client, &frame);
+}
+
+/** What @program has to have on a device at once, wherever it is. */
+static uint64_t limits_needs_at_once(const struct program *program)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        bool spills = program->policy.ways & POLICY_SPILL && vdev->limited && !vdev->pinned[0];
+        uint64_t own = spills ? vdev->least : vdev_wanted(vdev);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes;
+}
+
+uint64_t limits_quota(const struct program *program)
+{
+    uint64_t needs = limits_needs_at_once(program), quota = program->policy.quota;
+
+    return needs > quota ? needs : quota;
+}
+
+static void limits_limit_program(struct peer *client, struct program *program, uint64_t bytes)
+{
+    struct agent *agent = client->agent;
+    uint64_t granted = 0, held = 0, needs = limits_needs_at_once(program);
+    struct frame frame;
+
+    if (bytes < needs) {
+        char least[32];
+        bytes_text(needs, least, sizeof(least));
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) needs %s at once and could not go on with less; set a "
+                   "limit of that at least, or take it off its device (reseat suspend %s)",
+                   program->name, (int)program->pid, least, program->id);
+        return;
+    }
+    program->policy.overrides |= OVERRIDE_QUOTA;
+    program_set_quota(agent, program, bytes, "an operator set its limit");
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        granted += ledger_reserved(&program->vdevs[i].entry);
+        held += program->vdevs[i].entry.held;
+    }
+    frame_init(&frame, MSG_LIMIT);
+    report_put_program(&frame, program);
+    limits_put_amount(&frame, "memory_bytes", bytes);
+    frame_u64(&frame, "capacity_bytes", 0);
+    frame_u64(&frame, "granted_bytes", granted);
+    frame_u64(&frame, "held_bytes", held);
+    frame_u64(&frame, "least_bytes", needs);
+    peer_send(client, &frame);
+}
+
+void limits_handle(struct peer *client, struct message *message)
+{
+    bool limited = field_bool(&message->root, "limited", false);
+    uint64_t bytes = field_u64(&message->root, "memory_bytes", 0);
+    struct program *program;
+    uint32_t device;
+    size_t vdev;
+
+    bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+    if (!client_program_or_device(client, &message->root, &program, &vdev, &device))
+        return;
+    if (!program) {
+        limits_limit_device(client, device, bytes);
+    } else if (vdev == PROGRAM_ALL_VDEVS) {
+        limits_limit_program(client, program, bytes);
+    } else {
+        peer_error(client, ERR_USAGE,
+                   "a limit is for a whole program, not for one virtual device; name it as %s",
+                   program->id);
+    }
+}

@@ -1,0 +1,185 @@
+#include "agent/daemon/operations/operations.h"
+
+#include "state/driver/served.h"
+
+/*
+ * Devices that programs lost, and protected programs that wait for another one.
+ *
+ * What a program lost takes nobody until it answers: a helper that lists devices anew opens its
+ * driver for that, or who looks after a server says so. Where a program that then goes there fails,
+ * it is asked again later each time. A program that waits is one that queues to the policy, first
+ * come, first served: what it was granted on the lost device is free at once.
+ *
+ * Where a driver is in a process of its own, that is mostly what ended, and the device is well. The
+ * program's next session opens the driver in a new process, as the helper would: so it goes there
+ * at once, once, and only what it cannot enter is asked.
+ */
+
+#define ASK_MS     100
+#define ASK_MS_MAX 60000
+
+/** @longer  It is asked later than the last time: else whoever lost it often would keep all others
+ *  off it. */
+static void losses_take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
+{
+    struct ledger_device *device = &agent->ledger.devices[index];
+
+    device->lost_wait_ms = longer && device->lost_wait_ms ? device->lost_wait_ms * 2 : ASK_MS;
+    if (device->lost_wait_ms > ASK_MS_MAX)
+        device->lost_wait_ms = ASK_MS_MAX;
+    device->lost_ask_ms = uv_now(&agent->loop) + device->lost_wait_ms;
+    device->lost = true;
+    device->lost_asked = false;
+    agent->changed = true;
+    agent_log("%s: lost (%s); no program is sent there until it answers", device->name, why);
+}
+
+static void losses_give_back(struct agent *agent, struct ledger_device *device, const char *why)
+{
+    device->lost = false;
+    agent->changed = true;
+    agent_log("%s: %s", device->name, why);
+}
+
+/** @program found it lost on the device: it waits for another one, in its turn. */
+static void losses_queue(struct agent *agent, struct program *program, uint32_t index)
+{
+    struct program_device *vdev = &program->vdevs[index];
+
+    vdev->displaced = true;
+    vdev->only = LEDGER_NONE;
+    vdev->loss_sought = program->status.loss.count;
+    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
+    agent->changed = true; /* The device may be known as lost already. */
+    agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
+              (int)program->pid);
+}
+
+void losses_note(struct agent *agent, struct program *program, uint32_t index,
+                 const struct program_device *before, uint32_t device)
+{
+    const struct program_device *vdev = &program->vdevs[index];
+    const struct program_loss *loss = &program->status.loss;
+
+    if (vdev->lost && !before->lost && device != LEDGER_NONE) {
+        const char *why = loss->count ? loss->reason : "it does not say why";
+        if (ledger_sync_believe(program))
+            losses_take_away(agent, device, false, why);
+        else
+            exclusions_add(agent, program, device, EXCLUSION_FAILED,
+                           why); /* so that it goes elsewhere */
+    }
+    if (vdev->seeks && !before->seeks)
+        losses_queue(agent, program, index);
+}
+
+bool losses_again(struct agent *agent, struct program *program, uint32_t index)
+{
+    struct program_device *vdev = &program->vdevs[index];
+    const struct program_device before = {.lost = false};
+
+    if (!vdev->seeks || program->status.loss.count <= vdev->loss_sought)
+        return false;
+    losses_note(agent, program, index, &before, vdev->entry.device);
+    return true;
+}
+
+void losses_arrived(struct agent *agent, uint32_t index)
+{
+    struct ledger_device *device = &agent->ledger.devices[index];
+
+    device->lost_wait_ms = 0;
+    if (device->lost)
+        losses_give_back(agent, device, "answers again");
+}
+
+void losses_failed(struct agent *agent, uint32_t index)
+{
+    if (agent->ledger.devices[index].lost_wait_ms)
+        losses_take_away(agent, index, true, "a program could not go there");
+}
+
+/** Whether a list that is to show it can be made. */
+static bool losses_is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
+{
+    return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
+}
+
+void losses_listed(struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (!device->lost || !device->lost_asked)
+            continue;
+        device->lost_asked = false;
+        if (entry && !entry->lost && !agent->devices.problem[0])
+            losses_give_back(agent, device, "answers again");
+        else
+            losses_take_away(agent, i, true, "it is not among the devices that there are");
+    }
+}
+
+/** Who waits for it, where the policy had no other; or NULL. */
+static const struct program *losses_waits_for(const struct agent *agent,
+                                              const struct inventory_entry *entry)
+{
+    for (const struct program *program = agent->programs; program; program = program->next)
+        for (size_t i = 0; program->peer && i < program->vdev_count; i++)
+            if (program->vdevs[i].seeks && !program_moving(program) &&
+                device_key_equal(&program->vdevs[i].device, &entry->key))
+                return program;
+    return NULL;
+}
+
+/** It was lost with a process that had its driver for that program alone. */
+static bool losses_lost_process(const struct program *program, const struct inventory_entry *entry)
+{
+    const struct program_loss *loss = &program->status.loss;
+
+    return loss->count && loss->isolated && device_key_equal(&loss->device, &entry->key);
+}
+
+void losses_hurry(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+    bool any = false;
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        bool first = device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
+                     device->lost_ask_ms > now;
+        const struct program *program = entry && first ? losses_waits_for(agent, entry) : NULL;
+        if (program && losses_lost_process(program, entry)) {
+            losses_give_back(agent, device, "is tried with its driver in another process");
+        } else if (program) {
+            device->lost_ask_ms = now;
+            any = true;
+        }
+    }
+    if (any)
+        losses_tick(agent);
+}
+
+void losses_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+    bool list = false;
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        struct ledger_device *device = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (!device->lost || device->lost_asked || now < device->lost_ask_ms)
+            continue;
+        if (!losses_is_listed_by_us(agent, entry)) {
+            if (!entry || !entry->lost)
+                losses_give_back(agent, device, "answers again");
+        } else if (!agent->devices.listing || list) {
+            /* A list that was begun before may be of how it was before. */
+            device->lost_asked = list = true;
+        }
+    }
+    if (list)
+        devices_renew(agent);
+}

@@ -1,0 +1,219 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "state/driver/device_key.h"
+
+/** A program that has not called OpenCL: nothing to move, only where it will start. */
+static void moving_move_starting(struct peer *client, struct program *program, size_t vdev,
+                                 bool dry_run, const struct inventory_entry *target)
+{
+    struct agent *agent = client->agent;
+    char from[160], reason[PROTOCOL_TEXT_MAX];
+
+    if (!target) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
+                   "when reseat ps shows it running",
+                   program->name, (int)program->pid);
+        return;
+    }
+    if (drain_refuses(agent, target->name, reason, sizeof(reason))) {
+        peer_error(client, ERR_REFUSED, "%s", reason);
+        return;
+    }
+    program_device_names(agent, program, vdev, false, from, sizeof(from));
+    if (!dry_run)
+        programs_set_device(agent, program, vdev, &target->key);
+    report_plain(client, program, from, target->name, RESULT_DONE, false);
+}
+
+/** Where each resumes that @vdev means, when nobody says: NULL where that is not one device. */
+static const struct inventory_entry *
+moving_last_device(const struct agent *agent, const struct program *program, unsigned vdevs)
+{
+    const struct inventory_entry *all = NULL;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *one = &program->vdevs[i];
+        if (!(vdevs & (1u << i)) || !one->suspended)
+            continue;
+        const struct inventory_entry *entry =
+            one->has_device ? device_by_key(&agent->devices.inventory, &one->device) : NULL;
+        if (!entry || (all && all != entry))
+            return NULL;
+        all = entry;
+    }
+    return all;
+}
+
+/** Whether each that @wish means fits where it was, which is not one device. As admit_request(). */
+static int moving_admit_back(struct agent *agent, const struct operation *wish, char *ret_error,
+                             size_t size)
+{
+    unsigned left = wish->vdevs;
+    int full = 0;
+
+    for (size_t i = 0; i < wish->program->vdev_count && !full; i++) {
+        const struct program_device *vdev = &wish->program->vdevs[i];
+        struct operation part = *wish;
+        part.asked.dry_run = true;
+        part.vdevs = 0;
+        for (size_t j = i; left & (1u << i) && vdev->has_device && j < wish->program->vdev_count;
+             j++) {
+            const struct program_device *other = &wish->program->vdevs[j];
+            if (other->has_device && device_key_equal(&other->device, &vdev->device))
+                part.vdevs |= left & (1u << j);
+        }
+        left &= ~part.vdevs;
+        const struct inventory_entry *entry =
+            part.vdevs ? device_by_key(&agent->devices.inventory, &vdev->device) : NULL;
+        full = entry ? admit_request(agent, &part, entry, ret_error, size) : 0;
+    }
+    return full;
+}
+
+static void moving_forward(struct peer *client, struct program *program, size_t vdev,
+                           const struct request *asked, const struct inventory_entry *target,
+                           enum operation_verb verb)
+{
+    struct agent *agent = client->agent;
+    char error[PROTOCOL_TEXT_MAX];
+    struct operation wish = {
+        .verb = verb,
+        .asked = *asked,
+        .client = client,
+        .program = program,
+        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
+        .vdev = vdev,
+        .target = LEDGER_NONE,
+        .chosen = target != NULL,
+    };
+    bool resumes = verb == OPERATION_RESUME;
+    uint32_t only = resumes && target ? devices_index(agent, target) : LEDGER_NONE;
+    const struct inventory_entry *there =
+        target || !resumes ? target : moving_last_device(agent, program, wish.vdevs);
+
+    if (resumes && asked->queue) {
+        resume_hand_back(client, program, vdev, wish.vdevs, only);
+        return;
+    }
+    int full = there     ? admit_request(agent, &wish, there, error, sizeof(error))
+               : resumes ? moving_admit_back(agent, &wish, error, sizeof(error))
+                         : 0;
+    if (full && resumes && (full == -ENOSPC || !target)) {
+        resume_queue(client, program, vdev, wish.vdevs, only, asked->timeout_ms, error);
+        return;
+    }
+    if (full) {
+        peer_error(client, ERR_REFUSED, "%s", error);
+        return;
+    }
+    if (requests_begin(agent, &wish, target)) {
+        client_no_memory(client);
+        requests_settle(agent, &wish,
+                        &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = ""});
+    }
+}
+
+static bool moving_any_suspended(const struct program *program, size_t vdev)
+{
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if ((vdev == PROGRAM_ALL_VDEVS || vdev == i) && program->vdevs[i].suspended)
+            return true;
+    return false;
+}
+
+/** All of it that @vdev means is where the request would have it. */
+static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
+                            enum operation_verb verb, const struct inventory_entry *target)
+{
+    bool there = program->status.known && !program_moving(program);
+
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        there = there && (request->program != program || request_stays(request));
+    for (size_t i = 0; there && i < program->vdev_count; i++) {
+        const struct program_device *one = &program->vdevs[i];
+        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
+            there = verb == OPERATION_SUSPEND
+                        ? one->suspended
+                        : !one->suspended && !one->lost &&
+                              (!target ||
+                               (one->has_device && device_key_equal(&one->device, &target->key)));
+        }
+    }
+    return there;
+}
+
+/** It stays there because an operator wants that, whoever had it there before. */
+static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
+                        enum operation_verb verb, bool really)
+{
+    for (size_t i = 0; really && i < program->vdev_count; i++) {
+        if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
+            continue;
+        program->vdevs[i].displaced = program->vdevs[i].displaced && verb != OPERATION_SUSPEND;
+        program->vdevs[i].chosen = program->vdevs[i].chosen || verb == OPERATION_MOVE;
+    }
+    if (really)
+        programs_save(agent, program);
+}
+
+static void moving_take(struct peer *client, struct message *message, enum operation_verb verb)
+{
+    struct agent *agent = client->agent;
+    const struct inventory_entry *target = NULL;
+    struct request asked;
+    uint32_t index;
+    size_t vdev;
+    struct program *program = client_program(client, &message->root, &vdev);
+
+    if (!program)
+        return;
+    requests_take(&message->root, verb, &asked);
+    if (asked.device[0]) {
+        target = client_device(client, field_get(&message->root, "device"), &index);
+        if (!target)
+            return;
+    }
+    if (!target && verb == OPERATION_MOVE) {
+        peer_error(client, ERR_USAGE, "the request names no device");
+        return;
+    }
+    if (!program->connected) {
+        moving_move_starting(client, program, vdev, asked.dry_run, target);
+        return;
+    }
+    if (!client_finds_program(client, program))
+        return;
+    /* To an image it goes also when it is suspended already. */
+    if (!asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
+        moving_stay(agent, program, vdev, verb, !asked.dry_run);
+        report_devices(client, program, vdev, RESULT_DONE, true);
+        return;
+    }
+    if (verb == OPERATION_RESUME && program->status.known && !moving_any_suspended(program, vdev) &&
+        !program_moving(program)) {
+        peer_error(client, ERR_REFUSED,
+                   "program %s (pid %d) is not suspended; use reseat move to change its device",
+                   program->name, (int)program->pid);
+        return;
+    }
+    moving_forward(client, program, vdev, &asked, target, verb);
+}
+
+void move_handle(struct peer *client, struct message *message)
+{
+    moving_take(client, message, OPERATION_MOVE);
+}
+
+void suspend_handle(struct peer *client, struct message *message)
+{
+    moving_take(client, message, OPERATION_SUSPEND);
+}
+
+void resume_handle(struct peer *client, struct message *message)
+{
+    moving_take(client, message, OPERATION_RESUME);
+}

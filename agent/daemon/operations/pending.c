@@ -1,0 +1,145 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Calls of programs that are blocked until there is room. */
+
+#define PENDING_MAX 256 /* Of one program: as many threads wait at once. */
+
+struct pending *pending_of(const struct agent *agent, const struct program *program, unsigned vdevs)
+{
+    for (struct pending *pending = agent->governor->needs; pending; pending = pending->next)
+        if (pending->program == program && vdevs & (1u << pending->vdev))
+            return pending;
+    return NULL;
+}
+
+static void pending_drop_one(struct agent *agent, struct pending *pending)
+{
+    for (struct pending **at = &agent->governor->needs; *at; at = &(*at)->next) {
+        if (*at == pending) {
+            *at = pending->next;
+            break;
+        }
+    }
+    pending->program->managed.waiting--;
+    free(pending);
+}
+
+static void pending_answer_one(const struct program *program, uint64_t id, const char *way,
+                               const char *reason)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_ANSWER);
+    frame_u64(&frame, "id", id);
+    frame_string(&frame, "way", way);
+    frame_string(&frame, "reason", reason);
+    peer_send(program->peer, &frame);
+}
+
+static uint64_t pending_amount(const msgpack_object *message, const char *key)
+{
+    uint64_t bytes = field_u64(message, key, 0);
+
+    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
+}
+
+/** A driver that had no more: what is held there now is all that there is, for a while. To others
+ * only by the word of one that is believed: see world_fill(). */
+static void pending_note_failure(struct agent *agent, const struct program_device *vdev)
+{
+    if (vdev->entry.device != LEDGER_NONE) {
+        struct ledger_device *device = &agent->ledger.devices[vdev->entry.device];
+        device->tight = device->held;
+        device->tight_until_ms = uv_now(&agent->loop) + TIGHT_MS;
+        agent_log("%s: its driver has no more memory, with %llu MiB held by programs here",
+                  device->name, (unsigned long long)(device->held >> 20));
+    }
+}
+
+void pending_take(struct peer *peer, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+    struct program *program = peer->program;
+    struct agent *agent = peer->agent;
+    uint64_t vdev = field_u64(message, "vdev", 0), id = field_u64(message, "id", 0);
+
+    if (vdev >= program->vdev_count || program->managed.waiting >= PENDING_MAX) {
+        pending_answer_one(program, id, WAY_REFUSE,
+                           vdev >= program->vdev_count
+                               ? "the program has no such virtual device"
+                               : "too many calls of the program wait for memory");
+        return;
+    }
+    struct pending *pending = calloc(1, sizeof(*pending));
+    if (!pending) {
+        pending_answer_one(program, id, WAY_REFUSE,
+                           "the agent has no memory to note that the call waits");
+        return;
+    }
+    *pending = (struct pending){.program = program,
+                                .vdev = (uint32_t)vdev,
+                                .id = id,
+                                .total = pending_amount(message, "total"),
+                                .least = pending_amount(message, "least"),
+                                .wanted = pending_amount(message, "wanted"),
+                                .owns = field_bool(message, "owns", false),
+                                .failed = field_bool(message, "failed", false),
+                                .ticket = ++agent->tickets,
+                                .since_ms = uv_now(&agent->loop)};
+    struct pending **at = &agent->governor->needs;
+    while (*at)
+        at = &(*at)->next;
+    *at = pending;
+    program->managed.waiting++;
+    if (pending->failed && ledger_sync_believe(program))
+        pending_note_failure(agent, &program->vdevs[vdev]);
+    agent->changed = true;
+}
+
+void pending_drop(struct agent *agent, const struct program *program)
+{
+    struct pending *next;
+
+    for (struct pending *pending = agent->governor->needs; pending; pending = next) {
+        next = pending->next;
+        if (!program || pending->program == program)
+            pending_drop_one(agent, pending);
+    }
+}
+
+void pending_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev)
+{
+    vdev->ticket = pending ? pending->ticket : ++agent->tickets;
+    vdev->queued_ms = pending ? pending->since_ms : uv_now(&agent->loop);
+}
+
+void pending_reply(struct agent *agent, struct pending *pending, const char *way,
+                   const char *reason)
+{
+    struct managed *managed = &pending->program->managed;
+    struct program_device *vdev = &pending->program->vdevs[pending->vdev];
+    uint64_t waited = uv_now(&agent->loop) - pending->since_ms;
+    bool refused = strcmp(way, WAY_REFUSE) == 0;
+
+    pending_answer_one(pending->program, pending->id, way, reason);
+    /* Until its status says so too: it is not asked back for that. */
+    if (!refused && pending->least > vdev->least)
+        vdev->least = pending->least;
+    vdev->earned_ms = waited;
+    managed->waits++;
+    managed->waited_ms += waited;
+    managed->refusals += refused;
+    pending_drop_one(agent, pending);
+}
+
+void pending_answer(struct agent *agent, const struct program *program, unsigned vdevs,
+                    const char *way, const char *reason)
+{
+    struct pending *pending;
+
+    while ((pending = pending_of(agent, program, vdevs)))
+        pending_reply(agent, pending, way, reason);
+}

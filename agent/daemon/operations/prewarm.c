@@ -1,0 +1,220 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <string.h>
+
+#include "state/driver/device_key.h"
+
+/*
+ * Devices that programs are made ready for. It costs such a device a context and the compiled
+ * programs, which no ledger counts; so they are let go of where the device is wanted for anything
+ * else: when it drains, when its driver has had no more memory to give, and when it is not listed
+ * any more. What the program builds since is made there too, from time to time.
+ */
+
+#define PREWARM_MS 600000
+#define AGAIN_MS   2000
+
+static struct program_ready *prewarm_find(struct program *program, const struct device_key *key)
+{
+    for (size_t i = 0; i < program->ready_count; i++)
+        if (device_key_equal(&program->ready[i].device, key))
+            return &program->ready[i];
+    return NULL;
+}
+
+bool prewarm_holds(const struct agent *agent, uint32_t device)
+{
+    const struct inventory_entry *entry = devices_entry(agent, device);
+
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (entry && program_acts(program) && prewarm_find(program, &entry->key))
+            return true;
+    return false;
+}
+
+static bool prewarm_is_asked(const struct agent *agent, const struct program *program)
+{
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program)
+            return true;
+    return false;
+}
+
+/** Ask @program for it, or where it @drops to let go of it; without a client. */
+static bool prewarm_ask(struct agent *agent, struct program *program,
+                        const struct inventory_entry *target, bool drops, const char *why)
+{
+    struct operation wish = {.verb = OPERATION_PREWARM,
+                             .asked = {.drop = drops, .timeout_ms = PREWARM_MS},
+                             .program = program,
+                             .vdevs = (1u << program->vdev_count) - 1,
+                             .vdev = PROGRAM_ALL_VDEVS,
+                             .target = target ? devices_index(agent, target) : LEDGER_NONE,
+                             .ours = true};
+
+    snprintf(wish.why, sizeof(wish.why), "%s", why);
+    return requests_begin(agent, &wish, target) == 0;
+}
+
+/** Why @program is not to be ready for it any more, or NULL. */
+static const char *prewarm_must_go(const struct agent *agent, const struct program *program,
+                                   const struct program_ready *ready,
+                                   const struct inventory_entry *entry)
+{
+    const struct ledger_device *device = NULL;
+
+    for (uint32_t i = 0; entry && i < agent->ledger.count && !device; i++)
+        if (strcmp(agent->ledger.devices[i].name, entry->name) == 0)
+            device = &agent->ledger.devices[i];
+    if (!entry)
+        return "it is not listed any more";
+    if (device && (device->drains || device->drains_ms))
+        return "it is drained";
+    if (ready->ours && !config_policy(&agent->config)->prewarm)
+        return "the policy prewarms no devices any more";
+    if (ready->ours && (!device || device - agent->ledger.devices != program->managed.ready_for))
+        return "it is more likely to go elsewhere";
+    return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
+}
+
+static void prewarm_look(struct agent *agent, struct program *program)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (size_t i = 0; i < program->ready_count; i++) {
+        struct program_ready *ready = &program->ready[i];
+        const struct inventory_entry *entry =
+            device_by_key(&agent->devices.inventory, &ready->device);
+        const char *why = prewarm_must_go(agent, program, ready, entry);
+        bool due = ready->behind && ready->behind != ready->left && !program_moving(program);
+        if ((!why && !due) || (ready->asked_ms && now - ready->asked_ms < AGAIN_MS))
+            continue;
+        ready->asked_ms = now;
+        (void)prewarm_ask(agent, program, entry, why != NULL, why ? why : "it built more since");
+        return; /* One at a time. */
+    }
+}
+
+void prewarm_tick(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (program_acts(program) && !prewarm_is_asked(agent, program))
+            prewarm_look(agent, program);
+}
+
+void prewarm_settle(struct agent *agent, const struct operation *request,
+                    const struct operation_end *end)
+{
+    const struct inventory_entry *entry = devices_entry(agent, request->target);
+    struct program_ready *ready = entry ? prewarm_find(request->program, &entry->key) : NULL;
+
+    if (request->asked.drop)
+        return;
+    /* Its status came first: what it is behind by now it stays. */
+    if (ready && strcmp(end->result, RESULT_DONE) == 0) {
+        ready->left = ready->behind;
+        ready->ours = ready->ours ||
+                      (request->ours && request->target == request->program->managed.ready_for);
+    }
+    if (end->moved == 0)
+        admit_fail(agent, request, end);
+}
+
+bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step)
+{
+    const struct inventory_entry *target = devices_entry(agent, step->device);
+    struct managed *managed = &program->managed;
+
+    if (!target || prewarm_is_asked(agent, program))
+        return false;
+    managed->ready_for = step->device;
+    managed->ready_ms = uv_now(&agent->loop);
+    return prewarm_find(program, &target->key) ||
+           prewarm_ask(agent, program, target, false, step->reason);
+}
+
+uint32_t prewarm_device(const struct agent *agent, const struct program *program)
+{
+    uint32_t first = LEDGER_NONE;
+
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_PREWARM &&
+            !request->asked.drop)
+            return request->target;
+    for (size_t i = 0; i < program->ready_count; i++) {
+        const struct inventory_entry *entry =
+            device_by_key(&agent->devices.inventory, &program->ready[i].device);
+        for (uint32_t at = 0; entry && at < agent->ledger.count; at++) {
+            if (devices_entry(agent, at) != entry)
+                continue;
+            if (at == program->managed.ready_for)
+                return at;
+            first = first == LEDGER_NONE ? at : first;
+        }
+    }
+    return first;
+}
+
+static int prewarm_forward(struct peer *client, struct program *program, size_t vdev,
+                           const struct request *asked, const struct inventory_entry *target)
+{
+    const struct operation wish = {
+        .verb = OPERATION_PREWARM,
+        .asked = *asked,
+        .client = client,
+        .program = program,
+        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
+        .vdev = vdev,
+        .target = target ? devices_index(client->agent, target) : LEDGER_NONE,
+    };
+
+    return requests_begin(client->agent, &wish, target);
+}
+
+/** All that "devices" names, before anything is asked of the program. False: the client was told
+ *  why one of them is not to be used. */
+static bool prewarm_read_targets(struct peer *client, const msgpack_object *map, bool drops,
+                                 const struct inventory_entry **ret_targets, size_t *ret_count)
+{
+    const msgpack_object *names;
+    size_t count = field_array(map, "devices", &names);
+    char why[PROTOCOL_TEXT_MAX];
+    uint32_t index;
+
+    if (count > PROTOCOL_PREWARM_MAX || (count == 0 && !drops)) {
+        peer_error(client, ERR_USAGE, "the request names no device, or more than %d",
+                   PROTOCOL_PREWARM_MAX);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ret_targets[i] = client_device(client, &names[i], &index);
+        if (!ret_targets[i])
+            return false;
+        if (!drops && drain_refuses(client->agent, ret_targets[i]->name, why, sizeof(why))) {
+            peer_error(client, ERR_REFUSED, "%s", why);
+            return false;
+        }
+    }
+    *ret_count = count;
+    return true;
+}
+
+void prewarm_handle(struct peer *client, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    const struct inventory_entry *targets[PROTOCOL_PREWARM_MAX] = {NULL};
+    size_t vdev, count;
+    struct program *program = client_running_program(client, map, "nothing to make ready", &vdev);
+
+    struct request asked;
+
+    requests_take(map, OPERATION_PREWARM, &asked);
+    if (!program || !prewarm_read_targets(client, map, asked.drop, targets, &count))
+        return;
+    /* Each is a request of its own: the program serves them at once, and one is no other's. */
+    size_t i = 0;
+    do {
+        if (prewarm_forward(client, program, vdev, &asked, targets[i]))
+            client_no_memory(client);
+    } while (++i < count);
+}

@@ -1,0 +1,121 @@
+#include "agent/daemon/operations/operations.h"
+
+#include <string.h>
+
+#include "state/base/clock.h"
+
+/*
+ * Programs that outlive their device. How each is to be protected is kept with it: what its command
+ * line, an operator or the configuration said. What a program says of itself in its status is
+ * compared with that, so that one that another agent knew, that forked or that was told in vain is
+ * told again.
+ */
+
+#define PROTECT_MS 600000 /* A first point that takes longer is not waited for. */
+#define AGAIN_MS   5000
+
+static bool protecting_is_same(const struct protection *a, const struct protection *b)
+{
+    return a->word == b->word && a->seconds == b->seconds && a->bytes == b->bytes;
+}
+
+static bool protecting_is_asked(const struct agent *agent, const struct program *program)
+{
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && request->verb == OPERATION_PROTECT)
+            return true;
+    return false;
+}
+
+/** @client: who waits for it, or NULL. */
+static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
+                          uint64_t timeout_ms)
+{
+    const struct operation wish = {.verb = OPERATION_PROTECT,
+                                   .asked.timeout_ms = timeout_ms,
+                                   .client = client,
+                                   .program = program,
+                                   .vdevs = (1u << program->vdev_count) - 1,
+                                   .vdev = PROGRAM_ALL_VDEVS,
+                                   .target = LEDGER_NONE,
+                                   .ours = client == NULL};
+
+    program->protect_ms = uv_now(&agent->loop);
+    return requests_begin(agent, &wish, NULL);
+}
+
+void protecting_tick(struct agent *agent)
+{
+    uint64_t now = uv_now(&agent->loop);
+
+    for (struct program *program = agent->programs; program; program = program->next) {
+        const struct protection *as = &program->status.protect.as;
+        bool told = program->protect_ms && now - program->protect_ms < AGAIN_MS;
+        if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
+            !protecting_is_same(as, &program->policy.protect) &&
+            !protecting_is_asked(agent, program))
+            (void)protecting_ask(agent, program, NULL, PROTECT_MS); /* no memory: again */
+    }
+}
+
+void protecting_put(const struct agent *agent, const struct program *program, struct frame *frame)
+{
+    const struct program_protect *protect = &program->status.protect;
+    const struct program_loss *loss = &program->status.loss;
+    const struct inventory_entry *entry =
+        loss->count ? device_by_key(&agent->devices.inventory, &loss->device) : NULL;
+    uint64_t now = clock_now_ns();
+
+    frame_map(frame, "protection");
+    program_put_protect(program, frame);
+    frame_bool(frame, "on", protect->on);
+    frame_string(frame, "broken", protect->broken);
+    frame_string(frame, "recovery", protect->recovery);
+    frame_u64(frame, "snapshots", protect->points);
+    frame_u64(frame, "snapshot_bytes", protect->point_bytes);
+    frame_u64(frame, "snapshot_age_ns",
+              protect->at_ns && now > protect->at_ns ? now - protect->at_ns : 0);
+    frame_u64(frame, "snapshot_downtime_ns", protect->downtime_ns);
+    frame_u64(frame, "paused_ns", protect->paused_ns);
+    frame_u64(frame, "put_off_ns", protect->put_off_ns);
+    frame_u64(frame, "protected_ns",
+              protect->on && now > protect->since_ns ? now - protect->since_ns : 0);
+    frame_u64(frame, "recoveries", protect->recoveries);
+    frame_u64(frame, "differences", protect->differences);
+    frame_end(frame);
+    frame_map(frame, "loss");
+    frame_u64(frame, "count", loss->count);
+    frame_string(frame, "device", entry ? entry->name : loss->device.device);
+    frame_string(frame, "reason", loss->reason);
+    frame_u64(frame, "age_ns", loss->count && now > loss->at_ns ? now - loss->at_ns : 0);
+    frame_end(frame);
+}
+
+void protecting_handle(struct peer *client, struct message *message)
+{
+    const msgpack_object *map = &message->root;
+    struct agent *agent = client->agent;
+    size_t vdev;
+    struct program *program = client_program(client, map, &vdev);
+
+    if (!program)
+        return;
+    if (vdev != PROGRAM_ALL_VDEVS) {
+        peer_error(client, ERR_USAGE,
+                   "a whole program is protected, not one virtual device; name it as %s",
+                   program->id);
+        return;
+    }
+    if (!program_take_protect(program, map)) {
+        peer_error(client, ERR_USAGE, "the request does not say how to protect the program");
+        return;
+    }
+    program->policy.overrides |= OVERRIDE_PROTECT;
+    program->stranger = false;
+    programs_save(agent, program);
+    if (!program->connected)
+        report_plain(client, program, "", "", RESULT_DONE, false);
+    else if (client_finds_program(client, program) &&
+             protecting_ask(agent, program, client, field_u64(map, "timeout_ms", 0)))
+        client_no_memory(client);
+}

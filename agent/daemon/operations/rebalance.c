@@ -1,0 +1,83 @@
+#include "agent/daemon/operations/operations.h"
+
+bool rebalance_step(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct policy_step step;
+
+    if (world_build(agent))
+        return false;
+    policy_rebalance(&governor->world.policy, config_policy(&agent->config), &step);
+    return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
+}
+
+/** Do in the copied world alone what a step would do, so that the next can be asked for. */
+static void rebalance_pretend(struct world *world, const struct policy_step *step)
+{
+    struct policy_program *row = &world->programs[step->program];
+    uint32_t *at;
+
+    if (row->device != POLICY_NONE) {
+        struct policy_device *from = &world->devices[row->device];
+        for (at = &from->first; *at != POLICY_NONE; at = &world->programs[*at].next) {
+            if (*at == step->program) {
+                *at = row->next;
+                break;
+            }
+        }
+        from->residents--;
+        from->reserved -= row->granted;
+        from->busy -= row->busy;
+    }
+    struct policy_device *to = &world->devices[step->device];
+    row->device = step->device;
+    row->granted = step->bytes;
+    row->stayed_s = 0;
+    row->next = to->first;
+    to->first = step->program;
+    to->residents++;
+    to->reserved += step->bytes;
+    to->busy += row->busy;
+}
+
+static void rebalance_dry_run(struct peer *client)
+{
+    struct agent *agent = client->agent;
+    struct world *world = &agent->governor->world;
+    struct policy_step step;
+    struct frame frame;
+    unsigned count = 0;
+
+    if (world_build(agent)) {
+        client_no_memory(client);
+        return;
+    }
+    for (; count < BALANCE_MAX; count++) {
+        policy_rebalance(&world->policy, config_policy(&agent->config), &step);
+        if (step.action != POLICY_DO_MOVE)
+            break;
+        const struct policy_program *row = &world->programs[step.program];
+        bool placed = row->device != POLICY_NONE;
+        frame_init(&frame, MSG_STEP);
+        report_put_program(&frame, world->groups[step.program].program);
+        frame_string(&frame, "from", placed ? world->devices[row->device].name : "");
+        frame_string(&frame, "to", world->devices[step.device].name);
+        frame_string(&frame, "result", "");
+        frame_string(&frame, "reason", step.reason);
+        peer_send(client, &frame);
+        rebalance_pretend(world, &step);
+    }
+    frame_init(&frame, MSG_BALANCE);
+    frame_u64(&frame, "moved", count);
+    frame_u64(&frame, "failed", 0);
+    peer_send(client, &frame);
+}
+
+void rebalance_handle(struct peer *client, struct message *message)
+{
+    followers_drop(client->agent, client); /* One thing at a time. */
+    if (field_bool(&message->root, "dry_run", false))
+        rebalance_dry_run(client);
+    else
+        followers_add(client, false, 0);
+}

@@ -1,0 +1,374 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/operations/operations.h"
+#include "policy/reseat_limits.h"
+#include "state/driver/offer.h"
+
+/* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
+ */
+
+void world_finish(struct world *world)
+{
+    free(world->devices);
+    free(world->programs);
+    free(world->groups);
+    free(world->queue);
+    free(world->barred);
+    free(world->offers);
+    free(world->visits);
+    *world = (struct world){0};
+}
+
+/** Of moves of all programs. */
+static unsigned world_moves_since(const struct governor *governor, uint64_t since)
+{
+    unsigned recent = 0;
+
+    for (unsigned i = 0; i < governor->moved && i < GOVERN_MOVES_MAX; i++)
+        recent += governor->moved_ms[i] >= since;
+    return recent;
+}
+
+/** And of one. */
+static unsigned world_program_moves_since(const struct managed *managed, uint64_t since)
+{
+    unsigned recent = 0;
+
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
+        recent += managed->moves[i].at_ms >= since;
+    return recent;
+}
+
+static void world_put_devices(struct agent *agent, struct world *world)
+{
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *own = &agent->ledger.devices[i];
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        struct policy_device *device = &world->devices[i];
+        *device = (struct policy_device){.kind = PLACE_OTHER,
+                                         .speed = 1,
+                                         .price = 1000,
+                                         .closed = true,
+                                         .gone = !entry || entry->lost,
+                                         .first = POLICY_NONE};
+        if (entry) {
+            struct plan_offer offer;
+            device_settings(agent, entry, device);
+            offer_from_devinfo(&entry->info, &offer);
+            reseat_limits_offered(&offer, &world->offers[i]);
+        }
+        device->has = &world->offers[i];
+        device->name = own->name;
+        device->memory = ledger_capacity(own);
+        device->whole = own->own < own->tight ? own->own : own->tight;
+        device->reserved = own->reserved;
+        device->step = ledger_step(own);
+        device->drains = own->drains;
+        device->closed =
+            device->closed || device->gone || own->lost || own->drains || own->drains_ms;
+    }
+}
+
+static bool world_has_requests(const struct agent *agent, const struct program *program)
+{
+    for (const struct operation *request = agent->requests; request; request = request->next)
+        if (request->program == program && !request_stays(request))
+            return true;
+    return false;
+}
+
+static void world_exclusion(uint64_t *barred, uint32_t device)
+{
+    barred[device / 64] |= 1ull << (device % 64);
+}
+
+/** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
+ * what its environment does not show; what has less than it asked for, and all that it is not bound
+ * to or does not queue for. */
+static void world_put_exclusions(const struct agent *agent, const struct group *group, uint32_t own,
+                                 uint64_t *barred)
+{
+    const struct program *program = group->program;
+    const struct program_device *vdev = &program->vdevs[group->vdev];
+
+    for (unsigned i = 0; i < program->managed.exclusion_count; i++) {
+        const struct program_exclusion *one = &program->managed.exclusions[i];
+        if (one->device != own && exclusions_hold(agent, program, one))
+            world_exclusion(barred, one->device);
+    }
+    const struct inventory_entry *meant = NULL;
+    const char *pinned_to = program->policy.pinned_to;
+    char ignored[PROTOCOL_TEXT_MAX];
+    if (pinned_to[0] &&
+        device_resolve(&agent->devices.inventory, pinned_to, &meant, ignored, sizeof(ignored)))
+        meant = NULL;
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        bool hidden = i != own && program->environment && entry &&
+                      !devices_shown(agent, program->environment, entry);
+        bool queues_elsewhere = vdev_is_off(vdev) && vdev->only != LEDGER_NONE && vdev->only != i;
+        if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
+            !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
+            world_exclusion(barred, i);
+    }
+}
+
+static void world_add_vdev(struct policy_program *row, const struct program_device *vdev)
+{
+    row->granted += ledger_reserved(&vdev->entry);
+    row->wanted += vdev->wanted;
+    row->least = row->least > vdev->least ? row->least : vdev->least;
+    row->busy += vdev->busy;
+    row->pinned = row->pinned || vdev->pinned[0];
+    if (!vdev->limited) {
+        row->ways &= ~(unsigned)POLICY_SPILL;
+        row->least = row->wanted;
+    }
+}
+
+/** A driver that refused what was granted: what the program holds is all that it has there. */
+static void world_put_pending(struct world *world, struct policy_program *row,
+                              const struct pending *pending)
+{
+    row->state = row->device == POLICY_NONE ? row->state : POLICY_WAITING;
+    row->least = row->least > pending->least ? row->least : pending->least;
+    row->wanted = row->wanted > pending->wanted ? row->wanted : pending->wanted;
+    row->ticket = pending->ticket;
+    row->owns = pending->owns && !pending->failed;
+    /* What it says it needs in all: of what was granted it may not have heard yet. */
+    row->need = row->device == POLICY_NONE ? row->wanted : pending->total;
+    if (!pending->failed || row->device == POLICY_NONE)
+        return;
+    uint64_t held = 0;
+    for (unsigned i = 0; i < pending->program->vdev_count; i++) {
+        const struct program_device *vdev = &pending->program->vdevs[i];
+        held += vdev->entry.device == row->device ? vdev->entry.held : 0;
+    }
+    if (held < row->granted) {
+        world->devices[row->device].reserved -= row->granted - held;
+        row->granted = held;
+    }
+}
+
+static void world_put_times(const struct agent *agent, const struct group *group,
+                            const struct pending *pending, struct policy_program *row)
+{
+    const struct program_device *vdev = &group->program->vdevs[group->vdev];
+    uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
+    bool queues = vdev->displaced && vdev_is_off(vdev);
+    uint64_t waited = pending  ? now - pending->since_ms
+                      : queues ? now - vdev->queued_ms
+                               : vdev->earned_ms;
+
+    row->waited_s = waited / 1000;
+    row->stayed_s = (now - vdev->placed_ms) / 1000;
+    row->recent_moves =
+        world_program_moves_since(&group->program->managed, now > budget ? now - budget : 0);
+}
+
+/** What its virtual devices there remember, as one. */
+static void world_put_visits(const struct group *group, struct policy_visits *ret_visits)
+{
+    const struct program_device *vdevs = group->program->vdevs;
+
+    *ret_visits = vdevs[group->vdev].visits;
+    for (uint32_t i = group->vdev + 1; i < group->program->vdev_count; i++) {
+        if (!(group->vdevs & (1u << i)))
+            continue;
+        ret_visits->settled += vdevs[i].visits.settled;
+        for (uint32_t at = 0; at < ret_visits->count; at++) {
+            const struct policy_visit *other =
+                visits_find(&vdevs[i].visits, ret_visits->visits[at].device);
+            ret_visits->visits[at].busy += other ? other->busy : 0;
+        }
+    }
+}
+
+static void world_put_group(struct agent *agent, struct world *world, const struct group *group,
+                            uint32_t device)
+{
+    struct program *program = group->program;
+    uint32_t index = world->policy.program_count++;
+    struct policy_program *row = &world->programs[index];
+    uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
+    const struct pending *pending = pending_of(agent, program, group->vdevs);
+    bool displaced = program->vdevs[group->vdev].displaced;
+
+    world->groups[index] = *group;
+    *row = (struct policy_program){
+        .name = program->name,
+        .owner = program->uid,
+        .state = device != LEDGER_NONE ? POLICY_RUNNING
+                 : displaced           ? POLICY_SUSPENDED
+                                       : POLICY_STOPPED,
+        .device = device == LEDGER_NONE ? POLICY_NONE : device,
+        .next = POLICY_NONE,
+        .quota = limits_quota(program),
+        .ticket = program->vdevs[group->vdev].ticket,
+        .priority = program->policy.priority,
+        .ways = program->policy.ways,
+        .preemptible = program->policy.preemptible,
+        .kept = program->vdevs[group->vdev].chosen,
+        .busy_moving = !program_acts(program) || world_has_requests(agent, program) ||
+                       program->managed.shrinks ||
+                       uv_now(&agent->loop) < program->managed.rest_until_ms,
+        .silent = program->unresponsive || program->status.fenced,
+        .barred = barred,
+        .leaves = drain_leaves(agent, program, device),
+        .prefers = program->wish.aware ? &program->wish.preferred : NULL,
+        .ready = prewarm_device(agent, program), /* LEDGER_NONE is POLICY_NONE */
+        .ready_s = program->managed.ready_ms
+                       ? (uv_now(&agent->loop) - program->managed.ready_ms) / 1000
+                       : UINT64_MAX,
+        .visits = &world->visits[index],
+    };
+    world_put_visits(group, &world->visits[index]);
+    uint64_t held = 0;
+    for (unsigned i = 0; i < program->vdev_count; i++) {
+        if (group->vdevs & (1u << i)) {
+            world_add_vdev(row, &program->vdevs[i]);
+            held += program->vdevs[i].device_bytes;
+        }
+    }
+    if (held > row->wanted)
+        row->wanted = held; /* It has not said what it wants. */
+    if (program->managed.withholds && !pending) {
+        /* It was asked for memory and had none to give. */
+        row->ways &= ~(unsigned)POLICY_SPILL;
+    }
+    if (pending)
+        world_put_pending(world, row, pending);
+    if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
+        row->quota = row->least; /* It says for the first time what one call needs. */
+    world_put_times(agent, group, pending, row);
+    world_put_exclusions(agent, group, row->device, barred);
+    if (row->device != POLICY_NONE) {
+        struct policy_device *on = &world->devices[row->device];
+        row->next = on->first;
+        on->first = index;
+        on->residents++;
+        on->busy += row->busy;
+    }
+}
+
+/** Its virtual devices on one device are one program to the policy: they share what is granted. */
+static void world_put_program_groups(struct agent *agent, struct world *world,
+                                     struct program *program)
+{
+    unsigned done = 0;
+
+    for (uint32_t i = 0; program->connected && i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        struct group group = {.program = program, .vdev = i, .vdevs = 1u << i};
+        if (done & group.vdevs || (!vdev_is_off(vdev) && vdev->entry.device == LEDGER_NONE))
+            continue;
+        for (uint32_t j = i + 1; !vdev_is_off(vdev) && j < program->vdev_count; j++)
+            if (program->vdevs[j].entry.device == vdev->entry.device &&
+                !vdev_is_off(&program->vdevs[j]))
+                group.vdevs |= 1u << j;
+        done |= group.vdevs;
+        world_put_group(agent, world, &group, vdev_is_off(vdev) ? LEDGER_NONE : vdev->entry.device);
+    }
+}
+
+static int world_compare(const void *a, const void *b, void *data)
+{
+    const struct policy_program *programs = data;
+    const struct policy_program *one = &programs[*(const uint32_t *)a];
+    const struct policy_program *other = &programs[*(const uint32_t *)b];
+
+    if (one->priority != other->priority)
+        return one->priority > other->priority ? -1 : 1;
+    return one->ticket < other->ticket ? -1 : one->ticket > other->ticket;
+}
+
+static void world_put_queue(struct world *world)
+{
+    struct policy_world *policy = &world->policy;
+
+    for (uint32_t i = 0; i < policy->program_count; i++) {
+        enum policy_state state = world->programs[i].state;
+        if (state == POLICY_WAITING || state == POLICY_SUSPENDED)
+            world->queue[policy->queue_count++] = i;
+    }
+    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), world_compare,
+            world->programs);
+}
+
+static int world_make_room(struct world *world, size_t devices, size_t programs)
+{
+    world_finish(world);
+    world->devices = calloc(devices + 1, sizeof(*world->devices));
+    world->programs = calloc(programs + 1, sizeof(*world->programs));
+    world->groups = calloc(programs + 1, sizeof(*world->groups));
+    world->queue = calloc(programs + 1, sizeof(*world->queue));
+    world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
+    world->offers = calloc(devices + 1, sizeof(*world->offers));
+    world->visits = calloc(programs + 1, sizeof(*world->visits));
+    if (world->devices && world->programs && world->groups && world->queue && world->barred &&
+        world->offers && world->visits)
+        return 0;
+    world_finish(world);
+    return -ENOMEM;
+}
+
+int world_build(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    struct world *world = &governor->world;
+    uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
+    size_t programs = 0;
+
+    for (const struct program *program = agent->programs; program; program = program->next)
+        programs += program->vdev_count;
+    int error = world_make_room(world, agent->ledger.count, programs);
+    if (error)
+        return error;
+    world_put_devices(agent, world);
+    world->policy = (struct policy_world){
+        .devices = world->devices,
+        .device_count = agent->ledger.count,
+        .programs = world->programs,
+        .queue = world->queue,
+        .recent_moves = world_moves_since(governor, now > budget ? now - budget : 0),
+        .now_s = now / 1000,
+    };
+    for (struct program *program = agent->programs; program; program = program->next)
+        world_put_program_groups(agent, world, program);
+    world_put_queue(world);
+    return 0;
+}
+
+uint64_t world_fill(const struct agent *agent, uint32_t index)
+{
+    struct world *world = &agent->governor->world;
+    const struct group *group = &world->groups[index];
+    const struct pending *pending = pending_of(agent, group->program, group->vdevs);
+    uint32_t on = world->programs[index].device;
+
+    if (on == POLICY_NONE)
+        return 0;
+    struct policy_device *device = &world->devices[on];
+    uint64_t memory = device->memory;
+    if (pending && pending->failed && !ledger_sync_believe(group->program) &&
+        uv_now(&agent->loop) - pending->since_ms < TIGHT_MS && device->reserved < memory)
+        device->memory = device->reserved;
+    return memory;
+}
+
+void world_unfill(struct world *world, uint32_t index, uint64_t memory)
+{
+    if (world->programs[index].device != POLICY_NONE)
+        world->devices[world->programs[index].device].memory = memory;
+}
+
+uint32_t world_find(const struct world *world, const struct program *program, uint32_t vdev)
+{
+    for (uint32_t i = 0; i < world->policy.program_count; i++)
+        if (world->groups[i].program == program && world->groups[i].vdevs & (1u << vdev))
+            return i;
+    return POLICY_NONE;
+}

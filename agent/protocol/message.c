@@ -1,0 +1,74 @@
+#include "agent/protocol/message.h"
+
+#include <string.h>
+
+#include "state/base/bytes/text.h"
+#include "state/driver/device_key.h"
+
+void message_put_text(struct frame *frame, const char *key, const char *text)
+{
+    char safe[PROTOCOL_TEXT_MAX];
+
+    text_make_safe(safe, sizeof(safe), text ? text : "", text ? strlen(text) : 0);
+    frame_string(frame, key, safe);
+}
+
+void message_put_device(struct frame *frame, const char *key, const struct device_key *device)
+{
+    char text[DEVICE_KEY_TEXT_MAX] = "";
+
+    if (device->icd[0])
+        device_key_format(device, text);
+    frame_string(frame, key, text);
+}
+
+void message_put_protection(struct frame *frame, const char *key,
+                            const struct protection *protection)
+{
+    char text[PROTECTION_TEXT_MAX];
+
+    protection_format(protection, text);
+    frame_string(frame, key, text);
+}
+
+uint64_t message_number(const msgpack_object *map, const char *key, uint64_t most)
+{
+    uint64_t value = field_u64(map, key, 0);
+
+    return value < most ? value : most;
+}
+
+uint32_t message_vdev(const msgpack_object *map, const char *key)
+{
+    uint64_t value = field_u64(map, key, UINT32_MAX);
+
+    return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+}
+
+unsigned message_word(const msgpack_object *map, const char *key, const char *const *words,
+                      size_t count)
+{
+    unsigned at = 0;
+
+    while (at < count && !field_is(map, key, words[at]))
+        at++;
+    return at < count ? at : 0;
+}
+
+bool message_take_device(const msgpack_object *map, const char *key, struct device_key *ret_device)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+
+    return field_string(map, key, text, sizeof(text)) && text[0] &&
+           !device_key_parse(text, ret_device);
+}
+
+void message_take_protection(const msgpack_object *map, const char *key,
+                             struct protection *ret_protection)
+{
+    char text[PROTECTION_TEXT_MAX], reason[128];
+
+    if (!field_string(map, key, text, sizeof(text)) ||
+        protection_parse(text, ret_protection, reason, sizeof(reason)))
+        *ret_protection = (struct protection){.word = PROTECTION_UNSAID};
+}

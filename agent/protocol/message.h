@@ -1,0 +1,31 @@
+#ifndef RESEAT_AGENT_PROTOCOL_MESSAGE_H
+#define RESEAT_AGENT_PROTOCOL_MESSAGE_H
+
+#include "agent/protocol/protection.h"
+#include "agent/protocol/protocol.h"
+#include "state/driver/driver.h"
+
+/* What generated packing and unpacking is made of: see messages.txt. */
+
+#define MESSAGE_BYTES_MAX (UINT64_C(1) << 48)
+#define MESSAGE_MS_MAX    (UINT64_C(24) * 3600 * 1000)
+
+/** @text  Made safe, and cut where it is too long; NULL: "". */
+void message_put_text(struct frame *frame, const char *key, const char *text);
+void message_put_device(struct frame *frame, const char *key, const struct device_key *device);
+void message_put_protection(struct frame *frame, const char *key,
+                            const struct protection *protection);
+
+/** 0 where there is none, and no more than @most. */
+uint64_t message_number(const msgpack_object *map, const char *key, uint64_t most);
+/** UINT32_MAX where there is none. */
+uint32_t message_vdev(const msgpack_object *map, const char *key);
+/** Its place in @words, or 0. */
+unsigned message_word(const msgpack_object *map, const char *key, const char *const *words,
+                      size_t count);
+/** False: it is no key, and @ret_device is as it was. */
+bool message_take_device(const msgpack_object *map, const char *key, struct device_key *ret_device);
+void message_take_protection(const msgpack_object *map, const char *key,
+                             struct protection *ret_protection);
+
+#endif

@@ -1,0 +1,281 @@
+#ifndef RESEAT_AGENT_PROTOCOL_PROTOCOL_H
+#define RESEAT_AGENT_PROTOCOL_PROTOCOL_H
+
+#include <msgpack.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * The wire protocol between programs, the agent and the command line: frames of a 32-bit
+ * little-endian length and that many bytes of msgpack, one map with string keys in each. Its
+ * "type" says what it is. The first frame in each direction is a hello ("hello", "welcome") that
+ * carries the version. Unknown keys are ignored, unknown types are answered with an error.
+ *
+ * No threads, locale, globals or printing: the library that programs load links this statically.
+ */
+
+#define PROTOCOL_VERSION   1
+#define PROTOCOL_FRAME_MAX (4u << 20)
+
+/** Maps and arrays inside each other, checked before anything is allocated for a frame. */
+#define PROTOCOL_DEPTH_MAX 16
+
+/** Bytes of a type, a code, a name or an id; of one line of text. */
+#define PROTOCOL_WORD_MAX 128
+#define PROTOCOL_TEXT_MAX 1024
+
+/** Virtual devices of a program, at most. They are counted from 0. */
+#define PROTOCOL_VDEVS_MAX 4
+
+/** Devices that the launches of a program are done on beside its own, at most. */
+#define PROTOCOL_SPREAD_MAX 8
+
+/** Devices that a program is made ready for by one request, at most. */
+#define PROTOCOL_PREWARM_MAX 8
+
+/** Types of frames, as their "type" says. */
+#define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
+#define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
+/** program: its virtual devices, and devices that it is "ready" for. */
+#define MSG_STATUS   "status"
+#define MSG_QUERY    "query"    /**< agent to program: send a status now. */
+#define MSG_REGISTER "register" /**< client: this process is about to become a program. */
+#define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
+#define MSG_APPS     "apps"     /**< client: list programs; answer. */
+#define MSG_AGENT    "agent"    /**< client: tell about yourself; answer. */
+#define MSG_STOP     "stop"     /**< client: exit; answer. */
+#define MSG_RELOAD   "reload"   /**< client: read the configuration again; answer. */
+#define MSG_MOVE     "move"     /**< client to agent to program. */
+#define MSG_SUSPEND  "suspend"
+#define MSG_RESUME   "resume"
+#define MSG_CANCEL   "cancel"
+/** client to agent: make each of "devices" ready, where a move to it would begin with what takes
+   long done; with "drop" let go of that again, without any of all. Answered as a move is, once for
+   each. To the program one request a "device". */
+#define MSG_PREWARM "prewarm"
+/** client to agent to program: write an image of "app" to "folder", while it runs; "every_ms": the
+    agent has it made again and again; "keep": so many of the program's stay; "end": none is made
+   any more. To the program "keeps": another one follows. With "process" it is parked instead
+   (park.h). Answered as a suspend to an image is. */
+#define MSG_CHECKPOINT "checkpoint"
+/** client to agent to program: "app" is to be protected from the loss of its device so ("protect",
+    as agent/protocol/protection.h takes it). Answered as a move is: "not_protected" says why it is
+   not, though it is to be. Of MSG_REGISTER "protect" is the same. */
+#define MSG_PROTECT "protect"
+/** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
+   To the program, after its welcome and whenever that changes: the keys of those "devices" that it
+   may use now. Of MSG_REGISTER "spread" has names, as those of a client. */
+#define MSG_SPREAD "spread"
+/** program to agent to client: "phase", "done" of "total" bytes, "built" of "builds" programs and
+    which is "building". */
+#define MSG_PROGRESS "progress"
+/** program to agent to client: "result", and "reached", "reason", ...; "lasting": it would fail
+   there again for as long as the program has what it has. */
+#define MSG_REPORT "report"
+#define MSG_LIMIT  "limit" /**< client: memory of a device or a program; answer. */
+/** client: empty a device; MSG_NOTICE where that is only announced ("device", "in_ns", "programs"
+   on it, "told"), MSG_STEP for each move, then an answer. */
+#define MSG_DRAIN   "drain"
+#define MSG_BALANCE "balance" /**< client: the same for moves that make things better. */
+#define MSG_STEP    "step"    /**< agent to client. */
+#define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
+#define MSG_USE     "use"     /**< client: use over time; answer. */
+/** client to agent to program: write down what goes on there, for "duration_ms"; to the program
+   "on" and "deadline_ns". MSG_SPANS come, then an answer: what it was "ended_by", how many were
+   "lost". */
+#define MSG_TRACE "trace"
+/** program to agent to client: "spans"; of the last from a program "end". */
+#define MSG_SPANS "spans"
+/** client: "deed" add, remove or list ("name", "address"); answer: "servers". Its watcher to the
+   agent: "code" and "problem", or "round_trip_ns", and "listed", "read", "write" (bytes a second).
+ */
+#define MSG_SERVER "server"
+#define MSG_ERROR  "error" /**< agent: code and message. */
+
+/*
+ * Device memory. Grants are told as differences, so that one on its way and one given back at the
+ * same time add up. "vdev": of several virtual devices on one device, the first.
+ */
+/** program: "id", "vdev"; "total": bytes that it must be granted in all, whatever is on
+   its way; "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
+#define MSG_NEED   "need"
+#define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
+/** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
+#define MSG_ALIVE "alive"
+#define MSG_GRANT "grant" /**< agent: "vdev", "bytes" more. */
+/** agent: "vdev", keep to "bytes" in all, and return the rest. */
+#define MSG_SHRINK "shrink"
+#define MSG_RETURN "return" /**< program: "vdev", "bytes" that it gives back. */
+
+/** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
+#define MSG_WARM "warm"
+
+/*
+ * A program that registered with policy/reseat.h says so in its hello and whenever that changes:
+ * "aware" is a map of what it asks for ("minimum", "preferred": "memory", "allocation",
+ * "local_memory", "work_group_size", "compute_units", "features"), missing when it is not
+ * registered.
+ */
+#define MSG_WISH "wish" /**< program: "aware". */
+/** agent: "what", "vdev" or none, "in_ns", "value", "text". */
+#define MSG_NOTICE "notice"
+
+/** "what" of MSG_NOTICE: see policy/reseat.h. */
+#define NOTICE_ADDED "device-added"
+#define NOTICE_TAKEN "device-taken"
+#define NOTICE_POWER "power"
+#define NOTICE_QUOTA "quota"
+
+/** "manner" of MSG_MOVE, MSG_SUSPEND, MSG_RESUME: how much a program that registered is asked. */
+#define MANNER_ASKED  "asked"  /**< Without "manner" too: what it refuses does not happen. */
+#define MANNER_TAKEN  "taken"  /**< The device is taken away: without its help, if need be. */
+#define MANNER_NEEDED "needed" /**< A thread of it waits for this: it is told afterwards. */
+
+/** What MSG_MOVE to MSG_PROTECT carry is struct request (request.h), by messages.txt. "fetch": */
+#define FETCH_ON_DEMAND "on-demand" /**< The program runs before all of its memory is there. */
+#define FETCH_WHOLE                                                                                \
+    "whole" /**< Not before: of a move so without "fetch" too; of a resume                         \
+                 then what the program has decides. */
+
+/** "way" of MSG_ANSWER. */
+#define WAY_AGAIN  "again"  /**< Granted, or moved: try again. */
+#define WAY_SPILL  "spill"  /**< Make room among what it has. */
+#define WAY_REFUSE "refuse" /**< The error of a full device. */
+
+/** "result" of MSG_REPORT. */
+#define RESULT_DONE        "done"
+#define RESULT_ROLLED_BACK "rolled-back"
+#define RESULT_REFUSED     "refused"
+#define RESULT_EXPIRED     "expired"
+#define RESULT_CANCELED    "canceled"
+#define RESULT_ENDED       "ended"   /**< The program did, and needs no device any more. */
+#define RESULT_UNKNOWN     "unknown" /**< Its connection ended first. */
+#define RESULT_QUEUED      "queued"  /**< Of a resume: the policy does it when there is room. */
+/** Not tried: the program has more than "wanted" of the request, and more than was granted. Its
+ * status, sent before, says how much. */
+#define RESULT_AGAIN "again"
+
+/** "track" of a span: its thread, the gate, a queue, launches of a queue that were given in pieces,
+ *  or a chunk of a transfer; "of" says which. */
+#define TRACK_THREAD "thread"
+#define TRACK_GATE   "gate"
+#define TRACK_QUEUE  "queue"
+#define TRACK_LAUNCH "launch"
+#define TRACK_CHUNK  "chunk"
+
+/** Codes of MSG_ERROR; each belongs to one exit status of the command line. */
+#define ERR_USAGE     "usage"
+#define ERR_NO_APP    "no-app"
+#define ERR_NO_DEVICE "no-device"
+#define ERR_AMBIGUOUS "ambiguous"
+#define ERR_NO_AGENT  "no-agent"
+#define ERR_GONE      "gone" /**< The program ended, or stopped answering, under the request. */
+#define ERR_REFUSED   "refused"
+#define ERR_EXPIRED   "expired"
+#define ERR_FAILED    "failed"
+#define ERR_PROTOCOL  "protocol"
+#define ERR_DENIED    "denied"
+
+/** One received frame. `root` is a map; it and all below it live until message_finish(). */
+struct message {
+    uint8_t *bytes; /**< Strings in `root` point into it. */
+    msgpack_zone *zone;
+    msgpack_object root;
+};
+
+void message_finish(struct message *message);
+
+/** Turns a stream of bytes, cut anywhere, into frames. */
+struct frame_reader {
+    uint8_t *bytes;
+    size_t start; /**< First byte not yet taken. */
+    size_t used;
+    size_t size;
+};
+
+void frame_reader_init(struct frame_reader *reader);
+void frame_reader_finish(struct frame_reader *reader);
+
+/** Append received bytes. Returns 0 or -ENOMEM; the reader is unchanged on failure. */
+MUST_CHECK int frame_reader_feed(struct frame_reader *reader, const void *bytes, size_t count);
+
+/**
+ * Take the next complete frame.
+ *
+ * @ret_message  To be given to message_finish(); set only when 1 is returned.
+ * Returns 1, 0 (no complete frame yet), -EMSGSIZE (a frame over PROTOCOL_FRAME_MAX: the stream
+ * cannot be followed any more), -EPROTO (not one map with string keys within the bounds: that frame
+ * is skipped), -ENOMEM.
+ */
+MUST_CHECK int frame_reader_next(struct frame_reader *reader, struct message *ret_message);
+
+/** Check and decode @size bytes that should be one map. Returns 0, -EPROTO or -ENOMEM. */
+MUST_CHECK int message_decode(const uint8_t *bytes, size_t size, struct message *ret_message);
+
+/*
+ * Getters. @map may be of any type, and the field of any type or missing: the answer is then the
+ * fallback, or false. With equal keys the first counts.
+ */
+const msgpack_object *field_get(const msgpack_object *map, const char *key);
+uint64_t field_u64(const msgpack_object *map, const char *key, uint64_t fallback);
+bool field_bool(const msgpack_object *map, const char *key, bool fallback);
+/** True when the field is a string without NUL that equals @value. */
+bool field_is(const msgpack_object *map, const char *key, const char *value);
+/**
+ * Copy a string. False, with "" in @ret, when it is missing, not a string, not safe
+ * (state/base/bytes/text.h), or longer than @size allows.
+ */
+bool field_string(const msgpack_object *map, const char *key, char *ret, size_t size);
+/** The same of a value by itself, such as an element of an array. */
+bool object_string(const msgpack_object *field, char *ret, size_t size);
+/** The same of words to be shown: they are made safe, and cut where they are too long. */
+bool field_text(const msgpack_object *map, const char *key, char *ret, size_t size);
+/** The same of a path, which may hold any byte but NUL: not to be shown. */
+bool field_path(const msgpack_object *map, const char *key, char *ret, size_t size);
+/** The elements of an array; none when it is missing or no array. Borrowed. */
+size_t field_array(const msgpack_object *map, const char *key, const msgpack_object **ret_items);
+
+/**
+ * A frame being written. Failure is remembered: only frame_seal()'s result needs to be checked.
+ */
+struct frame {
+    msgpack_sbuffer buffer;
+    msgpack_packer packer;
+    struct {
+        size_t header; /**< Where the count is, to be set when the map or array ends. */
+        uint32_t count;
+        bool map;
+    } open[PROTOCOL_DEPTH_MAX];
+    unsigned depth;
+    int error;
+};
+
+/** Begin a frame whose "type" is @type. */
+void frame_init(struct frame *frame, const char *type);
+void frame_finish(struct frame *frame);
+
+/* A field of the innermost open map, or an element of the innermost array when @key is NULL. */
+void frame_u64(struct frame *frame, const char *key, uint64_t value);
+void frame_bool(struct frame *frame, const char *key, bool value);
+void frame_string(struct frame *frame, const char *key, const char *value);
+void frame_map(struct frame *frame, const char *key);
+void frame_array(struct frame *frame, const char *key);
+/** End the innermost map or array begun with frame_map() or frame_array(). */
+void frame_end(struct frame *frame);
+/** Copy those of a received map's fields that are numbers, truths, or words; words are made safe,
+ * as field_text() does. What is missing, or anything else, is left out. */
+void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
+                   size_t count);
+/** Copy a received value as it is. */
+void frame_object(struct frame *frame, const char *key, const msgpack_object *value);
+
+/**
+ * End the frame and set its length. The bytes to send are then buffer.data, buffer.size long.
+ * Returns 0, -ENOMEM, -EMSGSIZE, or -EINVAL (begun and ended maps do not match).
+ */
+MUST_CHECK int frame_seal(struct frame *frame);
+
+#endif
