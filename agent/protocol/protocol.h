@@ -17,7 +17,7 @@
  * No threads, locale, globals or printing: the library that programs load links this statically.
  */
 
-#define PROTOCOL_VERSION   1
+#define PROTOCOL_VERSION   2
 #define PROTOCOL_FRAME_MAX (4u << 20)
 
 /** Maps and arrays inside each other, checked before anything is allocated for a frame. */

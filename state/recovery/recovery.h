@@ -13,17 +13,20 @@
  * The state machine of a lost device: one in a process, since only programs with one virtual device
  * are protected (protect.h).
  *
- * | state     | meaning                                              | events, and the next state |
- * |-----------|------------------------------------------------------|----------------------------|
- * | running   | the program has all that it needs                    | a residence is lost:
- * noticed; a mover finds the device lost: opening | | noticed   | a residence was lost; nobody has
- * looked what with it | the thread looks: running, choosing, failed; a mover: opening | | choosing
- * | the program waits for another device                 | a mover: opening; the thread: failed,
- * running | | opening   | a move makes the residence and its objects there     | COMMIT: restoring;
- * the move fails: choosing | | restoring | the objects get the snapshot's bytes                 |
- * copied: replaying; that fails: choosing | | replaying | the journal's commands are given again |
- * all ended: running; that fails: choosing | | failed    | it cannot be recovered: its calls fail
- * | a residence is lost: noticed; a mover: opening; the thread: running |
+ * running:   the program has all that it needs.
+ *            A residence is lost: noticed. A mover finds the device lost: opening.
+ * noticed:   a residence was lost, and nobody has looked yet what was lost with it.
+ *            The thread looks: running, choosing or failed. A mover begins: opening.
+ * choosing:  the program waits for another device.
+ *            A mover begins: opening. The thread looks again: failed or running.
+ * opening:   a move makes the residence and its objects on the new device.
+ *            COMMIT: restoring. The move fails: choosing.
+ * restoring: the objects get the bytes of the snapshot.
+ *            All are copied: replaying. A copy fails: choosing.
+ * replaying: the commands of the journal are given again.
+ *            All have ended: running. One fails: choosing.
+ * failed:    the program cannot be recovered, and its calls fail.
+ *            A residence is lost: noticed. A mover begins: opening. The thread looks: running.
  *
  * Who causes the events:
  * - any thread that a driver's error or a wait leads to residence_lose (state/object/lost.c);

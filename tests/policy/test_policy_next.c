@@ -474,8 +474,9 @@ Test(policy_next, who_may_not_use_its_device_any_more_is_moved_off)
     w.barred[0] = 1 << 0;
     policy_next(&w.world, &w.settings, &step);
     expect_step(&step, POLICY_DO_MOVE, 0, 2, 4);
-    cr_expect_str_eq(step.reason,
-                     "gpu0 no longer meets the requirements of p0; gpu2 has 6 MiB free, p0 fits with 4 MiB");
+    cr_expect_str_eq(
+        step.reason,
+        "gpu0 no longer meets the requirements of p0; gpu2 has 6 MiB free, p0 fits with 4 MiB");
     /* A part of it would do where it spills. */
     w.barred[0] = 1 << 0 | 1 << 2;
     p->least = 2 * MIB;
