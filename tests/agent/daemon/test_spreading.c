@@ -82,7 +82,7 @@ Test(spreading, devices_are_named_and_taken_back_while_it_runs)
     json_decref(object);
     expect_told("gpu0,cpu0");
     result = RESEAT("spread", "app", "--off");
-    cr_assert(strstr(result->out, "where it is"), "%s", result->out);
+    cr_assert(strstr(result->out, "on its own device only"), "%s", result->out);
     expect_told("");
     harness_end(pid);
 }
