@@ -2,7 +2,7 @@
 #define RESEAT_AGENT_CLI_SHOW_SIMULATE_REPORT_H
 
 #include "agent/cli/show/output.h"
-#include "agent/simulate/sim.h"
+#include "simulate/sim.h"
 
 /* What a simulation came to, for people and for programs. */
 

@@ -7,7 +7,7 @@
 
 #include "agent/cli/show/simulate_report.h"
 #include "agent/cli/verb.h"
-#include "agent/simulate/sim_csv.h"
+#include "simulate/sim_csv.h"
 
 #define NODES_NAME   "openb_node_list_gpu_node.csv"
 #define TASKS_NAME   "openb_pod_list_default.csv"

@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/simulate/sim_csv.h"
-#include "agent/simulate/sim_random.h"
+#include "simulate/sim_csv.h"
+#include "simulate/sim_random.h"
 
 /* A world that is made up. Every program is drawn by its number alone. */
 

@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_csv.h"
+#include "simulate/sim_csv.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_H
-#define RESEAT_AGENT_SIMULATE_SIM_H
+#ifndef RESEAT_SIMULATE_SIM_H
+#define RESEAT_SIMULATE_SIM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_RANDOM_H
-#define RESEAT_AGENT_SIMULATE_SIM_RANDOM_H
+#ifndef RESEAT_SIMULATE_SIM_RANDOM_H
+#define RESEAT_SIMULATE_SIM_RANDOM_H
 
 #include <math.h>
 #include <stdint.h>

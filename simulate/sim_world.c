@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_world.h"
+#include "simulate/sim_world.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_world.h"
+#include "simulate/sim_world.h"
 
 /* How often the policy is asked for one program, and of itself, before time goes on. */
 #define ASKS_MAX  64

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/simulate/sim_world.h"
+#include "simulate/sim_world.h"
 
 #define HOUR_MS 3600000.0
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/simulate/sim_check.h"
+#include "simulate/sim_check.h"
 #include "tests/support/leaks.h"
 
 /* A log that is right, and each way to break it. */

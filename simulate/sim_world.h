@@ -1,11 +1,11 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_WORLD_H
-#define RESEAT_AGENT_SIMULATE_SIM_WORLD_H
+#ifndef RESEAT_SIMULATE_SIM_WORLD_H
+#define RESEAT_SIMULATE_SIM_WORLD_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/simulate/sim_check.h"
 #include "policy/visits.h"
+#include "simulate/sim_check.h"
 #include "state/base/compiler.h"
 
 /*

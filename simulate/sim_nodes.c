@@ -1,6 +1,6 @@
-#include "agent/simulate/sim_world.h"
+#include "simulate/sim_world.h"
 
-#include "agent/simulate/sim_random.h"
+#include "simulate/sim_random.h"
 
 /* Host memory is a node's, and so are its links to storage and to other nodes: each carries one
  * transfer after the other. */

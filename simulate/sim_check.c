@@ -1,4 +1,4 @@
-#include "agent/simulate/sim_check.h"
+#include "simulate/sim_check.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "tests/agent/simulate/sim_worlds.h"
+#include "tests/simulate/sim_worlds.h"
 
 /* Nodes: what goes with them, what they hold, what they share, and how they are chosen. */
 

@@ -1,4 +1,4 @@
-#include "tests/agent/simulate/sim_worlds.h"
+#include "tests/simulate/sim_worlds.h"
 
 /* How long programs take, wait and stand under each regime. */
 

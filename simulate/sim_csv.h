@@ -1,10 +1,10 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_CSV_H
-#define RESEAT_AGENT_SIMULATE_SIM_CSV_H
+#ifndef RESEAT_SIMULATE_SIM_CSV_H
+#define RESEAT_SIMULATE_SIM_CSV_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/simulate/sim.h"
+#include "simulate/sim.h"
 
 /* Comma-separated files with a known header, a row a line, without quotes. */
 

@@ -4,8 +4,8 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 
-#include "agent/simulate/sim.h"
-#include "agent/simulate/sim_random.h"
+#include "simulate/sim.h"
+#include "simulate/sim_random.h"
 #include "tests/support/leaks.h"
 
 /*

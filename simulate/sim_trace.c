@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/simulate/sim_csv.h"
-#include "agent/simulate/sim_random.h"
+#include "simulate/sim_csv.h"
+#include "simulate/sim_random.h"
 
 #define GIB        (1ull << 30)
 #define MEMORY_MAX 4096000 /* Thousandths of a GiB. */

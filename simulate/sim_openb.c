@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/simulate/sim_csv.h"
+#include "simulate/sim_csv.h"
 
 /* The openb format: a file of nodes with their GPUs, and one of tasks. */
 

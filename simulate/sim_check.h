@@ -1,7 +1,7 @@
-#ifndef RESEAT_AGENT_SIMULATE_SIM_CHECK_H
-#define RESEAT_AGENT_SIMULATE_SIM_CHECK_H
+#ifndef RESEAT_SIMULATE_SIM_CHECK_H
+#define RESEAT_SIMULATE_SIM_CHECK_H
 
-#include "agent/simulate/sim.h"
+#include "simulate/sim.h"
 
 /*
  * Whether what a simulation did could have been: it reads the log of a run and keeps its own books,
