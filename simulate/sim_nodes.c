@@ -160,7 +160,7 @@ static bool sim_nodes_is_used(const struct sim_world *world, uint32_t node)
     bool used = world->hosts[node].used;
 
     for (uint32_t i = n->first; i < n->first + n->count; i++)
-        used = used || world->vdevs[i].used;
+        used = used || world->uses[i].used;
     return used;
 }
 

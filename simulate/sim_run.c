@@ -204,9 +204,9 @@ static void sim_run_sum_occupied(struct run *run)
         for (uint32_t j = 0; j < world->trace.node_count; j++)
             sim_pay(world, j);
         for (uint32_t j = 0; j < world->trace.device_count; j++) {
-            if (world->vdevs[j].used) {
+            if (world->uses[j].used) {
                 run->shared.occupied_ms[world->trace.devices[j].model] +=
-                    run->shared.now_ms - world->vdevs[j].used_since_ms;
+                    run->shared.now_ms - world->uses[j].used_since_ms;
             }
         }
     }

@@ -187,7 +187,7 @@ static void sim_steps_arrive(struct sim_world *world, uint32_t task)
     sim_attach(world, task, program->target, program->bytes);
     slot->ready = POLICY_NONE; /* what it was for has come, here or elsewhere */
     slot->ready_s = UINT64_MAX;
-    world->vdevs[program->target].incoming--;
+    world->uses[program->target].incoming--;
     program->target = program->home = SIM_NONE;
     slot->state = POLICY_RUNNING;
     slot->need = 0;

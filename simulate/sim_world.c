@@ -69,10 +69,10 @@ static int sim_world_allocate(struct sim_world *world)
 
     world->move_room = (uint32_t)(budget ? budget : 1) * 2;
     world->devices = calloc(trace->device_count, sizeof(*world->devices));
-    world->vdevs = calloc(trace->device_count, sizeof(*world->vdevs));
+    world->uses = calloc(trace->device_count, sizeof(*world->uses));
     world->hosts = calloc(trace->node_count, sizeof(*world->hosts));
     world->moves = calloc(world->move_room, sizeof(*world->moves));
-    return world->devices && world->vdevs && world->hosts && world->moves ? 0 : -ENOMEM;
+    return world->devices && world->uses && world->hosts && world->moves ? 0 : -ENOMEM;
 }
 
 int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t cell, size_t level)
@@ -117,7 +117,7 @@ void sim_world_finish(struct sim_world *world)
 {
     sim_trace_part_finish(&world->trace);
     free(world->devices);
-    free(world->vdevs);
+    free(world->uses);
     free(world->hosts);
     free(world->slots);
     free(world->tasks);
@@ -167,7 +167,7 @@ void sim_pay(struct sim_world *world, uint32_t node)
 
 static void sim_world_note_use(struct sim_world *world, uint32_t device)
 {
-    struct sim_vdev *vdev = &world->vdevs[device];
+    struct sim_device_use *vdev = &world->uses[device];
     bool used = world->devices[device].residents || vdev->incoming;
 
     if (used && !vdev->used) {
@@ -186,14 +186,14 @@ static void sim_world_note_use(struct sim_world *world, uint32_t device)
 void sim_reserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 {
     world->devices[device].reserved += bytes;
-    world->vdevs[device].incoming++;
+    world->uses[device].incoming++;
     sim_world_note_use(world, device);
 }
 
 void sim_unreserve(struct sim_world *world, uint32_t device, uint64_t bytes)
 {
     world->devices[device].reserved -= bytes;
-    world->vdevs[device].incoming--;
+    world->uses[device].incoming--;
     sim_world_note_use(world, device);
 }
 

@@ -96,7 +96,7 @@ struct sim_program {
 enum sim_phase { SIM_LATE, SIM_UP, SIM_NOTICED, SIM_AWAY };
 
 /** Of a device. */
-struct sim_vdev {
+struct sim_device_use {
     uint32_t
         incoming; /**< Steps that reserve memory here, and programs that have it beside others. */
     uint64_t used_since_ms;
@@ -170,8 +170,8 @@ struct sim_world {
     uint64_t refreshed_ms;
 
     struct policy_device *devices;
-    struct sim_vdev *vdevs; /**< By device. */
-    struct sim_host *hosts; /**< By node. */
+    struct sim_device_use *uses; /**< By device. */
+    struct sim_host *hosts;      /**< By node. */
     struct policy_program *slots;
     uint32_t *tasks; /**< By slot: the task. */
     uint32_t slot_count, slot_room;
