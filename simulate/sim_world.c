@@ -167,20 +167,20 @@ void sim_pay(struct sim_world *world, uint32_t node)
 
 static void sim_world_note_use(struct sim_world *world, uint32_t device)
 {
-    struct sim_device_use *vdev = &world->uses[device];
-    bool used = world->devices[device].residents || vdev->incoming;
+    struct sim_device_use *use = &world->uses[device];
+    bool used = world->devices[device].residents || use->incoming;
 
-    if (used && !vdev->used) {
-        vdev->used_since_ms = sim_now(world);
-    } else if (!used && vdev->used) {
+    if (used && !use->used) {
+        use->used_since_ms = sim_now(world);
+    } else if (!used && use->used) {
         world->shared->occupied_ms[world->trace.devices[device].model] +=
-            sim_now(world) - vdev->used_since_ms;
+            sim_now(world) - use->used_since_ms;
     }
-    if (used != vdev->used) {
+    if (used != use->used) {
         sim_pay(world, sim_node(world, device));
         world->hosts[sim_node(world, device)].devices += used ? 1 : UINT32_MAX;
     }
-    vdev->used = used;
+    use->used = used;
 }
 
 void sim_reserve(struct sim_world *world, uint32_t device, uint64_t bytes)
