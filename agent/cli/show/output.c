@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -514,13 +515,52 @@ void table_add(struct table *table, const json_t *entry)
     }
 }
 
+/* Bytes of the longest text of a column, its title included. */
+static size_t table_width(struct table *table, size_t column)
+{
+    size_t width = strlen(table->columns[column].title);
+
+    for (size_t i = 0; i < scols_table_get_nlines(table->lines); i++) {
+        const struct libscols_line *line = scols_table_get_line(table->lines, i);
+        const char *text =
+            scols_cell_get_data(scols_line_get_cell((struct libscols_line *)line, column));
+        size_t length = text ? strlen(text) : 0;
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
+static void table_hide(struct table *table, size_t column)
+{
+    scols_column_set_flags(scols_table_get_column(table->lines, column), SCOLS_FL_HIDDEN);
+}
+
+static void table_fit_terminal(struct table *table)
+{
+    struct winsize size = {0};
+    size_t width = 0;
+
+    for (size_t i = 0; i < table->count; i++)
+        if (i > 0 && !(table->said & 1u << i))
+            table_hide(table, i);
+        else
+            width += table_width(table, i) + 1;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
+        return;
+    for (size_t i = table->count; width > size.ws_col + 1u && i-- > 1;) {
+        if (table->columns[i].optional && table->said & 1u << i) {
+            table_hide(table, i);
+            width -= table_width(table, i) + 1;
+        }
+    }
+}
+
 int table_print(struct table *table)
 {
     bool failed = !table || !table->lines;
 
-    for (size_t i = table ? table->count : 0; !failed && isatty(STDOUT_FILENO) && i-- > 1;)
-        if (!(table->said & 1u << i))
-            scols_column_set_flags(scols_table_get_column(table->lines, i), SCOLS_FL_HIDDEN);
+    if (!failed && isatty(STDOUT_FILENO))
+        table_fit_terminal(table);
     failed = failed || scols_print_table(table->lines);
 
     scols_unref_table(table ? table->lines : NULL);

@@ -116,7 +116,7 @@ void output_padded(const char *text, int width);
 void output_wrapped(FILE *to, int width, int used, int indent, const char *text);
 
 /* Tables of what the agent answers, one line an entry. On a terminal a column is left out in which
- * no line says anything. */
+ * no line says anything, and optional ones where it is too narrow for all. */
 
 enum table_kind {
     TABLE_TEXT,
@@ -132,7 +132,8 @@ struct table_column {
     const char *field; /**< Of an entry; NULL: put by hand. */
     enum table_kind kind;
     bool right;
-    bool wrap; /**< A text that may have several lines where a terminal is too narrow. */
+    bool wrap;     /**< A text that may have several lines where a terminal is too narrow. */
+    bool optional; /**< Left out before any text is wrapped. */
 };
 
 struct table;

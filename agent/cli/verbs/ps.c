@@ -91,10 +91,10 @@ static int ps_print(const struct output *output, const json_t *answer)
         {"MEMORY", "device_bytes", TABLE_BYTES, true},
         {"GRANTED", "granted_bytes", TABLE_BYTES, true},
         {"LIMIT", "quota_bytes", TABLE_LIMIT, true},
-        {"STATE", .wrap = true},
+        {"STATE"},
         {"MOVES", "moves", TABLE_NUMBER, true},
-        {"LAST DOWNTIME", NULL, TABLE_TEXT, true},
-        {"SNAPSHOT AGE", NULL, TABLE_TEXT, true},
+        {"DOWNTIME", NULL, TABLE_TEXT, true},
+        {"SNAPSHOT", NULL, TABLE_TEXT, true},
         {"LOSSES", "losses", TABLE_NUMBER, true},
         {"PINNED BY", "pinned", .wrap = true},
     };
