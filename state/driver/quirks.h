@@ -22,6 +22,7 @@ enum quirk {
     QUIRK_RUNS_AT_ONCE = 1u << 9,    /**< Where a device has one unit, commands run in the call that
                                           gives them. */
     QUIRK_CALLS_COMPLETE = 1u << 10, /**< Callbacks say CL_COMPLETE of commands that failed. */
+    QUIRK_LOCKS_EVENT = 1u << 11,    /**< It holds an event's lock while it calls back. */
 };
 
 struct quirk_row {

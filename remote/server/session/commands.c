@@ -210,6 +210,7 @@ static void commands_keep_event(struct giving *giving)
             .tell = tell && message->event,
             .profiled = giving->queue->profiled,
             .own_memory = giving->queue->own_memory,
+            .asks = giving->queue->asks,
             .staged = giving->staged,
             .answer = giving->reads ? giving->staged.size : 0,
             .peer_copy = giving->peer_copy,

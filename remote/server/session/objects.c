@@ -104,7 +104,9 @@ void server_create_queue(struct server *server, const struct msg_create_queue *m
     if (!device)
         return;
     entry->device = id_place(message->device);
-    entry->own_memory = device_has_own_memory(server->devices[entry->device]);
+    const struct device *real = server->devices[entry->device];
+    entry->own_memory = device_has_own_memory(real);
+    entry->asks = entry->own_memory && !(real->quirks & QUIRK_LOCKS_EVENT);
     entry->round = UINT32_MAX;
     entry->profiled = message->properties & CL_QUEUE_PROFILING_ENABLE;
     entry->real = entry->cl->clCreateCommandQueue(entry->context, device->real, message->properties,

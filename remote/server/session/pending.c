@@ -185,7 +185,7 @@ static cl_int pending_status(const struct given *given)
 static void CL_CALLBACK pending_on_end(cl_event event, cl_int status, void *data)
 {
     struct given *given = data;
-    cl_int asked = pending_status(given);
+    cl_int asked = given->asks ? pending_status(given) : status;
     /* After a memory fault of a kernel NVIDIA's driver calls back with CL_COMPLETE. */
     if (pending_take_end(given))
         pending_tell_end(given, event, status == CL_COMPLETE && asked < 0 ? asked : status);

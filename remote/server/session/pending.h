@@ -29,6 +29,7 @@ struct given {
     bool ended;
     bool asked;        /**< Its driver was, for a callback. */
     bool own_memory;   /**< Its device has memory of its own. */
+    bool asks;         /**< Its event can be asked in a callback. */
     uint64_t given_ns; /**< When. */
     cl_event event;    /**< A reference. */
     struct server *server;

@@ -41,6 +41,7 @@ struct entry {
     bool profiled;              /**< Of a queue. */
     bool touched;               /**< Of a queue: it was given commands since it was flushed. */
     bool own_memory;            /**< Of a queue: its device has. */
+    bool asks;                  /**< Of a queue: an event can be asked in a callback. */
     bool image;                 /**< Of a memory object. */
     bool user;                  /**< Of an event: the client ends it. */
     bool text;                  /**< Of a program: made from source or IL. */
