@@ -21,7 +21,8 @@ class Generator(unittest.TestCase):
             outputs = []
             for option in ("header", "source", "symbols", "tried"):
                 outputs += [f"--{option}", os.path.join(folder, option)]
-            command = [sys.executable, GENERATOR, "--table", table, *outputs, *COMPILER]
+            info = os.path.join(os.path.dirname(TABLE), "info.txt")
+            command = [sys.executable, GENERATOR, "--table", table, "--info", info, *outputs, *COMPILER]
             result = subprocess.run(command, capture_output=True, text=True, check=False)
             written = os.path.exists(os.path.join(folder, "source"))
         return result.returncode, result.stderr, written

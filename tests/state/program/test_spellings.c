@@ -240,11 +240,14 @@ static char *expand(const char *folder, const char *front, const char *text, con
     return NULL;
 }
 
+/* @text has blanks between its words. */
 static bool has_any(const char *text, const char *const *words, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strstr(text, words[i]))
-            return true;
+    for (size_t i = 0; i < count; i++) {
+        for (const char *at = text; (at = strstr(at, words[i])); at++)
+            if (at == text || at[-1] == ' ')
+                return true;
+    }
     return false;
 }
 #define HAS_ANY(text, list) has_any(text, list, sizeof(list) / sizeof((list)[0]))
