@@ -1,9 +1,11 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <jansson.h>
+#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "state/driver/inventory.h"
@@ -33,6 +35,46 @@ Test(devices, devices_say_who_uses_them)
     cr_assert_eq(users, 1);
     json_decref(object);
     harness_end(pid);
+}
+
+/** What the list of devices looks like on a terminal of so many columns. */
+static const char *list_on_terminal(unsigned short columns)
+{
+    static char page[8192];
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    size_t used = 0;
+    ssize_t count;
+    int terminal, status;
+    pid_t pid = forkpty(&terminal, NULL, NULL, &size);
+
+    cr_assert(pid >= 0);
+    if (pid == 0) {
+        execl(getenv("TEST_RESEAT"), "reseat", "devices", (char *)NULL);
+        _exit(127);
+    }
+    /* At the end of the other side's life a terminal gives EIO. */
+    while (used < sizeof(page) - 1 &&
+           (count = read(terminal, page + used, sizeof(page) - 1 - used)) > 0)
+        used += (size_t)count;
+    page[used] = '\0';
+    close(terminal);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0, "%s", page);
+    return page;
+}
+
+Test(devices, a_narrow_terminal_has_fewer_columns_and_no_longer_lines)
+{
+    enum { NARROW = 70, WIDE = 300 };
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_assert(strstr(list_on_terminal(WIDE), "HOST"));
+    const char *page = list_on_terminal(NARROW);
+    cr_assert(strstr(page, "NAME") && strstr(page, "STATE") && !strstr(page, "HOST"), "%s", page);
+    for (const char *line = page; *line; line += strspn(line, "\r\n")) {
+        size_t length = strcspn(line, "\r\n");
+        cr_assert_leq(length, NARROW, "%s", page);
+        line += length;
+    }
 }
 
 /** The entry of that name in a list of "presented". */
