@@ -16,9 +16,9 @@
  *     does not raise that list: the target stays below busy_high or below the source's load;
  *   - a downgrade lowers the total price of devices in use, or their number at equal price, pushes
  *     no device above busy_high, and takes nothing that a program prefers.
- * This assumes that loads are as predicted. Where nominal speeds are wrong they are not: so a
+ * This assumes that loads are as predicted. Where speeds were not measured they may not be: so a
  * returning program is predicted from its last visit (visits_load), and the time before it may
- * return doubles (visits_bar_s).
+ * return doubles and is never below the time in which the move pays back (visits_bar_s).
  */
 
 #define WHOLE 1000
@@ -99,12 +99,15 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
     return true;
 }
 
-/* The device of the highest score that @is_better accepts and that has room for all of it; or
+/* By how many thousandths a move to @device makes the program's work shorter, or cheaper; 0: it is
+ * not worth a move. */
+typedef uint64_t automatic_gain(const struct view *view, const struct policy_program *program,
+                                uint32_t device);
+
+/* The device of the highest score that has room for all of it and where @gain pays for the move; or
  * NONE. */
-static uint32_t automatic_best_where(struct view *view, uint32_t program,
-                                     bool (*is_better)(const struct view *,
-                                                       const struct policy_program *,
-                                                       uint32_t device))
+static uint32_t automatic_best_where(struct view *view, uint32_t program, automatic_gain *gain,
+                                     uint64_t *ret_payback_s)
 {
     const struct policy_program *p = program_at(view, program);
     uint32_t best = POLICY_NONE;
@@ -112,15 +115,19 @@ static uint32_t automatic_best_where(struct view *view, uint32_t program,
 
     spend_visits(view, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
+        uint64_t payback_s;
         int64_t score;
 
-        if (!has_space(view, p, i) || program_stays_away(view, p, i) || !is_better(view, p, i) ||
-            !may_take(view, program, i))
+        if (!has_space(view, p, i) || program_stays_away(view, p, i))
+            continue;
+        payback_s = program_payback_s(p, gain(view, p, i));
+        if (!program_pays_back(view, p, payback_s) || !may_take(view, program, i))
             continue;
         score = score_of(view, p, i, program_full(p));
         if (best == POLICY_NONE || score > best_score) {
             best = i;
             best_score = score;
+            *ret_payback_s = payback_s;
         }
     }
     return best;
@@ -133,31 +140,47 @@ static bool automatic_held_up(const struct view *view, const struct policy_progr
            device_at(view, p->device)->busy > view->settings->busy_high;
 }
 
-/* How much faster it would run there; @load is the target's load with the program. Computed with
- * its predicted load on the target and with its load now, and the lower result counts: whichever
- * is right, the target will be loaded less than the source was. */
-static bool automatic_is_faster(const struct view *view, const struct policy_program *p,
-                                uint32_t device)
+/* The part of its work that a move saves, if that is settings.gain or more. @then: what the same
+ * work takes there, as a share of what it takes now. */
+static uint64_t automatic_gain_of(const struct view *view, double then)
+{
+    if (then * (WHOLE + view->settings->gain) > WHOLE)
+        return 0;
+    return (uint64_t)(WHOLE * (1 - then));
+}
+
+/* Computed with its predicted load on the target and with its load now, and the lower result
+ * counts: whichever is right, the target will be loaded less than the source was. */
+static uint64_t automatic_gain_load(const struct view *view, const struct policy_program *p,
+                                    uint32_t device)
 {
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
-    uint64_t gain = WHOLE + view->settings->gain;
+    double speed = (double)program_speed_on(view, p, device) / WHOLE;
+    double same = (double)(to->busy + p->busy) / ((double)from->busy * speed);
+    double predicted = (double)(to->busy + program_load_on(view, p, device)) / (double)from->busy;
 
-    return (double)from->busy * WHOLE * to->speed >=
-               (double)(to->busy + p->busy) * (double)gain * from->speed &&
-           (uint64_t)from->busy * WHOLE >= (to->busy + program_load_on(view, p, device)) * gain;
+    return automatic_gain_of(view, same > predicted ? same : predicted) * p->busy / WHOLE;
 }
 
 /* A program that fits runs at the device's speed, one that spills at most at the share that fits.
  */
-static bool automatic_is_worth_all(const struct view *view, const struct policy_program *p,
-                                   uint32_t device)
+static uint64_t automatic_gain_room(const struct view *view, const struct policy_program *p,
+                                    uint32_t device)
 {
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t load = to->busy + program_load_on(view, p, device);
-    double now = (double)from->speed / (double)most_of(from->busy, WHOLE) * (double)p->granted;
-    double then = (double)to->speed / (double)most_of(load, WHOLE) * (double)p->wanted;
+    double speed = (double)program_speed_on(view, p, device) / WHOLE;
+    double now = (double)p->granted / (double)most_of(from->busy, WHOLE);
+    double then = speed * (double)p->wanted / (double)most_of(load, WHOLE);
 
-    return then * WHOLE >= now * (WHOLE + view->settings->gain);
+    return then > 0 ? automatic_gain_of(view, now / then) : 0;
+}
+
+static uint64_t automatic_gain_up(const struct view *view, const struct policy_program *p,
+                                  uint32_t device)
+{
+    return automatic_spilled(p) ? automatic_gain_room(view, p, device)
+                                : automatic_gain_load(view, p, device);
 }
 
 static bool automatic_could_be_faster(const struct view *view, const struct policy_program *p,
@@ -168,17 +191,10 @@ static bool automatic_could_be_faster(const struct view *view, const struct poli
 
     if (program_full(p) > view->free_max || !outlook->speed_max)
         return false;
-    if (automatic_spilled(p))
+    if (automatic_spilled(p) || p->measured)
         return true;
     load = outlook->load_min + (uint64_t)p->busy * from->speed / outlook->speed_max;
     return (uint64_t)from->busy * WHOLE >= load * (WHOLE + view->settings->gain);
-}
-
-static bool automatic_is_up(const struct view *view, const struct policy_program *p,
-                            uint32_t device)
-{
-    return automatic_spilled(p) ? automatic_is_worth_all(view, p, device)
-                                : automatic_is_faster(view, p, device);
 }
 
 static void automatic_say_up(const struct view *view, struct policy_step *step)
@@ -192,20 +208,21 @@ static void automatic_say_up(const struct view *view, struct policy_step *step)
                  size_text(automatic_spilled(p)).text, from->name, to->name,
                  size_text(device_free(to)).text);
     else
-        step_say(step, "%s is busy %u%% of the time, %s is %u%% at %u.%02u times its speed",
+        step_say(step, "%s is busy %u%% of the time, %s is %u%% at %.2f times its speed%s",
                  from->name, from->busy / 10, to->name, to->busy / 10,
-                 to->speed / (from->speed ? from->speed : 1),
-                 (unsigned)((uint64_t)to->speed * 100 / (from->speed ? from->speed : 1) % 100));
+                 (double)program_speed_on(view, p, step->device) / WHOLE,
+                 program_is_measured(p, step->device) ? " as measured" : "");
 }
 
 /* The device to upgrade @program to, or NONE. */
-static uint32_t automatic_up_to(struct view *view, uint32_t program, const struct outlook *outlook)
+static uint32_t automatic_up_to(struct view *view, uint32_t program, const struct outlook *outlook,
+                                uint64_t *ret_payback_s)
 {
     const struct policy_program *p = program_at(view, program);
 
     return (automatic_spilled(p) || automatic_held_up(view, p)) &&
                    automatic_could_be_faster(view, p, outlook)
-               ? automatic_best_where(view, program, automatic_is_up)
+               ? automatic_best_where(view, program, automatic_gain_up, ret_payback_s)
                : POLICY_NONE;
 }
 
@@ -213,44 +230,53 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = automatic_look_out(view);
     uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
+    uint64_t payback_s = 0;
 
     for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
+        uint64_t own_s = 0;
         uint32_t to;
 
         if (!automatic_may_move(view, p, held) ||
             (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
             continue;
-        to = automatic_up_to(view, i, &outlook);
+        to = automatic_up_to(view, i, &outlook, &own_s);
         if (to != POLICY_NONE) {
             best = i;
             best_to = to;
+            payback_s = own_s;
         }
     }
     if (best == POLICY_NONE)
         return false;
     step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(program_at(view, best)));
+    ret_step->payback_s = payback_s;
     automatic_say_up(view, ret_step);
     return true;
 }
 
 /* Cheaper, or shared so that its own device becomes free; and well below busy_high. */
-static bool automatic_is_saving(const struct view *view, const struct policy_program *p,
-                                uint32_t device)
+static uint64_t automatic_gain_price(const struct view *view, const struct policy_program *p,
+                                     uint32_t device)
 {
     const struct policy_settings *s = view->settings;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
-    uint64_t busy;
+    uint64_t busy, gain = 0;
 
     if (to->price > from->price || (uint64_t)to->busy + p->busy > s->busy_high)
-        return false;
-    if (!(to->price < from->price &&
-          (uint64_t)to->price * (WHOLE + s->gain) <= (uint64_t)from->price * WHOLE) &&
-        !(from->residents == 1 && to->residents))
-        return false;
+        return 0;
+    if (from->residents == 1 && to->residents)
+        gain = WHOLE;
+    else if (to->price < from->price)
+        gain = automatic_gain_of(view, (double)to->price / (double)from->price);
+    if (!gain)
+        return 0;
     busy = program_load_on(view, p, device);
     return busy <= (s->busy_low + s->busy_high) / 2 &&
-           to->busy + most_of(busy, p->busy) <= s->busy_high && prefer_keeps(view, p, device);
+                   to->busy + most_of(busy, p->busy) <= s->busy_high &&
+                   prefer_keeps(view, p, device)
+               ? gain
+               : 0;
 }
 
 static bool automatic_could_save(const struct view *view, const struct policy_program *p,
@@ -264,12 +290,12 @@ static bool automatic_could_save(const struct view *view, const struct policy_pr
 
 /* The device to downgrade @program to, or NONE. */
 static uint32_t automatic_down_to(struct view *view, uint32_t program,
-                                  const struct outlook *outlook)
+                                  const struct outlook *outlook, uint64_t *ret_payback_s)
 {
     const struct policy_program *p = program_at(view, program);
 
     return program_light(view, p) && !automatic_spilled(p) && automatic_could_save(view, p, outlook)
-               ? automatic_best_where(view, program, automatic_is_saving)
+               ? automatic_best_where(view, program, automatic_gain_price, ret_payback_s)
                : POLICY_NONE;
 }
 
@@ -280,16 +306,18 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
     for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
         const struct policy_device *from, *to;
+        uint64_t payback_s = 0;
         uint32_t device;
 
         if (!automatic_may_move(view, p, held))
             continue;
-        device = automatic_down_to(view, i, &outlook);
+        device = automatic_down_to(view, i, &outlook, &payback_s);
         if (device == POLICY_NONE)
             continue;
         from = device_at(view, p->device);
         to = device_at(view, device);
         step_set(ret_step, POLICY_DO_MOVE, i, device, program_full(p));
+        ret_step->payback_s = payback_s;
         step_say(ret_step, "%s keeps %s busy %u%% of the time; %s ", p->name, from->name,
                  p->busy / 10, to->name);
         if (to->price < from->price)
@@ -309,7 +337,8 @@ static bool automatic_is_no_busier(const struct view *view, const struct policy_
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t load = to->busy + most_of(program_load_on(view, p, device), p->busy);
 
-    return load <= view->settings->busy_high || (to->speed >= from->speed && load <= from->busy);
+    return load <= view->settings->busy_high ||
+           (program_speed_on(view, p, device) >= WHOLE && load <= from->busy);
 }
 
 static bool automatic_may_go(struct view *view, uint32_t program, uint32_t device)
@@ -383,14 +412,30 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
 
 /* The device to which @program would be moved unasked, or NONE. */
 static uint32_t automatic_next_to(struct view *view, uint32_t program,
-                                  const struct outlook *outlook)
+                                  const struct outlook *outlook, uint64_t *ret_payback_s)
 {
     const struct policy_program *p = program_at(view, program);
-    uint32_t to = automatic_up_to(view, program, outlook);
+    uint32_t to = automatic_up_to(view, program, outlook, ret_payback_s);
 
     if (to == POLICY_NONE && p->prefers && !prefer_met(view, p, p->device))
         to = prefer_best(view, program, true);
-    return to == POLICY_NONE ? automatic_down_to(view, program, outlook) : to;
+    return to == POLICY_NONE ? automatic_down_to(view, program, outlook, ret_payback_s) : to;
+}
+
+uint32_t next_unpaid(struct view *view, uint32_t program, uint64_t *ret_payback_s)
+{
+    struct outlook outlook = automatic_look_out(view);
+    uint32_t to;
+
+    if (!view->visits || automatic_next_to(view, program, &outlook, ret_payback_s) != POLICY_NONE)
+        return POLICY_NONE;
+    view->asked = true;
+    *ret_payback_s = 0;
+    to = automatic_next_to(view, program, &outlook, ret_payback_s);
+    view->asked = false;
+    return to != POLICY_NONE && program_pays_back(view, program_at(view, program), *ret_payback_s)
+               ? POLICY_NONE
+               : to;
 }
 
 /*
@@ -403,6 +448,7 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     const struct policy_settings *own = view->settings;
     struct outlook outlook = automatic_look_out(view);
     uint32_t to = POLICY_NONE, i = 0;
+    uint64_t payback_s;
 
     view->near = *own;
     view->near.gain -= own->gain / 2;
@@ -413,7 +459,7 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
 
         if (!automatic_may_move(view, p, false) || p->kept || p->ready_s < own->stay_s)
             continue;
-        to = automatic_next_to(view, i, &outlook);
+        to = automatic_next_to(view, i, &outlook, &payback_s);
         if (to != POLICY_NONE && to != p->ready)
             break;
         to = POLICY_NONE;

@@ -13,6 +13,10 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step);
 bool next_down(struct view *view, bool held, struct policy_step *ret_step);
 bool next_prefer(struct view *view, bool held, struct policy_step *ret_step);
 
+/** The device to which one of the above would move @program if the move paid back within the time
+ * that the program is expected to run, and after how many seconds it would; or NONE. */
+uint32_t next_unpaid(struct view *view, uint32_t program, uint64_t *ret_payback_s);
+
 /** Prewarm a program for the device to which one of the above would move it but for minimum stay
  * and budget, or soon may. */
 bool next_ready(struct view *view, struct policy_step *ret_step);

@@ -45,6 +45,12 @@ enum policy_state {
 struct reseat_limits;
 struct policy_visits;
 
+/** How fast a program's own kernels are on a device, from launches that were measured. */
+struct policy_measured {
+    uint32_t speed;   /**< Thousandths of its speed on the device where it is. */
+    uint32_t covered; /**< Thousandths of its busy time whose kernels were measured on both. */
+};
+
 struct policy_device {
     const char *name; /**< For reasons. Borrowed. */
     enum place_kind kind;
@@ -107,6 +113,10 @@ struct policy_program {
     uint32_t ready;   /**< The device it is prewarmed for, or is being prewarmed for; or NONE. */
     uint64_t ready_s; /**< Seconds since the policy prewarmed it; UINT64_MAX: it did not. */
     const struct policy_visits *visits; /**< Devices it was on before; NULL: none. Borrowed. */
+    /** By device; NULL: nothing was measured, and nominal speeds count. Borrowed. */
+    const struct policy_measured *measured;
+    uint64_t age_s;   /**< Seconds since it began. It is expected to run for as long again. */
+    uint32_t move_ms; /**< What its last move took; 0: it has not moved. */
 };
 
 struct policy_world {
@@ -173,6 +183,7 @@ struct policy_step {
     uint32_t program;
     uint32_t device;
     uint64_t bytes;
+    uint64_t payback_s;         /**< Of a move that nobody asked for: see visits_moved(). */
     char reason[POLICY_REASON]; /**< One line: why this, and why nothing better. */
 };
 
@@ -205,7 +216,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
 
 /**
  * The next move of a rebalance that an operator asked for: the upgrades and downgrades of
- * policy_next() without minimum stay, budget or time to return. POLICY_NOTHING when balanced.
+ * policy_next() without minimum stay, budget, time to return or time to pay back. POLICY_NOTHING
+ * when balanced.
  */
 void policy_rebalance(const struct policy_world *world, const struct policy_settings *settings,
                       struct policy_step *ret_step);

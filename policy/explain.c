@@ -116,6 +116,13 @@ static void explain_say_device(struct page *page, struct view *view, uint32_t pr
                      " s ago and does not move it back for another %" PRIu64 " s.",
                      name, p->name, view->world->now_s - visits_find(p->visits, device)->left_s,
                      visits_bar_s(p->visits, device, view->settings->return_s, view->world->now_s));
+    else if (p->device != POLICY_NONE && program_is_measured(p, device))
+        explain_line(page,
+                     "%s: fits, %s free of %s, busy %u%%, measured at %.2f times its speed on %s, "
+                     "price %u.%02u.",
+                     name, size_text(free).text, size_text(d->memory).text, d->busy / 10,
+                     p->measured[device].speed / 1e3, device_at(view, p->device)->name,
+                     d->price / 1000, d->price % 1000 / 10);
     else
         explain_line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.",
                      name, size_text(free).text, size_text(d->memory).text, d->busy / 10,
@@ -150,7 +157,23 @@ static bool explain_say_held(struct page *page, const struct view *view, uint32_
     return true;
 }
 
-static void explain_say_change_running(struct page *page, const struct view *view, uint32_t program)
+/* Returns false if no move is left out because it would not pay back. */
+static bool explain_say_unpaid(struct page *page, struct view *view, uint32_t program)
+{
+    const struct policy_program *p = program_at(view, program);
+    uint64_t payback_s;
+    uint32_t to = next_unpaid(view, program, &payback_s);
+
+    if (to == POLICY_NONE)
+        return false;
+    explain_line(page,
+                 "A move to %s would pay back after %" PRIu64 " s; it has run for %" PRIu64
+                 " s and is expected to run for as long again, so it stays.",
+                 device_at(view, to)->name, payback_s, p->age_s);
+    return true;
+}
+
+static void explain_say_change_running(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
     const struct policy_settings *s = view->settings;
@@ -170,7 +193,7 @@ static void explain_say_change_running(struct page *page, const struct view *vie
                      size_text(p->quota).text);
         return;
     }
-    if (explain_say_held(page, view, program))
+    if (explain_say_held(page, view, program) || explain_say_unpaid(page, view, program))
         return;
     if (most > p->granted)
         explain_line(page, "It moves to a device with %s free, if it runs %u%% faster there.",

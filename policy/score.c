@@ -3,6 +3,36 @@
 #include "policy/preference.h"
 
 #define WHOLE 1000
+/* Of a program's busy time so much must have been measured for the rest to count as alike. */
+#define COVERED 500
+/* What a move is taken to cost before the program has moved: opening the device and building the
+ * programs there, and MiB a second of copies off one device and onto the other. */
+#define OPEN_MS 500
+#define COPY    1024
+
+bool program_is_measured(const struct policy_program *program, uint32_t device)
+{
+    return program->measured && program->measured[device].covered >= COVERED &&
+           program->measured[device].speed;
+}
+
+uint64_t program_speed_on(const struct view *view, const struct policy_program *program,
+                          uint32_t device)
+{
+    if (program_is_measured(program, device))
+        return program->measured[device].speed;
+    return (uint64_t)device_at(view, device)->speed * WHOLE /
+           most_of(device_at(view, program->device)->speed, 1);
+}
+
+uint64_t program_payback_s(const struct policy_program *program, uint64_t gain)
+{
+    uint64_t cost_ms = program->move_ms;
+
+    if (!cost_ms)
+        cost_ms = OPEN_MS + 2 * (program_full(program) >> 20) * 1000 / COPY;
+    return gain ? cost_ms / gain : UINT64_MAX;
+}
 
 bool program_light(const struct view *view, const struct policy_program *program)
 {
@@ -12,16 +42,23 @@ bool program_light(const struct view *view, const struct policy_program *program
 uint64_t program_load_on(const struct view *view, const struct policy_program *program,
                          uint32_t device)
 {
-    uint64_t here, there;
     uint32_t load;
 
     if (program->device == POLICY_NONE)
         return program->busy ? program->busy : WHOLE;
     if (visits_load(program->visits, device, program->busy, &load))
         return load;
-    here = device_at(view, program->device)->speed;
-    there = most_of(device_at(view, device)->speed, 1);
-    return program->busy * here / there;
+    return program->busy * WHOLE / most_of(program_speed_on(view, program, device), 1);
+}
+
+/* Of a device for the program, where 1000 is the reference device. */
+static uint64_t score_speed(const struct view *view, const struct policy_program *program,
+                            uint32_t device)
+{
+    if (program->device == POLICY_NONE || !program_is_measured(program, device))
+        return device_at(view, device)->speed;
+    return (uint64_t)device_at(view, program->device)->speed * program->measured[device].speed /
+           WHOLE;
 }
 
 /*
@@ -37,7 +74,7 @@ int64_t score_of(const struct view *view, const struct policy_program *program, 
     const struct policy_device *d = device_at(view, device);
     bool light = program_light(view, program);
     uint64_t load = d->busy + program_load_on(view, program, device);
-    uint64_t speed = (uint64_t)d->speed * WHOLE / most_of(load, WHOLE);
+    uint64_t speed = score_speed(view, program, device) * WHOLE / most_of(load, WHOLE);
     double share = d->memory ? (double)(d->reserved + bytes) / (double)d->memory : 1;
     int64_t fill = (int64_t)(share * WHOLE);
 
@@ -57,11 +94,11 @@ bool is_no_worse(const struct view *view, const struct policy_program *p, uint32
                  uint64_t from_busy, uint64_t to_busy)
 {
     const struct policy_settings *s = view->settings;
-    const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
     uint64_t busy = program_load_on(view, p, device), load = to_busy + busy;
 
     if (program_light(view, p) && busy <= (s->busy_low + s->busy_high) / 2 &&
         to_busy + most_of(busy, p->busy) <= s->busy_high)
         return true;
-    return to->speed * most_of(from_busy, 1000) >= from->speed * most_of(load, 1000);
+    return program_speed_on(view, p, device) * most_of(from_busy, WHOLE) >=
+           WHOLE * most_of(load, WHOLE);
 }

@@ -9,12 +9,31 @@
 
 /** It uses less of its device than settings.busy_low. */
 bool program_light(const struct view *view, const struct policy_program *program);
-/** Thousandths of @device's time that the program would use: measured on its last visit, or else
- * estimated from the devices' nominal speeds. */
+/** Most of the program's time was measured on its device and on @device. */
+bool program_is_measured(const struct policy_program *program, uint32_t device);
+/** How fast the program would run alone on @device, in thousandths of its speed where it is:
+ * measured, or else the ratio of the devices' nominal speeds. The program is on a device. */
+uint64_t program_speed_on(const struct view *view, const struct policy_program *program,
+                          uint32_t device);
+/** Thousandths of @device's time that the program would use: seen on its last visit, or else what
+ * follows from program_speed_on(). */
 uint64_t program_load_on(const struct view *view, const struct policy_program *program,
                          uint32_t device);
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
                  uint64_t bytes);
+/** Seconds after which a move that makes the program's work shorter, or cheaper, by @gain
+ * thousandths has made up for what the move itself takes; UINT64_MAX: never. The cost is what the
+ * program's last move took, or else an estimate from its bytes. */
+uint64_t program_payback_s(const struct policy_program *program, uint64_t gain);
+/** It is expected to run long enough for that: as long again as it has run. How long a program
+ * still runs is unknown, and run times have heavy tails, in which age is the best estimate
+ * (Harchol- Balter and Downey, Exploiting Process Lifetime Distributions for Dynamic Load
+ * Balancing, 1997). */
+static inline bool program_pays_back(const struct view *view, const struct policy_program *program,
+                                     uint64_t payback_s)
+{
+    return payback_s != UINT64_MAX && (view->asked || payback_s <= program->age_s);
+}
 /** Moving the program to @device does not slow it down. @from_busy, @to_busy: how busy its device
  * and @device are while it is where it is. */
 bool is_no_worse(const struct view *view, const struct policy_program *program, uint32_t device,

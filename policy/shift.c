@@ -134,9 +134,10 @@ static inline bool shift_is_useless(const struct shift *shift, const struct poli
     const struct view *view = shift->view;
     const struct policy_device *from = device_at(view, p->device), *to = device_at(view, device);
 
-    return !shift->count && (!has_space(view, p, device) ||
-                             (minds && (uint64_t)to->speed * most_of(from->busy, 1000) <
-                                           (uint64_t)from->speed * most_of(to->busy, 1000)));
+    return !shift->count &&
+           (!has_space(view, p, device) ||
+            (minds && program_speed_on(view, p, device) * most_of(from->busy, 1000) <
+                          1000 * most_of(to->busy, 1000)));
 }
 
 static bool shift_search_last(struct shift *shift, uint32_t program)

@@ -36,6 +36,7 @@ void step_set(struct policy_step *ret_step, enum policy_action action, uint32_t 
     ret_step->program = program;
     ret_step->device = device;
     ret_step->bytes = bytes;
+    ret_step->payback_s = 0;
     ret_step->reason[0] = '\0';
 }
 

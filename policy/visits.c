@@ -28,6 +28,7 @@ uint64_t visits_bar_s(const struct policy_visits *visits, uint32_t device, uint6
     if (!visit || !visit->by_policy)
         return 0;
     bar_s = return_s << visits->returns;
+    bar_s = bar_s > visit->bar_s ? bar_s : visit->bar_s;
     return now_s - visit->left_s < bar_s ? bar_s - (now_s - visit->left_s) : 0;
 }
 
@@ -56,14 +57,14 @@ static struct policy_visit *visits_slot(struct policy_visits *visits, uint32_t d
     return visits->count < POLICY_VISITS_MAX ? &visits->visits[visits->count++] : first;
 }
 
-void visits_moved(struct policy_visits *visits, uint32_t from, uint32_t to, uint32_t busy,
-                  bool by_policy, uint64_t return_s, uint64_t now_s)
+void visits_moved(struct policy_visits *visits, const struct policy_visit *from, uint32_t to,
+                  uint64_t return_s)
 {
     const struct policy_visit *back = visits_find(visits, to);
 
-    if (by_policy && back && back->by_policy)
-        visits_returned(visits, back, return_s, now_s);
-    *visits_slot(visits, from) = (struct policy_visit){from, busy, now_s, by_policy};
+    if (from->by_policy && back && back->by_policy)
+        visits_returned(visits, back, return_s, from->left_s);
+    *visits_slot(visits, from->device) = *from;
     visits->is_settled = false;
 }
 

@@ -5,8 +5,9 @@
 #include <stdint.h>
 
 /*
- * The devices a program was on before, and how busy it kept them. Speeds of devices are nominal, so
- * a measured visit tells more; and the time before the policy moves a program back doubles with
+ * The devices a program was on before, and how busy it kept them: a prediction for a device that
+ * the program was on need not rest on nominal speeds. And the policy does not undo its own moves
+ * soon: not before the move has paid back what it took, and not before a time that doubles with
  * each return. The caller of the policy keeps one history for each program and records its moves.
  * Times are seconds of policy_world.now_s.
  */
@@ -17,7 +18,8 @@ struct policy_visit {
     uint32_t device;
     uint32_t busy;   /**< Thousandths of its time that the program used before it left. */
     uint64_t left_s; /**< When it left. */
-    bool by_policy;  /**< It left by an upgrade or downgrade: it may not return for a while. */
+    uint64_t bar_s;  /**< It may not return for so long: until the move away has paid back. */
+    bool by_policy;  /**< It left by an upgrade or downgrade. */
 };
 
 struct policy_visits {
@@ -36,9 +38,10 @@ const struct policy_visit *visits_find(const struct policy_visits *visits, uint3
 uint64_t visits_bar_s(const struct policy_visits *visits, uint32_t device, uint64_t return_s,
                       uint64_t now_s);
 
-/** Record a move from @from, of whose time it used @busy thousandths, to @to. */
-void visits_moved(struct policy_visits *visits, uint32_t from, uint32_t to, uint32_t busy,
-                  bool by_policy, uint64_t return_s, uint64_t now_s);
+/** Record a move from the device of @from to @to. @from->left_s is now, @from->bar_s the step's
+ * payback_s. */
+void visits_moved(struct policy_visits *visits, const struct policy_visit *from, uint32_t to,
+                  uint64_t return_s);
 
 /** Record that it has been on its device for @stayed_s and uses @busy. Call every few seconds. */
 void visits_stayed(struct policy_visits *visits, uint32_t busy, uint64_t stayed_s);

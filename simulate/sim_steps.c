@@ -33,6 +33,8 @@ static void sim_steps_refresh_slot(struct sim_world *world, uint32_t slot)
 
     if (program->mode == SIM_QUEUED || program->mode == SIM_BLOCKED)
         world->slots[slot].waited_s = (sim_now(world) - program->since_ms) / 1000;
+    world->slots[slot].age_s =
+        (sim_now(world) - world->trace.tasks[world->tasks[slot]].arrive_ms) / 1000;
     if (world->slots[slot].device != POLICY_NONE) {
         world->slots[slot].stayed_s = (sim_now(world) - program->placed_ms) / 1000;
         visits_stayed(&program->visits, world->slots[slot].busy, world->slots[slot].stayed_s);
@@ -157,6 +159,8 @@ static void sim_steps_begin(struct sim_world *world, const struct policy_step *s
 
     program->waits = program->mode == SIM_BLOCKED || slot->need;
     program->unasked = asker == SIM_NONE && sim_steps_is_unasked(world, step);
+    program->payback_s = step->payback_s;
+    program->begun_ms = sim_now(world);
     if (program->mode == SIM_BLOCKED || program->mode == SIM_QUEUED)
         sim_queue_remove(world, task);
     program->step = step->action;
@@ -243,8 +247,13 @@ void sim_step_done(struct sim_world *world, uint32_t task)
         sim_steps_suspended(world, task);
     } else {
         if (step == POLICY_DO_MOVE) {
-            visits_moved(&program->visits, slot->device, program->target, slot->busy,
-                         program->unasked, world->settings.return_s, sim_now(world) / 1000);
+            const struct policy_visit left = {.device = slot->device,
+                                              .busy = slot->busy,
+                                              .left_s = sim_now(world) / 1000,
+                                              .bar_s = program->payback_s,
+                                              .by_policy = program->unasked};
+            visits_moved(&program->visits, &left, program->target, world->settings.return_s);
+            slot->move_ms = (uint32_t)(sim_now(world) - program->begun_ms);
             sim_detach(world, task);
             world->shared->result->moves++;
         }

@@ -81,9 +81,11 @@ struct sim_program {
     bool waits;    /**< A call waited when the step began. */
     bool saves;    /**< The step is a checkpoint, */
     bool leaves;   /**< after which it leaves its node. */
-    uint64_t asked_ms; /**< When it began to be made ready for a device, if it was. */
-    bool rests;        /**< A step of it failed: the policy leaves it alone for a while. */
-    bool unasked;      /**< The step is a move that nothing had to make. */
+    uint64_t asked_ms;  /**< When it began to be made ready for a device, if it was. */
+    bool rests;         /**< A step of it failed: the policy leaves it alone for a while. */
+    bool unasked;       /**< The step is a move that nothing had to make, */
+    uint64_t payback_s; /**< which pays back in so long. */
+    uint64_t begun_ms;  /**< When the step began. */
     struct policy_visits visits; /**< Of devices of its cell. */
     uint64_t progress, lost;
     uint64_t kept;       /**< Progress that storage has. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/config/paths.h"
@@ -34,6 +35,17 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
         return -ESRCH;
     *ret_ticks = start;
     return 0;
+}
+
+uint64_t process_age_s(uint64_t start_ticks)
+{
+    struct timespec now;
+    long ticks_s = sysconf(_SC_CLK_TCK);
+
+    /* proc(5): start times are of the clock that counts while the machine sleeps. */
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    uint64_t start_s = start_ticks / (uint64_t)(ticks_s > 0 ? ticks_s : 100);
+    return (uint64_t)now.tv_sec > start_s ? (uint64_t)now.tv_sec - start_s : 0;
 }
 
 bool process_alive(pid_t pid, uint64_t start)

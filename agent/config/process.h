@@ -13,6 +13,8 @@
  * with the same pid. Returns 0, or -ESRCH when it does not exist or has ended (a zombie too).
  */
 MUST_CHECK int process_start_time(pid_t pid, uint64_t *ret_ticks);
+/** Seconds since then, also those in which the machine slept. */
+uint64_t process_age_s(uint64_t start_ticks);
 
 /** True while the process of that pid is the one that started then. */
 bool process_alive(pid_t pid, uint64_t start);

@@ -89,6 +89,11 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
     return 0;
 }
 
+uint64_t process_age_s(uint64_t start_ticks)
+{
+    return start_ticks % 1000;
+}
+
 bool process_alive(pid_t pid, uint64_t start)
 {
     uint64_t now;

@@ -62,6 +62,7 @@ struct policy_program *world_add_program(struct world *world, uint32_t device, u
         .quota = UINT64_MAX,
         .ticket = device == POLICY_NONE ? ++world->ticket : 0,
         .stayed_s = 100,
+        .age_s = 100000,
         .busy = 500,
         .ways = POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND,
         .barred = &world->barred[index],
@@ -309,11 +310,17 @@ static void check_step(const struct world *world, const struct policy_step *step
 static void place(struct world *world, struct policy_program *program,
                   const struct policy_step *step)
 {
+    const struct policy_visit left = {.device = program->device,
+                                      .busy = program->busy,
+                                      .left_s = world->world.now_s,
+                                      .bar_s = step->payback_s,
+                                      .by_policy = program->device != POLICY_NONE &&
+                                                   program->state == POLICY_RUNNING &&
+                                                   !world->devices[program->device].drains};
+
     if (program->device != POLICY_NONE)
-        visits_moved(&world->visits[world_id(world, program)], program->device, step->device,
-                     program->busy,
-                     program->state == POLICY_RUNNING && !world->devices[program->device].drains,
-                     world->settings.return_s, world->world.now_s);
+        visits_moved(&world->visits[world_id(world, program)], &left, step->device,
+                     world->settings.return_s);
     if (world->scales && program->device != POLICY_NONE)
         program->busy = (uint32_t)((uint64_t)program->busy * world->devices[program->device].speed /
                                    world->devices[step->device].speed);
@@ -394,6 +401,7 @@ void world_pass(struct world *world, uint64_t seconds)
     world->world.now_s += seconds;
     for (uint32_t i = 0; i < world->world.program_count; i++) {
         world->programs[i].stayed_s += seconds;
+        world->programs[i].age_s += seconds;
         visits_stayed(&world->visits[i], world->programs[i].busy, world->programs[i].stayed_s);
         if (world->programs[i].ready_s != UINT64_MAX)
             world->programs[i].ready_s += seconds;

@@ -16,6 +16,8 @@ TestSuite(policy_visits, .fini = leaks_check, .timeout = 300);
 
 struct truth {
     struct world world;
+    bool measures; /* Each program's launches were measured on every device. */
+    struct policy_measured measured[PROGRAMS][DEVICES];
     uint32_t speed[DEVICES];                 /* What it is, against what policy is told. */
     uint32_t work[PROGRAMS], rest[PROGRAMS]; /* Milliseconds of each round, at speed 1000. */
     unsigned moves[PROGRAMS];
@@ -34,6 +36,10 @@ static void react(struct truth *truth)
             if (w->programs[k].device == p->device)
                 works += (uint64_t)truth->work[k] * 1000 / truth->speed[p->device];
         p->busy = (uint32_t)((works * 1000 / (works + truth->rest[i]) + 25) / 50 * 50);
+        for (uint32_t d = 0; d < DEVICES; d++)
+            truth->measured[i][d] = (struct policy_measured){
+                truth->speed[d] * 1000 / truth->speed[p->device], truth->measures ? 1000 : 0};
+        p->measured = truth->measured[i];
     }
     world_refresh(w);
 }
@@ -97,6 +103,49 @@ Test(policy_visits, moves_are_few_where_nothing_changes_however_wrong_speeds_are
     /* They did not begin where they end, and what was tried once shows where that is. */
     cr_expect_geq(early, 100);
     cr_expect_leq(late, 3);
+}
+
+/* How many times as long the programs' rounds take as they would alone on the fastest device. */
+static double slowdown(const struct truth *truth)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < PROGRAMS; i++) {
+        double works = 0, best = 1e9;
+
+        for (uint32_t k = 0; k < PROGRAMS; k++)
+            if (truth->world.programs[k].device == truth->world.programs[i].device)
+                works += truth->work[k] * 1e3 / truth->speed[truth->world.programs[i].device];
+        for (uint32_t d = 0; d < DEVICES; d++)
+            if (truth->work[i] * 1e3 / truth->speed[d] < best)
+                best = truth->work[i] * 1e3 / truth->speed[d];
+        sum += (works + truth->rest[i]) / (best + truth->rest[i]);
+    }
+    return sum / PROGRAMS;
+}
+
+Test(policy_visits, measured_speeds_lead_to_better_devices)
+{
+    double told = 0, measured = 0;
+    unsigned better = 0, worse = 0;
+
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct truth truth[2];
+
+        for (int i = 0; i < 2; i++) {
+            random_truth(&truth[i], seed);
+            truth[i].measures = i;
+            live(&truth[i], SIX_HOURS);
+        }
+        told += slowdown(&truth[0]);
+        measured += slowdown(&truth[1]);
+        better += slowdown(&truth[1]) < slowdown(&truth[0]) - 0.01;
+        worse += slowdown(&truth[1]) > slowdown(&truth[0]) + 0.01;
+    }
+    cr_expect_lt(measured - 200, 0.6 * (told - 200),
+                 "%.3f, and %.3f by what is said; better in %u, worse in %u", measured / 200,
+                 told / 200, better, worse);
+    cr_expect_geq(better, 2 * worse, "better in %u, worse in %u", better, worse);
 }
 
 /* gpu1 is said to be twice as fast as gpu0, and costs twice as much. */
@@ -203,4 +252,63 @@ Test(policy_visits, an_explanation_says_when_a_program_may_come_back)
     cr_expect(strstr(text, "gpu0: fits, but the policy moved p0 away from it 100 s ago and does "
                            "not move it back for another 500 s.\n"),
               "%s", text);
+}
+
+Test(policy_visits, what_was_measured_counts_instead_of_what_is_said)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+    struct policy_measured measured[] = {{1000, 1000}, {900, 1000}};
+    struct policy_step step;
+
+    keeps_busy(&w, p, 1000);
+    p->measured = measured;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+    /* Too little of its time was: then what is said counts. */
+    measured[1].covered = 400;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    cr_expect_null(strstr(step.reason, "as measured"), "%s", step.reason);
+    measured[1] = (struct policy_measured){3000, 900};
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    cr_expect(strstr(step.reason, "at 3.00 times its speed as measured"), "%s", step.reason);
+}
+
+Test(policy_visits, a_move_is_made_if_it_pays_back_while_the_program_runs)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+    struct policy_step step;
+    char text[2048];
+
+    keeps_busy(&w, p, 1000);
+    /* It takes a minute, and saves half of the program's time. */
+    p->move_ms = 60000;
+    p->age_s = 119;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+    policy_explain(&w.world, &w.settings, 0, text, sizeof(text));
+    cr_expect(strstr(text, "A move to gpu1 would pay back after 120 s; it has run for 119 s and is "
+                           "expected to run for as long again, so it stays.\n"),
+              "%s", text);
+    policy_rebalance(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    p->age_s = 120;
+    policy_next(&w.world, &w.settings, &step);
+    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    cr_expect_eq(step.payback_s, 120);
+}
+
+Test(policy_visits, a_move_is_not_undone_before_it_has_paid_back)
+{
+    struct world w;
+    struct policy_program *p = two_devices(&w);
+
+    w.settings.return_s = 60;
+    p->move_ms = 1000000;
+    cr_expect_eq(until_moved(&w, p), 0);
+    cr_assert_eq(p->device, 1);
+    cr_expect_eq(until_moved(&w, p), 2000);
 }

@@ -177,11 +177,18 @@ static void admit_arrive(struct agent *agent, const struct operation *request, u
         /* Another request took its place: what it says of itself next is what counts. */
         return;
     }
-    if (from != LEDGER_NONE)
-        visits_moved(&vdev->visits, from, request->target, vdev->busy,
-                     request->ours && request->asked.manner != REQUEST_NEEDED &&
-                         !ledger->devices[from].drains,
-                     config_policy(&agent->config)->return_s, uv_now(&agent->loop) / 1000);
+    if (from != LEDGER_NONE) {
+        const struct policy_visit left = {.device = from,
+                                          .busy = vdev->busy,
+                                          .left_s = uv_now(&agent->loop) / 1000,
+                                          .bar_s = request->payback_s,
+                                          .by_policy = request->ours &&
+                                                       request->asked.manner != REQUEST_NEEDED &&
+                                                       !ledger->devices[from].drains};
+        visits_moved(&vdev->visits, &left, request->target,
+                     config_policy(&agent->config)->return_s);
+        vdev->move_ms = (uint32_t)(uv_now(&agent->loop) - request->begun_ms);
+    }
     ledger_arrive(ledger, &vdev->entry);
     if (knows)
         ledger_set_granted(ledger, &vdev->entry, said);

@@ -137,6 +137,8 @@ struct operation {
     bool ours;                           /**< The policy asks, and no client is told. */
     unsigned ran;            /**< Virtual devices that were not suspended before, as bits. */
     char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
+    uint64_t payback_s;      /**< Of one of ours: how long the policy does not undo it. */
+    uint64_t begun_ms;       /**< uv_now() when it began. */
     struct request_progress progress;
     char from[160], to[160]; /**< Device names, one for each virtual device that it is for; "" for
                                 host memory. */

@@ -212,6 +212,7 @@ int requests_begin(struct agent *agent, const struct operation *wish,
     if (!request)
         return -ENOMEM;
     *request = *wish;
+    request->begun_ms = uv_now(&agent->loop);
     request->asked.id = ++agent->next_request;
     request->asked.vdev =
         wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;

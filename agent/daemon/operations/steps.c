@@ -123,6 +123,7 @@ static bool steps_ask(struct agent *agent, const struct group *group,
             .vdev = i,
             .target = target ? step->device : LEDGER_NONE,
             .chosen = group->program->vdevs[i].only == step->device && step->device != LEDGER_NONE,
+            .payback_s = step->payback_s,
             .ours = true};
         wish.grants[i] = grants[i];
         if (!(group->vdevs & wish.vdevs))

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/config/process.h"
 #include "agent/daemon/operations/operations.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
@@ -224,6 +225,8 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
                        ? (uv_now(&agent->loop) - program->managed.ready_ms) / 1000
                        : UINT64_MAX,
         .visits = &world->visits[index],
+        .age_s = process_age_s(program->start),
+        .move_ms = program->vdevs[group->vdev].move_ms,
     };
     world_put_visits(group, &world->visits[index]);
     uint64_t held = 0;

@@ -43,6 +43,7 @@ struct program_device {
     uint64_t exchanged_ms;       /**< When a grant last went to it or came back. */
     uint64_t granted_ms;         /**< When it last got memory that it had asked for. */
     uint64_t placed_ms;          /**< When it came to its device. */
+    uint32_t move_ms;            /**< What its last move took; 0: it has not moved. */
     uint64_t earned_ms;          /**< How long it waited for that. */
     struct policy_visits visits; /**< Of devices of the ledger, by uv_now(). */
     bool chosen;                 /**< By an operator: policy has it leave only where it must. */

@@ -92,6 +92,7 @@ Test(losses, a_device_that_is_lost_before_the_move_there_is_reported_is_left_as_
     struct puppet *a = start("a", "gpu:one", 300 * MIB);
 
     a->vdevs[0].loses_again = true;
+    there_are("gpu:larger,gpu:third"); /* else the first one might answer again in time */
     lose(a, true);
     cr_assert(puppets_run(is_elsewhere, a, SOON), "it waits on %s", a->vdevs[0].device);
     cr_assert_eq(a->moves, 2);
