@@ -407,8 +407,8 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
     /* What a driver does not say stays zero. */
     kernel_group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
                        &details->local_static);
-    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
-                       details->required);
+    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(kernel->required),
+                       kernel->required);
     return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
 }
 

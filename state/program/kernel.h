@@ -55,6 +55,7 @@ struct kernel {
     cl_kernel real[RESIDENCES_MAX];
     struct program *program; /**< Held. */
     char *name;              /**< Owned. */
+    size_t required[3];      /**< By reqd_work_group_size; zeroes without. */
 };
 
 static inline struct kernel *kernel_get(cl_kernel handle)
@@ -148,7 +149,10 @@ uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *cap
 void kernel_captured_args_free(struct kernel_captured_args *captured_args);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
-const size_t *kernel_required_group(const struct kernel *kernel);
+static inline const size_t *kernel_required_group(const struct kernel *kernel)
+{
+    return kernel->required[0] ? kernel->required : NULL;
+}
 /** The largest work-group that can run in @residence_index and that the program was told of. Inside
  * the gate.
  */
