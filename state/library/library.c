@@ -286,7 +286,7 @@ static int library_keep_strings(struct library_item *item)
         at += length;
     }
     item->entry.log = "";
-    item->entry.binary = NULL;
+    item->entry.facts = item->entry.binary = NULL;
     return 0;
 }
 

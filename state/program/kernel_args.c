@@ -358,7 +358,7 @@ static cl_int kernel_args_set_local(struct kernel *kernel, cl_uint index, size_t
 }
 
 static ALWAYS_INLINE cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t home, cl_uint index,
-                                         size_t size, const void *value)
+                                                size_t size, const void *value)
 {
     if (UNLIKELY(index >= kernel->arg_count))
         return CL_INVALID_ARG_INDEX;

@@ -60,10 +60,17 @@ struct pace *pace_of(struct program *program, const char *name)
 
 int pace_traits(struct program *program, struct pace *pace, struct kernel_traits *ret_traits)
 {
+    const struct source_facts *facts = NULL;
+    const struct kernel_traits *kept;
     int err = 0;
     pthread_mutex_lock(&program->lock);
+    if (source_facts_are_of(program->details->facts, program->recipe))
+        facts = program->details->facts;
+    kept = source_facts_find(facts, pace->name);
     if (!pace->known && !program->recipe)
         pace->traits = (struct kernel_traits){.whole = "its program has no source"};
+    else if (!pace->known && kept)
+        pace->traits = *kept;
     else if (!pace->known)
         err = kernel_traits_read(program->recipe, pace->name, &pace->traits);
     if (!err) {

@@ -99,6 +99,7 @@ static void program_details_free(struct program_details *details)
     recipe_unref(details->contained);
     free(details->container);
     free(details->kernel_names);
+    source_facts_free(details->facts);
     pace_list_free(details->paces);
     free(details->constants);
     pthread_cond_destroy(&details->built);
@@ -266,6 +267,7 @@ cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *ba
             error = recipe_follow(base, sites.site[s].residence, &reals[s], &outcome);
             lost = residence_outlives(sites.site[s].residence, error);
             built = built || !outcome.known;
+            program_take_facts(program->details, &outcome);
             program_outcome_finish(&outcome);
         }
         gate_enter();
@@ -399,6 +401,13 @@ uint8_t program_kernel_place(const struct program *program)
     return context_home(context);
 }
 
+static bool program_keeps_variables(const struct program_details *details,
+                                    const struct recipe *recipe)
+{
+    return source_facts_are_of(details->facts, recipe) ? details->facts->keeps_variables
+                                                       : recipe_keeps_variables(recipe);
+}
+
 enum pin_kind program_find_pin(const struct program *program)
 {
     const struct program_details *details = program->details;
@@ -408,7 +417,7 @@ enum pin_kind program_find_pin(const struct program *program)
         if (!vdev->recipe)
             continue;
         if ((vdev->globals > 0 && recipe_may_keep_variables(vdev->recipe)) ||
-            (vdev->recipe != first && recipe_keeps_variables(vdev->recipe)))
+            (vdev->recipe != first && program_keeps_variables(details, vdev->recipe)))
             return PIN_VARIABLES;
         if (first && !recipe_same(first, vdev->recipe))
             return PIN_BUILDS;

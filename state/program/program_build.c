@@ -133,7 +133,7 @@ static cl_int program_build_here(struct program_job *job, const struct program_s
         return program_build_anew(job, site, s, real, outcome);
     if (error == CL_SUCCESS && lookup.keep) {
         program_outcome_query(site->residence, *real, outcome);
-        program_library_keep(&lookup, site->residence, *real, outcome);
+        program_library_keep(&lookup, job->recipe, site->residence, *real, outcome);
     }
     return error;
 }

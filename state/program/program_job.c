@@ -310,6 +310,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
         /* An error that left an earlier build intact (options that the driver does not know). */
         lost = lost && outcomes[s].status != CL_BUILD_SUCCESS;
         program_job_publish_site(job, &sites->site[s], &outcomes[s]);
+        program_take_facts(details, &outcomes[s]);
     }
     if (done || lost) {
         struct recipe *next = done ? job->recipe : details->base;

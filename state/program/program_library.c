@@ -162,6 +162,26 @@ static void program_library_refused(const struct library_key *key,
     }
 }
 
+/* Of a binary that was built here. An entry of another version gets those of this one. */
+static struct source_facts *program_library_facts(const struct recipe *recipe,
+                                                  const struct library_key *key,
+                                                  const struct library_entry *entry)
+{
+    struct library_entry renewed = *entry;
+    if (entry->origin != LIBRARY_BUILT)
+        return NULL;
+    struct source_facts *facts = source_facts_unpack(recipe, entry->facts, entry->facts_size);
+    if (facts)
+        return facts;
+    facts = source_facts_read(recipe, entry->kernels);
+    void *CLEANUP(cleanup_free) bytes =
+        facts ? source_facts_pack(facts, &renewed.facts_size) : NULL;
+    renewed.facts = bytes;
+    if (bytes)
+        (void)!library_keep(&the_library, key, &renewed);
+    return facts;
+}
+
 bool program_library_load(const struct recipe *recipe, struct residence *residence,
                           cl_program *ret_real, struct program_outcome *outcome,
                           struct program_lookup *ret_lookup)
@@ -186,6 +206,7 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
     if (error == CL_SUCCESS)
         error = program_library_take_outcome(&entry, residence, real, &told);
     if (error == CL_SUCCESS) {
+        told.facts = program_library_facts(recipe, &ret_lookup->key, &entry);
         log_debug("a program with the kernels %s is made from the library's binary for %s",
                   told.kernel_names ? told.kernel_names : "", device_name(device));
         *outcome = told;
@@ -220,11 +241,22 @@ static unsigned char *program_library_read_binary(const struct residence *reside
     return binary;
 }
 
-/* All of an entry; its strings are @outcome's and the device's. @ret_binary: the caller's (free()).
- * False: there is nothing to be kept. */
-static bool program_library_read_entry(struct residence *residence, cl_program real,
-                                       const struct program_outcome *outcome,
-                                       struct library_entry *ret_entry, unsigned char **ret_binary)
+/* What an entry points to, of which the rest is its program's and device's. */
+struct parts {
+    void *binary, *facts;
+};
+
+static void program_library_parts_finish(struct parts *parts)
+{
+    free(parts->binary);
+    free(parts->facts);
+}
+
+/* All of an entry; its strings are @outcome's and the device's. False: there is nothing to be
+ * kept. */
+static bool program_library_read_entry(const struct recipe *recipe, struct residence *residence,
+                                       cl_program real, struct program_outcome *outcome,
+                                       struct library_entry *ret_entry, struct parts *ret_parts)
 {
     const struct device *device = residence->device;
     struct library_entry entry = {
@@ -243,10 +275,15 @@ static bool program_library_read_entry(struct residence *residence, cl_program r
         !outcome->kernel_names ||
         !program_answers_hash(residence, real, outcome->kernel_names, entry.answers))
         return false;
-    *ret_binary = program_library_read_binary(residence, real, &entry.binary_size);
-    entry.binary = *ret_binary;
+    entry.binary = ret_parts->binary =
+        program_library_read_binary(residence, real, &entry.binary_size);
+    if (!entry.binary)
+        return false;
+    outcome->facts = source_facts_read(recipe, outcome->kernel_names);
+    if (outcome->facts)
+        entry.facts = ret_parts->facts = source_facts_pack(outcome->facts, &entry.facts_size);
     *ret_entry = entry;
-    return *ret_binary != NULL;
+    return true;
 }
 
 static void program_library_put(const struct library_key *key, const struct residence *residence,
@@ -257,12 +294,13 @@ static void program_library_put(const struct library_key *key, const struct resi
                   device_name(residence->device), entry->kernels);
 }
 
-void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
-                          cl_program real, const struct program_outcome *outcome)
+void program_library_keep(const struct program_lookup *lookup, const struct recipe *recipe,
+                          struct residence *residence, cl_program real,
+                          struct program_outcome *outcome)
 {
+    struct parts CLEANUP(program_library_parts_finish) parts = {0};
     struct library_entry entry;
-    unsigned char *CLEANUP(cleanup_free) binary = NULL;
-    if (program_library_read_entry(residence, real, outcome, &entry, &binary))
+    if (program_library_read_entry(recipe, residence, real, outcome, &entry, &parts))
         program_library_put(&lookup->key, residence, &entry);
 }
 
@@ -281,7 +319,7 @@ void program_library_keep_asked(struct program *program, const struct recipe *re
     const struct device *device = residence->device;
     struct program_outcome CLEANUP(program_outcome_finish) outcome = {0};
     struct library_entry CLEANUP(library_entry_finish) found = {0};
-    unsigned char *CLEANUP(cleanup_free) binary = NULL;
+    struct parts CLEANUP(program_library_parts_finish) parts = {0};
     struct library_entry entry;
     struct library_key key;
     if (!program_library_is_kept(recipe) || device_version(device) < CL_MAKE_VERSION(1, 2, 0) ||
@@ -289,7 +327,7 @@ void program_library_keep_asked(struct program *program, const struct recipe *re
         return;
     program_outcome_query(residence, real, &outcome);
     /* A build under way changes what the driver has of it. */
-    if (program_library_read_entry(residence, real, &outcome, &entry, &binary) &&
+    if (program_library_read_entry(recipe, residence, real, &outcome, &entry, &parts) &&
         program_library_is_settled(program, edition))
         program_library_put(&key, residence, &entry);
 }
@@ -299,9 +337,8 @@ static bool program_library_is_makeable(const struct recipe *recipe, const struc
 {
     struct library_entry CLEANUP(library_entry_finish) entry = {0};
     struct library_key key;
-    /* As recipe_follow() goes. */
-    while (recipe && recipe->kind == RECIPE_BUILT && program_library_is_kept(recipe->inputs[0]))
-        recipe = recipe->inputs[0];
+    if (recipe)
+        recipe = recipe_executed(recipe);
     if (!recipe || recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
         return true;
     return library_is_on(&the_library) && program_library_is_kept(recipe) &&

@@ -31,7 +31,7 @@ static void program_link_at(struct program_job *job, const struct program_site *
     else if (outcome->error == CL_SUCCESS)
         outcome->error = CL_LINK_PROGRAM_FAILURE;
     if (outcome->error == CL_SUCCESS && lookup.keep)
-        program_library_keep(&lookup, site->residence, job->replaced[s], outcome);
+        program_library_keep(&lookup, job->recipe, site->residence, job->replaced[s], outcome);
 }
 
 bool program_link_once(struct program_job *job, cl_int *ret_error)
