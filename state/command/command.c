@@ -6,7 +6,7 @@
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
-    *cursor -= command->use_count; /* where the rest begins to count */
+    *cursor -= command->use_count; /* `more` counts from the first object that is not in uses[] */
     struct memory *memory = command->more(command, cursor, ret_writes);
     *cursor += command->use_count;
     return memory;
@@ -18,13 +18,13 @@ struct range command_range(const struct command *command, unsigned use, const st
     struct range range = {0, memory->size};
     if (command->ops->range)
         command->ops->range(command, use, &range);
-    if (range.end > left) /* of a view the last row's padding may lie outside */
+    if (range.end > left) /* the padding of a view's last row may lie outside the root */
         range.end = left;
     return (struct range){memory->origin + range.begin, memory->origin + range.end};
 }
 
-/* True when @residence_index has no bytes for what @command does with the object at cursor @use.
- * What was said of all bytes of it was no: they may have been told apart. */
+/* True when @residence_index lacks the latest bytes that @command needs of the object at cursor
+ * @use. The quick check of the whole object failed, but its extents may differ. */
 bool command_lacks(const struct command *command, unsigned use, const struct memory *memory,
                    bool writes, uint8_t residence_index)
 {
@@ -37,13 +37,14 @@ bool command_lacks(const struct command *command, unsigned use, const struct mem
             !extents_written_by(root, residence_index, range));
 }
 
-/* What could not be brought once is not tried for ever: a deferred command ends in that error. */
+/* Objects that could not be brought once are not tried again: a deferred command ends in that
+ * error. */
 cl_int command_absent(const struct command *command)
 {
     return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
 }
 
-/* Bytes that it names, an object that is named twice once. */
+/* Bytes of the objects that it names; each object counts once. */
 uint64_t command_distinct_bytes(const struct command *command)
 {
     struct memory *one, *before;
@@ -59,9 +60,9 @@ uint64_t command_distinct_bytes(const struct command *command)
     return bytes;
 }
 
-/* Drivers may find only when they are given a command that its objects do not fit: then room is
- * made for it, and then the policy is asked. The same error says that a launch does not fit the
- * device's compute units, which no room helps. */
+/* Drivers may notice a shortage of memory only when they are given the command: then room is made,
+ * and then the policy is asked. The same error may say that a launch exceeds the device's limits,
+ * which no room changes. */
 cl_int command_issue_failed(struct command *command, struct residence *residence,
                             uint8_t residence_index, cl_int error)
 {
@@ -159,7 +160,8 @@ static void command_release_event(void *event)
     object_release(event);
 }
 
-/* For as long as the program likes, which may cancel the thread; it gets no event then. */
+/* Wait until the program lets the command go. The program may cancel the thread meanwhile, and gets
+ * no event then. */
 static cl_int command_wait_for_deferred(const struct command_call *call, struct event *event)
 {
     cl_int error;
@@ -192,7 +194,7 @@ cl_int command_run_deferred(struct command_call *call)
     if (event)
         object_publish(event);
     gate_leave();
-    defer_pump(); /* what it waited for may have come in between */
+    defer_pump(); /* its wait list may have completed meanwhile */
     if (call->blocking)
         error = command_wait_for_deferred(call, event);
     if (call->event)
@@ -202,8 +204,8 @@ cl_int command_run_deferred(struct command_call *call)
     return error;
 }
 
-/* What the driver said of a first piece that was to go at once, if it took none. Where another
- * thread was about to give it, only the event says so. */
+/* The driver's error for the first piece, if the driver refused it within this call. If another
+ * thread gives it, only the event gets the error. */
 static cl_int command_refusal(const struct event *event)
 {
     if (event_state(event) != EVENT_DONE || event->parts || atomic_load(&event->status) >= 0)
@@ -212,8 +214,7 @@ static cl_int command_refusal(const struct event *event)
     return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? CL_SUCCESS : status;
 }
 
-/* What keeps a command from ever being given is found now, as it would be of one that is given
- * whole. */
+/* Errors that would refuse a whole launch are given now, within the call. */
 static cl_int command_hold_pieces(struct command_call *call)
 {
     struct command *command = call->command;
@@ -264,7 +265,7 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     return error;
 }
 
-/* The program has it from now on: where it is read again, it is to be the same. */
+/* Keep a digest of what the program has now read: a repeat after a loss has to read the same. */
 void command_note_read(struct command *command, struct event *event)
 {
     size_t size;

@@ -13,8 +13,7 @@
 #include "state/program/group.h"
 #include "state/program/program_cut.h"
 
-/* A launch that was refused goes back to where the program was so often: where it is refused there
- * too, no device of the program's takes it. */
+/* A refused launch takes the program back to an earlier device at most so often. */
 #define RETURNS_MOST 3
 
 struct launch {
@@ -27,10 +26,10 @@ struct launch {
         *captured_args;     /* when held: the arguments at the time of the call */
     bool *gone;             /* set when an argument's object is; not of one that is held */
     cl_uint rest;           /* the first argument that was not gathered */
-    struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
+    struct device *refused; /* when held: this device refuses it, and there is no other to go to */
     struct pieces pieces;   /* when it is given so */
     uint32_t edition;       /* when held: of its program */
-    bool under_way;         /* some of them were, and told their place: program_cut_begin */
+    bool under_way;         /* some offset-aware pieces were given: program_cut_begin was called */
 };
 
 /* The object of an argument, or NULL; of a launch that is not held. */
@@ -92,7 +91,7 @@ static void launch_gather_unheld(struct command *command)
         launch_gather(command);
 }
 
-/* To be walked outside the gate, or later: by what holds its objects, or finds them gone. */
+/* Its objects are looked up again by whoever walks them outside the gate or later. */
 static void launch_scatter(struct launch *launch)
 {
     launch->base.use_count = 0;
@@ -138,8 +137,8 @@ static uint64_t launch_local_bytes(const struct launch *launch)
                                  : kernel_local_bytes(launch->kernel);
 }
 
-/* What takes more local memory than there is some drivers run, and some end the process for. Where
- * the program began that is as it would be natively; it was moved to where it is not. */
+/* Given a launch with more local memory than there is, some drivers run it, and some end the
+ * process. On the program's first device that is as natively; on others we refuse it. */
 static inline bool launch_is_to_be_refused(const struct launch *launch,
                                            const struct residence *residence)
 {
@@ -160,7 +159,7 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                           launch_local_bytes(launch));
 }
 
-/* Of a held launch: the program that its next kernel is made of. */
+/* The real program from which a held launch's next kernel is made. */
 static cl_program launch_program_of(const struct launch *launch, uint8_t residence_index)
 {
     const struct program *program = launch->kernel->program;
@@ -268,7 +267,7 @@ static cl_int launch_issue_held(struct command *command, struct residence *resid
                : error;
 }
 
-/* To be changed, or to outlive the call. */
+/* Copy the space, before it is changed or has to outlive the call. */
 static struct launch_space *launch_take_space(struct launch *launch)
 {
     launch->own_space = *launch->space;
@@ -292,7 +291,7 @@ static cl_int launch_defer(struct command *command)
     struct launch_space *space = launch_take_space(launch);
     struct queue *queue = launch->base.queue;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    /* What the driver would have said at once (5.10), of what the caller has not checked. */
+    /* The error that the driver would have given at once (5.10); the caller checked the rest. */
     if (!kernel_group_fits(launch->kernel, queue->context->at[residence_index], residence_index,
                            space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
@@ -314,7 +313,7 @@ static cl_int launch_defer(struct command *command)
     return CL_SUCCESS;
 }
 
-/* Its program was not built anew since. */
+/* False when its program was built again since. */
 static bool launch_is_current(const struct command *command)
 {
     const struct launch *launch = (const struct launch *)command;
@@ -339,7 +338,8 @@ static bool launch_device_refuses(cl_int error)
            error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/* What its pieces are made from, where the program is now. One that has not begun can go whole. */
+/* Make the variant for its pieces where the program is now. Without one, a launch that has not
+ * begun goes whole. */
 static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
@@ -394,12 +394,12 @@ static const struct command_ops piece_ops = {LAUNCH_OPS_HELD(CL_COMMAND_NDRANGE_
                                              .pieces = launch_pieces,
                                              .unrepeatable = "a launch is given in pieces"};
 
-/* Of a launch that leaves it to us: as small as fits most devices well, so that there are many
- * pieces to choose from. One size, whatever the place: the launch is one. */
+/* Work-group sizes that we choose where the program leaves it to us: small, so that there are many
+ * pieces. One launch has one size, also when it goes on on another device. */
 #define GROUP_LEAST 16
 #define GROUP_MOST  256
 
-/* Inside the gate. False where no size that is known here is as good as a driver's. */
+/* Inside the gate. False where only the driver knows a good size. */
 static bool launch_choose_local(struct launch *launch, struct residence *residence,
                                 uint8_t residence_index)
 {
@@ -440,8 +440,8 @@ static bool launch_is_long(const struct launch *launch)
     return pace_is_long(launch->kernel->pace, launch_item_count(launch->space));
 }
 
-/* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
- * to be given so; else why not. */
+/* NULL when the launch may be given in pieces; else the reason. A kernel that asks for its place
+ * and has no variant yet is measured as one piece. */
 static const char *launch_begin_pieces(struct launch *launch, struct residence *residence,
                                        uint8_t residence_index, bool places)
 {
@@ -463,13 +463,14 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
     return NULL;
 }
 
-/* A launch of fewer pieces than that does not wait. */
+/* A launch of which nothing is predicted waits only if it has at least so many pieces. */
 #define PIECES_LEAST 4
-/* How long one waits of which nothing is predicted; and for which part of what others take. */
+/* The longest wait of a launch of which nothing is predicted. Others wait up to 1/WAIT_PART of
+ * their predicted time. */
 #define WAIT_UNKNOWN_NS (2 * NS_PER_S)
 #define WAIT_PART       4
 
-/* How long it waits for its program to be made for pieces. */
+/* How long the launch waits for the variant of its program. */
 static uint64_t launch_patience(const struct launch *launch, const struct residence *residence)
 {
     const struct pace *pace = launch->kernel->pace;
@@ -483,9 +484,9 @@ static uint64_t launch_patience(const struct launch *launch, const struct reside
     return many ? WAIT_UNKNOWN_NS : 0;
 }
 
-/* Have its program made for pieces where it is not, and wait for that while the launch is likely to
- * be worth it: one that is long, or one of which nothing is predicted, if its kernel has loops.
- * Without loops most are short, and the first is measured. */
+/* Have the program's variant for pieces built, and wait for it where the launch is likely to be
+ * long: predicted so, or not predicted and the kernel has loops. Without loops most launches are
+ * short, and the first one is measured. */
 static void launch_make_for_pieces(struct launch *launch, const struct kernel_traits *traits)
 {
     struct program *program = launch->kernel->program;
@@ -517,13 +518,13 @@ static inline bool launch_goes_whole(const struct launch *launch, const char *re
     return false;
 }
 
-/* The journal has launches whole. */
+/* The journal keeps launches whole. */
 static bool launch_is_kept(void)
 {
     return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
 }
 
-/* True when it is to be given in pieces, where it may be: the slow half of the question. */
+/* True when the launch is to be given in pieces: the slow half of launch_goes_in_pieces. */
 static NOINLINE bool launch_cut(struct launch *launch)
 {
     struct kernel *kernel = launch->kernel;
@@ -535,8 +536,7 @@ static NOINLINE bool launch_cut(struct launch *launch)
     if (launch_is_kept())
         return launch_goes_whole(launch,
                                  "the program is protected, and its journal has launches whole");
-    /* Who gives the pieces is a thread of ours, which is to be in no driver when the process ends.
-     */
+    /* A thread of ours gives the pieces; it must not be in a driver when the process ends. */
     if (work_is_over() || callback_start() != 0)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
@@ -570,7 +570,7 @@ static NOINLINE bool launch_cut(struct launch *launch)
         return launch_goes_whole(launch, whole);
     if (cuts && !launch->pieces.measures)
         pace_goes_whole(kernel->pace, NULL);
-    /* Where it is known that it is long, the next one may be cut. */
+    /* This launch goes whole; it is known to be long, so the next one may be cut. */
     if (cuts && launch->pieces.measures && launch_is_long(launch))
         return launch_goes_whole(launch, launch->pieces.whole);
     return cuts;

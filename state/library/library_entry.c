@@ -41,7 +41,7 @@ static size_t library_entry_header_size(const unsigned char *bytes)
                                                                    : FACTS_SIZE_OFFSET;
 }
 
-/* The log comes last: the front of a file has the others. */
+/* The log is last, so that the front of a file has all other strings. */
 enum { DEVICE, PLATFORM, DRIVER, KERNELS, LOG, STRINGS };
 
 _Static_assert(sizeof(XXH128_canonical_t) == KEY_OFFSET - CHECKSUM_OFFSET, "room for a checksum");

@@ -14,8 +14,8 @@ static size_t group_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Programs launch the same sizes again and again: answers are kept, with their question in the same
- * word, until another one takes their place. */
+/* Programs launch the same sizes again and again. An answer is kept in one word with its question,
+ * until another answer replaces it. */
 static _Atomic uint64_t answers[64];
 
 /* The largest divisor of @of up to @most. */
