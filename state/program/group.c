@@ -66,7 +66,7 @@ const size_t *group_choose(struct kernel *kernel, const struct residence *reside
     if (LIKELY(free && group_get(&residence->groups.items) <= most))
         return NULL;
     size_t there = kernel_largest_group(kernel, residence, residence_index, real);
-    if ((free && there <= most) || kernel->required[0] != 0)
+    if ((free && there <= most) || kernel->requires_group)
         return NULL;
     most = group_least(group_least(most, there), group_least(group_get(&presented->items),
                                                              group_get(&residence->groups.items)));

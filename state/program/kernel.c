@@ -408,8 +408,9 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
     /* Where the driver does not answer, these stay zero. */
     kernel_group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
                        &details->local_static);
-    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(kernel->required),
-                       kernel->required);
+    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
+                       details->required);
+    kernel->requires_group = details->required[0] != 0;
     return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
 }
 

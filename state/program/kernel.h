@@ -48,6 +48,7 @@ struct kernel {
     cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
     _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
                                          sets it. */
+    bool requires_group;            /**< It has a reqd_work_group_size. */
     struct pace *pace;              /**< The program's, of its name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
     uint32_t
@@ -55,7 +56,6 @@ struct kernel {
     cl_kernel real[RESIDENCES_MAX];
     struct program *program; /**< Held. */
     char *name;              /**< Owned. */
-    size_t required[3];      /**< By reqd_work_group_size; zeroes without. */
 };
 
 static inline struct kernel *kernel_get(cl_kernel handle)
@@ -149,9 +149,10 @@ uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *cap
 void kernel_captured_args_free(struct kernel_captured_args *captured_args);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
+const size_t *kernel_required_sizes(const struct kernel *kernel);
 static inline const size_t *kernel_required_group(const struct kernel *kernel)
 {
-    return kernel->required[0] ? kernel->required : NULL;
+    return UNLIKELY(kernel->requires_group) ? kernel_required_sizes(kernel) : NULL;
 }
 /** The largest work-group that can run in @residence_index and that the program was told of. Inside
  * the gate.

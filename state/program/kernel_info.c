@@ -337,6 +337,11 @@ uint64_t kernel_local_bytes(const struct kernel *kernel)
     return kernel->details->local_dynamic;
 }
 
+const size_t *kernel_required_sizes(const struct kernel *kernel)
+{
+    return kernel->details->required;
+}
+
 bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        char *ret_reason, size_t reason_size)
 {

@@ -31,6 +31,7 @@ struct kernel_details {
     cl_ulong local_static;
     _Atomic cl_ulong local_dynamic; /**< Bytes of its ARG_LOCAL arguments now; movers read it. */
     struct kernel_exec *exec;       /**< Or NULL. */
+    size_t required[3];             /**< By reqd_work_group_size; zeroes without. */
     _Atomic uint32_t told_group; /**< The least CL_KERNEL_WORK_GROUP_SIZE that it was told; or 0. */
     _Atomic uint32_t largest_group; /**< What a driver said last, and where: kernel_info.c's. */
     /** One thread makes a real kernel and gives it its arguments: the driver's calls that it is
