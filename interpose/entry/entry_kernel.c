@@ -72,16 +72,10 @@ cl_kernel clCloneKernel(cl_kernel handle, cl_int *errcode_ret)
     return created(kernel, error, errcode_ret);
 }
 
-cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *value)
+HOT cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *value)
 {
     struct kernel *kernel = kernel_get(handle);
-    unsigned tries = 0;
-    if (UNLIKELY(!kernel))
-        return CL_INVALID_KERNEL;
-    cl_int error = kernel_set_arg(kernel, index, size, value);
-    while (UNLIKELY(error != CL_SUCCESS) && context_outlives(kernel->context, error, &tries))
-        error = kernel_set_arg(kernel, index, size, value);
-    return error;
+    return LIKELY(kernel) ? kernel_set_arg(kernel, index, size, value) : CL_INVALID_KERNEL;
 }
 
 cl_int kernel_answer_attributes(struct kernel *kernel, const struct info_request *request)

@@ -4,7 +4,8 @@
 #include "state/move/move.h"
 #include "state/program/kernel.h"
 
-static cl_int entry_launch_check_owners(const struct queue *queue, const struct kernel *kernel)
+static inline cl_int entry_launch_check_owners(const struct queue *queue,
+                                               const struct kernel *kernel)
 {
     if (UNLIKELY(!queue))
         return CL_INVALID_COMMAND_QUEUE;
@@ -62,9 +63,10 @@ static inline cl_int entry_launch_measure(struct launch_space *space,
 }
 
 /* @space->local is set where only the kernel says what it is. */
-static HOT cl_int entry_launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
-                                   struct launch_space *space, cl_uint waits,
-                                   const cl_event *wait_list, cl_event *ret_event)
+static ALWAYS_INLINE cl_int entry_launch_run(struct queue *queue, struct kernel *kernel,
+                                             cl_command_type type, struct launch_space *space,
+                                             cl_uint waits, const cl_event *wait_list,
+                                             cl_event *ret_event)
 {
     struct findings found;
     cl_int error = entry_launch_check_owners(queue, kernel);

@@ -15,6 +15,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "reseat needs addresses
 /* Variables that every launch reads and that hardly ever change lie together, too. */
 #define READ_MOSTLY   __attribute__((section(".data.read_mostly")))
 #define NOINLINE      __attribute__((noinline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))

@@ -1,19 +1,12 @@
-#include "state/command/command.h"
+#include "state/command/command_inline.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "state/base/clock.h"
 #include "state/base/threads/fork.h"
-#include "state/base/threads/thread.h"
-#include "state/command/elsewhere.h"
-#include "state/command/journal.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
-    *cursor -= command->use_count; /* where the rest begins to count */
+    *cursor -= command->use_count; /* `more` counts from the first object that is not in uses[] */
     struct memory *memory = command->more(command, cursor, ret_writes);
     *cursor += command->use_count;
     return memory;
@@ -25,28 +18,15 @@ struct range command_range(const struct command *command, unsigned use, const st
     struct range range = {0, memory->size};
     if (command->ops->range)
         command->ops->range(command, use, &range);
-    if (range.end > left) /* of a view the last row's padding may lie outside */
+    if (range.end > left) /* the padding of a view's last row may lie outside the root */
         range.end = left;
     return (struct range){memory->origin + range.begin, memory->origin + range.end};
 }
 
-/*
- * Two devices may write parts of one buffer at once, each through a sub-buffer of its own: what one
- * of them was just told to write is not the other's to keep. So who writes which part is changed
- * with the gate closed only.
- */
-static bool command_may_write(const struct command *command, const struct memory *root,
-                              uint8_t residence_index)
-{
-    return command->queue->context->vdev_count == 1 ||
-           atomic_load_explicit(&root->writer, memory_order_relaxed) == residence_index;
-}
-
-/* True when @residence_index has no bytes for what @command does with the object at cursor @use.
- * What was said of all bytes of it was no: they may have been told apart. */
-static NOINLINE bool command_lacks(const struct command *command, unsigned use,
-                                   const struct memory *memory, bool writes,
-                                   uint8_t residence_index)
+/* True when @residence_index lacks the latest bytes that @command needs of the object at cursor
+ * @use. The quick check of the whole object failed, but its extents may differ. */
+bool command_lacks(const struct command *command, unsigned use, const struct memory *memory,
+                   bool writes, uint8_t residence_index)
 {
     const struct memory *root = memory->root;
     if (!memory->real[residence_index])
@@ -57,14 +37,15 @@ static NOINLINE bool command_lacks(const struct command *command, unsigned use,
             !extents_written_by(root, residence_index, range));
 }
 
-/* What could not be brought once is not tried for ever: a deferred command ends in that error. */
-static cl_int command_absent(const struct command *command)
+/* Objects that could not be brought once are not tried again: a deferred command ends in that
+ * error. */
+cl_int command_absent(const struct command *command)
 {
     return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
 }
 
-/* Bytes that it names, an object that is named twice once. */
-static uint64_t command_distinct_bytes(const struct command *command)
+/* Bytes of the objects that it names; each object counts once. */
+uint64_t command_distinct_bytes(const struct command *command)
 {
     struct memory *one, *before;
     uint64_t bytes = 0;
@@ -79,94 +60,11 @@ static uint64_t command_distinct_bytes(const struct command *command)
     return bytes;
 }
 
-HOT cl_int command_ready(struct command *command, struct residence *residence,
-                         uint8_t residence_index)
-{
-    struct memory *memory;
-    struct budget *budget = &residence->device->budget;
-    bool writes, tight = budget_is_tight(budget);
-    uint64_t bytes = 0;
-    if (command->ops->gather)
-        command->ops->gather(command);
-    for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
-        struct memory *root = memory->root;
-        bytes += root->size;
-        if (UNLIKELY(tight))
-            memory_stamp(root);
-        if (UNLIKELY(!memory->real[residence_index] ||
-                     !replica_is_latest_whole(root, residence_index) ||
-                     (writes && !command_may_write(command, root, residence_index))) &&
-            command_lacks(command, i - 1, memory, writes, residence_index))
-            return command_absent(command);
-        if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
-            atomic_store_explicit(&root->used, true, memory_order_relaxed);
-    }
-    /* Who says what the program may have there has to know what it needs at once. */
-    if (UNLIKELY(bytes > atomic_load_explicit(&budget->least, memory_order_relaxed)) &&
-        budget_limit(budget) != BUDGET_UNLIMITED)
-        mark_raise(&budget->least, command_distinct_bytes(command));
-    cl_int error =
-        command->ops->ready ? command->ops->ready(command, residence, residence_index) : CL_SUCCESS;
-    return UNLIKELY(error == COMMAND_ABSENT) ? command_absent(command) : error;
-}
-
-static HOT void command_given(const struct command *command, uint8_t residence_index)
-{
-    struct memory *memory;
-    bool writes;
-    for (unsigned i = 0; (memory = command_use(command, &i, &writes));)
-        if (writes && LIKELY(!replica_is_apart(memory->root)))
-            replica_written_whole(memory->root, residence_index);
-        else if (writes)
-            extents_written(memory->root, residence_index, command_range(command, i - 1, memory));
-}
-
-/* Inside the gate with the queue on a device: like context_enter, for one queue. */
-static inline struct residence *command_queue_enter(struct queue *queue,
-                                                    uint8_t *ret_residence_index)
-{
-    gate_enter();
-    while (UNLIKELY(!queue->real))
-        context_enter_slow(queue->context, 1u << queue->vdev_index);
-    *ret_residence_index = atomic_load_explicit(&queue->context->residence_index[queue->vdev_index],
-                                                memory_order_relaxed);
-    return queue->context->at[*ret_residence_index];
-}
-
-/* 5.11 and the errors of every enqueue call. Handles of events are the events. */
-static HOT cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
-                                          const cl_event *wait_list)
-{
-    if ((waits == 0) != (wait_list == NULL))
-        return CL_INVALID_EVENT_WAIT_LIST;
-    for (cl_uint i = 0; i < waits; i++) {
-        const struct event *event = event_get(wait_list[i]);
-        if (!event)
-            return CL_INVALID_EVENT_WAIT_LIST;
-        if (event->context != queue->context)
-            return CL_INVALID_CONTEXT;
-    }
-    return CL_SUCCESS;
-}
-
-/* What the driver has to wait for: events that it knows; those of another residence have ended.
- * Inside the gate. */
-static cl_uint command_real_waits(uint8_t residence_index, cl_uint waits,
-                                  struct event *const *wait_list, cl_event *ret_real)
-{
-    cl_uint count = 0;
-    for (cl_uint i = 0; i < waits; i++)
-        if (event_state(wait_list[i]) == EVENT_ISSUED && !wait_list[i]->parts &&
-            wait_list[i]->residence_index == residence_index)
-            ret_real[count++] = wait_list[i]->real;
-    return count;
-}
-
-/* Drivers may find only when they are given a command that its objects do not fit: then room is
- * made for it, and then the policy is asked. The same error says that a launch does not fit the
- * device's compute units, which no room helps. */
-static cl_int command_issue_failed(struct command *command, struct residence *residence,
-                                   uint8_t residence_index, cl_int error)
+/* Drivers may notice a shortage of memory only when they are given the command: then room is made,
+ * and then the policy is asked. The same error may say that a launch exceeds the device's limits,
+ * which no room changes. */
+cl_int command_issue_failed(struct command *command, struct residence *residence,
+                            uint8_t residence_index, cl_int error)
 {
     const struct command_ops *ops = command->ops;
     if (!is_shortage(error) || command->squeezes > COMMAND_SQUEEZES ||
@@ -178,64 +76,65 @@ static cl_int command_issue_failed(struct command *command, struct residence *re
     return COMMAND_ABSENT;
 }
 
-HOT cl_int command_issue(struct command *command, struct residence *residence,
-                         uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
-                         cl_event *ret_real)
+HOT cl_int command_ready(struct command *command, struct residence *residence,
+                         uint8_t residence_index)
+{
+    return command_ready_as(command->ops, command, residence, residence_index);
+}
+
+cl_int command_issue(struct command *command, struct residence *residence, uint8_t residence_index,
+                     cl_uint waits, struct event *const *wait_list, cl_event *ret_real)
 {
     return command_issue_in(command, residence, residence_index, command->queue->real, waits,
                             wait_list, ret_real);
 }
 
-HOT cl_int command_issue_in(struct command *command, struct residence *residence,
-                            uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                            struct event *const *wait_list, cl_event *ret_real)
+cl_int command_issue_in(struct command *command, struct residence *residence,
+                        uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                        struct event *const *wait_list, cl_event *ret_real)
 {
-    cl_event on_stack[16], *real = on_stack;
-    if (waits > ARRAY_SIZE(on_stack)) {
-        real = calloc(waits, sizeof(*real));
-        if (!real)
-            return CL_OUT_OF_HOST_MEMORY;
-    }
-    cl_uint count = command_real_waits(residence_index, waits, wait_list, real);
-    if (UNLIKELY(residence->runs_at_once))
-        budget_wait_begin(&residence->device->budget, clock_now_ns());
-    cl_int error = command->ops->issue(command, residence, residence_index, queue, count,
-                                       count ? real : NULL, ret_real);
-    if (UNLIKELY(residence->runs_at_once))
-        budget_wait_end(&residence->device->budget, clock_now_ns());
-    if (real != on_stack)
-        free(real);
-    if (UNLIKELY(error != CL_SUCCESS))
-        return command_issue_failed(command, residence, residence_index, error);
-    command_given(command, residence_index);
-    if (UNLIKELY(command->residency_token != 0))
-        residency_token_release(command);
-    return CL_SUCCESS;
+    return command_issue_as(command->ops, command, residence, residence_index, queue, waits,
+                            wait_list, ret_real);
 }
 
-/* What a call of the program asks for besides its command. */
-struct call {
-    struct command *command;
-    bool blocking;
-    cl_uint waits;
-    struct event *const *wait_list;
-    struct event *event; /* unpublished, for *ret_event; or NULL */
-    cl_event *ret_event;
-    uint64_t begun; /* the queue's order, where there is an event or a wait */
-    int cancel;     /* of cancel_hold(), or CANCEL_NOT_HELD */
-};
-
-/* Before whatever takes longer than a driver's call that does not block, inside the gate. */
-static void command_hold_cancel(struct call *call)
+/* The driver refused it. @kept: journal_prepare was called, and gave @entry. Inside the gate,
+ * which is left. */
+cl_int command_give_failed(struct command_call *call, struct residence *residence, bool kept,
+                           struct journal_entry *entry, cl_int error)
 {
-    if (call->cancel == CANCEL_NOT_HELD)
-        call->cancel = cancel_hold();
+    command_hold_cancel(call);
+    if (kept)
+        journal_drop(entry);
+    residence_ref(residence);
+    gate_leave();
+    if (residence_failed(residence, error))
+        error = the_upcalls->await_recovery(residence) ? GIVE_AGAIN : CL_OUT_OF_RESOURCES;
+    residence_unref(residence);
+    return error;
+}
+
+/* After *@error, outside the gate. True: the command is to be given once more. False: its event is
+ * gone, and the program is told *@error. */
+bool command_retry(struct command_call *call, unsigned *tries, cl_int *error)
+{
+    struct command *command = call->command;
+    if (*error == COMMAND_ABSENT)
+        *error = the_upcalls->bring(command);
+    if (*error == CL_SUCCESS)
+        return true;
+    if (context_outlives(command->queue->context, *error, tries)) {
+        command_begin_anew(command);
+        return true;
+    }
+    residency_token_release(command);
+    event_discard(call->event);
+    return false;
 }
 
 /* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
  * held, has the real one; without it the real one is ours. */
-static cl_int command_wait_outside(const struct call *call, struct residence *residence,
-                                   cl_event real)
+cl_int command_wait_outside(const struct command_call *call, struct residence *residence,
+                            cl_event real)
 {
     struct queue *queue = call->command->queue;
     cl_int error = residence_wait(residence, 1, &real);
@@ -256,56 +155,14 @@ static cl_int command_wait_outside(const struct call *call, struct residence *re
     return error;
 }
 
-/* Of give: its device was lost, and the program is on another one now. */
-#define GIVE_AGAIN 2
-
-/* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
- * blocking call to wait for. */
-static HOT cl_int command_give(struct call *call, struct residence *residence,
-                               uint8_t residence_index, cl_event *ret_real)
-{
-    if (call->event || call->blocking)
-        call->begun = queue_step(call->command->queue);
-    bool kept = UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed));
-    struct journal_entry *entry =
-        kept ? journal_prepare(call->command, false, call->waits, call->wait_list) : NULL;
-    cl_int error = command_issue(call->command, residence, residence_index, call->waits,
-                                 call->wait_list, call->event || call->blocking ? ret_real : NULL);
-    if (UNLIKELY(error != CL_SUCCESS)) {
-        command_hold_cancel(call);
-        if (kept)
-            journal_drop(entry);
-        residence_ref(residence);
-        gate_leave();
-        if (residence_failed(residence, error))
-            error = the_upcalls->await_recovery(residence) ? GIVE_AGAIN : CL_OUT_OF_RESOURCES;
-        residence_unref(residence);
-        return error;
-    }
-    if (kept)
-        (void)journal_add(entry, call->command, call->event);
-    if (call->event) {
-        call->event->begun = call->begun;
-        event_issued(call->event, residence_index, *ret_real);
-        object_publish(call->event);
-        *call->ret_event = (cl_event)call->event;
-    }
-    if (call->blocking) {
-        residence_ref(residence);
-        if (call->event)
-            object_hold(call->event);
-    }
-    gate_leave();
-    return CL_SUCCESS;
-}
-
 static void command_release_event(void *event)
 {
     object_release(event);
 }
 
-/* For as long as the program likes, which may cancel the thread; it gets no event then. */
-static cl_int command_wait_for_deferred(const struct call *call, struct event *event)
+/* Wait until the program lets the command go. The program may cancel the thread meanwhile, and gets
+ * no event then. */
+static cl_int command_wait_for_deferred(const struct command_call *call, struct event *event)
 {
     cl_int error;
     pthread_cleanup_push(command_release_event, event);
@@ -318,7 +175,7 @@ static cl_int command_wait_for_deferred(const struct call *call, struct event *e
 
 /* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
  * gate, which is left. */
-static cl_int command_run_deferred(struct call *call)
+cl_int command_run_deferred(struct command_call *call)
 {
     struct queue *queue = call->command->queue;
     struct event *event = call->event;
@@ -337,7 +194,7 @@ static cl_int command_run_deferred(struct call *call)
     if (event)
         object_publish(event);
     gate_leave();
-    defer_pump(); /* what it waited for may have come in between */
+    defer_pump(); /* its wait list may have completed meanwhile */
     if (call->blocking)
         error = command_wait_for_deferred(call, event);
     if (call->event)
@@ -347,48 +204,8 @@ static cl_int command_run_deferred(struct call *call)
     return error;
 }
 
-static HOT inline cl_int command_run_call(struct call *call)
-{
-    struct command *command = call->command;
-    unsigned tries = 0;
-    uint8_t residence_index;
-
-    for (;;) {
-        struct residence *residence = command_queue_enter(command->queue, &residence_index);
-        if (UNLIKELY(residence->runs_at_once ||
-                     atomic_load_explicit(&cancel_is_used, memory_order_relaxed)))
-            command_hold_cancel(call);
-        if (UNLIKELY(defer_needed(command, residence_index, call->waits, call->wait_list)))
-            return command_run_deferred(call);
-        cl_int error = command_ready(command, residence, residence_index);
-        if (LIKELY(error == CL_SUCCESS)) {
-            cl_event real = NULL;
-            error = command_give(call, residence, residence_index, &real);
-            if (LIKELY(error == CL_SUCCESS))
-                return call->blocking ? command_wait_outside(call, residence, real) : CL_SUCCESS;
-            if (error == GIVE_AGAIN)
-                continue;
-        } else if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index)) {
-            return command_run_deferred(call);
-        } else {
-            command_hold_cancel(call);
-            gate_leave();
-        }
-        if (error == COMMAND_ABSENT)
-            error = the_upcalls->bring(command);
-        if (error == CL_SUCCESS)
-            continue;
-        if (!context_outlives(command->queue->context, error, &tries)) {
-            residency_token_release(command);
-            event_discard(call->event);
-            return error;
-        }
-        command_begin_anew(command);
-    }
-}
-
-/* What the driver said of a first piece that was to go at once, if it took none. Where another
- * thread was about to give it, only the event says so. */
+/* The driver's error for the first piece, if the driver refused it within this call. If another
+ * thread gives it, only the event gets the error. */
 static cl_int command_refusal(const struct event *event)
 {
     if (event_state(event) != EVENT_DONE || event->parts || atomic_load(&event->status) >= 0)
@@ -397,9 +214,8 @@ static cl_int command_refusal(const struct event *event)
     return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? CL_SUCCESS : status;
 }
 
-/* What keeps a command from ever being given is found now, as it would be of one that is given
- * whole. */
-static cl_int command_hold_pieces(struct call *call)
+/* Errors that would refuse a whole launch are given now, within the call. */
+static cl_int command_hold_pieces(struct command_call *call)
 {
     struct command *command = call->command;
     cl_int error;
@@ -430,7 +246,8 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
 {
     struct queue *queue = command->queue;
     cl_event made;
-    struct call call = {command, false, waits, (struct event *const *)wait_list, NULL, &made, 0, 0};
+    struct command_call call = {command, false, waits, (struct event *const *)wait_list,
+                                NULL,    &made, 0,     0};
     cl_int error = command_check_wait_list(queue, waits, wait_list);
     if (error != CL_SUCCESS)
         return error;
@@ -448,8 +265,8 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     return error;
 }
 
-/* The program has it from now on: where it is read again, it is to be the same. */
-static void command_note_read(struct command *command, struct event *event)
+/* Keep a digest of what the program has now read: a repeat after a loss has to read the same. */
+void command_note_read(struct command *command, struct event *event)
 {
     size_t size;
     void **output = command->ops->output ? command->ops->output(command, &size) : NULL;
@@ -460,37 +277,7 @@ static void command_note_read(struct command *command, struct event *event)
 HOT cl_int command_run(struct command *command, bool blocking, cl_uint waits,
                        const cl_event *wait_list, cl_event *ret_event)
 {
-    struct queue *queue = command->queue;
-    struct call call = {.command = command,
-                        .blocking = blocking,
-                        .waits = waits,
-                        .wait_list = (struct event *const *)wait_list,
-                        .ret_event = ret_event,
-                        .cancel = CANCEL_NOT_HELD};
-
-    cl_int error = command_check_wait_list(queue, waits, wait_list);
-    if (error != CL_SUCCESS)
-        return error;
-    command->wait_list_empty = waits == 0;
-    /* Of a program that is protected, what blocks may have to wait for a second device. */
-    cl_event own = NULL;
-    if (blocking && !ret_event &&
-        UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
-        call.ret_event = &own;
-    if (call.ret_event) {
-        call.event = event_create(queue->context, queue, command->ops->type);
-        if (!call.event)
-            return CL_OUT_OF_HOST_MEMORY;
-    }
-    if (blocking)
-        command_hold_cancel(&call);
-    error = command_run_call(&call);
-    if (blocking && error == CL_SUCCESS && UNLIKELY(call.event && call.event->kept))
-        command_note_read(command, call.event);
-    if (UNLIKELY(own != NULL))
-        object_release(own);
-    cancel_allow(call.cancel);
-    return error;
+    return command_run_as(command->ops, command, blocking, waits, wait_list, ret_event);
 }
 
 cl_int command_marker_issue(struct command *command, struct residence *residence,

@@ -2,20 +2,18 @@
 
 #include <string.h>
 
-#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/base/threads/callback.h"
 #include "state/base/threads/work.h"
-#include "state/command/journal.h"
+#include "state/command/command_inline.h"
 #include "state/command/pieces.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
 #include "state/program/group.h"
 #include "state/program/program_cut.h"
 
-/* A launch that was refused goes back to where the program was so often: where it is refused there
- * too, no device of the program's takes it. */
+/* A refused launch takes the program back to an earlier device at most so often. */
 #define RETURNS_MOST 3
 
 struct launch {
@@ -28,10 +26,10 @@ struct launch {
         *captured_args;     /* when held: the arguments at the time of the call */
     bool *gone;             /* set when an argument's object is; not of one that is held */
     cl_uint rest;           /* the first argument that was not gathered */
-    struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
+    struct device *refused; /* when held: this device refuses it, and there is no other to go to */
     struct pieces pieces;   /* when it is given so */
     uint32_t edition;       /* when held: of its program */
-    bool under_way;         /* some of them were, and told their place: program_cut_begin */
+    bool under_way;         /* some offset-aware pieces were given: program_cut_begin was called */
 };
 
 /* The object of an argument, or NULL; of a launch that is not held. */
@@ -67,14 +65,13 @@ static size_t launch_element(const struct command *command, unsigned use)
     return kernel_captured_args_element(((const struct launch *)command)->captured_args, use);
 }
 
-static HOT void launch_gather(struct command *command)
+/* Of a launch that is not held. */
+static ALWAYS_INLINE void launch_gather(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
     cl_uint i = 0, count = launch->kernel->arg_count;
     uint8_t uses = 0, all_writes = 0;
     bool writes;
-    if (launch->captured_args)
-        return;
     for (; i < count && uses < COMMAND_USES; i++) {
         struct memory *memory = launch_use_of(launch, i, &writes);
         if (!memory)
@@ -88,7 +85,13 @@ static HOT void launch_gather(struct command *command)
     launch->rest = i;
 }
 
-/* To be walked outside the gate, or later: by what holds its objects, or finds them gone. */
+static void launch_gather_unheld(struct command *command)
+{
+    if (!((struct launch *)command)->captured_args)
+        launch_gather(command);
+}
+
+/* Its objects are looked up again by whoever walks them outside the gate or later. */
 static void launch_scatter(struct launch *launch)
 {
     launch->base.use_count = 0;
@@ -101,24 +104,31 @@ static bool launch_is_offset_aware(const struct launch *launch)
     return launch->base.ops->pieces && launch->pieces.offset_aware;
 }
 
-static HOT cl_int launch_ready(struct command *command, struct residence *residence,
-                               uint8_t residence_index)
+static ALWAYS_INLINE cl_int launch_ready(struct command *command, struct residence *residence,
+                                         uint8_t residence_index)
 {
-    const struct launch *launch = (const struct launch *)command;
-    struct kernel *kernel = launch->kernel;
-    if (launch->captured_args && launch_is_offset_aware(launch) &&
-        !program_cut_real(kernel->program, residence_index))
-        return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
-    /* The program was told that it would run: a move may have come since, to where it cannot. */
-    if (launch->captured_args)
-        return launch->refused == residence->device ||
-                       kernel_group_fits(kernel, residence, residence_index, launch->space->items)
-                   ? CL_SUCCESS
-                   : COMMAND_ABSENT;
+    struct kernel *kernel = ((struct launch *)command)->kernel;
     if (LIKELY(kernel_is_ready(kernel, residence_index)))
         return CL_SUCCESS;
     cl_int error = kernel_make_real(kernel, residence, residence_index);
     return LIKELY(error == CL_SUCCESS) ? kernel_apply(kernel, residence, residence_index) : error;
+}
+
+/* The program was told that a held launch would run: a move may have come since, to where it
+ * cannot. */
+static cl_int launch_ready_held(struct command *command, struct residence *residence,
+                                uint8_t residence_index)
+{
+    const struct launch *launch = (const struct launch *)command;
+    struct kernel *kernel = launch->kernel;
+    if (!launch->captured_args)
+        return launch_ready(command, residence, residence_index);
+    if (launch_is_offset_aware(launch) && !program_cut_real(kernel->program, residence_index))
+        return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
+    return launch->refused == residence->device ||
+                   kernel_group_fits(kernel, residence, residence_index, launch->space->items)
+               ? CL_SUCCESS
+               : COMMAND_ABSENT;
 }
 
 static uint64_t launch_local_bytes(const struct launch *launch)
@@ -127,11 +137,12 @@ static uint64_t launch_local_bytes(const struct launch *launch)
                                  : kernel_local_bytes(launch->kernel);
 }
 
-/* What takes more local memory than there is some drivers run, and some end the process for. Where
- * the program began that is as it would be natively; it was moved to where it is not. */
-static bool launch_is_to_be_refused(const struct launch *launch, const struct residence *residence)
+/* Given a launch with more local memory than there is, some drivers run it, and some end the
+ * process. On the program's first device that is as natively; on others we refuse it. */
+static inline bool launch_is_to_be_refused(const struct launch *launch,
+                                           const struct residence *residence)
 {
-    return residence->device != launch->base.queue->vdev->origin &&
+    return UNLIKELY(residence->device != launch->base.queue->vdev->origin) &&
            !kernel_local_fits(launch->kernel, residence->device, launch_local_bytes(launch));
 }
 
@@ -148,7 +159,7 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                           launch_local_bytes(launch));
 }
 
-/* Of a held launch: the program that its next kernel is made of. */
+/* The real program from which a held launch's next kernel is made. */
 static cl_program launch_program_of(const struct launch *launch, uint8_t residence_index)
 {
     const struct program *program = launch->kernel->program;
@@ -156,52 +167,93 @@ static cl_program launch_program_of(const struct launch *launch, uint8_t residen
                                           : program->real[residence_index];
 }
 
-static HOT cl_int launch_issue(struct command *command, struct residence *residence,
-                               uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                               const cl_event *wait_list, cl_event *ret_event)
+/* Call the driver. @space: the launch's, or of one of @pieces; its local size is @local. */
+static ALWAYS_INLINE cl_int launch_call(const struct launch *launch, cl_command_type type,
+                                        const struct launch_space *space, const size_t *local,
+                                        const struct pieces *pieces, struct residence *residence,
+                                        cl_command_queue queue, cl_kernel real, cl_uint waits,
+                                        const cl_event *wait_list, cl_event *ret_event)
+{
+    uint64_t traced = span_begin();
+    cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
+    cl_int error =
+        UNLIKELY(launch_is_to_be_refused(launch, residence)) ? CL_OUT_OF_RESOURCES
+        : type == CL_COMMAND_TASK
+            ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
+            : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
+                                                    space->global, local, waits, wait_list, event);
+    if (UNLIKELY(traced != 0) && error == CL_SUCCESS)
+        traced_launch(traced, *event, residence, launch->base.queue, launch->kernel->name, pieces);
+    if (UNLIKELY(own != NULL))
+        residence->cl->clReleaseEvent(own);
+    return error;
+}
+
+static ALWAYS_INLINE cl_int launch_issue_as(cl_command_type type, struct command *command,
+                                            struct residence *residence, uint8_t residence_index,
+                                            cl_command_queue queue, cl_uint waits,
+                                            const cl_event *wait_list, cl_event *ret_event)
 {
     struct launch *launch = (struct launch *)command;
     const struct launch_space *space = launch->space;
     cl_kernel real = launch->kernel->real[residence_index];
     const size_t *local = space->local;
     size_t chosen[3];
-    const size_t *offset = space->offset, *global = space->global;
-    cl_uint dims = space->dims;
-    struct piece_space piece;
-    cl_int error = CL_SUCCESS;
     /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
      * given. */
-    if (UNLIKELY(!launch->captured_args && *launch->gone))
+    if (UNLIKELY(*launch->gone))
         return CL_INVALID_KERNEL_ARGS;
-    /* The program may be setting arguments of its kernel: a held launch has one of its own. */
-    if (launch->captured_args)
-        error = kernel_captured_args_make(launch->captured_args, residence, residence_index,
-                                          launch_program_of(launch, residence_index), &real);
-    if (error != CL_SUCCESS)
-        return error;
     if (!local)
         local = group_choose(launch->kernel, residence, residence_index, real, space, chosen);
-    if (command->ops->pieces) {
-        pieces_space(&launch->pieces, space, &piece);
-        dims = piece.dims;
-        offset = piece.offset;
-        global = piece.global;
-        local = piece.local;
+    return launch_call(launch, type, space, local, NULL, residence, queue, real, waits, wait_list,
+                       ret_event);
+}
+
+static ALWAYS_INLINE cl_int launch_issue(struct command *command, struct residence *residence,
+                                         uint8_t residence_index, cl_command_queue queue,
+                                         cl_uint waits, const cl_event *wait_list,
+                                         cl_event *ret_event)
+{
+    return launch_issue_as(CL_COMMAND_NDRANGE_KERNEL, command, residence, residence_index, queue,
+                           waits, wait_list, ret_event);
+}
+
+static cl_int launch_issue_task(struct command *command, struct residence *residence,
+                                uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                                const cl_event *wait_list, cl_event *ret_event)
+{
+    return launch_issue_as(CL_COMMAND_TASK, command, residence, residence_index, queue, waits,
+                           wait_list, ret_event);
+}
+
+static cl_int launch_issue_held(struct command *command, struct residence *residence,
+                                uint8_t residence_index, cl_command_queue queue, cl_uint waits,
+                                const cl_event *wait_list, cl_event *ret_event)
+{
+    struct launch *launch = (struct launch *)command;
+    const struct pieces *pieces = command->ops->pieces ? &launch->pieces : NULL;
+    struct launch_space space = *launch->space;
+    size_t chosen[3];
+    struct piece_space piece;
+    cl_kernel real;
+    /* The program may be setting arguments of its kernel: a held launch has one of its own. */
+    cl_int error = kernel_captured_args_make(launch->captured_args, residence, residence_index,
+                                             launch_program_of(launch, residence_index), &real);
+    if (error != CL_SUCCESS)
+        return error;
+    if (!space.local)
+        space.local =
+            group_choose(launch->kernel, residence, residence_index, real, &space, chosen);
+    if (pieces) {
+        pieces_space(pieces, &space, &piece);
+        space.dims = piece.dims;
+        space.offset = piece.offset;
+        space.global = piece.global;
+        space.local = piece.local;
     }
-    uint64_t traced = span_begin();
-    cl_event own = NULL, *event = UNLIKELY(traced != 0) && !ret_event ? &own : ret_event;
-    error = UNLIKELY(launch_is_to_be_refused(launch, residence)) ? CL_OUT_OF_RESOURCES
-            : command->ops->type == CL_COMMAND_TASK
-                ? residence->cl->clEnqueueTask(queue, real, waits, wait_list, event)
-                : residence->cl->clEnqueueNDRangeKernel(queue, real, dims, offset, global, local,
-                                                        waits, wait_list, event);
-    if (UNLIKELY(traced != 0) && error == CL_SUCCESS)
-        traced_launch(traced, *event, residence, command->queue, launch->kernel->name,
-                      command->ops->pieces ? &launch->pieces : NULL);
-    if (UNLIKELY(own != NULL))
-        residence->cl->clReleaseEvent(own);
-    if (launch->captured_args)
-        residence->cl->clReleaseKernel(real);
+    error = launch_call(launch, command->ops->type, &space, space.local, pieces, residence, queue,
+                        real, waits, wait_list, ret_event);
+    residence->cl->clReleaseKernel(real);
     if (error == CL_SUCCESS && launch_is_offset_aware(launch) && !launch->under_way) {
         launch->under_way = true;
         program_cut_begin(launch->kernel->program);
@@ -209,13 +261,13 @@ static HOT cl_int launch_issue(struct command *command, struct residence *reside
     /* The program was told that it would run, so a held launch is relocated. */
     bool refused = error == CL_OUT_OF_RESOURCES ||
                    (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_offset_aware(launch));
-    return refused && launch->captured_args && launch->refused != residence->device &&
+    return refused && launch->refused != residence->device &&
                    launch_exceeds(command, residence, residence_index)
                ? COMMAND_ABSENT
                : error;
 }
 
-/* To be changed, or to outlive the call. */
+/* Copy the space, before it is changed or has to outlive the call. */
 static struct launch_space *launch_take_space(struct launch *launch)
 {
     launch->own_space = *launch->space;
@@ -231,13 +283,15 @@ static const size_t *launch_copy_sizes(size_t *copy, const size_t *sizes, cl_uin
     return copy;
 }
 
+static const struct command_ops held_ndrange_ops, held_task_ops;
+
 static cl_int launch_defer(struct command *command)
 {
     struct launch *launch = (struct launch *)command;
     struct launch_space *space = launch_take_space(launch);
     struct queue *queue = launch->base.queue;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    /* What the driver would have said at once (5.10), of what the caller has not checked. */
+    /* The error that the driver would have given at once (5.10); the caller checked the rest. */
     if (!kernel_group_fits(launch->kernel, queue->context->at[residence_index], residence_index,
                            space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
@@ -249,6 +303,8 @@ static cl_int launch_defer(struct command *command)
     }
     launch_scatter(launch);
     launch->gone = NULL;
+    if (!command->ops->pieces)
+        command->ops = command->ops->type == CL_COMMAND_TASK ? &held_task_ops : &held_ndrange_ops;
     space->offset = launch_copy_sizes(launch->offset_copy, space->offset, space->dims);
     space->global = launch_copy_sizes(launch->global_copy, space->global, space->dims);
     space->local = launch_copy_sizes(launch->local_copy, space->local, space->dims);
@@ -257,7 +313,7 @@ static cl_int launch_defer(struct command *command)
     return CL_SUCCESS;
 }
 
-/* Its program was not built anew since. */
+/* False when its program was built again since. */
 static bool launch_is_current(const struct command *command)
 {
     const struct launch *launch = (const struct launch *)command;
@@ -282,7 +338,8 @@ static bool launch_device_refuses(cl_int error)
            error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/* What its pieces are made from, where the program is now. One that has not begun can go whole. */
+/* Make the variant for its pieces where the program is now. Without one, a launch that has not
+ * begun goes whole. */
 static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
@@ -318,22 +375,31 @@ static struct pieces *launch_pieces(struct command *command)
 }
 
 #define LAUNCH_OPS(command_type)                                                                   \
-    .type = (command_type), .size = sizeof(struct launch), .issue = launch_issue,                  \
-    .defer = launch_defer, .drop = launch_drop, .gather = launch_gather,                           \
-    .element = launch_element, .ready = launch_ready, .exceeds = launch_exceeds,                   \
+    .type = (command_type), .size = sizeof(struct launch), .defer = launch_defer,                  \
+    .drop = launch_drop, .element = launch_element, .exceeds = launch_exceeds,                     \
     .relocate = launch_relocate, .is_current = launch_is_current
-static const struct command_ops ndrange_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL)};
-static const struct command_ops task_ops = {LAUNCH_OPS(CL_COMMAND_TASK)};
-static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL),
+#define LAUNCH_OPS_HELD(command_type)                                                              \
+    LAUNCH_OPS(command_type), .issue = launch_issue_held, .gather = launch_gather_unheld,          \
+                              .ready = launch_ready_held
+/* A launch has those of its kind that are held from launch_defer on, or, when it is to be given in
+ * pieces, before. */
+static const struct command_ops ndrange_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNEL),
+                                               .issue = launch_issue, .gather = launch_gather,
+                                               .ready = launch_ready};
+static const struct command_ops task_ops = {LAUNCH_OPS(CL_COMMAND_TASK), .issue = launch_issue_task,
+                                            .gather = launch_gather, .ready = launch_ready};
+static const struct command_ops held_ndrange_ops = {LAUNCH_OPS_HELD(CL_COMMAND_NDRANGE_KERNEL)};
+static const struct command_ops held_task_ops = {LAUNCH_OPS_HELD(CL_COMMAND_TASK)};
+static const struct command_ops piece_ops = {LAUNCH_OPS_HELD(CL_COMMAND_NDRANGE_KERNEL),
                                              .pieces = launch_pieces,
                                              .unrepeatable = "a launch is given in pieces"};
 
-/* Of a launch that leaves it to us: as small as fits most devices well, so that there are many
- * pieces to choose from. One size, whatever the place: the launch is one. */
+/* Work-group sizes that we choose where the program leaves it to us: small, so that there are many
+ * pieces. One launch has one size, also when it goes on on another device. */
 #define GROUP_LEAST 16
 #define GROUP_MOST  256
 
-/* Inside the gate. False where no size that is known here is as good as a driver's. */
+/* Inside the gate. False where only the driver knows a good size. */
 static bool launch_choose_local(struct launch *launch, struct residence *residence,
                                 uint8_t residence_index)
 {
@@ -361,7 +427,7 @@ static bool launch_choose_local(struct launch *launch, struct residence *residen
     return true;
 }
 
-static bool launch_is_one_group(const struct launch_space *space)
+static inline bool launch_is_one_group(const struct launch_space *space)
 {
     for (cl_uint i = 0; i < space->dims; i++)
         if (space->global[i] > (space->local ? space->local[i] : GROUP_LEAST))
@@ -374,8 +440,8 @@ static bool launch_is_long(const struct launch *launch)
     return pace_is_long(launch->kernel->pace, launch_item_count(launch->space));
 }
 
-/* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
- * to be given so; else why not. */
+/* NULL when the launch may be given in pieces; else the reason. A kernel that asks for its place
+ * and has no variant yet is measured as one piece. */
 static const char *launch_begin_pieces(struct launch *launch, struct residence *residence,
                                        uint8_t residence_index, bool places)
 {
@@ -397,13 +463,14 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
     return NULL;
 }
 
-/* A launch of fewer pieces than that does not wait. */
+/* A launch of which nothing is predicted waits only if it has at least so many pieces. */
 #define PIECES_LEAST 4
-/* How long one waits of which nothing is predicted; and for which part of what others take. */
+/* The longest wait of a launch of which nothing is predicted. Others wait up to 1/WAIT_PART of
+ * their predicted time. */
 #define WAIT_UNKNOWN_NS (2 * NS_PER_S)
 #define WAIT_PART       4
 
-/* How long it waits for its program to be made for pieces. */
+/* How long the launch waits for the variant of its program. */
 static uint64_t launch_patience(const struct launch *launch, const struct residence *residence)
 {
     const struct pace *pace = launch->kernel->pace;
@@ -417,9 +484,9 @@ static uint64_t launch_patience(const struct launch *launch, const struct reside
     return many ? WAIT_UNKNOWN_NS : 0;
 }
 
-/* Have its program made for pieces where it is not, and wait for that while the launch is likely to
- * be worth it: one that is long, or one of which nothing is predicted, if its kernel has loops.
- * Without loops most are short, and the first is measured. */
+/* Have the program's variant for pieces built, and wait for it where the launch is likely to be
+ * long: predicted so, or not predicted and the kernel has loops. Without loops most launches are
+ * short, and the first one is measured. */
 static void launch_make_for_pieces(struct launch *launch, const struct kernel_traits *traits)
 {
     struct program *program = launch->kernel->program;
@@ -445,34 +512,31 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
         program_cut_await(program, clock_now_ns() + ns);
 }
 
-static bool launch_goes_whole(const struct launch *launch, const char *reason)
+static inline bool launch_goes_whole(const struct launch *launch, const char *reason)
 {
     pace_goes_whole(launch->kernel->pace, reason);
     return false;
 }
 
-/* The journal has launches whole. */
+/* The journal keeps launches whole. */
 static bool launch_is_kept(void)
 {
     return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
 }
 
-/* True when it is to be given in pieces, where it may be: the slow half of the question. */
-static bool launch_cut(struct launch *launch)
+/* True when the launch is to be given in pieces: the slow half of launch_goes_in_pieces. */
+static NOINLINE bool launch_cut(struct launch *launch)
 {
     struct kernel *kernel = launch->kernel;
     struct queue *queue = launch->base.queue;
     struct kernel_traits traits;
     const char *whole = NULL;
     bool cuts = false;
-    if (launch_is_one_group(launch->space))
-        return launch_goes_whole(launch, "its launches have one work-group");
     (void)launch_take_space(launch);
     if (launch_is_kept())
         return launch_goes_whole(launch,
                                  "the program is protected, and its journal has launches whole");
-    /* Who gives the pieces is a thread of ours, which is to be in no driver when the process ends.
-     */
+    /* A thread of ours gives the pieces; it must not be in a driver when the process ends. */
     if (work_is_over() || callback_start() != 0)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
@@ -506,10 +570,19 @@ static bool launch_cut(struct launch *launch)
         return launch_goes_whole(launch, whole);
     if (cuts && !launch->pieces.measures)
         pace_goes_whole(kernel->pace, NULL);
-    /* Where it is known that it is long, the next one may be cut. */
+    /* This launch goes whole; it is known to be long, so the next one may be cut. */
     if (cuts && launch->pieces.measures && launch_is_long(launch))
         return launch_goes_whole(launch, launch->pieces.whole);
     return cuts;
+}
+
+static inline bool launch_goes_in_pieces(struct launch *launch)
+{
+    if (!pace_asks(launch->kernel->pace, launch->space))
+        return false;
+    if (launch_is_one_group(launch->space))
+        return launch_goes_whole(launch, "its launches have one work-group");
+    return launch_cut(launch);
 }
 
 HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
@@ -517,14 +590,14 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
                       cl_event *ret_event)
 {
     cl_int error;
-    bool again;
+    bool again, is_task = type == CL_COMMAND_TASK;
     unsigned returns = 0;
     do {
         struct device *here = atomic_load(&queue->vdev->device);
         /* Field by field: the copies are only for a launch that is held. */
         struct launch launch;
         bool gone = false;
-        command_init(&launch.base, type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops, queue);
+        command_init(&launch.base, is_task ? &task_ops : &ndrange_ops, queue);
         launch.kernel = kernel;
         launch.space = space;
         launch.captured_args = NULL;
@@ -532,12 +605,14 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         launch.refused = NULL;
         launch.under_way = false;
         launch_scatter(&launch);
-        if (pace_asks(kernel->pace, space) && type != CL_COMMAND_TASK && launch_cut(&launch)) {
+        if (UNLIKELY(is_task)) {
+            error = command_run(&launch.base, false, waits, wait_list, ret_event);
+        } else if (UNLIKELY(launch_goes_in_pieces(&launch))) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
         } else {
             launch.space = space;
-            error = command_run(&launch.base, false, waits, wait_list, ret_event);
+            error = command_run_as(&ndrange_ops, &launch.base, false, waits, wait_list, ret_event);
         }
         again = UNLIKELY(launch_device_refuses(error)) && returns++ < RETURNS_MOST &&
                 !vdev_is_lost(queue->vdev) &&

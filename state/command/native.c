@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In front of the program's arguments, in the block that the driver copies. */
+/* This struct is in front of the program's arguments in the block that the driver copies. */
 struct header {
     void(CL_CALLBACK *function)(void *);
 } __attribute__((aligned(16)));
@@ -39,7 +39,7 @@ static struct memory *native_more(const struct command *base, unsigned *cursor, 
     if (*cursor >= native->count)
         return NULL;
     struct memory *memory = native->objects[(*cursor)++];
-    *ret_writes = true; /* nobody says */
+    *ret_writes = true; /* not known */
     return memory;
 }
 

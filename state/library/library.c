@@ -21,11 +21,11 @@
 
 struct library the_library;
 
-/* A part of every key: to be changed where entries mean something else from then on. */
+/* Part of every key: change it when the meaning of entries changes. */
 #define FORMAT "reseat library 1"
 
-/* What decides what a compiler makes: the device's model and its driver's version, and what it says
- * that it can, which settings of the driver change. Not which of several alike it is. */
+/* What the compiler's output depends on: model, driver version, and features, which settings of the
+ * driver change. Equal devices share entries. */
 static void library_hash_device(const struct device_key *device, const struct devinfo *info,
                                 struct content_hash *hash)
 {
@@ -71,7 +71,7 @@ bool library_key_read(const char *name, struct library_key *ret_key)
     return hex_get(ret_key->bytes, name, sizeof(ret_key->bytes));
 }
 
-/* One line for all that is the matter with the folder: each build would say the same. */
+/* Warn once about the folder: each build would repeat it. */
 static void library_complain(const char *problem)
 {
     static atomic_bool told;
@@ -121,7 +121,7 @@ int library_find(const struct library *library, const struct library_key *key,
     if (!err)
         err = library_entry_read((const unsigned char *)bytes, size, size, key, ret_entry);
     if (!err) {
-        /* Entries are removed in the order of this time. */
+        /* The access time says which entries are removed first. */
         (void)!utimensat(owned_fd(&folder), name, now, AT_SYMLINK_NOFOLLOW);
         ret_entry->bytes = bytes;
         bytes = NULL;
@@ -176,7 +176,7 @@ static int library_add_file(const struct owned *folder, const char *name,
     return 0;
 }
 
-/* All entries' files, those not used for the longest first. @ret_files: the caller's (free()). */
+/* All entries' files, least recently used first. @ret_files: the caller's (free()). */
 static int library_files(const struct owned *folder, struct library_file **ret_files,
                          size_t *ret_count)
 {
@@ -200,7 +200,7 @@ static int library_files(const struct owned *folder, struct library_file **ret_f
     return 0;
 }
 
-/* What was not used for the longest goes first. Others may be doing the same. */
+/* Remove the least recently used entries. Other processes may be doing the same. */
 static void library_keep_to_limit(const struct library *library, const struct owned *folder)
 {
     struct library_file *CLEANUP(cleanup_free) files = NULL;
@@ -268,7 +268,7 @@ void library_drop(const struct library *library, const struct library_key *key)
 
 /* ---- for operators ---- */
 
-/* Keep the strings of a listing, and nothing else of the file. */
+/* Copy the strings that a listing shows; the file's bytes are freed. */
 static int library_keep_strings(struct library_item *item)
 {
     const char **const strings[] = {&item->entry.device, &item->entry.platform, &item->entry.driver,
@@ -286,11 +286,12 @@ static int library_keep_strings(struct library_item *item)
         at += length;
     }
     item->entry.log = "";
-    item->entry.binary = NULL;
+    item->entry.facts = item->entry.binary = NULL;
     return 0;
 }
 
-/* Its front; all of it where @whole, or where the front is longer than most. */
+/* Read the front of the file, or all of it where @whole or where the strings do not fit into the
+ * front. */
 static int library_read_item(const struct owned *folder, bool whole, struct library_item *item)
 {
     struct library_key key;
@@ -333,7 +334,7 @@ int library_list(const struct library *library, bool whole, struct library_list 
         item->size = files[i].size;
         item->used_ms = files[i].used_ns / NS_PER_MS;
         int read = library_read_item(&folder, whole, item);
-        /* Another process removed it. */
+        /* Another process removed the file meanwhile. */
         if (read == -ENOENT)
             continue;
         err = read == -ENOMEM ? read : 0;

@@ -73,6 +73,8 @@ struct library_entry {
     uint64_t globals; /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE of the build. */
     const char *log;  /**< Of the build; "" where there is none. */
     unsigned char answers[CONTENT_HASH_SIZE]; /**< Of what the program's kernels say. */
+    const void *facts; /**< What reading the source said, of whoever kept the entry. */
+    size_t facts_size; /**< 0: nothing. */
     const void *binary;
     size_t binary_size;
     void *bytes; /**< Where the pointers lead to, owned; NULL: they are borrowed. */
@@ -109,10 +111,11 @@ void library_drop(const struct library *library, const struct library_key *key);
 
 struct library_item {
     char name[LIBRARY_NAME_MAX];
-    uint64_t size;              /**< Bytes of the file. */
-    uint64_t used_ms;           /**< Since 1970: when it was last read or written. */
-    bool damaged;               /**< Then the rest is empty. */
-    struct library_entry entry; /**< Without answers, log and binary; its strings are owned. */
+    uint64_t size;    /**< Bytes of the file. */
+    uint64_t used_ms; /**< Since 1970: when it was last read or written. */
+    bool damaged;     /**< Then the rest is empty. */
+    struct library_entry
+        entry; /**< Without answers, log, facts and binary; its strings are owned. */
 };
 struct library_list {
     struct library_item *items; /**< The last used first. */

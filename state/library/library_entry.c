@@ -9,12 +9,13 @@
 #include "state/library/library_entry.h"
 
 /*
- * An entry's file, little-endian: a header of fixed size, then the strings, each with its NUL, then
- * the binary. The checksum is against damage, of which a folder that is the user's alone has to
- * fear nothing worse: it is of everything but itself.
+ * An entry's file, little-endian: a header, then the strings, each with its NUL, then what reading
+ * the source said (not in version 1), then the binary. The checksum is against damage, of which a
+ * folder that is the user's alone has to fear nothing worse: it is of everything but itself.
  */
 
-#define VERSION 1u
+#define VERSION     2u
+#define VERSION_OLD 1u
 
 static const char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'B', '\n'};
 
@@ -30,10 +31,17 @@ enum {
     KERNEL_COUNT_OFFSET = 116,
     LENGTHS_OFFSET = 120,
     BINARY_SIZE_OFFSET = LENGTHS_OFFSET + 5 * 8,
-    HEADER_SIZE = BINARY_SIZE_OFFSET + 8,
+    FACTS_SIZE_OFFSET = BINARY_SIZE_OFFSET + 8,
+    HEADER_SIZE = FACTS_SIZE_OFFSET + 8,
 };
 
-/* The log comes last: the front of a file has the others. */
+static size_t library_entry_header_size(const unsigned char *bytes)
+{
+    return little_endian_get(bytes + VERSION_OFFSET, 4) == VERSION ? HEADER_SIZE
+                                                                   : FACTS_SIZE_OFFSET;
+}
+
+/* The log is last, so that the front of a file has all other strings. */
 enum { DEVICE, PLATFORM, DRIVER, KERNELS, LOG, STRINGS };
 
 _Static_assert(sizeof(XXH128_canonical_t) == KEY_OFFSET - CHECKSUM_OFFSET, "room for a checksum");
@@ -53,11 +61,11 @@ unsigned char *library_entry_write(const struct library_entry *entry, const stru
     const char *const strings[STRINGS] = {entry->device, entry->platform, entry->driver,
                                           entry->kernels, entry->log};
     size_t size = HEADER_SIZE;
-    if (entry->binary_size > LIBRARY_ENTRY_MAX)
+    if (entry->binary_size > LIBRARY_ENTRY_MAX || entry->facts_size > LIBRARY_ENTRY_MAX)
         return NULL;
     for (size_t i = 0; i < STRINGS; i++)
         size += strlen(strings[i]) + 1;
-    size += entry->binary_size;
+    size += entry->facts_size + entry->binary_size;
     unsigned char *bytes = size <= LIBRARY_ENTRY_MAX ? calloc(1, size) : NULL;
     if (!bytes)
         return NULL;
@@ -71,6 +79,7 @@ unsigned char *library_entry_write(const struct library_entry *entry, const stru
     little_endian_put(bytes + TYPE_OFFSET, entry->type, 4);
     little_endian_put(bytes + KERNEL_COUNT_OFFSET, entry->kernel_count, 4);
     little_endian_put(bytes + BINARY_SIZE_OFFSET, entry->binary_size, 8);
+    little_endian_put(bytes + FACTS_SIZE_OFFSET, entry->facts_size, 8);
     unsigned char *at = bytes + HEADER_SIZE;
     for (size_t i = 0; i < STRINGS; i++) {
         size_t length = strlen(strings[i]);
@@ -78,19 +87,21 @@ unsigned char *library_entry_write(const struct library_entry *entry, const stru
         memcpy(at, strings[i], length);
         at += length + 1;
     }
+    if (entry->facts_size)
+        memcpy(at, entry->facts, entry->facts_size);
     if (entry->binary_size)
-        memcpy(at, entry->binary, entry->binary_size);
+        memcpy(at + entry->facts_size, entry->binary, entry->binary_size);
     XXH128_canonical_t sum = library_entry_checksum(bytes, size);
     memcpy(bytes + CHECKSUM_OFFSET, &sum, sizeof(sum));
     *ret_size = size;
     return bytes;
 }
 
-/* The strings, as far as @size goes; what is left of the file is the binary. */
+/* The strings, as far as @size goes; what is left of the file are the facts and the binary. */
 static int library_entry_read_strings(const unsigned char *bytes, size_t size, uint64_t file_size,
                                       size_t count, const char **ret_strings)
 {
-    uint64_t at = HEADER_SIZE;
+    uint64_t at = library_entry_header_size(bytes), left;
     for (size_t i = 0; i < STRINGS; i++) {
         uint64_t length = little_endian_get(bytes + LENGTHS_OFFSET + 8 * i, 8);
         if (length >= file_size - at)
@@ -103,7 +114,14 @@ static int library_entry_read_strings(const unsigned char *bytes, size_t size, u
         }
         at += length + 1;
     }
-    return little_endian_get(bytes + BINARY_SIZE_OFFSET, 8) == file_size - at ? 0 : -EBADMSG;
+    left = file_size - at;
+    if (library_entry_header_size(bytes) == HEADER_SIZE) {
+        uint64_t facts_size = little_endian_get(bytes + FACTS_SIZE_OFFSET, 8);
+        if (facts_size > left)
+            return -EBADMSG;
+        left -= facts_size;
+    }
+    return little_endian_get(bytes + BINARY_SIZE_OFFSET, 8) == left ? 0 : -EBADMSG;
 }
 
 int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_size,
@@ -111,9 +129,9 @@ int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_si
 {
     const char *strings[STRINGS] = {"", "", "", "", ""};
     bool whole = size == file_size;
-    if (size < HEADER_SIZE || file_size > LIBRARY_ENTRY_MAX ||
+    uint64_t version = size < HEADER_SIZE ? 0 : little_endian_get(bytes + VERSION_OFFSET, 4);
+    if ((version != VERSION && version != VERSION_OLD) || file_size > LIBRARY_ENTRY_MAX ||
         memcmp(bytes, magic, sizeof(magic)) != 0 ||
-        little_endian_get(bytes + VERSION_OFFSET, 4) != VERSION ||
         memcmp(bytes + KEY_OFFSET, key->bytes, sizeof(key->bytes)) != 0)
         return -EBADMSG;
     if (whole) {
@@ -138,8 +156,12 @@ int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_si
     entry.driver = strings[DRIVER];
     entry.kernels = strings[KERNELS];
     entry.log = strings[LOG];
-    if (whole)
+    if (version == VERSION)
+        entry.facts_size = (size_t)little_endian_get(bytes + FACTS_SIZE_OFFSET, 8);
+    if (whole) {
         entry.binary = bytes + (size - entry.binary_size);
+        entry.facts = (const unsigned char *)entry.binary - entry.facts_size;
+    }
     *ret_entry = entry;
     return 0;
 }

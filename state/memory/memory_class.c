@@ -163,11 +163,15 @@ static void memory_class_leave(struct object *object)
 
 void memory_let_go(struct memory *memory)
 {
-    memory_host_is_host_copy(memory);
-    free(memory->known);
-    free(memory->extents);
-    free(memory->image);
-    free(memory->properties);
+    /* A buffer that only kernels used has none of these. */
+    if (UNLIKELY(memory->shadow_copy || memory->known || memory->extents || memory->image ||
+                 memory->properties)) {
+        memory_host_is_host_copy(memory);
+        free(memory->known);
+        free(memory->extents);
+        free(memory->image);
+        free(memory->properties);
+    }
     if (memory->associated)
         object_unhold(memory->associated);
     if (memory->root != memory)
@@ -184,7 +188,8 @@ static void memory_class_destroy(struct object *object)
         atomic_fetch_add_explicit(&farewell->parts, 1, memory_order_relaxed);
         host_copy->farewell = farewell;
     }
-    host_copy_unref(host_copy);
+    if (host_copy)
+        host_copy_unref(host_copy);
     if (farewell && memory_class_is_last(farewell)) {
         if (gate_is_inside())
             memory_class_run_later(farewell);

@@ -252,11 +252,10 @@ void object_discard(void *object)
     object_slot_give(object);
 }
 
-static HOT void object_drop(struct object *object)
+/* A hold went, inside the gate, which is left. @last: there is none left. */
+static ALWAYS_INLINE void object_dropped(struct object *object, bool last)
 {
     const struct object_class *class = object_classes[object_type_of(object)];
-    gate_enter();
-    bool last = atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1;
     if (last)
         atomic_store_explicit(&object->state, OBJECT_LEAVING, memory_order_relaxed);
     if (last && class->leave)
@@ -270,20 +269,48 @@ static HOT void object_drop(struct object *object)
     object_slot_give(object);
 }
 
+static HOT void object_drop(struct object *object)
+{
+    gate_enter();
+    object_dropped(object, atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1);
+}
+
+/* Drop a reference that may be the last, and its hold with it: two locked instructions would cost
+ * as much as all the rest. By the gate whether the hold is the last or not: with its reference the
+ * program lets go of host memory too, which a mover may be copying with the gate closed. */
+static HOT bool object_release_last(struct object *object)
+{
+    union {
+        struct {
+            uint32_t refs, holds;
+        };
+        uint64_t both;
+    } now, next;
+    gate_enter();
+    now.both = atomic_load_explicit(&object->counts, memory_order_relaxed);
+    do {
+        next = now;
+        if (UNLIKELY((now.refs & ~OBJECT_USER_MEMORY) == 0)) {
+            gate_leave();
+            return false;
+        }
+        next.refs--;
+        next.holds -= (next.refs & ~OBJECT_USER_MEMORY) == 0;
+    } while (!atomic_compare_exchange_weak_explicit(&object->counts, &now.both, next.both,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    object_dropped(object, next.holds == 0);
+    return true;
+}
+
 HOT bool object_release(void *pointer)
 {
     struct object *object = pointer;
     uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
-    do {
-        if ((refs & ~OBJECT_USER_MEMORY) == 0)
-            return false;
-    } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
-                                                    memory_order_acq_rel, memory_order_relaxed));
-    /* By the gate whether it is the last or not: with its reference the program lets go of host
-     * memory too, which a mover may be copying with the gate closed. */
-    if ((refs & ~OBJECT_USER_MEMORY) == 1)
-        object_drop(object);
-    return true;
+    while ((refs & ~OBJECT_USER_MEMORY) > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+            return true;
+    return object_release_last(object);
 }
 
 HOT void object_unhold(void *pointer)

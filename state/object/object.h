@@ -45,9 +45,14 @@ enum object_state {
 /** First member of every virtual object. */
 struct object {
     const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
-    _Atomic uint32_t refs;  /**< The program's references, and OBJECT_USER_MEMORY; 0 makes the
-                                 handle invalid. */
-    _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
+    union {
+        struct {
+            _Atomic uint32_t refs;  /**< The program's references, and OBJECT_USER_MEMORY; 0 makes
+                                         the handle invalid. */
+            _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
+        };
+        _Atomic uint64_t counts; /**< Both: the last reference goes with its hold in one step. */
+    };
     _Atomic uint32_t generation;
     _Atomic uint32_t state;
 };

@@ -14,8 +14,8 @@ static size_t group_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Programs launch the same sizes again and again: answers are kept, with their question in the same
- * word, until another one takes their place. */
+/* Programs launch the same sizes again and again. An answer is kept in one word with its question,
+ * until another answer replaces it. */
 static _Atomic uint64_t answers[64];
 
 /* The largest divisor of @of up to @most. */
@@ -61,13 +61,12 @@ const size_t *group_choose(struct kernel *kernel, const struct residence *reside
                            const struct launch_space *space, size_t ret_local[3])
 {
     const struct group_limits *presented = space->presented ? space->presented : &residence->groups;
-    struct kernel_details *details = kernel->details;
     size_t most = kernel_told_group(kernel), sizes[3];
     bool free = group_within(&residence->groups, presented);
     if (LIKELY(free && group_get(&residence->groups.items) <= most))
         return NULL;
     size_t there = kernel_largest_group(kernel, residence, residence_index, real);
-    if ((free && there <= most) || details->required[0] != 0)
+    if ((free && there <= most) || kernel->requires_group)
         return NULL;
     most = group_least(group_least(most, there), group_least(group_get(&presented->items),
                                                              group_get(&residence->groups.items)));

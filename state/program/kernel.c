@@ -67,7 +67,7 @@ static cl_int kernel_prepare(struct object *object, struct move_context *move)
     struct kernel *kernel = (struct kernel *)object;
     const struct program *program = kernel->program;
     struct residence *target = move->context->at[move->to];
-    /* One of a program that was built since: the move makes another pass. */
+    /* Its program was built again since the move began: the move makes another pass. */
     if (move_is_busy(move) || kernel->real[move->to] || !program->real[move->to] ||
         atomic_load(&program->made[move->to]) != atomic_load(&program->edition))
         return CL_SUCCESS;
@@ -84,7 +84,7 @@ static cl_int kernel_arrive(struct object *object, const struct move_context *mo
     if (!kernel->real[move->to] || kernel->applied[move->to] == kernel->edition)
         return CL_SUCCESS;
     cl_int error = kernel_apply(kernel, move->context->at[move->to], move->to);
-    /* Arguments that there is no room for are given at the next launch. */
+    /* An argument whose object does not fit on the device is set at the next launch. */
     return error == OVER_BUDGET ? CL_SUCCESS : error;
 }
 
@@ -137,7 +137,8 @@ static struct kernel *kernel_new(struct program *program, const char *name)
     return NULL;
 }
 
-/* In the gate: the real kernel where the program has an executable, and what it is like. */
+/* Inside the gate: make the real kernel where the program has an executable, and describe its
+ * parameters. */
 static cl_int kernel_create_first(struct kernel *kernel)
 {
     struct program *program = kernel->program;
@@ -211,8 +212,8 @@ cl_int kernel_create(struct program *program, const char *name, struct kernel **
     return kernel_create_from(program, name, NULL, ret_kernel);
 }
 
-/* Drivers have clCloneKernel only since 2.1; a kernel of the same name with the same arguments is
- * all that it gives. */
+/* Only drivers since 2.1 have clCloneKernel. A new kernel of the same name with the same arguments
+ * is the same. */
 cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 {
     return kernel_create_from(source->program, source->name, source, ret_kernel);
@@ -256,7 +257,7 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
 struct described {
     const struct residence *residence;
     cl_kernel real;
-    cl_int error; /* the last that a device which is lost gives for an answer */
+    cl_int error; /* the last error that may be the answer of a lost device */
 };
 
 static bool kernel_answered(struct described *of, cl_int error)
@@ -266,7 +267,7 @@ static bool kernel_answered(struct described *of, cl_int error)
     return error == CL_SUCCESS;
 }
 
-/* A string or number of the driver's about one parameter; false where it says nothing. */
+/* What the driver answers about one parameter; false where it does not answer. */
 static bool kernel_arg_query(struct described *of, cl_uint index, cl_kernel_arg_info name,
                              size_t size, void *ret_value)
 {
@@ -326,7 +327,7 @@ static uint8_t kernel_builtin_size(const char *name)
     return 0;
 }
 
-/* The same of what a pointer leads to: "float4*". */
+/* The size of what a pointer of a built-in type points to: "float4*". */
 static uint8_t kernel_pointed_size(char *type)
 {
     size_t length = strcspn(type, "*");
@@ -382,7 +383,7 @@ static void kernel_describe_arg(struct described *of, cl_uint index, struct kern
         arg->declared = ARG_IS_VALUE;
         arg->builtin_size = kernel_builtin_size(type);
     }
-    /* Else a struct, or a name that may stand for a sampler: the value tells. */
+    /* A struct, or a typedef that may be a sampler: kernel_args_set_any looks at the value. */
 }
 
 cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real)
@@ -404,11 +405,12 @@ cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_ke
         if (tells)
             kernel_describe_arg(&of, i, &kernel->args[i], &details->usage);
     }
-    /* What a driver does not say stays zero. */
+    /* Where the driver does not answer, these stay zero. */
     kernel_group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
                        &details->local_static);
     kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
                        details->required);
+    kernel->requires_group = details->required[0] != 0;
     return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
 }
 

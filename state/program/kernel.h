@@ -48,6 +48,7 @@ struct kernel {
     cl_uint unset;                  /**< Arguments that have no value yet. Not locked either. */
     _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
                                          sets it. */
+    bool requires_group;            /**< It has a reqd_work_group_size. */
     struct pace *pace;              /**< The program's, of its name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
     uint32_t
@@ -148,7 +149,11 @@ uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *cap
 void kernel_captured_args_free(struct kernel_captured_args *captured_args);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
-const size_t *kernel_required_group(const struct kernel *kernel);
+const size_t *kernel_required_sizes(const struct kernel *kernel);
+static inline const size_t *kernel_required_group(const struct kernel *kernel)
+{
+    return UNLIKELY(kernel->requires_group) ? kernel_required_sizes(kernel) : NULL;
+}
 /** The largest work-group that can run in @residence_index and that the program was told of. Inside
  * the gate.
  */

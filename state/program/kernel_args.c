@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "state/memory/memory.h"
+#include "state/object/lost.h"
 #include "state/program/kernel_priv.h"
 #include "state/program/sampler.h"
 
-/* The way that most calls take is one function without calls but the driver's; the rest is kept out
- * of it, so that it needs few registers. */
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+/* What most calls need is one function that calls nothing but the driver; the rest is kept out of
+ * it, so that it needs few registers. */
 
 /* The real object behind an argument in @residence_index, made where it is not yet; NULL for a NULL
  * buffer.
@@ -130,49 +130,13 @@ static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residen
                : kernel_make_real(kernel, residence, residence_index);
 }
 
-/* A few bytes, without a call: the sizes that arguments mostly have. */
-static inline void kernel_args_copy_small(unsigned char *to, const void *from, size_t size)
-{
-    switch (size) {
-    case 4:
-        memcpy(to, from, 4);
-        break;
-    case 8:
-        memcpy(to, from, 8);
-        break;
-    case 16:
-        memcpy(to, from, 16);
-        break;
-    default:
-        memcpy(to, from, size);
-    }
-}
-
-static inline bool kernel_args_same_small(const unsigned char *kept, const void *value, size_t size)
-{
-    uint32_t four[2];
-    uint64_t eight[2];
-    switch (size) {
-    case 4:
-        memcpy(&four[0], kept, 4);
-        memcpy(&four[1], value, 4);
-        return four[0] == four[1];
-    case 8:
-        memcpy(&eight[0], kept, 8);
-        memcpy(&eight[1], value, 8);
-        return eight[0] == eight[1];
-    default:
-        return memcmp(kept, value, size) == 0;
-    }
-}
-
 /* The real kernel in the home place has all arguments, or not. */
 static inline bool kernel_args_is_current(const struct kernel *kernel, uint8_t home)
 {
     return kernel->applied[home] == kernel_edition(kernel);
 }
 
-/* A value in a new shape: the first, a big one, none at all. */
+/* Any value: the first, one of an unusual size, none at all. */
 static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint index, size_t size,
                                                  const void *value)
 {
@@ -181,16 +145,16 @@ static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint 
     struct residence *residence = kernel->context->at[home];
     bool current = kernel_args_is_current(kernel, home);
     bool is_big = value && size > sizeof(arg->value.small);
-    bool fits = is_big && arg->kind == ARG_VALUE && arg->size == size;
+    bool same_size = value && arg->kind == ARG_VALUE && arg->size == size;
     unsigned char *big = NULL;
     /* POCL takes any size. */
     if (size > UINT32_MAX || (arg->builtin_size != 0 && size != arg->builtin_size))
         return CL_INVALID_ARG_SIZE;
     if (!value && arg->builtin_size != 0)
         return CL_INVALID_ARG_VALUE;
-    if (fits && current && memcmp(arg->value.big, value, size) == 0)
+    if (same_size && current && memcmp(kernel_arg_bytes(arg), value, size) == 0)
         return CL_SUCCESS;
-    if (is_big && !fits && !(big = malloc(size)))
+    if (is_big && !same_size && !(big = malloc(size)))
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = kernel_args_home_real(kernel, residence, home);
     if (error == CL_SUCCESS)
@@ -201,7 +165,7 @@ static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint 
     }
     if (arg->kind == ARG_LOCAL)
         kernel->details->local_dynamic -= arg->size;
-    if (!fits)
+    if (!same_size)
         kernel_arg_finish(arg);
     kernel->unset -= arg->kind == ARG_UNSET;
     /* Accepted without a value: local memory, or a NULL buffer, that no compiler named. */
@@ -210,32 +174,42 @@ static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint 
     if (!value) {
         kernel->details->local_dynamic += size;
     } else if (is_big) {
-        if (!fits)
+        if (!same_size)
             arg->value.big = big;
         memcpy(arg->value.big, value, size);
     } else {
+        memset(arg->value.small, 0, sizeof(arg->value.small)); /* kernel_args_set_value */
         memcpy(arg->value.small, value, size);
     }
     kernel_changed(kernel, home, current);
     return CL_SUCCESS;
 }
 
+/* Of 4 or 8 bytes, as most are, in place of one of the same size that the real kernel has: one
+ * comparison and one store of 8 bytes, since those behind a smaller value are zero. */
 static ALWAYS_INLINE cl_int kernel_args_set_value(struct kernel *kernel, uint8_t home,
                                                   cl_uint index, size_t size, const void *value)
 {
     struct kernel_arg *arg = &kernel->args[index];
     cl_kernel real = kernel->real[home];
-    bool current = kernel_args_is_current(kernel, home);
-    if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || size > sizeof(arg->value.small) ||
-                 !value || !real))
+    uint64_t bytes = 0, kept;
+    if (UNLIKELY(arg->kind != ARG_VALUE || arg->size != size || !value || !real ||
+                 !kernel_args_is_current(kernel, home)))
         return kernel_args_set_new_value(kernel, index, size, value);
-    if (current && kernel_args_same_small(arg->value.small, value, size))
+    if (size == 4)
+        memcpy(&bytes, value, 4);
+    else if (LIKELY(size == 8))
+        memcpy(&bytes, value, 8);
+    else
+        return kernel_args_set_new_value(kernel, index, size, value);
+    memcpy(&kept, arg->value.small, sizeof(kept));
+    if (bytes == kept)
         return CL_SUCCESS;
     cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, size, value);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
-    kernel_args_copy_small(arg->value.small, value, size);
-    kernel_changed(kernel, home, current);
+    memcpy(arg->value.small, &bytes, sizeof(bytes));
+    kernel_changed(kernel, home, true);
     return CL_SUCCESS;
 }
 
@@ -274,11 +248,11 @@ static ALWAYS_INLINE cl_int kernel_args_set_buffer(struct kernel *kernel, uint8_
 {
     struct kernel_arg *arg = &kernel->args[index];
     cl_kernel real = kernel->real[home];
-    bool current = kernel_args_is_current(kernel, home);
     uint32_t generation = atomic_load_explicit(&memory->object.generation, memory_order_relaxed);
-    if (UNLIKELY(arg->kind != ARG_MEMORY || !real || !memory->real[home]))
+    if (UNLIKELY(arg->kind != ARG_MEMORY || !real || !memory->real[home] ||
+                 !kernel_args_is_current(kernel, home)))
         return kernel_args_set_new_object(kernel, index, &memory->object, ARG_MEMORY);
-    if (current && arg->object.object == &memory->object && arg->object.generation == generation)
+    if (arg->object.object == &memory->object && arg->object.generation == generation)
         return CL_SUCCESS;
     cl_int error = kernel->context->at[home]->cl->clSetKernelArg(real, index, sizeof(cl_mem),
                                                                  &memory->real[home]);
@@ -286,7 +260,7 @@ static ALWAYS_INLINE cl_int kernel_args_set_buffer(struct kernel *kernel, uint8_
         return error;
     arg->object.object = &memory->object;
     arg->object.generation = generation;
-    kernel_changed(kernel, home, current);
+    kernel_changed(kernel, home, true);
     return CL_SUCCESS;
 }
 
@@ -383,8 +357,8 @@ static cl_int kernel_args_set_local(struct kernel *kernel, cl_uint index, size_t
     return kernel_args_set_new_value(kernel, index, size, value);
 }
 
-static inline cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t home, cl_uint index,
-                                         size_t size, const void *value)
+static ALWAYS_INLINE cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t home, cl_uint index,
+                                                size_t size, const void *value)
 {
     if (UNLIKELY(index >= kernel->arg_count))
         return CL_INVALID_ARG_INDEX;
@@ -399,26 +373,45 @@ static inline cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t home, cl
                                         : kernel_args_set_image(kernel, index, size, value);
 }
 
-/* With several devices: where its program has an executable. Leaves inside the gate. */
+/* Enters the gate. Where the context has several devices, or is nowhere. */
 static NOINLINE uint8_t kernel_args_enter_home(struct kernel *kernel)
 {
     program_enter(kernel->program);
-    return program_kernel_place(kernel->program);
+    return kernel_home(kernel);
 }
 
-cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+static ALWAYS_INLINE cl_int kernel_args_set(struct kernel *kernel, cl_uint index, size_t size,
+                                            const void *value)
 {
-    struct context *context = kernel->context;
-    uint8_t home;
-    if (LIKELY(context->vdev_count == 1)) {
-        context_enter(context);
+    const struct context *context = kernel->context;
+    uint8_t home = RESIDENCE_NONE;
+    gate_enter();
+    if (LIKELY(context->vdev_count == 1))
         home = atomic_load_explicit(&context->residence_index[0], memory_order_relaxed);
-    } else {
+    if (UNLIKELY(home == RESIDENCE_NONE)) {
+        gate_leave();
         home = kernel_args_enter_home(kernel);
     }
     cl_int error = kernel_args_set_arg(kernel, home, index, size, value);
     gate_leave();
     return error;
+}
+
+/* After @error, which may mean that the device was lost: then the program goes on elsewhere. */
+static NOINLINE cl_int kernel_args_set_again(struct kernel *kernel, cl_uint index, size_t size,
+                                             const void *value, cl_int error)
+{
+    unsigned tries = 0;
+    while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries))
+        error = kernel_args_set(kernel, index, size, value);
+    return error;
+}
+
+HOT cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value)
+{
+    cl_int error = kernel_args_set(kernel, index, size, value);
+    return LIKELY(error == CL_SUCCESS) ? error
+                                       : kernel_args_set_again(kernel, index, size, value, error);
 }
 
 struct kernel_captured_args {

@@ -4,7 +4,7 @@
 
 #include "state/program/kernel_priv.h"
 
-/* Of the query under which an error is kept that a driver gave for an answer. */
+/* Flag in a query's name: what is kept is the driver's error, not an answer. */
 #define ANSWER_ERROR 0x80000000u
 
 /* Larger than any answer about a kernel; attributes and type names are program text. */
@@ -48,7 +48,7 @@ static cl_int kernel_info_call(const struct question *question, const struct res
     }
 }
 
-/* A driver's word about the question, which stays, rather than about its state. */
+/* True for an error that is about the question and stays the same, not about the driver's state. */
 static bool kernel_info_is_answer(cl_int error)
 {
     return error == CL_INVALID_VALUE || error == CL_INVALID_OPERATION ||
@@ -60,7 +60,7 @@ static uint32_t kernel_info_query_of(const struct question *question)
     return (uint32_t)question->topic << 16 | question->name;
 }
 
-/* What the program was told stays true: also that there is nothing to tell. */
+/* The program gets the same answer for ever, also when that is an error. */
 static cl_int kernel_info_keep_error(const struct question *question, cl_int error)
 {
     size_t size;
@@ -163,7 +163,7 @@ cl_int kernel_arg_info(struct kernel *kernel, cl_uint index, cl_kernel_arg_info 
     return kernel_info_answer(&question, -1, ret_value, ret_size);
 }
 
-/* What it may count on from now on. */
+/* The program may rely on this group size from now on. */
 static void kernel_info_tell_group(struct kernel *kernel, size_t size)
 {
     _Atomic uint32_t *told = &kernel->details->told_group;
@@ -179,12 +179,13 @@ cl_int kernel_work_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_wor
     struct question question = {
         .kernel = kernel, .topic = TOPIC_WORK_GROUP, .name = name, .index = vdev};
     kernel_info_key_add(&question, &vdev, sizeof(vdev));
-    /* The last of the specification's names is for custom devices and built-in kernels (5.9.3),
-     * which are not offered; what a driver says of others is its own. */
+    /* CL_KERNEL_GLOBAL_WORK_SIZE is for custom devices and built-in kernels (5.9.3), which are not
+     * offered. */
     if (name < CL_KERNEL_WORK_GROUP_SIZE || name >= CL_KERNEL_GLOBAL_WORK_SIZE)
         return CL_INVALID_VALUE;
     if (name == CL_KERNEL_LOCAL_MEM_SIZE) {
-        /* Local arguments count, which some drivers forget; compilers differ in the rest. */
+        /* Local arguments count, which some drivers forget. Static local memory differs between
+         * compilers. */
         const struct kernel_details *details = kernel->details;
         cl_ulong bytes = details->local_static + details->local_dynamic;
         kernel_info_key_add(&question, &bytes, sizeof(bytes));
@@ -208,7 +209,7 @@ cl_int kernel_sub_group_info(struct kernel *kernel, cl_uint vdev, cl_kernel_sub_
                                 .index = vdev,
                                 .input_size = input_size,
                                 .input = input};
-    /* Three sizes or one number, of 5.9.3. */
+    /* 5.9.3: the input is up to three sizes, or one number. */
     if (input_size > 3 * sizeof(size_t) || (!input && input_size))
         return CL_INVALID_VALUE;
     kernel_info_key_add(&question, &vdev, sizeof(vdev));
@@ -257,7 +258,7 @@ HOT void kernel_note_launch(struct kernel *kernel, const struct launch_space *sp
         kernel_info_note_new_launch(kernel, space);
 }
 
-/* The group sizes that are remembered, with the place above them. */
+/* A remembered group size has the residence index in the bits above it. */
 #define GROUP_BITS 24
 #define GROUP_MASK ((1u << GROUP_BITS) - 1)
 
@@ -272,7 +273,7 @@ size_t kernel_largest_group(const struct kernel *kernel, const struct residence 
     residence->cl->clGetKernelWorkGroupInfo(real, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE,
                                             sizeof(group), &group, NULL);
     group = device_group_size(residence->device, group);
-    /* It may depend on the local memory that arguments ask for. */
+    /* The answer may depend on the local memory that arguments ask for. */
     if (details->local_dynamic == 0 && group <= GROUP_MASK)
         atomic_store_explicit(&details->largest_group,
                               (residence_index + 1u) << GROUP_BITS | (uint32_t)group,
@@ -298,8 +299,7 @@ bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8
                                          kernel->real[residence_index]);
 }
 
-/* Without arguments: drivers do not agree about whether theirs counts in what they say of a kernel
- * that has them. */
+/* Ask a kernel without arguments: drivers do not agree whether local arguments count. */
 static uint64_t kernel_info_static_local_bytes(const struct kernel *kernel,
                                                const struct residence *residence,
                                                uint8_t residence_index)
@@ -337,9 +337,9 @@ uint64_t kernel_local_bytes(const struct kernel *kernel)
     return kernel->details->local_dynamic;
 }
 
-const size_t *kernel_required_group(const struct kernel *kernel)
+const size_t *kernel_required_sizes(const struct kernel *kernel)
 {
-    return kernel->details->required[0] ? kernel->details->required : NULL;
+    return kernel->details->required;
 }
 
 bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t residence_index,

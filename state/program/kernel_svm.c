@@ -4,8 +4,8 @@
 #include "state/memory/svm.h"
 #include "state/program/kernel_priv.h"
 
-/* What kernels are told of shared virtual memory. It is kept as arguments are: for clones, and for
- * launches that are held. */
+/* clSetKernelArgSVMPointer and clSetKernelExecInfo. What they set is kept as arguments are, for
+ * clones and deferred launches. */
 
 void kernel_exec_unref(struct kernel_exec *exec)
 {
@@ -26,7 +26,7 @@ void kernel_exec_give(const struct kernel_exec *exec, struct residence *residenc
                                       sizeof(exec->system), &exec->system);
 }
 
-/* The real kernel in the home place, which the driver's word is asked of. Inside the gate. */
+/* The real kernel at home, whose driver checks what the program sets. Inside the gate. */
 static cl_int kernel_svm_home_kernel(struct kernel *kernel, struct residence **ret_residence)
 {
     uint8_t home = context_home(kernel->context);
@@ -77,7 +77,7 @@ cl_int kernel_set_arg_svm(struct kernel *kernel, cl_uint index, const void *poin
     return error;
 }
 
-/* Room for @count pointers, and what @before said of the rest; NULL without memory. */
+/* A copy of @before, or an empty one, with room for @count pointers. NULL without memory. */
 static struct kernel_exec *kernel_svm_exec_new(const struct kernel_exec *before, size_t count)
 {
     struct kernel_exec *exec = calloc(1, sizeof(*exec) + count * sizeof(exec->pointers[0]));
@@ -93,7 +93,7 @@ static struct kernel_exec *kernel_svm_exec_new(const struct kernel_exec *before,
     return exec;
 }
 
-/* The driver's word on @exec, which was set in @kernel if it is CL_SUCCESS. Owns @exec. */
+/* Give @exec to the driver, and keep it in @kernel if the driver accepts it. Owns @exec. */
 static cl_int kernel_svm_set_exec(struct kernel *kernel, struct kernel_exec *exec,
                                   cl_kernel_exec_info name, size_t size, const void *value)
 {

@@ -7,6 +7,7 @@
 #include "state/base/array.h"
 #include "state/program/kernel_source.h"
 #include "state/program/program_cut.h"
+#include "state/program/source_facts.h"
 
 struct reading {
     struct kernel_source source;
@@ -616,20 +617,45 @@ static void kernel_traits_find_traits(struct reading *r, const char *name)
             r, "its source has macros called as the functions that say where a group is");
 }
 
-int kernel_traits_read(const struct recipe *recipe, const char *name,
-                       struct kernel_traits *ret_traits)
+/* What the walk from the kernel before found is not this one's. */
+static void kernel_traits_begin(struct reading *r, const struct recipe *recipe)
+{
+    for (size_t u = 0; u < r->source.unit_count; u++) {
+        struct unit *unit = &r->source.units[u];
+        unit->open = unit->recurses = unit->seen = unit->seen_loops = false;
+    }
+    r->depth = 0;
+    r->traits = (struct kernel_traits){.even = !recipe_asks_for_new_language(recipe)};
+}
+
+static int kernel_traits_of(const struct recipe *recipe, struct kernel_facts *kernels, size_t count)
 {
     struct reading r = {0};
     int err = kernel_source_read(recipe, &r.source);
     if (!err)
         err = kernel_traits_add_all_volatiles(&r);
-    if (!err) {
-        kernel_traits_find_traits(&r, name);
-        r.traits.even = !recipe_asks_for_new_language(recipe);
-        *ret_traits = r.traits;
+    for (size_t i = 0; !err && i < count; i++) {
+        kernel_traits_begin(&r, recipe);
+        kernel_traits_find_traits(&r, kernels[i].name);
+        kernels[i].traits = r.traits;
     }
     kernel_source_finish(&r.source);
     free(r.volatiles);
     free(r.types);
+    return err;
+}
+
+int kernel_traits_read_all(const struct recipe *recipe, struct source_facts *facts)
+{
+    return kernel_traits_of(recipe, facts->kernels, facts->count);
+}
+
+int kernel_traits_read(const struct recipe *recipe, const char *name,
+                       struct kernel_traits *ret_traits)
+{
+    struct kernel_facts kernel = {.name = (char *)(uintptr_t)name};
+    int err = kernel_traits_of(recipe, &kernel, 1);
+    if (!err)
+        *ret_traits = kernel.traits;
     return err;
 }

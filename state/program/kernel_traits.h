@@ -37,6 +37,10 @@ struct kernel_traits {
 MUST_CHECK int kernel_traits_read(const struct recipe *recipe, const char *name,
                                   struct kernel_traits *ret_traits);
 
+struct source_facts; /* source_facts.h */
+/** The same for each kernel that @facts names, with the source read once. */
+MUST_CHECK int kernel_traits_read_all(const struct recipe *recipe, struct source_facts *facts);
+
 /**
  * True when what @recipe makes has variables in the global address space that live as long as the
  * program (6.3.2 of the OpenCL C 3.0 specification): state that no call can read.

@@ -9,7 +9,7 @@
 
 #define NS_PER_S    1000000000u
 #define BACKOFF_MAX 1024
-/* So many times as large as those that were measured, a launch is not like them. */
+/* A launch that is larger than those measured by more than this factor is not predicted. */
 #define LARGER_MOST 8
 
 _Atomic uint64_t pace_slice_ns;
@@ -48,7 +48,7 @@ struct pace *pace_of(struct program *program, const char *name)
         pace->next = details->paces;
         details->paces = pace;
     }
-    /* Another build may have made other kernels of the same names. */
+    /* Another build may have other kernels of the same names. */
     if (pace && pace->known && pace->edition != atomic_load(&program->edition)) {
         pace->known = false;
         pace_goes_whole(pace, NULL);
@@ -60,10 +60,17 @@ struct pace *pace_of(struct program *program, const char *name)
 
 int pace_traits(struct program *program, struct pace *pace, struct kernel_traits *ret_traits)
 {
+    const struct source_facts *facts = NULL;
+    const struct kernel_traits *kept;
     int err = 0;
     pthread_mutex_lock(&program->lock);
+    if (source_facts_are_of(program->details->facts, program->recipe))
+        facts = program->details->facts;
+    kept = source_facts_find(facts, pace->name);
     if (!pace->known && !program->recipe)
         pace->traits = (struct kernel_traits){.whole = "its program has no source"};
+    else if (!pace->known && kept)
+        pace->traits = *kept;
     else if (!pace->known)
         err = kernel_traits_read(program->recipe, pace->name, &pace->traits);
     if (!err) {
@@ -144,8 +151,8 @@ bool pace_is_long(const struct pace *pace, uint64_t items)
     return most != 0 && items >= most && pace_predicts(pace, items);
 }
 
-/* The first pieces are small, and a driver may compile for them: what is faster is believed at
- * once, what is slower by half. */
+/* The first pieces are small, and a driver may compile while they run. So a faster measurement
+ * replaces the speed at once; a slower one is averaged with it. */
 void pace_measured(struct pace *pace, uint64_t items, uint64_t ns)
 {
     double found = (double)items * NS_PER_S / (double)(ns ? ns : 1);
@@ -164,7 +171,7 @@ void pace_settle(struct pace *pace, uint64_t items)
     uint64_t slice = atomic_load(&pace_slice_ns), most = pace_items(pace, 2 * slice);
     uint32_t backoff = atomic_load(&pace->backoff);
     if (atomic_load(&pace->whole) == UINT64_MAX || most == 0)
-        return; /* it is never cut, or was forgotten */
+        return; /* the kernel is never cut, or nothing is known of its speed */
     if (items > atomic_load(&pace->largest))
         atomic_store(&pace->largest, items);
     most = most < pace_largest_like(pace) ? most : pace_largest_like(pace);

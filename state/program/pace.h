@@ -5,20 +5,20 @@
 #include "state/program/kernel_traits.h"
 
 /*
- * How fast a kernel is, and so whether a launch of it is to be given in pieces: a move waits for
- * what the driver has, and a piece is what it has at most.
+ * How fast a kernel is, and so whether a launch of it is given in pieces: a move waits for the
+ * commands that the driver has, and of a launch in pieces the driver has two at most.
  *
- * A launch that is predicted to end within two slices goes whole, which costs a comparison. What is
- * predicted was measured, with a launch given in pieces; every now and then another one is, since
- * a kernel may take longer with other arguments: at first often, then ever less while it stays
- * short. Of a launch much larger than those that were measured nothing is predicted.
+ * A launch that is predicted to end within two slices goes whole; that takes one comparison. The
+ * prediction comes from launches that were given in pieces and measured. Now and then another
+ * launch is measured, since a kernel may take longer with other arguments: often at first, less
+ * and less while it stays short. A launch much larger than the measured ones is not predicted.
  */
 
 /** How long a piece is to take; 0: no launch is cut. Set before the first kernel is made, or by
  *  tests. */
 extern _Atomic uint64_t pace_slice_ns;
 
-/** How many devices it is remembered of. */
+/** Of how many other devices the speed is kept. */
 #define PACE_ELSEWHERE 4
 
 struct device;
@@ -38,12 +38,12 @@ struct pace {
         const struct device *device;
         double per_s;
     } elsewhere[PACE_ELSEWHERE];
-    /** So many launches are not tried to be spread; and how many the next time. The first is
-     *  counted down as launches are given. */
+    /** How many launches are given before spreading is tried again, counted down; and what the
+     *  count begins with the next time. */
     _Atomic uint32_t unspread, unspread_next;
     atomic_bool overlaps; /**< Two of its work-groups were seen to write the same bytes. */
-    /** Why the last launch that may have been long was not cut; static. NULL: it was, or there was
-     *  none. */
+    /** Why the last launch that may have been long was not given in pieces; static. NULL: it was,
+     * or there was none. */
     const char *_Atomic refusal;
     /* Guarded by the program's lock. */
     bool known;       /**< The traits were read, of that... */
@@ -79,7 +79,7 @@ static inline bool pace_asks(struct pace *pace, const struct launch_space *space
                     left == 0);
 }
 
-/** Its launches are never done in several places any more. */
+/** Its launches are never spread over several residences any more. */
 static inline void pace_overlaps(struct pace *pace)
 {
     atomic_store(&pace->overlaps, true);
@@ -114,7 +114,7 @@ struct pace_refusal {
  *  then, at most @most. Thread-safe. */
 uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint32_t count,
                        uint32_t most);
-/** Nothing is known of it any more: it is somewhere else. */
+/** Forget its speed: the program is on another device. */
 void pace_forget(struct pace *pace);
 /** How long a launch of @items takes was measured, of launches like it. */
 bool pace_predicts(const struct pace *pace, uint64_t items);
@@ -124,7 +124,7 @@ bool pace_is_long(const struct pace *pace, uint64_t items);
 void pace_measured(struct pace *pace, uint64_t items, uint64_t ns);
 /** A launch of @items, of which nothing was predicted, is measured from here on. */
 void pace_doubt(struct pace *pace);
-/** A launch of @items has ended: was it worth cutting? */
+/** A launch of @items has ended: decide which launches go whole from now on. */
 void pace_settle(struct pace *pace, uint64_t items);
 /** How many work-items take @ns; 0: it is not known. */
 uint64_t pace_items(const struct pace *pace, uint64_t ns);

@@ -26,7 +26,7 @@ static void program_enter_all(struct context *context, uint32_t vdevs)
     for (cl_uint i = 0; i < context->vdev_count; i++) {
         if ((vdevs & (1u << i)) && atomic_load(&context->residence_index[i]) == RESIDENCE_NONE) {
             context_enter_slow(context, 1u << i);
-            /* Another may have left while this one came. */
+            /* One of the others may have left meanwhile. */
             i = UINT32_MAX;
         }
     }
@@ -68,7 +68,7 @@ bool program_sites_hold(const struct context *context, uint32_t vdevs,
         unsigned s = 0;
         while (s < sites->count && !(sites->site[s].vdevs & (1u << i)))
             s++;
-        /* One that was suspended, and still is, gets what it misses when it is resumed. */
+        /* A virtual device that stays suspended gets its real program when it is resumed. */
         if (s == sites->count && residence_index == RESIDENCE_NONE)
             continue;
         if (s == sites->count || residence_index == RESIDENCE_NONE ||
@@ -99,6 +99,7 @@ static void program_details_free(struct program_details *details)
     recipe_unref(details->contained);
     free(details->container);
     free(details->kernel_names);
+    source_facts_free(details->facts);
     pace_list_free(details->paces);
     free(details->constants);
     pthread_cond_destroy(&details->built);
@@ -266,6 +267,7 @@ cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *ba
             error = recipe_follow(base, sites.site[s].residence, &reals[s], &outcome);
             lost = residence_outlives(sites.site[s].residence, error);
             built = built || !outcome.known;
+            program_take_facts(program->details, &outcome);
             program_outcome_finish(&outcome);
         }
         gate_enter();
@@ -295,11 +297,9 @@ cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *ba
     return CL_SUCCESS;
 }
 
-/*
- * A virtual device is about to join another one, for which the program was not built. The other's
- * threads may be using the real program that is there: a new one takes its part, and it goes with
- * the residence.
- */
+/* A virtual device is about to join a residence where the program was not built for it. Threads of
+ * the other virtual device may use the real program that is there. So a new one replaces it, and
+ * the old one is released with the residence. */
 static cl_int program_make_anew(struct program *program, struct recipe *recipe,
                                 struct residence *residence, uint8_t residence_index,
                                 uint32_t edition, struct program_outcome *outcome)
@@ -363,8 +363,8 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
         i++;
     if (!array_make_room(&details->constants, i, sizeof(constant)))
         goto out;
-    /* The driver knows the module; an id or size that it refuses is not kept. Copying a value into
-     * a program blocks nobody, so this lock may be held over it. */
+    /* The driver knows the module's constants; one that it refuses is not kept. This driver call
+     * only copies a value, so the lock may be held over it. */
     error = CL_SUCCESS;
     for (unsigned s = 0; error == CL_SUCCESS && s < sites.count; s++)
         if (program->real[sites.site[s].residence_index])
@@ -399,6 +399,13 @@ uint8_t program_kernel_place(const struct program *program)
     return context_home(context);
 }
 
+static bool program_keeps_variables(const struct program_details *details,
+                                    const struct recipe *recipe)
+{
+    return source_facts_are_of(details->facts, recipe) ? details->facts->keeps_variables
+                                                       : recipe_keeps_variables(recipe);
+}
+
 enum pin_kind program_find_pin(const struct program *program)
 {
     const struct program_details *details = program->details;
@@ -408,7 +415,7 @@ enum pin_kind program_find_pin(const struct program *program)
         if (!vdev->recipe)
             continue;
         if ((vdev->globals > 0 && recipe_may_keep_variables(vdev->recipe)) ||
-            (vdev->recipe != first && recipe_keeps_variables(vdev->recipe)))
+            (vdev->recipe != first && program_keeps_variables(details, vdev->recipe)))
             return PIN_VARIABLES;
         if (first && !recipe_same(first, vdev->recipe))
             return PIN_BUILDS;

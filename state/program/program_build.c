@@ -61,13 +61,10 @@ static cl_int program_build_at(const struct program_job *job, const struct progr
                              job->work == PROGRAM_BUILD ? NULL : &given);
 }
 
-/*
- * A new real program takes the old one's part: where the old one was built before, of which some
- * drivers go on to name the kernels, where the driver refuses because kernels of its program live
- * (not the program's, which has none, but ones that a mover or a command in flight still keeps),
- * where it read other headers than those that were kept, and where the old one is not what the
- * program was created from.
- */
+/* Build a new real program in place of the old one. Needed where the old one was built before (some
+ * drivers still name the kernels of that build); where the driver refuses because it still has
+ * kernels of it (a mover's, or a command's in flight); where the driver read other headers than
+ * were kept; and where the old one was not made from what the program was created from. */
 static cl_int program_build_anew(struct program_job *job, const struct program_site *site,
                                  unsigned s, cl_program *real, struct program_outcome *outcome)
 {
@@ -78,10 +75,8 @@ static cl_int program_build_anew(struct program_job *job, const struct program_s
     return error;
 }
 
-/*
- * A program that came from a container was built when it was created, so that a device which cannot
- * is refused there. What was only compiled is linked now, into a real program of its own.
- */
+/* A program from a container was built when it was created, so that a device that cannot build it
+ * is refused then. One that was only compiled is linked now, into a new real program. */
 static cl_int program_build_container(struct program_job *job, const struct program_site *site,
                                       unsigned s, cl_program *real, struct program_outcome *outcome)
 {
@@ -92,11 +87,8 @@ static cl_int program_build_container(struct program_job *job, const struct prog
     return error == CL_LINK_PROGRAM_FAILURE ? CL_BUILD_PROGRAM_FAILURE : error;
 }
 
-/*
- * Whether a real program has the source or IL that ours was created from: one from a binary has
- * not, nor has one that was made elsewhere than where it was built, from headers that the disk has
- * no more.
- */
+/* True when the real program has the source or IL that ours was created from. One that was made
+ * from a binary has not, nor has one that a move made with headers that are no longer on disk. */
 static bool program_build_is_as_created(const struct recipe *base,
                                         const struct residence *residence, cl_program real)
 {
@@ -111,10 +103,8 @@ static bool program_build_is_as_created(const struct recipe *base,
            memcmp(text + prologue, base->bytes, base->size) == 0;
 }
 
-/*
- * From the library of binaries, else where the program's source or IL is. A binary is a program of
- * its own, as above.
- */
+/* Take the library's binary, which becomes a new real program; without one, build the real program
+ * that has the source or IL. */
 static cl_int program_build_here(struct program_job *job, const struct program_site *site,
                                  unsigned s, cl_program *real, const cl_program *headers,
                                  struct program_outcome *outcome)
@@ -133,15 +123,13 @@ static cl_int program_build_here(struct program_job *job, const struct program_s
         return program_build_anew(job, site, s, real, outcome);
     if (error == CL_SUCCESS && lookup.keep) {
         program_outcome_query(site->residence, *real, outcome);
-        program_library_keep(&lookup, site->residence, *real, outcome);
+        program_library_keep(&lookup, job->recipe, site->residence, *real, outcome);
     }
     return error;
 }
 
-/*
- * Drivers differ in what they say where options are at fault. They are where a program of nothing
- * else does not build with them either.
- */
+/* Drivers give different errors for wrong options. The options are wrong if an empty program does
+ * not build with them either. */
 static cl_int program_build_which_failure(const struct program_job *job,
                                           struct residence *residence, cl_int error)
 {
@@ -161,7 +149,8 @@ static cl_int program_build_which_failure(const struct program_job *job,
     return compiles ? CL_COMPILE_PROGRAM_FAILURE : CL_BUILD_PROGRAM_FAILURE;
 }
 
-/* A container of plain source or IL behaves as if its source had been given. */
+/* A program from a container of source or IL that was never built behaves like one created from
+ * that source or IL. */
 static bool program_build_is_in_place(const struct program *program)
 {
     const struct recipe *base = program->details->base;
@@ -199,7 +188,7 @@ static void program_build_site(const struct site_build *build)
         program_outcome_query(build->site->residence, *build->real, outcome);
 }
 
-/* Whoever asked waits for it. */
+/* The thread that asked for the build joins this one. */
 static void *program_build_run_site(void *data)
 {
     (void)work_begin();
@@ -208,7 +197,7 @@ static void *program_build_run_site(void *data)
     return NULL;
 }
 
-/* On all devices at once: each has a compiler of its own, or is a machine of its own. */
+/* Build on all devices at once: each driver has its own compiler, or runs on another machine. */
 static void program_build_sites(struct site_build *builds, unsigned count)
 {
     for (unsigned s = 1; s < count; s++)
@@ -222,8 +211,8 @@ static void program_build_sites(struct site_build *builds, unsigned count)
             pthread_join(builds[s].thread, NULL);
 }
 
-/* A residence that was left and entered again meanwhile is the same one, with real programs that
- * nobody built. */
+/* False where the program left the residence and came back meanwhile: its real program there is
+ * another one, which this job did not build. */
 static bool program_build_has_built(const struct program_job *job,
                                     const struct program_sites *sites, const cl_program *reals)
 {
@@ -267,7 +256,7 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
     }
     free(headers);
     bool lost = program_sites_outlive(&sites, outcomes);
-    /* A real program is replaced, and the old one let go, only when no other thread is inside. */
+    /* A real program is replaced and released only when no other thread is inside the gate. */
     replaces = replaces && !lost;
     if (replaces && gate_close(0) != 0)
         replaces = false;

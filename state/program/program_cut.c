@@ -89,14 +89,14 @@ bool program_cut_fits(const struct program *program, const char *name, struct re
     cl_kernel kernel =
         residence->cl->clCreateKernel(program_cut_real(program, residence_index), name, &error);
     if (!kernel)
-        return true; /* its launch will say what is wrong */
+        return true; /* the launch will fail with the driver's error */
     error = residence->cl->clGetKernelWorkGroupInfo(
         kernel, residence->device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most), &most, NULL);
     residence->cl->clReleaseKernel(kernel);
     return error != CL_SUCCESS || items <= device_group_size(residence->device, most);
 }
 
-/* The edition plus one: 0 is of none. */
+/* cut_refused is the edition plus one; 0 is none. */
 static bool program_cut_was_refused(const struct program *program)
 {
     return atomic_load(&program->details->cut_refused) == atomic_load(&program->edition) + 1u;
@@ -105,7 +105,8 @@ static bool program_cut_was_refused(const struct program *program)
 const char *program_cut_refusal(struct program *program)
 {
     pthread_mutex_lock(&program->lock);
-    /* Its variables would be there twice; and it is not moved anyway. */
+    /* A second program would have a second copy of its variables; and a pinned program is not moved
+     * anyway. */
     bool pinned = program->details->pin != PIN_NONE;
     pthread_mutex_unlock(&program->lock);
     if (pinned)
@@ -116,8 +117,8 @@ const char *program_cut_refusal(struct program *program)
     return NULL;
 }
 
-/* It is the program's, of the edition that it was made of, or nobody's. Under the program's lock.
- */
+/* Store @real unless the program was built again since, or another thread was first. Under the
+ * program's lock. False: @real is the caller's. */
 static bool program_cut_keep(struct program *program, uint8_t residence_index, uint32_t edition,
                              cl_program real)
 {
@@ -128,7 +129,7 @@ static bool program_cut_keep(struct program *program, uint8_t residence_index, u
     return true;
 }
 
-/* Where it is followed, outside the gate. */
+/* Build the variant. Outside the gate. */
 static cl_int program_cut_build(struct program *program, struct residence *residence,
                                 uint32_t *ret_edition, cl_program *ret_real)
 {
@@ -144,7 +145,8 @@ static cl_int program_cut_build(struct program *program, struct residence *resid
     return recipe_follow(variant, residence, ret_real, NULL);
 }
 
-/* Where the virtual device is; false where it is somewhere else by the time that it is made. */
+/* Make it in the virtual device's residence. False: the virtual device left that residence
+ * meanwhile. */
 static bool program_cut_make_once(struct program *program, int vdev, cl_int *ret_error)
 {
     struct context *context = program->context;
@@ -217,7 +219,8 @@ static void *program_cut_thread(void *data)
                  "not build with the functions for that (error %d)",
                  error);
     program_cut_ends(program);
-    object_unhold(program); /* it may be the last hold, with which the driver's program goes */
+    object_unhold(
+        program); /* this may be the last hold, and call the driver to release the program */
     free(cutting);
     work_build_end(false);
     return NULL;
@@ -274,7 +277,7 @@ cl_int program_cut_prepare(struct program *program, struct residence *residence,
     bool needed = atomic_load(&program->details->cut_launches) != 0;
     cl_program real;
     uint32_t edition;
-    /* With the gate closed the program waits, which it need not for this. */
+    /* With the gate closed the program is stopped: do not make it wait for this build. */
     if (the_thread.gate.owner || program_cut_real(program, residence_index) ||
         (!needed && !program_cut_is_made(program)))
         return CL_SUCCESS;
@@ -283,7 +286,7 @@ cl_int program_cut_prepare(struct program *program, struct residence *residence,
         log_info("a launch is under way in pieces that cannot go on on %s: their program does not "
                  "build there (error %d)",
                  device_name(residence->device), error);
-    /* The launch will end: nothing that lasts stands against the move. */
+    /* The launch under way will end, and then the move can be made: a shortage, not a refusal. */
     if (error != CL_SUCCESS)
         return needed ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
     pthread_mutex_lock(&program->lock);

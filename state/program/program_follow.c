@@ -91,6 +91,7 @@ void program_outcome_finish(struct program_outcome *outcome)
 {
     free(outcome->log);
     free(outcome->kernel_names);
+    source_facts_free(outcome->facts);
     *outcome = (struct program_outcome){0};
 }
 
@@ -357,11 +358,8 @@ static cl_int program_follow(const struct recipe *recipe, struct residence *resi
     struct program_lookup lookup;
     if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
         return program_follow_leaf(recipe, residence, ret_real);
-    /* An executable that came out of a container is built again as it was, whatever options the
-     * program gave then (5.8.3 leaves that to us). */
-    if (recipe->kind == RECIPE_BUILT &&
-        recipe_binary_type(recipe->inputs[0]) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
-        return recipe_follow(recipe->inputs[0], residence, ret_real, outcome);
+    if (recipe_executed(recipe) != recipe)
+        return recipe_follow(recipe_executed(recipe), residence, ret_real, outcome);
     outcome = outcome ? outcome : &own;
     if (program_library_load(recipe, residence, ret_real, outcome, &lookup))
         return CL_SUCCESS;
@@ -375,7 +373,7 @@ static cl_int program_follow(const struct recipe *recipe, struct residence *resi
     if (error != CL_SUCCESS || !lookup.keep)
         return error;
     program_outcome_query(residence, *ret_real, outcome);
-    program_library_keep(&lookup, residence, *ret_real, outcome);
+    program_library_keep(&lookup, recipe, residence, *ret_real, outcome);
     return CL_SUCCESS;
 }
 

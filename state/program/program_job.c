@@ -83,8 +83,8 @@ void program_job_free(struct program_job *job)
     free(job);
 }
 
-/* 5.8.3: kernels that the program still has a handle to, and launches of kernels that are to run
- * yet; the count alone includes kernels that only a mover keeps. */
+/* 5.8.3: kernels with a reference of the program's, and deferred launches. `kernels` alone also
+ * counts kernels that only a mover holds. */
 static bool program_job_has_kernels(struct program *program)
 {
     bool found = atomic_load(&program->held) != 0;
@@ -150,15 +150,15 @@ static cl_int program_job_work(struct program_job *job)
     return error;
 }
 
-/* Nobody but the job may keep the program by now; its handle is good for the callback all the same.
- */
+/* The job may have the last hold of the program. Its handle must be valid in the callback all the
+ * same. */
 static void program_job_tell(const struct program_job *job)
 {
     job->notify.call((cl_program)object_lend(job->program), job->notify.data);
 }
 
-/* Also where what is told ends its thread. With the last hold the driver's program goes: once the
-   process ends, which does not wait for what is told, all of it stays. */
+/* Runs also when the callback ends its thread. The last hold would call the driver; at the end of
+ * the process, which does not wait for callbacks, nothing is released. */
 static void program_job_ends(void *job)
 {
     if (work_begin())
@@ -166,7 +166,7 @@ static void program_job_ends(void *job)
     work_end();
 }
 
-/* Its devices' compilers run in other processes. */
+/* True when all compilers run in other processes. */
 static bool program_job_is_elsewhere(const struct program_job *job)
 {
     bool elsewhere = true;
@@ -287,7 +287,7 @@ static void program_job_publish_site(struct program_job *job, const struct progr
             vdev->recipe = done ? recipe_ref(job->recipe) : NULL;
         }
     }
-    /* Drivers differ in their order: those that were told stay as they were. */
+    /* Drivers order kernel names differently: the order that the program was told stays. */
     if (done && outcome->kernel_names &&
         (!details->kernel_names ||
          !program_names_same(details->kernel_names, outcome->kernel_names))) {
@@ -310,6 +310,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
         /* An error that left an earlier build intact (options that the driver does not know). */
         lost = lost && outcomes[s].status != CL_BUILD_SUCCESS;
         program_job_publish_site(job, &sites->site[s], &outcomes[s]);
+        program_take_facts(details, &outcomes[s]);
     }
     if (done || lost) {
         struct recipe *next = done ? job->recipe : details->base;
@@ -333,8 +334,8 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
             job->replaced[s] = old;
         }
     }
-    /* The sites have what it asked for. Those that a mover prepares are out of date, and so is
-     * where other virtual devices live, for one that joins them. */
+    /* The sites have the new build. Real programs elsewhere are of an older edition: those that a
+     * mover prepares, and those of other virtual devices. */
     uint32_t edition = atomic_load(&program->edition) + 1;
     for (unsigned s = 0; s < sites->count; s++)
         atomic_store(&program->made[sites->site[s].residence_index], edition);
@@ -369,7 +370,7 @@ void program_job_release(struct program_job *job, struct program_sites *sites,
     program_sites_drop(sites);
 }
 
-/* What another thread was building has failed. */
+/* In a child of a fork the builds of other threads have failed: those threads do not exist. */
 static void program_job_in_child(void)
 {
     uintptr_t cursor = 0;

@@ -8,14 +8,12 @@
 #include "state/base/log.h"
 #include "state/program/program_priv.h"
 
-/*
- * Programs from the library of device binaries, and into it. A driver may leave out of its binaries
- * what it says of a program that it built itself, so a binary counts only while its kernels answer
- * as those did that were built from source; what the build said is kept beside it.
+/* Make programs from the library of device binaries, and keep built ones there. A program that a
+ * driver loads from a binary may answer queries differently than one built from source. So a binary
+ * is used only if its kernels answer as those of the build did; the build's log is kept beside it.
  */
 
-/* Whatever can be launched. What is only compiled is made again: few drivers give a binary of it.
- */
+/* Only executables are kept: few drivers give a binary of a compiled object. */
 static bool program_library_is_kept(const struct recipe *recipe)
 {
     return recipe_binary_type(recipe) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE;
@@ -27,7 +25,8 @@ static int program_library_key_of(const struct recipe *recipe, const struct devi
     return library_key(recipe, prologue, &device->key, &device->info, ret_key);
 }
 
-/* What was built here, else what an operator added, who knows of no prologue. */
+/* Find the entry that was built here; without one, the entry that an operator added, whose key is
+ * made without a prologue. */
 static int program_library_find(const struct recipe *recipe, const struct device *device,
                                 struct library_key *ret_key, struct library_entry *ret_entry)
 {
@@ -51,7 +50,7 @@ static int program_library_find(const struct recipe *recipe, const struct device
     return err;
 }
 
-/* The driver says that it cannot use it, rather than that it has no room. */
+/* True for errors that say that the driver cannot use the binary; false for a shortage. */
 static bool program_library_is_refusal(cl_int error)
 {
     return error == CL_INVALID_BINARY || error == CL_INVALID_PROGRAM ||
@@ -60,8 +59,8 @@ static bool program_library_is_refusal(cl_int error)
            error == CL_BUILD_PROGRAM_FAILURE || error == CL_LINK_PROGRAM_FAILURE;
 }
 
-/* A build takes the program's options, which a driver may need for what it still compiles; a link's
- * are in the binary. */
+/* Build with the program's options: the driver may still compile a part. A link's options are in
+ * the binary already. */
 static cl_int program_library_build(const struct recipe *recipe, struct residence *residence,
                                     cl_program real)
 {
@@ -93,7 +92,8 @@ static cl_int program_library_make(const struct recipe *recipe, const struct lib
     return CL_SUCCESS;
 }
 
-/* The driver's own words about it, in @outcome, become those of the build from source. */
+/* Fill @outcome as the build from source did: compare the driver's answers, then take log and names
+ * from the entry. */
 static cl_int program_library_take_outcome(const struct library_entry *entry,
                                            struct residence *residence, cl_program real,
                                            struct program_outcome *outcome)
@@ -124,7 +124,7 @@ static cl_int program_library_take_outcome(const struct library_entry *entry,
     return CL_SUCCESS;
 }
 
-/* In place of what it says of itself: no binary, so that nobody tries it again. */
+/* Replace the entry by one without a binary, so that it is not tried again. */
 static void program_library_mark_unfit(const struct library_key *key,
                                        const struct library_entry *entry,
                                        const struct residence *residence)
@@ -162,6 +162,27 @@ static void program_library_refused(const struct library_key *key,
     }
 }
 
+/* What reading the source said, of a binary that was built here. If another version of us read it,
+ * read it again and renew the entry. */
+static struct source_facts *program_library_facts(const struct recipe *recipe,
+                                                  const struct library_key *key,
+                                                  const struct library_entry *entry)
+{
+    struct library_entry renewed = *entry;
+    if (entry->origin != LIBRARY_BUILT)
+        return NULL;
+    struct source_facts *facts = source_facts_unpack(recipe, entry->facts, entry->facts_size);
+    if (facts)
+        return facts;
+    facts = source_facts_read(recipe, entry->kernels);
+    void *CLEANUP(cleanup_free) bytes =
+        facts ? source_facts_pack(facts, &renewed.facts_size) : NULL;
+    renewed.facts = bytes;
+    if (bytes)
+        (void)!library_keep(&the_library, key, &renewed);
+    return facts;
+}
+
 bool program_library_load(const struct recipe *recipe, struct residence *residence,
                           cl_program *ret_real, struct program_outcome *outcome,
                           struct program_lookup *ret_lookup)
@@ -186,6 +207,7 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
     if (error == CL_SUCCESS)
         error = program_library_take_outcome(&entry, residence, real, &told);
     if (error == CL_SUCCESS) {
+        told.facts = program_library_facts(recipe, &ret_lookup->key, &entry);
         log_debug("a program with the kernels %s is made from the library's binary for %s",
                   told.kernel_names ? told.kernel_names : "", device_name(device));
         *outcome = told;
@@ -205,7 +227,7 @@ static unsigned char *program_library_read_binary(const struct residence *reside
 {
     const cl_icd_dispatch *cl = residence->cl;
     size_t sizes[2] = {0}, written = 0;
-    /* For one device was it made, and more than one size would be for others. */
+    /* The program was made for one device, so there is one size. */
     if (cl->clGetProgramInfo(real, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, &written) !=
             CL_SUCCESS ||
         written != sizeof(sizes[0]) || sizes[0] == 0 || sizes[0] > LIBRARY_ENTRY_MAX)
@@ -220,11 +242,22 @@ static unsigned char *program_library_read_binary(const struct residence *reside
     return binary;
 }
 
-/* All of an entry; its strings are @outcome's and the device's. @ret_binary: the caller's (free()).
- * False: there is nothing to be kept. */
-static bool program_library_read_entry(struct residence *residence, cl_program real,
-                                       const struct program_outcome *outcome,
-                                       struct library_entry *ret_entry, unsigned char **ret_binary)
+/* What an entry points to and owns; its other pointers are borrowed of program and device. */
+struct parts {
+    void *binary, *facts;
+};
+
+static void program_library_parts_finish(struct parts *parts)
+{
+    free(parts->binary);
+    free(parts->facts);
+}
+
+/* Fill in an entry; its strings are borrowed of @outcome and the device. False: there is nothing to
+ * keep. */
+static bool program_library_read_entry(const struct recipe *recipe, struct residence *residence,
+                                       cl_program real, struct program_outcome *outcome,
+                                       struct library_entry *ret_entry, struct parts *ret_parts)
 {
     const struct device *device = residence->device;
     struct library_entry entry = {
@@ -243,10 +276,15 @@ static bool program_library_read_entry(struct residence *residence, cl_program r
         !outcome->kernel_names ||
         !program_answers_hash(residence, real, outcome->kernel_names, entry.answers))
         return false;
-    *ret_binary = program_library_read_binary(residence, real, &entry.binary_size);
-    entry.binary = *ret_binary;
+    entry.binary = ret_parts->binary =
+        program_library_read_binary(residence, real, &entry.binary_size);
+    if (!entry.binary)
+        return false;
+    outcome->facts = source_facts_read(recipe, outcome->kernel_names);
+    if (outcome->facts)
+        entry.facts = ret_parts->facts = source_facts_pack(outcome->facts, &entry.facts_size);
     *ret_entry = entry;
-    return *ret_binary != NULL;
+    return true;
 }
 
 static void program_library_put(const struct library_key *key, const struct residence *residence,
@@ -257,16 +295,17 @@ static void program_library_put(const struct library_key *key, const struct resi
                   device_name(residence->device), entry->kernels);
 }
 
-void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
-                          cl_program real, const struct program_outcome *outcome)
+void program_library_keep(const struct program_lookup *lookup, const struct recipe *recipe,
+                          struct residence *residence, cl_program real,
+                          struct program_outcome *outcome)
 {
+    struct parts CLEANUP(program_library_parts_finish) parts = {0};
     struct library_entry entry;
-    unsigned char *CLEANUP(cleanup_free) binary = NULL;
-    if (program_library_read_entry(residence, real, outcome, &entry, &binary))
+    if (program_library_read_entry(recipe, residence, real, outcome, &entry, &parts))
         program_library_put(&lookup->key, residence, &entry);
 }
 
-/* Its build of @edition is done, and it is not built anew. */
+/* True when the build of @edition has ended and no other has begun. */
 static bool program_library_is_settled(struct program *program, uint32_t edition)
 {
     pthread_mutex_lock(&program->lock);
@@ -281,27 +320,26 @@ void program_library_keep_asked(struct program *program, const struct recipe *re
     const struct device *device = residence->device;
     struct program_outcome CLEANUP(program_outcome_finish) outcome = {0};
     struct library_entry CLEANUP(library_entry_finish) found = {0};
-    unsigned char *CLEANUP(cleanup_free) binary = NULL;
+    struct parts CLEANUP(program_library_parts_finish) parts = {0};
     struct library_entry entry;
     struct library_key key;
     if (!program_library_is_kept(recipe) || device_version(device) < CL_MAKE_VERSION(1, 2, 0) ||
         program_library_find(recipe, device, &key, &found) != -ENOENT)
         return;
     program_outcome_query(residence, real, &outcome);
-    /* A build under way changes what the driver has of it. */
-    if (program_library_read_entry(residence, real, &outcome, &entry, &binary) &&
+    /* While another build is under way, the driver's binary may be of either. */
+    if (program_library_read_entry(recipe, residence, real, &outcome, &entry, &parts) &&
         program_library_is_settled(program, edition))
         program_library_put(&key, residence, &entry);
 }
 
-/* Can it be made where nothing compiles? */
+/* Can the program be made on a device without a compiler? */
 static bool program_library_is_makeable(const struct recipe *recipe, const struct device *device)
 {
     struct library_entry CLEANUP(library_entry_finish) entry = {0};
     struct library_key key;
-    /* As recipe_follow() goes. */
-    while (recipe && recipe->kind == RECIPE_BUILT && program_library_is_kept(recipe->inputs[0]))
-        recipe = recipe->inputs[0];
+    if (recipe)
+        recipe = recipe_executed(recipe);
     if (!recipe || recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
         return true;
     return library_is_on(&the_library) && program_library_is_kept(recipe) &&

@@ -31,7 +31,7 @@ static void program_link_at(struct program_job *job, const struct program_site *
     else if (outcome->error == CL_SUCCESS)
         outcome->error = CL_LINK_PROGRAM_FAILURE;
     if (outcome->error == CL_SUCCESS && lookup.keep)
-        program_library_keep(&lookup, site->residence, job->replaced[s], outcome);
+        program_library_keep(&lookup, job->recipe, site->residence, job->replaced[s], outcome);
 }
 
 bool program_link_once(struct program_job *job, cl_int *ret_error)
@@ -71,7 +71,7 @@ bool program_link_once(struct program_job *job, cl_int *ret_error)
     return settled;
 }
 
-/* Has @part what can be linked for @vdev? */
+/* True when @part was compiled, or is a library, for @vdev. */
 static bool program_link_is_linkable(struct program *part, cl_uint vdev)
 {
     struct program_state state;
@@ -83,7 +83,8 @@ static bool program_link_is_linkable(struct program *part, cl_uint vdev)
             state.type == CL_PROGRAM_BINARY_TYPE_LIBRARY);
 }
 
-/* 5.8.4: for each device all inputs have what can be linked, or none has, and it gets nothing. */
+/* 5.8.4: for each device either all inputs can be linked, or none can, and nothing is linked for
+ * it. */
 static cl_int program_link_linkable_vdevs(const struct program_job *job, uint32_t *ret_vdevs)
 {
     uint32_t vdevs = 0;
@@ -135,7 +136,7 @@ cl_int program_link(struct context *context, uint32_t vdevs, const char *options
         goto discard;
     }
     if (notify.call) {
-        /* It is returned before it is linked. */
+        /* The program is returned before the link has ended. */
         gate_enter();
         object_publish(program);
         gate_leave();

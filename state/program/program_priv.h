@@ -3,6 +3,7 @@
 
 #include "state/library/library.h"
 #include "state/program/program.h"
+#include "state/program/source_facts.h"
 #include "state/recipe/recipe.h"
 
 enum program_origin { PROGRAM_FROM_SOURCE, PROGRAM_FROM_IL, PROGRAM_FROM_BINARY, PROGRAM_LINKED };
@@ -36,6 +37,7 @@ struct program_details {
     struct pace *paces; /**< Owned; of the kernels made so far. */
     char *kernel_names; /**< Owned; NULL where the driver does not tell. */
     size_t kernel_count;
+    struct source_facts *facts; /**< Of a recipe, or NULL: source is read when asked. Owned. */
     struct recipe_constant *constants; /**< Set by the program, for the next build. Owned. */
     uint32_t constant_count;
     unsigned char *container; /**< Of `contained`; made when asked for. Owned. */
@@ -126,7 +128,18 @@ struct program_outcome {
     char *log;          /**< Owned, or NULL. */
     char *kernel_names; /**< Owned, or NULL. */
     size_t kernel_count;
+    struct source_facts *facts; /**< From the library's entry, or for it. Owned, or NULL. */
 };
+/** The outcome's become the program's, where there are some. Under the program's lock. */
+static inline void program_take_facts(struct program_details *details,
+                                      struct program_outcome *outcome)
+{
+    if (!outcome->facts)
+        return;
+    source_facts_free(details->facts);
+    details->facts = outcome->facts;
+    outcome->facts = NULL;
+}
 /** Ask for everything but the error. Blocks on the driver; nothing is missing but for memory. */
 void program_outcome_query(struct residence *residence, cl_program real,
                            struct program_outcome *outcome);
@@ -173,10 +186,11 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
 /**
  * Keep what was built from source. @real has no kernels while this runs, but ones made here, and
  * nobody else builds it. What goes wrong changes nothing.
- * @outcome  Known.
+ * @outcome  Known; gets `facts`.
  */
-void program_library_keep(const struct program_lookup *lookup, struct residence *residence,
-                          cl_program real, const struct program_outcome *outcome);
+void program_library_keep(const struct program_lookup *lookup, const struct recipe *recipe,
+                          struct residence *residence, cl_program real,
+                          struct program_outcome *outcome);
 /**
  * Keep what @recipe made, which is @real, of @program's @edition, unless the library has it. For
  * programs that ask for their binaries: as the driver would then, it compiles for as long as it

@@ -241,6 +241,14 @@ const struct recipe *recipe_origin(const struct recipe *recipe)
     return recipe->kind == RECIPE_LINKED ? NULL : recipe;
 }
 
+const struct recipe *recipe_executed(const struct recipe *recipe)
+{
+    while (recipe->kind == RECIPE_BUILT &&
+           recipe_binary_type(recipe->inputs[0]) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
+        recipe = recipe->inputs[0];
+    return recipe;
+}
+
 cl_program_binary_type recipe_binary_type(const struct recipe *recipe)
 {
     switch (recipe->kind) {

@@ -49,10 +49,12 @@ struct recipe {
                                   nothing. Owned. */
 };
 
-static inline struct recipe *recipe_ref(struct recipe *recipe)
+/** Nothing else of a recipe ever changes. */
+static inline struct recipe *recipe_ref(const struct recipe *recipe)
 {
-    atomic_fetch_add_explicit(&recipe->refs, 1, memory_order_relaxed);
-    return recipe;
+    struct recipe *counted = (struct recipe *)(uintptr_t)recipe;
+    atomic_fetch_add_explicit(&counted->refs, 1, memory_order_relaxed);
+    return counted;
 }
 void recipe_unref(struct recipe *recipe); /**< NULL is allowed. */
 void recipe_unref_pointer(struct recipe **recipe);
@@ -113,6 +115,9 @@ bool recipes_print(void);
 
 /** The SOURCE or IL that it all starts from, or NULL for what was linked. Borrowed. */
 const struct recipe *recipe_origin(const struct recipe *recipe);
+/** What is followed for @recipe: an executable that came out of a container is built again as it
+ * was, whatever options the program gave then (5.8.3 leaves that to us). Borrowed. */
+const struct recipe *recipe_executed(const struct recipe *recipe);
 /** True when both make the same program: of the same inputs, by the same step, in the same way. */
 bool recipe_same(const struct recipe *a, const struct recipe *b);
 /**

@@ -33,7 +33,7 @@ static inline void gate_enter(void)
     atomic_store_explicit(&the_thread.gate.inside, inside + 1, memory_order_relaxed);
     /* The processor may delay the store past this load; membarrier in gate_close undoes that. */
     atomic_signal_fence(memory_order_seq_cst);
-    if (UNLIKELY(atomic_load_explicit(&gate_closed, memory_order_acquire) != 0 && inside == 0))
+    if (UNLIKELY(atomic_load_explicit(&gate_closed, memory_order_acquire) != 0) && inside == 0)
         gate_enter_slow();
 }
 

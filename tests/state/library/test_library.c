@@ -9,6 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "state/base/files/folder.h"
 #include "state/library/library.h"
 #include "tests/support/folder.h"
@@ -58,6 +61,8 @@ static int keep(unsigned number, size_t size)
                                   .globals = 77,
                                   .log = "a word\nof a compiler",
                                   .answers = {1, 2, 3},
+                                  .facts = "facts",
+                                  .facts_size = number % 2 ? 5 : 0,
                                   .binary = bytes,
                                   .binary_size = size};
     int err = library_keep(&library, &key, &entry);
@@ -87,6 +92,8 @@ static int found(unsigned number, size_t size)
     cr_assert_eq(entry.globals, 77);
     cr_assert_str_eq(entry.log, "a word\nof a compiler");
     cr_assert_eq(entry.answers[2], 3);
+    cr_assert_eq(entry.facts_size, number % 2 ? 5 : 0);
+    cr_assert_eq(memcmp(entry.facts, "facts", entry.facts_size), 0);
     free(bytes);
     library_entry_finish(&entry);
     return 0;
@@ -152,6 +159,30 @@ Test(library, damage_anywhere_removes_the_entry)
         cr_assert_eq(found(7, 40), -ENOENT, "length %ld", (long)length);
         cr_assert_neq(access(path, F_OK), 0, "length %ld: it stays", (long)length);
     }
+}
+
+/* As entries were before they had what reading the source said: eight bytes of header fewer. */
+Test(library, an_entry_of_the_version_before_is_read)
+{
+    enum { VERSION = 8, CHECKSUM = 16, KEY = 32, FACTS_SIZE = 168, HEADER = 176 };
+    char path[PATH_MAX];
+    unsigned char bytes[4096];
+    path_of(4, path);
+    cr_assert_eq(keep(4, 40), 0);
+    int fd = open(path, O_RDWR);
+    ssize_t size = read(fd, bytes, sizeof(bytes));
+    cr_assert(size > HEADER && size < (ssize_t)sizeof(bytes));
+    bytes[VERSION] = 1;
+    size -= HEADER - FACTS_SIZE;
+    memmove(bytes + FACTS_SIZE, bytes + HEADER, (size_t)size - FACTS_SIZE);
+    XXH128_canonical_t sum;
+    XXH128_canonicalFromHash(
+        &sum, XXH3_128bits_withSeed(bytes + KEY, (size_t)size - KEY, XXH64(bytes, CHECKSUM, 0)));
+    memcpy(bytes + CHECKSUM, &sum, sizeof(sum));
+    cr_assert_eq(pwrite(fd, bytes, (size_t)size, 0), size);
+    cr_assert_eq(ftruncate(fd, size), 0);
+    close(fd);
+    cr_assert_eq(found(4, 40), 0);
 }
 
 /* A copy under another's name would run another program. */

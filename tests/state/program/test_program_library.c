@@ -6,6 +6,8 @@
 #include "interpose/entry/start.h"
 #include "state/base/files/folder.h"
 #include "state/library/library.h"
+#include "state/program/pace.h"
+#include "state/program/program_priv.h"
 #include "tests/state/move/test_moves_common.h"
 #include "tests/support/folder.h"
 
@@ -201,6 +203,64 @@ Test(program_library, the_log_and_the_variables_are_the_builds)
                              sizeof(globals), &globals, NULL));
     cr_assert_eq(globals, 12);
     OK(clReleaseProgram(program));
+}
+
+static const char *why_whole(cl_program handle)
+{
+    struct program *program = (struct program *)handle;
+    struct kernel_traits traits;
+    struct pace *pace = pace_of(program, "add");
+    cr_assert_not_null(pace);
+    cr_assert_eq(pace_traits(program, pace, &traits), 0);
+    return traits.whole;
+}
+
+/* The entry, with another reason for the kernel, which no source says. */
+static void keep_facts(const struct library_key *key, const struct library_entry *entry,
+                       const struct recipe *recipe, bool of_this_version)
+{
+    struct library_entry changed = *entry;
+    struct source_facts *facts = source_facts_unpack(recipe, entry->facts, entry->facts_size);
+    cr_assert_not_null(facts);
+    for (uint32_t i = 0; i < facts->count; i++)
+        facts->kernels[i].traits.whole = "the entry says so";
+    facts->keeps_variables = true;
+    unsigned char *bytes = source_facts_pack(facts, &changed.facts_size);
+    cr_assert_not_null(bytes);
+    bytes[8] ^= of_this_version ? 0 : 1; /* the code that reads source is named first */
+    changed.facts = bytes;
+    cr_assert_eq(library_keep(&the_library, key, &changed), 0);
+    source_facts_free(facts);
+    free(bytes);
+}
+
+/* What reading the source said is in the entry, and is not read again; what another version of us
+ * read is. */
+Test(program_library, what_the_source_says_is_read_once)
+{
+    struct library_entry entry, renewed;
+    open_on(CONFIG);
+    cl_program program = make(SOURCE, "");
+    cr_assert_null(why_whole(program));
+    struct recipe *recipe = recipe_ref(((struct program *)program)->recipe);
+    OK(clReleaseProgram(program));
+    struct library_key key = only_entry(&entry);
+    keep_facts(&key, &entry, recipe, true);
+    program = make(SOURCE, "");
+    cr_assert_str_eq(why_whole(program), "the entry says so");
+    cr_assert_neq(((struct program *)program)->context->pins.count[PIN_VARIABLES], 0);
+    OK(clReleaseProgram(program));
+    keep_facts(&key, &entry, recipe, false);
+    program = make(SOURCE, "");
+    cr_assert_null(why_whole(program));
+    OK(clReleaseProgram(program));
+    only_entry(&renewed);
+    cr_assert_eq(renewed.facts_size, entry.facts_size);
+    cr_assert_eq(memcmp(renewed.facts, entry.facts, entry.facts_size), 0);
+    cr_assert_eq(renewed.binary_size, entry.binary_size);
+    library_entry_finish(&renewed);
+    library_entry_finish(&entry);
+    recipe_unref(recipe);
 }
 
 Test(program_library, a_program_that_differs_is_built)

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "state/program/kernel_traits.h"
+#include "state/program/source_facts.h"
 
 /* Which kernels' launches may be given in pieces, and which have to be told where a piece is. */
 
@@ -532,4 +532,118 @@ Test(traits, pastes_that_are_reached_in_countless_ways_are_not_followed, .timeou
     strcpy(at, "kernel void k(global int *a) { int A13(b) = 1; }");
     struct sample countless = {source};
     expect_whole(&countless, 1, "pastes");
+}
+
+/* ---- what is kept of it ---- */
+
+static const char many[] =
+    "void wait(volatile global int *v) { while (*v) ; }\n"
+    "int deep(int n) { return n ? deep(n - 1) : (int)get_group_id(0); }\n"
+    "kernel void waits(global int *a) { wait(a); }\n"
+    "kernel void asks(global int *a) { for (int i = 0; i < 9; i++) a[i] = deep(i); }\n"
+    "kernel void stays(global int *a) { atomic_inc(a); }\n"
+    "kernel void plain(global int *a) { a[get_global_id(0)] = 1; }\n";
+
+static struct recipe *recipe_of(const char *source)
+{
+    struct recipe *leaf, *built;
+    cr_assert_eq(recipe_source(1, &source, NULL, &leaf), 0);
+    cr_assert_eq(recipe_built(leaf, "-cl-std=CL2.0", NULL, 0, &built), 0);
+    recipe_unref(leaf);
+    return built;
+}
+
+static void expect_same_reason(const char *name, const char *one, const char *other)
+{
+    cr_expect_eq(one == NULL, other == NULL, "%s", name);
+    if (one && other)
+        cr_expect_str_eq(one, other, "%s", name);
+}
+
+/* As each kernel is when it is read alone. */
+static void expect_facts(const struct source_facts *facts, const struct recipe *recipe)
+{
+    cr_assert_eq(facts->count, 4);
+    for (uint32_t i = 0; i < facts->count; i++) {
+        const char *name = facts->kernels[i].name;
+        const struct kernel_traits *traits = source_facts_find(facts, name);
+        struct kernel_traits alone;
+        cr_assert_eq(kernel_traits_read(recipe, name, &alone), 0);
+        cr_assert_not_null(traits, "%s", name);
+        expect_same_reason(name, traits->whole, alone.whole);
+        expect_same_reason(name, traits->stays, alone.stays);
+        cr_expect_eq(traits->places, alone.places, "%s", name);
+        cr_expect_eq(traits->loops, alone.loops, "%s", name);
+        cr_expect_eq(traits->even, alone.even, "%s", name);
+    }
+    cr_expect_null(source_facts_find(facts, "other"));
+    cr_expect_eq(facts->keeps_variables, recipe_keeps_variables(recipe));
+}
+
+Test(traits, all_kernels_read_at_once_are_as_each_alone)
+{
+    static const char *const orders[] = {"waits;asks;stays;plain", "plain;stays;asks;waits;"};
+    for (size_t i = 0; i < COUNT(orders); i++) {
+        struct recipe *recipe = recipe_of(many);
+        struct source_facts *facts = source_facts_read(recipe, orders[i]);
+        cr_assert_not_null(facts);
+        expect_facts(facts, recipe);
+        cr_expect_not_null(source_facts_find(facts, "waits")->whole);
+        cr_expect(source_facts_find(facts, "asks")->places);
+        cr_expect_null(source_facts_find(facts, "plain")->whole);
+        source_facts_free(facts);
+        recipe_unref(recipe);
+    }
+}
+
+Test(traits, what_is_kept_says_the_same)
+{
+    const char *sources[] = {many, "global int kept;\nkernel void waits() {}\n"
+                                   "kernel void asks() {}\nkernel void stays() {}\n"
+                                   "kernel void plain() { kept = 1; }\n"};
+    for (size_t i = 0; i < COUNT(sources); i++) {
+        struct recipe *recipe = recipe_of(sources[i]);
+        struct source_facts *read = source_facts_read(recipe, "waits;asks;stays;plain");
+        size_t size = 0;
+        void *bytes = source_facts_pack(read, &size);
+        cr_assert_not_null(bytes);
+        struct source_facts *kept = source_facts_unpack(recipe, bytes, size);
+        cr_assert_not_null(kept);
+        expect_facts(kept, recipe);
+        cr_expect_eq(kept->keeps_variables, i == 1);
+        cr_expect(source_facts_are_of(kept, recipe));
+        source_facts_free(kept);
+        source_facts_free(read);
+        free(bytes);
+        recipe_unref(recipe);
+    }
+}
+
+Test(traits, what_another_version_kept_and_what_is_damaged_is_not_believed)
+{
+    struct recipe *recipe = recipe_of(many), *other = recipe_of("kernel void waits() {}");
+    struct source_facts *read = source_facts_read(recipe, "waits;asks;stays;plain");
+    size_t size = 0;
+    unsigned char *bytes = source_facts_pack(read, &size);
+    cr_assert_not_null(bytes);
+    cr_expect(!source_facts_are_of(read, other));
+    cr_expect(!source_facts_are_of(NULL, recipe));
+    for (size_t length = 0; length < size; length++) {
+        unsigned char *part = malloc(length + 1); /* for who looks behind the end */
+        memcpy(part, bytes, length);
+        cr_expect_null(source_facts_unpack(recipe, part, length), "%zu bytes", length);
+        free(part);
+    }
+    for (size_t at = 0; at < size; at++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            bytes[at] ^= (unsigned char)(1u << bit);
+            source_facts_free(source_facts_unpack(recipe, bytes, size));
+            bytes[at] ^= (unsigned char)(1u << bit);
+        }
+    bytes[8]++; /* in the digest of the code that read, which comes first */
+    cr_expect_null(source_facts_unpack(recipe, bytes, size));
+    source_facts_free(read);
+    free(bytes);
+    recipe_unref(other);
+    recipe_unref(recipe);
 }
