@@ -51,7 +51,7 @@ struct fetching {
     struct throttle throttle;
     uint64_t passed; /* bytes of the items before `at` */
     size_t slice;    /* bytes that take the link about SLICE_NS */
-    uint64_t due;    /* when it continues, by */
+    uint64_t due;    /* when it continues, by the monotonic clock */
     unsigned tries;  /* in vain */
     bool active;
 };
@@ -505,7 +505,7 @@ static void fetch_await_turn(void)
     }
 }
 
-/* The virtual device that is due first; VDEVS: */
+/* The virtual device that is due first; VDEVS: none. */
 static size_t fetch_next_vdev(void)
 {
     size_t next = VDEVS;

@@ -79,7 +79,7 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
             if (failed != 0)
                 return failed;
             added.made = true;
-            gate_enter(); /* a mover that closed the gate walks over */
+            gate_enter(); /* a mover that closed the gate walks over at[] */
             context->at[added.to] = made;
             gate_leave();
         } else {

@@ -34,7 +34,7 @@ static void ready_choose(const struct choice *choice, struct move *ret_move)
         if (residence_index == RESIDENCES_MAX ||
             !array_make_room(&ret_move->contexts, ret_move->context_count,
                              sizeof(ret_move->contexts[0])))
-            continue; /* without memory it is kept until */
+            continue; /* without memory it is kept until the next time */
         object_hold(context);
         atomic_store(&context->ready[residence_index], NULL);
         ret_move->contexts[ret_move->context_count++] =

@@ -5,7 +5,7 @@
 #include "state/command/command.h"
 #include "state/memory/memory.h"
 
-/* Devices that source_read reports, by */
+/* Devices that source_read reports, by virtual device. */
 static struct device *_Atomic reported[VDEVS][RESIDENCES_MAX];
 
 /* True for a source of @vdev, which may be lost by now. */

@@ -30,8 +30,8 @@
 struct item {
     struct memory *root; /* held */
     struct host_copy *host_copy;
-    char *bytes; /* its bytes; NULL: it was */
-    bool steady; /* nothing writes there while the program */
+    char *bytes; /* its bytes; NULL: it was never written */
+    bool steady; /* nothing writes there while the program is suspended */
     uint64_t version;
 };
 

@@ -26,7 +26,7 @@ struct stored_request {
 struct stored_report {
     enum move_result result;
     char reason[512];           /**< One line; "" when done. */
-    char image[IMAGE_NAME_MAX]; /**< The image's name; "" when */
+    char image[IMAGE_NAME_MAX]; /**< The image's name; "" when there is none. */
     uint64_t bytes;             /**< Bytes of the objects in the image. */
     uint64_t written; /**< Compressed bytes of chunks that the folder did not have before. */
     uint64_t freed;   /**< Bytes of host memory given back. */
