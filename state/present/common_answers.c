@@ -7,7 +7,7 @@
 #include "state/base/cleanup.h"
 #include "state/present/reply.h"
 
-/* The least version of @name in one device's list; 0 where it is not in it. */
+/* The lowest version of @name in one device's list; 0 where it is not in it. */
 static cl_version common_answers_listed_version(const struct devinfo *device, cl_device_info list,
                                                 const char *name)
 {
@@ -153,7 +153,7 @@ static uint64_t common_answers_number_of(const struct devinfo *device,
     return number;
 }
 
-/* Combine one element of all; the devices that keep it from being more have decided. */
+/* Combine one element of all devices' answers, and note the devices that limit it. */
 static uint64_t common_answers_common_number(const struct common *common,
                                              const struct devinfo_param *param, size_t at,
                                              struct reason *reason)
@@ -179,7 +179,7 @@ static uint64_t common_answers_common_number(const struct common *common,
     return result;
 }
 
-/* Numbers one by one, over the elements that all have. A scalar is an array of one. */
+/* Combine arrays of numbers element by element, up to the shortest. A scalar is an array of one. */
 static int common_answers_common_numbers(const struct common *common,
                                          const struct devinfo_param *param)
 {
@@ -278,7 +278,8 @@ static bool common_answers_has_pair(const struct devinfo *device, cl_device_info
     return false;
 }
 
-/* The first device's entries that all have: the name in any version, or this very pair. */
+/* Keep the first device's entries that all devices have: the name in any version, or the exact
+ * pair. */
 static int common_answers_common_lists(const struct common *common,
                                        const struct devinfo_param *param)
 {
@@ -370,7 +371,7 @@ static bool common_answers_has_format(const struct devinfo_formats *list,
     return false;
 }
 
-/* True when every device has the format; the ones that do not are noted where some has. */
+/* True when every device has the format; notes the devices without it if some device has it. */
 static bool common_answers_format_in_all(const struct common *common,
                                          const struct devinfo_formats *list,
                                          const cl_image_format *format)
@@ -394,7 +395,7 @@ static bool common_answers_format_in_all(const struct common *common,
     return in_all;
 }
 
-/* What the others have and the first does not is only of interest to who asks for reasons. */
+/* Formats that the first device lacks are only noted, for callers that ask for reasons. */
 static void common_answers_note_others_formats(const struct common *common)
 {
     for (size_t i = 1; common->reasons && i < common->count; i++) {
