@@ -13,7 +13,7 @@
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
 {
-    *cursor -= command->use_count; /* where the rest begins to count */
+    *cursor -= command->use_count; /* `more` counts its cursor from 0 */
     struct memory *memory = command->more(command, cursor, ret_writes);
     *cursor += command->use_count;
     return memory;
@@ -25,15 +25,15 @@ struct range command_range(const struct command *command, unsigned use, const st
     struct range range = {0, memory->size};
     if (command->ops->range)
         command->ops->range(command, use, &range);
-    if (range.end > left) /* of a view the last row's padding may lie outside */
+    if (range.end > left) /* a view may end before the last row's padding */
         range.end = left;
     return (struct range){memory->origin + range.begin, memory->origin + range.end};
 }
 
 /*
- * Two devices may write parts of one buffer at once, each through a sub-buffer of its own: what one
- * of them was just told to write is not the other's to keep. So who writes which part is changed
- * with the gate closed only.
+ * True when @residence_index is the writer of what @command writes. Two devices may write parts of
+ * one buffer at once, each through its own sub-buffer, so one must not take over what the other was
+ * just given to write: the writer of a range changes only with the gate closed.
  */
 static bool command_may_write(const struct command *command, const struct memory *root,
                               uint8_t residence_index)
@@ -42,8 +42,9 @@ static bool command_may_write(const struct command *command, const struct memory
            atomic_load_explicit(&root->writer, memory_order_relaxed) == residence_index;
 }
 
-/* True when @residence_index has no bytes for what @command does with the object at cursor @use.
- * What was said of all bytes of it was no: they may have been told apart. */
+/* True when @residence_index lacks the latest bytes for what @command does with the object at
+ * cursor @use. Called after the check of the whole object failed: ranges of it may have different
+ * states. */
 static NOINLINE bool command_lacks(const struct command *command, unsigned use,
                                    const struct memory *memory, bool writes,
                                    uint8_t residence_index)
@@ -57,13 +58,13 @@ static NOINLINE bool command_lacks(const struct command *command, unsigned use,
             !extents_written_by(root, residence_index, range));
 }
 
-/* What could not be brought once is not tried for ever: a deferred command ends in that error. */
+/* Bringing that failed is not repeated forever: a deferred command ends with that error. */
 static cl_int command_absent(const struct command *command)
 {
     return command->refused != CL_SUCCESS ? command->refused : COMMAND_ABSENT;
 }
 
-/* Bytes that it names, an object that is named twice once. */
+/* Bytes that the command uses, counting an object that is used twice once. */
 static uint64_t command_distinct_bytes(const struct command *command)
 {
     struct memory *one, *before;
@@ -101,7 +102,7 @@ HOT cl_int command_ready(struct command *command, struct residence *residence,
         if (UNLIKELY(!atomic_load_explicit(&root->used, memory_order_relaxed)))
             atomic_store_explicit(&root->used, true, memory_order_relaxed);
     }
-    /* Who says what the program may have there has to know what it needs at once. */
+    /* The agent, which limits the program's memory, must know how much one command needs. */
     if (UNLIKELY(bytes > atomic_load_explicit(&budget->least, memory_order_relaxed)) &&
         budget_limit(budget) != BUDGET_UNLIMITED)
         mark_raise(&budget->least, command_distinct_bytes(command));
@@ -133,7 +134,7 @@ static inline struct residence *command_queue_enter(struct queue *queue,
     return queue->context->at[*ret_residence_index];
 }
 
-/* 5.11 and the errors of every enqueue call. Handles of events are the events. */
+/* Checks for a wait list (5.11). Handles of events are pointers to the events. */
 static HOT cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
                                           const cl_event *wait_list)
 {
@@ -149,8 +150,8 @@ static HOT cl_int command_check_wait_list(const struct queue *queue, cl_uint wai
     return CL_SUCCESS;
 }
 
-/* What the driver has to wait for: events that it knows; those of another residence have ended.
- * Inside the gate. */
+/* List the real events that the driver must wait for; events of other residences have ended. Inside
+ * the gate. */
 static cl_uint command_real_waits(uint8_t residence_index, cl_uint waits,
                                   struct event *const *wait_list, cl_event *ret_real)
 {
@@ -162,9 +163,9 @@ static cl_uint command_real_waits(uint8_t residence_index, cl_uint waits,
     return count;
 }
 
-/* Drivers may find only when they are given a command that its objects do not fit: then room is
- * made for it, and then the policy is asked. The same error says that a launch does not fit the
- * device's compute units, which no room helps. */
+/* A driver may find only now that the command's objects do not fit: then room is made, and then the
+ * policy is asked. The same error is used for a launch that exceeds the device's compute units,
+ * where room does not help. */
 static cl_int command_issue_failed(struct command *command, struct residence *residence,
                                    uint8_t residence_index, cl_int error)
 {
@@ -213,7 +214,7 @@ HOT cl_int command_issue_in(struct command *command, struct residence *residence
     return CL_SUCCESS;
 }
 
-/* What a call of the program asks for besides its command. */
+/* The arguments of a call of the program besides its command. */
 struct call {
     struct command *command;
     bool blocking;
@@ -221,19 +222,19 @@ struct call {
     struct event *const *wait_list;
     struct event *event; /* unpublished, for *ret_event; or NULL */
     cl_event *ret_event;
-    uint64_t begun; /* the queue's order, where there is an event or a wait */
+    uint64_t begun; /* the queue's order, if there is an event or a wait */
     int cancel;     /* of cancel_hold(), or CANCEL_NOT_HELD */
 };
 
-/* Before whatever takes longer than a driver's call that does not block, inside the gate. */
+/* Called before anything inside the gate that takes longer than a non-blocking driver call. */
 static void command_hold_cancel(struct call *call)
 {
     if (call->cancel == CANCEL_NOT_HELD)
         call->cancel = cancel_hold();
 }
 
-/* A blocking call: wait in the driver, with references that outlive a move (G2). The call's event,
- * held, has the real one; without it the real one is ours. */
+/* For a blocking call: wait in the driver, with references that outlive a move (G2). If the call
+ * has an event, that is held and has the real one; otherwise the real event is ours. */
 static cl_int command_wait_outside(const struct call *call, struct residence *residence,
                                    cl_event real)
 {
@@ -256,11 +257,11 @@ static cl_int command_wait_outside(const struct call *call, struct residence *re
     return error;
 }
 
-/* Of give: its device was lost, and the program is on another one now. */
+/* Result of command_give: the device was lost, and the program is on another one now. */
 #define GIVE_AGAIN 2
 
-/* The command can go: give it to the driver. Inside the gate, which is left. @ret_real is for a
- * blocking call to wait for. */
+/* Give a ready command to the driver. Inside the gate, which is left. @ret_real: the event that a
+ * blocking call waits for. */
 static HOT cl_int command_give(struct call *call, struct residence *residence,
                                uint8_t residence_index, cl_event *ret_real)
 {
@@ -304,7 +305,8 @@ static void command_release_event(void *event)
     object_release(event);
 }
 
-/* For as long as the program likes, which may cancel the thread; it gets no event then. */
+/* Wait for a deferred command. This may take as long as the program likes, so a thread that is
+ * cancelled stops here; it gets no event then. */
 static cl_int command_wait_for_deferred(const struct call *call, struct event *event)
 {
     cl_int error;
@@ -316,8 +318,8 @@ static cl_int command_wait_for_deferred(const struct call *call, struct event *e
     return error;
 }
 
-/* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
- * gate, which is left. */
+/* Defer the command. A blocking call needs an event of its own to wait for. Inside the gate, which
+ * is left. */
 static cl_int command_run_deferred(struct call *call)
 {
     struct queue *queue = call->command->queue;
@@ -337,7 +339,7 @@ static cl_int command_run_deferred(struct call *call)
     if (event)
         object_publish(event);
     gate_leave();
-    defer_pump(); /* what it waited for may have come in between */
+    defer_pump(); /* what it waits for may have ended in between */
     if (call->blocking)
         error = command_wait_for_deferred(call, event);
     if (call->event)
@@ -387,8 +389,8 @@ static HOT inline cl_int command_run_call(struct call *call)
     }
 }
 
-/* What the driver said of a first piece that was to go at once, if it took none. Where another
- * thread was about to give it, only the event says so. */
+/* The driver's error for a first piece that was to be given at once and was refused. If another
+ * thread was about to give it, only the event has the error. */
 static cl_int command_refusal(const struct event *event)
 {
     if (event_state(event) != EVENT_DONE || event->parts || atomic_load(&event->status) >= 0)
@@ -397,8 +399,7 @@ static cl_int command_refusal(const struct event *event)
     return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? CL_SUCCESS : status;
 }
 
-/* What keeps a command from ever being given is found now, as it would be of one that is given
- * whole. */
+/* Errors that the command would always have are found now, as for a command that is given whole. */
 static cl_int command_hold_pieces(struct call *call)
 {
     struct command *command = call->command;
@@ -448,7 +449,8 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     return error;
 }
 
-/* The program has it from now on: where it is read again, it is to be the same. */
+/* Remember a digest of the bytes that the program was given, so that a replayed read can be
+ * compared. */
 static void command_note_read(struct command *command, struct event *event)
 {
     size_t size;
@@ -472,7 +474,7 @@ HOT cl_int command_run(struct command *command, bool blocking, cl_uint waits,
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;
-    /* Of a program that is protected, what blocks may have to wait for a second device. */
+    /* In a protected program a blocking call may have to wait for a second device. */
     cl_event own = NULL;
     if (blocking && !ret_event &&
         UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))

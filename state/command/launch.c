@@ -14,27 +14,27 @@
 #include "state/program/group.h"
 #include "state/program/program_cut.h"
 
-/* A launch that was refused goes back to where the program was so often: where it is refused there
- * too, no device of the program's takes it. */
+/* How often a refused launch moves the program back to where it was: if it is refused there too, no
+ * device takes it. */
 #define RETURNS_MOST 3
 
 struct launch {
     struct command base;
     struct kernel *kernel;
-    const struct launch_space *space; /* the caller's, or own_space */
+    const struct launch_space *space; /* owned by the caller, or own_space */
     struct launch_space own_space;    /* of a launch that is deferred or given in pieces */
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_captured_args
-        *captured_args;     /* when held: the arguments at the time of the call */
-    bool *gone;             /* set when an argument's object is; not of one that is held */
-    cl_uint rest;           /* the first argument that was not gathered */
-    struct device *refused; /* when held: it cannot run there, and has nowhere else to go */
-    struct pieces pieces;   /* when it is given so */
-    uint32_t edition;       /* when held: of its program */
-    bool under_way;         /* some of them were, and told their place: program_cut_begin */
+        *captured_args; /* when deferred: the arguments at the time of the call */
+    bool *gone;         /* set when an argument's object was destroyed; not for a deferred launch */
+    cl_uint rest;       /* index of the first argument that was not gathered */
+    struct device *refused; /* when deferred: the device where it cannot run, if no other is left */
+    struct pieces pieces;   /* when it is given in pieces */
+    uint32_t edition;       /* when deferred: the edition of its program */
+    bool under_way;         /* pieces of the modified program were given: program_cut_begin */
 };
 
-/* The object of an argument, or NULL; of a launch that is not held. */
+/* The object of an argument, or NULL; for a launch that is not deferred. */
 static inline struct memory *launch_use_of(const struct launch *launch, cl_uint index,
                                            bool *ret_writes)
 {
@@ -46,7 +46,8 @@ static inline struct memory *launch_use_of(const struct launch *launch, cl_uint 
         *launch->gone = *launch->gone || arg->object.object;
         return NULL;
     }
-    /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
+    /* 5.2.1: a kernel that writes to a CL_MEM_READ_ONLY object has undefined results, so this is
+     * not a write. */
     *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
     return memory;
 }
@@ -88,7 +89,8 @@ static HOT void launch_gather(struct command *command)
     launch->rest = i;
 }
 
-/* To be walked outside the gate, or later: by what holds its objects, or finds them gone. */
+/* Fill uses[], so that they can be read outside the gate or later, by code that holds the objects
+ * or notices that they are gone. */
 static void launch_scatter(struct launch *launch)
 {
     launch->base.use_count = 0;
@@ -109,7 +111,7 @@ static HOT cl_int launch_ready(struct command *command, struct residence *reside
     if (launch->captured_args && launch_is_offset_aware(launch) &&
         !program_cut_real(kernel->program, residence_index))
         return launch->refused == residence->device ? CL_BUILD_PROGRAM_FAILURE : COMMAND_ABSENT;
-    /* The program was told that it would run: a move may have come since, to where it cannot. */
+    /* The launch was accepted, but a move may have come since, to a device that cannot run it. */
     if (launch->captured_args)
         return launch->refused == residence->device ||
                        kernel_group_fits(kernel, residence, residence_index, launch->space->items)
@@ -127,8 +129,8 @@ static uint64_t launch_local_bytes(const struct launch *launch)
                                  : kernel_local_bytes(launch->kernel);
 }
 
-/* What takes more local memory than there is some drivers run, and some end the process for. Where
- * the program began that is as it would be natively; it was moved to where it is not. */
+/* A launch that needs more local memory than the device has: some drivers run it, some crash. Where
+ * the program began, that is left to the driver, as without reseat; after a move it is refused. */
 static bool launch_is_to_be_refused(const struct launch *launch, const struct residence *residence)
 {
     return residence->device != launch->base.queue->vdev->origin &&
@@ -148,7 +150,7 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
                           launch_local_bytes(launch));
 }
 
-/* Of a held launch: the program that its next kernel is made of. */
+/* For a deferred launch: the program that its next kernel is made from. */
 static cl_program launch_program_of(const struct launch *launch, uint8_t residence_index)
 {
     const struct program *program = launch->kernel->program;
@@ -169,11 +171,12 @@ static HOT cl_int launch_issue(struct command *command, struct residence *reside
     cl_uint dims = space->dims;
     struct piece_space piece;
     cl_int error = CL_SUCCESS;
-    /* Kernels do not keep their arguments' objects (5.9.2): the driver must not follow what it was
-     * given. */
+    /* Kernels do not retain their arguments' objects (5.9.2): the driver must not use a destroyed
+     * one. */
     if (UNLIKELY(!launch->captured_args && *launch->gone))
         return CL_INVALID_KERNEL_ARGS;
-    /* The program may be setting arguments of its kernel: a held launch has one of its own. */
+    /* The program may be changing the kernel's arguments: a deferred launch has a kernel of its
+     * own. */
     if (launch->captured_args)
         error = kernel_captured_args_make(launch->captured_args, residence, residence_index,
                                           launch_program_of(launch, residence_index), &real);
@@ -206,7 +209,7 @@ static HOT cl_int launch_issue(struct command *command, struct residence *reside
         launch->under_way = true;
         program_cut_begin(launch->kernel->program);
     }
-    /* The program was told that it would run, so a held launch is relocated. */
+    /* The launch was accepted before, so if it is deferred it is relocated instead of failing. */
     bool refused = error == CL_OUT_OF_RESOURCES ||
                    (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_offset_aware(launch));
     return refused && launch->captured_args && launch->refused != residence->device &&
@@ -215,7 +218,7 @@ static HOT cl_int launch_issue(struct command *command, struct residence *reside
                : error;
 }
 
-/* To be changed, or to outlive the call. */
+/* Copy the space, to change it or to let it outlive the call. */
 static struct launch_space *launch_take_space(struct launch *launch)
 {
     launch->own_space = *launch->space;
@@ -237,7 +240,8 @@ static cl_int launch_defer(struct command *command)
     struct launch_space *space = launch_take_space(launch);
     struct queue *queue = launch->base.queue;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    /* What the driver would have said at once (5.10), of what the caller has not checked. */
+    /* Errors that the driver would have returned at once (5.10), which the caller has not checked.
+     */
     if (!kernel_group_fits(launch->kernel, queue->context->at[residence_index], residence_index,
                            space->items))
         return CL_INVALID_WORK_GROUP_SIZE;
@@ -257,7 +261,7 @@ static cl_int launch_defer(struct command *command)
     return CL_SUCCESS;
 }
 
-/* Its program was not built anew since. */
+/* True when its program was not built again since. */
 static bool launch_is_current(const struct command *command)
 {
     const struct launch *launch = (const struct launch *)command;
@@ -275,14 +279,15 @@ static void launch_drop(struct command *command)
     object_unhold(launch->kernel);
 }
 
-/* Errors that say "not on this device" rather than "not like this". */
+/* Errors that mean "not on this device" rather than "not like this". */
 static bool launch_device_refuses(cl_int error)
 {
     return error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE ||
            error == CL_OUT_OF_RESOURCES || error == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/* What its pieces are made from, where the program is now. One that has not begun can go whole. */
+/* True when the modified program for its pieces exists on the present device. A launch that has not
+ * begun can be given whole instead. */
 static bool launch_can_tell(struct launch *launch)
 {
     struct queue *queue = launch->base.queue;
@@ -328,12 +333,13 @@ static const struct command_ops piece_ops = {LAUNCH_OPS(CL_COMMAND_NDRANGE_KERNE
                                              .pieces = launch_pieces,
                                              .unrepeatable = "a launch is given in pieces"};
 
-/* Of a launch that leaves it to us: as small as fits most devices well, so that there are many
- * pieces to choose from. One size, whatever the place: the launch is one. */
+/* Work-group size where the program leaves it open: as small as runs well on most devices, so that
+ * there are many pieces to choose from; the same on all devices, since it is one launch. */
 #define GROUP_LEAST 16
 #define GROUP_MOST  256
 
-/* Inside the gate. False where no size that is known here is as good as a driver's. */
+/* Choose the local size. Inside the gate. False when no known size is as good as the driver's
+ * choice. */
 static bool launch_choose_local(struct launch *launch, struct residence *residence,
                                 uint8_t residence_index)
 {
@@ -374,8 +380,8 @@ static bool launch_is_long(const struct launch *launch)
     return pace_is_long(launch->kernel->pace, launch_item_count(launch->space));
 }
 
-/* Where its kernel asks for its place, and is not made for pieces yet, it is measured. NULL: it is
- * to be given so; else why not. */
+/* Prepare its pieces. If its kernel asks for its place and the modified program does not exist yet,
+ * the launch is only measured. NULL: give it in pieces; else the reason why not. */
 static const char *launch_begin_pieces(struct launch *launch, struct residence *residence,
                                        uint8_t residence_index, bool places)
 {
@@ -397,13 +403,13 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
     return NULL;
 }
 
-/* A launch of fewer pieces than that does not wait. */
+/* Launches of fewer pieces than this do not wait. */
 #define PIECES_LEAST 4
-/* How long one waits of which nothing is predicted; and for which part of what others take. */
+/* How long a launch of unknown duration waits; and the share of their duration that others wait. */
 #define WAIT_UNKNOWN_NS (2 * NS_PER_S)
 #define WAIT_PART       4
 
-/* How long it waits for its program to be made for pieces. */
+/* How long it waits for the modified program. */
 static uint64_t launch_patience(const struct launch *launch, const struct residence *residence)
 {
     const struct pace *pace = launch->kernel->pace;
@@ -417,9 +423,9 @@ static uint64_t launch_patience(const struct launch *launch, const struct reside
     return many ? WAIT_UNKNOWN_NS : 0;
 }
 
-/* Have its program made for pieces where it is not, and wait for that while the launch is likely to
- * be worth it: one that is long, or one of which nothing is predicted, if its kernel has loops.
- * Without loops most are short, and the first is measured. */
+/* Have the modified program built, and wait for it while the launch will probably be worth it: when
+ * it is long, or when its duration is unknown and its kernel has loops. Launches without loops are
+ * mostly short, and the first is measured. */
 static void launch_make_for_pieces(struct launch *launch, const struct kernel_traits *traits)
 {
     struct program *program = launch->kernel->program;
@@ -451,13 +457,13 @@ static bool launch_goes_whole(const struct launch *launch, const char *reason)
     return false;
 }
 
-/* The journal has launches whole. */
+/* True when the journal is recorded, which has only whole launches. */
 static bool launch_is_kept(void)
 {
     return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
 }
 
-/* True when it is to be given in pieces, where it may be: the slow half of the question. */
+/* True when a launch that may be given in pieces will be: the slow half of the decision. */
 static bool launch_cut(struct launch *launch)
 {
     struct kernel *kernel = launch->kernel;
@@ -471,8 +477,7 @@ static bool launch_cut(struct launch *launch)
     if (launch_is_kept())
         return launch_goes_whole(launch,
                                  "the program is protected, and its journal has launches whole");
-    /* Who gives the pieces is a thread of ours, which is to be in no driver when the process ends.
-     */
+    /* A thread of ours gives the pieces, which must not be in a driver when the process exits. */
     if (work_is_over() || callback_start() != 0)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
@@ -506,7 +511,7 @@ static bool launch_cut(struct launch *launch)
         return launch_goes_whole(launch, whole);
     if (cuts && !launch->pieces.measures)
         pace_goes_whole(kernel->pace, NULL);
-    /* Where it is known that it is long, the next one may be cut. */
+    /* Once it is known to be long, the next launch may be cut. */
     if (cuts && launch->pieces.measures && launch_is_long(launch))
         return launch_goes_whole(launch, launch->pieces.whole);
     return cuts;
@@ -521,7 +526,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
     unsigned returns = 0;
     do {
         struct device *here = atomic_load(&queue->vdev->device);
-        /* Field by field: the copies are only for a launch that is held. */
+        /* Initialised field by field: the copies are only for a launch that is held. */
         struct launch launch;
         bool gone = false;
         command_init(&launch.base, type == CL_COMMAND_TASK ? &task_ops : &ndrange_ops, queue);

@@ -7,7 +7,7 @@
 #include "state/program/pace.h"
 #include "state/program/program_cut.h"
 
-/* NVIDIA's driver carries 32 bits of an offset, with the sign: no piece begins behind that. */
+/* NVIDIA's driver takes offsets as signed 32-bit numbers: no piece begins behind that. */
 #define OFFSET_MAX ((size_t)INT32_MAX)
 
 atomic_bool pieces_shared;
@@ -22,7 +22,7 @@ static size_t pieces_offset_of(const struct launch_space *space, uint32_t dim)
     return space->offset ? space->offset[dim] : 0;
 }
 
-/* Cut along @dim, what there is to tell fits into what it is told with. */
+/* True when the place of a piece along @dim fits into the offsets that tell it. */
 static bool pieces_fits(const struct launch_space *space, uint32_t dim)
 {
     if (space->dims == 1)
@@ -31,8 +31,8 @@ static bool pieces_fits(const struct launch_space *space, uint32_t dim)
            (space->dims < 3 || pieces_offset_of(space, 2) == 0);
 }
 
-/* The slowest dimension keeps what lies together in memory in one piece; where it has few groups,
- * the one with the most. */
+/* Choose the slowest dimension, so that work-groups on adjacent memory stay in one piece; if it has
+ * few groups, the dimension with the most. */
 static uint32_t pieces_choose_dim(const struct launch_space *space, bool offset_aware)
 {
     enum { MANY = 64 };
@@ -49,10 +49,10 @@ static uint32_t pieces_choose_dim(const struct launch_space *space, bool offset_
     return best;
 }
 
-/* So many work-items a compute unit of a GPU has at once. */
+/* Work-items that run at once on a compute unit of a GPU. */
 #define GPU_ITEMS 2048
 
-/* Groups that keep all of a device busy: with fewer it would take as long. */
+/* Groups that keep the whole device busy: fewer would take as long. */
 static uint64_t pieces_groups_to_fill(const struct residence *residence, uint64_t group)
 {
     const struct devinfo *info = &residence->device->info;
@@ -79,7 +79,7 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
         counted = counted && !__builtin_mul_overflow(group, space->local[i], &group) &&
                   !__builtin_mul_overflow(others, groups, &others);
     }
-    /* What has more work-items than can be counted is the driver's to refuse. */
+    /* A launch with too many work-items to count is left to the driver to refuse. */
     if (!counted || __builtin_mul_overflow(others, group, &row) ||
         __builtin_mul_overflow(row, pieces_groups_of(space->global[dim], space->local[dim]),
                                &items))
@@ -120,7 +120,7 @@ size_t pieces_left(const struct pieces *pieces)
     return left;
 }
 
-/* What is smaller than a group is not given alone: not every driver takes that. */
+/* True for a piece smaller than a group: not every driver accepts that alone. */
 static bool pieces_is_small(const struct pieces *pieces, size_t at, size_t count)
 {
     return count == 1 && at + count == pieces->groups && pieces->global % pieces->local != 0;
@@ -170,10 +170,10 @@ size_t pieces_of_slice(const struct pieces *pieces)
     uint64_t items = pieces_know_pace(pieces) ? pace_items(pieces->pace, slice) : 0;
     uint64_t groups = items / pieces->row;
     if (groups < pieces->done && items == 0)
-        groups = pieces->done; /* nothing is known yet, but that those before took no time */
+        groups = pieces->done; /* unknown speed: only the pieces so far took no time */
     if (pieces->measures || slice == 0 || 2 * groups >= left)
         groups = left;
-    /* A piece that ends with a device half full costs as much as one that fills it again. */
+    /* Round down to whole fills of the device: a partial fill takes as long as a whole one. */
     if (groups < left)
         groups -= groups % pieces->fill;
     return groups < pieces->fill ? pieces->fill : groups;
@@ -184,7 +184,9 @@ size_t pieces_claim(struct pieces *pieces, size_t count, size_t *ret_at)
     size_t left = pieces->end - pieces->done;
     if (pieces->measures || count == 0 || left < 2)
         return 0;
-    count = count < left ? count : left - 1; /* whoever takes the last waits for the other */
+    count = count < left
+                ? count
+                : left - 1; /* leave one: the side that takes the last group waits for the other */
     if (pieces_is_small(pieces, pieces->end - count, count))
         count++;
     if (count >= left || !pieces_is_reached(pieces, pieces->end - count))
