@@ -197,7 +197,7 @@ static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
 }
 
 /* With engine_lock. */
-static void defer_unlink_deferred(struct queue *queue, struct deferred *deferred)
+static void defer_unlink(struct queue *queue, struct deferred *deferred)
 {
     struct deferred **link = &queue->deferred_first;
     struct deferred *previous = NULL;
@@ -543,7 +543,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         progress = progress || (deferred->given && deferred->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
-        defer_unlink_deferred(queue, deferred);
+        defer_unlink(queue, deferred);
         pthread_mutex_unlock(&engine_lock);
         if (deferred->kept)
             deferred->command = NULL;

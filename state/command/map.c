@@ -356,7 +356,7 @@ static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags fl
 }
 
 /* Add the mapping, with a host copy that no mover is filling. False without memory. */
-static bool map_mapping_index(struct mapping *mapping)
+static bool map_mapping_add(struct mapping *mapping)
 {
     struct memory *root = mapping->memory->root;
     for (;;) {
@@ -382,7 +382,7 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
     if (error != CL_SUCCESS)
         return error;
     struct mapping *mapping = map_mapping_create(memory, flags, origin, region);
-    if (!mapping || !map_mapping_index(mapping)) {
+    if (!mapping || !map_mapping_add(mapping)) {
         free(mapping);
         return CL_OUT_OF_HOST_MEMORY;
     }

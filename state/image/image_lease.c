@@ -71,7 +71,7 @@ int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
     text[BLOCK] = '\0';
     if (sscanf(text, "reseat right 1\n%15s %" SCNu32 " %" SCNu64 " %" SCNu64 " %36s %64s\n", state,
                &holder.lease_ms, &holder.pid, &holder.beat, holder.boot, holder.host) != 6 ||
-        holder.lease_ms < LEASE_LEASE_LEAST_MS || holder.lease_ms > LEASE_LEASE_MOST_MS ||
+        holder.lease_ms < LEASE_LEAST_MS || holder.lease_ms > LEASE_MOST_MS ||
         !text_is_safe(holder.host, strlen(holder.host)) ||
         !text_is_safe(holder.boot, strlen(holder.boot)))
         return -EBADMSG;

@@ -22,8 +22,8 @@
  * Everything is thread-safe, and blocks on the disk.
  */
 
-#define LEASE_LEASE_LEAST_MS 1000u
-#define LEASE_LEASE_MOST_MS  3600000u
+#define LEASE_LEAST_MS 1000u
+#define LEASE_MOST_MS  3600000u
 /** Interval at which a holder rewrites its file. */
 #define LEASE_BEAT(lease_ms) ((lease_ms) / 4)
 

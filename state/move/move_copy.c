@@ -274,7 +274,7 @@ static int move_copy_ahead_round(struct move *move, const struct move_context *e
     error = move_copy_roots_collect(entry, from, move_copy_goes_along, true, &roots);
     bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
     if (goes)
-        error = move_markers_index(move, &markers);
+        error = move_markers_put(move, &markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     if (error == 0 && goes) {

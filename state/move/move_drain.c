@@ -117,28 +117,28 @@ static bool move_drain_drains_beside(const struct move *move, const struct queue
     return false;
 }
 
-struct placing {
+struct marking {
     const struct move *move;
     struct move_markers *markers;
 };
 
 /* Add the event of a piece that runs outside its queue's residence. Its error is handled by its
  * launch. */
-static void move_drain_place_piece(void *data, const struct event *event, uint8_t residence_index,
-                                   cl_event real)
+static void move_drain_mark_piece(void *data, const struct event *event, uint8_t residence_index,
+                                  cl_event real)
 {
-    const struct placing *placing = data;
+    const struct marking *marking = data;
     struct residence *residence = event->context->at[residence_index];
-    if (!move_drain_drains(placing->move, event->queue) &&
-        !move_drain_drains_beside(placing->move, event->queue))
+    if (!move_drain_drains(marking->move, event->queue) &&
+        !move_drain_drains_beside(marking->move, event->queue))
         return;
     (void)residence->cl->clRetainEvent(real);
     residence_ref(residence);
-    placing->markers->markers[placing->markers->count++] =
+    marking->markers->markers[marking->markers->count++] =
         (struct move_marker){.residence = residence, .event = real, .beside = true};
 }
 
-int move_markers_index(struct move *move, struct move_markers *ret_markers)
+int move_markers_put(struct move *move, struct move_markers *ret_markers)
 {
     size_t most = object_count(OBJECT_QUEUE) + parts_real_count() + 1;
     struct move_markers markers = {.markers = calloc(most, sizeof(*markers.markers))};
@@ -162,9 +162,9 @@ int move_markers_index(struct move *move, struct move_markers *ret_markers)
         }
         object_unhold(queue);
     }
-    struct placing placing = {move, &markers};
+    struct marking marking = {move, &markers};
     if (error == 0)
-        parts_each_beside(move_drain_place_piece, &placing);
+        parts_each_beside(move_drain_mark_piece, &marking);
     if (error == 0)
         *ret_markers = markers;
     else
@@ -191,7 +191,7 @@ static int move_drain_mark_all(struct move *move, struct move_markers *ret_marke
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = move_markers_index(move, ret_markers);
+    error = move_markers_put(move, ret_markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     return error;
@@ -210,7 +210,7 @@ int move_quiesce(struct move *move)
 int move_drain(struct move *move)
 {
     struct move_markers markers = {0};
-    int error = move_markers_index(move, &markers);
+    int error = move_markers_put(move, &markers);
     if (error == 0)
         error = move_markers_await(move, &markers);
     move_markers_finish(&markers);

@@ -49,7 +49,7 @@ static bool move_lock_take(uint64_t deadline_ns, const atomic_bool *cancel, bool
     return taken;
 }
 
-static bool move_lock_take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
+static bool move_lock_take_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
 {
     atomic_fetch_add(&waiting, !yields);
     bool taken = move_lock_take(deadline_ns, cancel, false);
@@ -59,12 +59,12 @@ static bool move_lock_take_turn_alone(uint64_t deadline_ns, const atomic_bool *c
 
 bool move_lock_until(uint64_t deadline_ns, bool yields)
 {
-    return move_lock_take_turn_alone(deadline_ns, NULL, yields);
+    return move_lock_take_alone(deadline_ns, NULL, yields);
 }
 
 bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return move_lock_take_turn_alone(deadline_ns, cancel, false);
+    return move_lock_take_alone(deadline_ns, cancel, false);
 }
 
 bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel)

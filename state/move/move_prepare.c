@@ -97,7 +97,7 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
 }
 
 /* Add contexts of the virtual device that are not in move->contexts yet. 0 or -errno. */
-static int move_prepare_move_find_contexts(struct move *move)
+static int move_prepare_find_contexts(struct move *move)
 {
     uintptr_t cursor = 0;
     struct context *context;
@@ -226,7 +226,7 @@ static const struct move_walk everything = {.takes = move_prepare_is_made,
 
 int move_prepare(struct move *move)
 {
-    int error = move_prepare_move_find_contexts(move);
+    int error = move_prepare_find_contexts(move);
     return error == 0 && move->target ? move_prepare_make(move, &everything) : error;
 }
 
@@ -246,7 +246,7 @@ int move_prepare_code(struct move *move)
 {
     static const struct move_walk code = {.takes = move_prepare_is_code,
                                           .act = move_prepare_make_real};
-    int error = move_prepare_move_find_contexts(move);
+    int error = move_prepare_find_contexts(move);
     if (error != 0)
         return error;
     move_make_begin(move);
@@ -273,7 +273,7 @@ int move_rehearse(struct move *move)
         return 0;
     static const struct move_walk programs = {.takes = move_prepare_is_program,
                                               .act = move_prepare_make_real};
-    int error = move_prepare_move_find_contexts(&resume);
+    int error = move_prepare_find_contexts(&resume);
     if (error == 0)
         error = move_walk(&resume, &programs);
     move_undo(&resume);

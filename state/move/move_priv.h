@@ -161,7 +161,7 @@ struct move_markers {
 };
 /** Put a marker in every queue whose commands must have ended before content is copied, and add the
  * events of commands that run beside those queues. Gate closed. */
-MUST_CHECK int move_markers_index(struct move *move, struct move_markers *ret_markers);
+MUST_CHECK int move_markers_put(struct move *move, struct move_markers *ret_markers);
 MUST_CHECK int move_markers_await(struct move *move, const struct move_markers *markers);
 void move_markers_finish(struct move_markers *markers);
 

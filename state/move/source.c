@@ -9,8 +9,8 @@
 static struct device *_Atomic reported[VDEVS][RESIDENCES_MAX];
 
 /* True for a source of @vdev, which may be lost by now. */
-static bool source_is_source(const struct context *context, uint8_t residence_index,
-                             const struct vdev *vdev)
+static bool source_is_left_by(const struct context *context, uint8_t residence_index,
+                              const struct vdev *vdev)
 {
     return context->at[residence_index] && context->at[residence_index]->left_by == vdev;
 }
@@ -19,7 +19,7 @@ uint32_t source_residences(const struct vdev *vdev, const struct context *contex
 {
     uint32_t sources = 0;
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
-        if (source_is_source(context, residence_index, vdev) &&
+        if (source_is_left_by(context, residence_index, vdev) &&
             context_life(context, residence_index) == RESIDENCE_SOURCE)
             sources |= 1u << residence_index;
     return sources;
@@ -53,7 +53,7 @@ void source_tell(const struct vdev *vdev)
     for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
         for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
             size_t i = 0;
-            if (!source_is_source(context, residence_index, vdev))
+            if (!source_is_left_by(context, residence_index, vdev))
                 continue;
             while (i < count && devices[i] != context->at[residence_index]->device)
                 i++;
@@ -143,7 +143,7 @@ void source_release(const struct vdev *vdev, struct context *context, struct res
 {
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
         struct residence *residence = context->at[residence_index];
-        if (!source_is_source(context, residence_index, vdev) ||
+        if (!source_is_left_by(context, residence_index, vdev) ||
             (!residence_is_lost(residence) && source_only_at(context, residence_index) != 0))
             continue;
         source_vacate(context, residence_index);

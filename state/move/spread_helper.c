@@ -131,7 +131,7 @@ static double spread_helper_predict(struct helper *h)
 }
 
 /* The entry that remembers its device's speed, or a free one. */
-static struct pace_elsewhere *spread_helper_memory_of(const struct helper *h)
+static struct pace_elsewhere *spread_helper_pace_of(const struct helper *h)
 {
     struct pace *pace = h->spread->launch.pieces->pace;
     const struct device *device = h->residence->device;
@@ -144,12 +144,12 @@ static struct pace_elsewhere *spread_helper_memory_of(const struct helper *h)
 void helper_remember(const struct helper *h)
 {
     if (h->per_s > 0)
-        *spread_helper_memory_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
+        *spread_helper_pace_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
 }
 
 static void spread_helper_recall(struct helper *h)
 {
-    const struct pace_elsewhere *known = spread_helper_memory_of(h);
+    const struct pace_elsewhere *known = spread_helper_pace_of(h);
     if (known->device == h->residence->device)
         h->per_s = known->per_s;
 }

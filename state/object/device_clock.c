@@ -84,8 +84,7 @@ static bool device_clock_marker_time(struct residence *residence, cl_event event
  * would add that to the program's clock. The small error that remains never makes the program's
  * clock run backwards.
  */
-static bool device_clock_read_clock(struct residence *residence, uint64_t *ret_device,
-                                    uint64_t *ret_host)
+static bool device_clock_read(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
 {
     cl_event event;
     cl_ulong time = 0;
@@ -110,8 +109,7 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
 {
     int64_t shift = atomic_load(&clock->shift);
     uint64_t device, host = clock_now_ns(), time = 0;
-    if (residence && shift != DEVICE_CLOCK_UNKNOWN &&
-        device_clock_read_clock(residence, &device, &host))
+    if (residence && shift != DEVICE_CLOCK_UNKNOWN && device_clock_read(residence, &device, &host))
         time = device + (uint64_t)shift;
     /* Clocks drift, and some devices' clocks stand still: take the latest time, so that the
      * program's clock never runs backwards. */
@@ -128,6 +126,6 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
 void device_clock_arrive(struct device_clock *clock, struct residence *residence)
 {
     uint64_t device, host;
-    if (residence && device_clock_read_clock(residence, &device, &host))
+    if (residence && device_clock_read(residence, &device, &host))
         atomic_store(&clock->shift, (int64_t)(device_clock_at_host(clock, host) - device));
 }
