@@ -28,7 +28,7 @@
 /** Bytes of every part but a chunk's last. */
 #define IMAGE_PART  ((size_t)64 << 10)
 #define IMAGE_PARTS (IMAGE_CHUNK / IMAGE_PART)
-/** Version of a chunk's file. */
+/** Size of the header of a chunk's file, and the largest size of such a file. */
 #define IMAGE_CHUNK_HEADER   64
 #define IMAGE_CHUNK_FILE_MAX (IMAGE_CHUNK_HEADER + IMAGE_CHUNK)
 

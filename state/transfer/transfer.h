@@ -17,7 +17,8 @@
 
 struct transfer;
 
-/** Directions that one move uses: from the device, to the device, and between devices. */
+/** Transfers that a series keeps: one for each direction that a move uses (from a device, to one,
+ * and between two). */
 #define TRANSFER_SERIES_KEPT 3
 
 /** Work on the bytes of a transfer besides copying: a digest, a compression. */

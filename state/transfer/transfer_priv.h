@@ -69,7 +69,7 @@ void host_populate(char *memory, size_t size, unsigned threads,
 char *host_ring_create(size_t size, unsigned threads, const struct transfer_limits *limits);
 /** Drop @memory from the host's caches; a hint. */
 void host_flush(const char *memory, size_t size);
-/** Alignment of the parts that copy threads work on, in bytes. */
+/** Stack size of copying threads, in bytes. */
 #define HOST_STACK ((size_t)1 << 20)
 
 /* Measured figures (transfer_probe.c). */
