@@ -266,9 +266,8 @@ static HOT void object_drop(struct object *object)
     gate_leave();
     if (!last)
         return;
-    atomic_store_explicit(
-        &object->refs, 0,
-        memory_order_release); /* a lent handle has the flag OBJECT_USER_MEMORY set */
+    atomic_store_explicit(&object->refs, 0,
+                          memory_order_release); /* a lent handle has the flag OBJECT_LENT set */
     if (class->destroy)
         class->destroy(object);
     object_slot_give(object);
@@ -279,13 +278,13 @@ HOT bool object_release(void *pointer)
     struct object *object = pointer;
     uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
     do {
-        if ((refs & ~OBJECT_USER_MEMORY) == 0)
+        if ((refs & ~OBJECT_LENT) == 0)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
                                                     memory_order_acq_rel, memory_order_relaxed));
     /* The last reference passes the gate even if it is not the last hold: with it, the program may
      * free host memory that a mover is copying with the gate closed. */
-    if ((refs & ~OBJECT_USER_MEMORY) == 1)
+    if ((refs & ~OBJECT_LENT) == 1)
         object_drop(object);
     return true;
 }

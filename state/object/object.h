@@ -45,7 +45,7 @@ enum object_state {
 /** First member of every virtual object. */
 struct object {
     const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
-    _Atomic uint32_t refs;  /**< The program's references, and flag OBJECT_USER_MEMORY; 0 makes the
+    _Atomic uint32_t refs;  /**< The program's references, and flag OBJECT_LENT; 0 makes the
                                handle invalid. */
     _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
     _Atomic uint32_t generation;
@@ -54,7 +54,7 @@ struct object {
 
 /** Flag in refs: the handle stays valid without a reference until the object is destroyed: see
  * object_lend. */
-#define OBJECT_USER_MEMORY 0x80000000u
+#define OBJECT_LENT 0x80000000u
 
 #define OBJECT_REGION_SHIFT 32
 
@@ -173,7 +173,7 @@ static inline void object_retain(void *object)
 {
     if (UNLIKELY(
             (atomic_fetch_add_explicit(&((struct object *)object)->refs, 1, memory_order_relaxed) &
-             ~OBJECT_USER_MEMORY) == 0))
+             ~OBJECT_LENT) == 0))
         object_hold(object);
 }
 /**
@@ -194,7 +194,7 @@ static inline void *object_lend(void *object)
 {
     if (object &&
         UNLIKELY(atomic_load_explicit(&((struct object *)object)->refs, memory_order_relaxed) == 0))
-        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_USER_MEMORY,
+        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_LENT,
                                  memory_order_relaxed);
     return object;
 }
@@ -202,7 +202,7 @@ static inline void *object_lend(void *object)
 static inline uint32_t object_refs(const void *object)
 {
     return atomic_load_explicit(&((const struct object *)object)->refs, memory_order_relaxed) &
-           ~OBJECT_USER_MEMORY;
+           ~OBJECT_LENT;
 }
 
 /** A weak reference: tells later whether the slot still holds the same object. */
