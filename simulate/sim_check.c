@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* While it moves a program holds what it asked for twice. */
+/* While a program moves, it holds its memory twice. */
 #define TIMES 2
 #define WHOLE 1000000
 
 enum stage { FUTURE, PRESENT, ENDED, REFUSED };
 
-/* Of a device, or of a node's host memory. */
+/* Memory held on a device, or in a node's host memory. */
 struct hold {
     uint32_t of;
     uint64_t bytes;
@@ -20,13 +20,13 @@ struct hold {
 struct book {
     enum stage stage;
     uint32_t rate;
-    uint32_t last; /**< The rate of the last time that passed. */
+    uint32_t last; /**< The rate when time last advanced. */
     uint32_t on;   /**< The device it works on. */
     uint64_t since_ms;
     uint64_t asked, done, lost;
-    uint64_t kept; /**< Of what it did: in storage. */
+    uint64_t kept; /**< Progress saved in storage. */
     struct hold *holds;
-    uint32_t hold_count, held; /**< Room for holds, and how many there are. */
+    uint32_t hold_count, held; /**< Room for holds, and their number. */
     struct hold hosts[TIMES];
 };
 
@@ -34,7 +34,7 @@ struct sim_check {
     const struct sim_trace *trace;
     bool between;
     struct book *books;
-    struct hold *holds; /**< All books'. */
+    struct hold *holds; /**< The holds of all books. */
     struct {
         uint64_t held;
         uint32_t up; /**< Devices. */
@@ -118,8 +118,9 @@ static uint64_t sim_check_used_by(const struct sim_check *check, uint32_t progra
 }
 
 /*
- * Rates change one after the other, so what they come to counts when time goes on. They are whole
- * numbers and at least 1: each may take a device a thousandth of the reference's speed too much.
+ * Checked when time advances, since the rates on a device change one after the other. Rates are
+ * rounded up to whole numbers of at least 1, so each may exceed its share by a thousandth of the
+ * reference's speed.
  */
 static bool sim_check_within_time(struct sim_check *check, uint32_t device)
 {
@@ -183,8 +184,8 @@ static bool sim_check_has_memory(const struct book *book)
     return host || book->held;
 }
 
-/* Whoever gets memory of a node: has what it did come from somewhere, and is it all on that node?
- */
+/* Check a program that gets memory of a node: its progress must come from somewhere, and all of it
+ * must be on that node. */
 static bool sim_check_may_have(struct sim_check *check, uint32_t program, uint32_t node)
 {
     struct book *book = &check->books[program];
@@ -281,7 +282,7 @@ static void sim_check_settle(struct sim_check *check, struct book *book)
     }
 }
 
-/* All that it asked for, on one node. */
+/* True when the program has all devices that it asked for, on one node. */
 static bool sim_check_is_whole(struct sim_check *check, uint32_t program, uint32_t device)
 {
     struct book *book = &check->books[program];
@@ -361,7 +362,7 @@ static bool sim_check_on_lose(struct sim_check *check, const struct sim_event *e
     return true;
 }
 
-/* Who ends works until then: the last millisecond may be longer than its work. */
+/* A program works until its end: the last millisecond may be longer than its work. */
 static bool sim_check_on_end(struct sim_check *check, const struct sim_event *event)
 {
     struct book *book = &check->books[event->program];
@@ -427,7 +428,7 @@ static bool sim_check_known(struct sim_check *check, const struct sim_event *eve
         return true;
     if (event->program >= check->trace->task_count)
         return sim_check_wrong(check, "there is no program %u", event->program);
-    /* Who ended still gives back what it held, and stands. */
+    /* A program that ended may only give back what it held, and stands. */
     bool leaves = (event->kind == SIM_HOLD || event->kind == SIM_HOST || event->kind == SIM_RATE) &&
                   !event->amount;
     enum stage stage = check->books[event->program].stage;

@@ -4,24 +4,24 @@
 #include "simulate/sim.h"
 
 /*
- * Whether what a simulation did could have been: it reads the log of a run and keeps its own books,
- * so that it finds what the simulation's are wrong in. Devices and the host memory of nodes are
- * never over their size, hold nothing once they are gone, and devices do no more than their time
- * allows. A program works on one node, on as many of its devices as it asked for, no more and no
- * fewer; it has what it did in the memory of a device or a host, or in storage, or has to do it
- * again; and it ends when it has done what it was asked for, and once more what it lost.
+ * Checks that a simulation is possible: it reads the log of a run and keeps books of its own, so
+ * that it finds errors in the simulation's. Devices and host memory never exceed their size, hold
+ * nothing after they are gone, and devices do no more work than their time allows. A program works
+ * on one node, on exactly as many of its devices as it asked for; its progress is in the memory of
+ * a device or host, or in storage, or has to be done again; and it ends when it has done its work,
+ * including what it lost.
  */
 
 enum sim_event_kind {
-    SIM_DEVICE, /**< @device is there with @amount bytes; 0: it is gone, with its node. */
-    SIM_ARRIVE, /**< @program, which is asked for @amount of work. */
+    SIM_DEVICE, /**< @device exists with @amount bytes; 0: it is gone, with its node. */
+    SIM_ARRIVE, /**< @program arrives with @amount of work. */
     SIM_HOLD,   /**< @program holds @amount bytes of @device from now on; 0: it left. */
     SIM_HOST,   /**< @program holds @amount bytes of the host memory of a node, @device. */
     SIM_RATE,   /**< @program works on @device, @amount thousandths of the reference; 0: stands. */
-    SIM_SAVE,   /**< Storage has @amount of its work, all that it did until now. */
+    SIM_SAVE,   /**< Storage has @amount of its work, which is all that it has done so far. */
     SIM_LOSE,   /**< @program has to do @amount of its work again. */
-    SIM_END,    /**< @program did all that it was asked for. */
-    SIM_REFUSE, /**< @program ends without; all that it did is lost. */
+    SIM_END,    /**< @program has done all of its work. */
+    SIM_REFUSE, /**< @program ends unfinished; all that it did is lost. */
 };
 
 struct sim_event {

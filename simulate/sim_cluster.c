@@ -221,8 +221,8 @@ static bool sim_cluster_start_at(struct sim_world *world, uint32_t task, uint32_
 
 /* ---- cells that make room ---- */
 
-/* How much room a cell has on the devices that a program may use, less what waits there; negative
- * infinity where none of them could hold it. */
+/* Room of a cell on the devices that a program may use, minus what waits there; negative infinity
+ * if no device could hold the program. */
 static double sim_cluster_room_in(const struct sim_world *world, uint32_t task)
 {
     double room = -(double)world->queued_bytes;
@@ -238,7 +238,7 @@ static double sim_cluster_room_in(const struct sim_world *world, uint32_t task)
     return fits ? room : -INFINITY;
 }
 
-/* Whether a cell's policy starts it, or makes room for it. */
+/* Ask a cell's policy to start the program or to make room for it. Returns whether it did. */
 static bool sim_cluster_ask_cell(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
@@ -291,8 +291,8 @@ static bool sim_cluster_try(struct sim_shared *shared, uint32_t task)
            sim_cluster_ask_cells(shared, task);
 }
 
-/* Waiting for some time counts as a step of priority, as it does with the policy: who goes first
- * does not change over time then. */
+/* Waiting counts as priority, as with the policy, so that the order of two programs does not change
+ * over time. */
 static int64_t sim_cluster_key_of(const struct sim_shared *shared, uint32_t task)
 {
     uint64_t age = shared->options->settings.age_s * 1000;
@@ -371,7 +371,7 @@ void sim_queue_up(struct sim_shared *shared, uint32_t task)
     sim_cluster_wait(shared);
 }
 
-/* @at  Where it was; others may have come before it since. */
+/* @at  Its former index; others may have been inserted before it since. */
 static void sim_cluster_take_from(struct sim_shared *shared, uint32_t at, uint32_t task)
 {
     while (shared->queue[at].task != task)
@@ -446,7 +446,7 @@ void sim_offer(struct sim_world *world, uint32_t device)
     struct sim_shared *shared = world->shared;
     uint32_t at = 0;
 
-    /* Those that wait in the cell come first: what is free is for them. */
+    /* Programs that wait in the cell come first: free memory is for them. */
     if (shared->offering || world->queue_count)
         return;
     shared->offering = true;

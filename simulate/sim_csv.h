@@ -6,7 +6,7 @@
 
 #include "simulate/sim.h"
 
-/* Comma-separated files with a known header, a row a line, without quotes. */
+/* Reads comma-separated files with a known header, one row per line, without quotes. */
 
 #define SIM_LINE_MAX   4096
 #define SIM_FIELDS_MAX 16

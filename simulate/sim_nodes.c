@@ -2,7 +2,7 @@
 
 #include "simulate/sim_random.h"
 
-/* Host memory is a node's, and so are its links to storage and to other nodes: each carries one
+/* Host memory and the links to storage and to other nodes belong to a node; each link carries one
  * transfer after the other. */
 
 static uint64_t sim_nodes_of(const struct sim_program *program, uint32_t node)
@@ -53,7 +53,7 @@ void sim_host_keep(struct sim_world *world, uint32_t task, uint32_t node, uint64
     struct sim_program *program = &world->shared->programs[task];
     uint64_t has = node == SIM_NONE ? 0 : sim_nodes_of(program, node);
 
-    /* What it waits for is wanted, and nowhere yet. */
+    /* Memory that it waits for is not in host memory yet. */
     bytes = bytes < has ? bytes : has;
     for (size_t i = 0; i < ARRAY_SIZE(program->host); i++) {
         uint32_t there = program->host[i].node;
@@ -114,14 +114,15 @@ uint64_t sim_send_over(struct sim_world *world, uint32_t from, uint32_t to, uint
     return a->network_ms - sim_now(world) + world->options->latency_ms;
 }
 
-/* Nodes come and go, and what is saved before they do. */
+/* Nodes that come and go, and what is saved before they do. */
 
 #define HOUR_MS   3600000.0
 #define MILLIONTH 1e-6
 
 /*
- * The next time that something of mean @mean_ms happens to a node, in milliseconds from now. A node
- * has one stream of numbers, whatever the regime and the rate: all regimes see the same reclaims.
+ * Draw the time until the next event of mean interval @mean_ms at a node, in milliseconds. A node
+ * has one stream of numbers, whatever the regime and rate, so that all regimes see the same
+ * reclaims.
  */
 static uint64_t sim_nodes_draw(struct sim_world *world, uint32_t node, double mean_ms)
 {
@@ -203,8 +204,8 @@ void sim_save(struct sim_world *world, uint32_t task, bool leaves)
         sim_saved(world, task);
 }
 
-/* The next one that is saved within the notice: the smallest, so that they are as many as can be.
- */
+/* Save the next program within the notice: the smallest first, so that as many as possible are
+ * saved. */
 static void sim_nodes_save_next(struct sim_world *world, uint32_t node)
 {
     const struct sim_host *host = &world->hosts[node];
@@ -284,7 +285,7 @@ static void sim_nodes_noticed(struct sim_world *world, uint32_t node)
 
 /* ---- what is lost ---- */
 
-/* The target of a step is gone: the program is where it was. */
+/* The target of a step is gone: the program stays where it was. */
 static void sim_nodes_roll_back(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
@@ -313,7 +314,7 @@ static void sim_nodes_roll_back(struct sim_world *world, uint32_t task)
         sim_queue_add(world, task, false);
 }
 
-/* Everything that it has is on the node, or it is nowhere yet. */
+/* True when everything that the program has is on the node, or nowhere yet. */
 static bool sim_nodes_is_lost(const struct sim_world *world, uint32_t task, uint32_t node)
 {
     const struct sim_program *program = &world->shared->programs[task];
@@ -341,13 +342,13 @@ static void sim_nodes_lose(struct sim_world *world, uint32_t task)
     sim_queue_up(world->shared, task);
 }
 
-/* With all that is on it or goes there. */
+/* Lose a node with all programs that are on it or move there. */
 static void sim_nodes_lose_node(struct sim_world *world, uint32_t node)
 {
     for (uint32_t i = 0; i < world->slot_count;) {
         uint32_t task = world->tasks[i], target = world->shared->programs[task].target;
         if (sim_nodes_is_lost(world, task, node)) {
-            sim_nodes_lose(world, task); /* The last slot is the i-th now. */
+            sim_nodes_lose(world, task); /* The last slot has taken the number i. */
             continue;
         }
         if (target != SIM_NONE && sim_node(world, target) == node)

@@ -3,7 +3,7 @@
 
 #include "simulate/sim_csv.h"
 
-/* The openb format: a file of nodes with their GPUs, and one of tasks. */
+/* Reads the openb format: a file of nodes with their GPUs, and one of tasks. */
 
 #define NODES_HEADER "sn,cpu_milli,memory_mib,gpu,model"
 #define TASKS_HEADER                                                                               \
@@ -114,7 +114,7 @@ static int sim_openb_read_phase(struct sim_csv *csv, enum phase *ret_phase)
                           csv->fields[PHASE]);
 }
 
-/* When it came and how long it ran, in seconds. One that never ran: from creation to deletion. */
+/* Arrival and duration, in seconds. For a task that never ran: from creation to deletion. */
 static int sim_openb_read_times(struct sim_csv *csv, enum phase phase, uint64_t *ret_arrive,
                                 uint64_t *ret_took)
 {
@@ -137,7 +137,8 @@ static int sim_openb_read_times(struct sim_csv *csv, enum phase phase, uint64_t 
     return 0;
 }
 
-/* Memory and work, by the smallest and the slowest model in the trace that it may run on. */
+/* Derive memory and work from the smallest and the slowest model in the trace that the task may
+ * use. */
 static void sim_openb_size_task(const struct sim_trace *trace, uint64_t models, uint64_t present,
                                 uint64_t took_s, struct sim_task *task)
 {

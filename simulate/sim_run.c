@@ -43,7 +43,7 @@ void sim_options_init(struct sim_options *ret_options)
 
 /* ---- what happens ---- */
 
-/* It allocates more: its call waits until the policy says how it goes on. */
+/* The program allocates more: its call waits until the policy decides. */
 static void sim_run_grow(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
@@ -293,7 +293,8 @@ static void sim_run_finish(struct run *run)
     free(shared->worlds);
 }
 
-/* A node is a cell; where programs move between hosts, about so many devices are. */
+/* Number of cells: one for each node; with moves between hosts, one for about options->cell
+ * devices. */
 static uint32_t sim_run_cells_of(const struct sim_trace *trace, const struct sim_options *options,
                                  enum sim_regime regime)
 {

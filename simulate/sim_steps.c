@@ -1,16 +1,18 @@
 #include "simulate/sim_world.h"
 
-/* How often the policy is asked for one program, and of itself, before time goes on. */
+/* Most times that the policy is asked for one program, and on its own account, before time
+ * advances. */
 #define ASKS_MAX  64
 #define NEXTS_MAX 256
 /* The part of the queue that the policy sees: its head. */
 #define REGION 64
-/* How far the queue is gone through when memory becomes free, and how many are asked in vain. */
+/* How far the queue is searched when memory becomes free, and how many programs may be asked in
+ * vain. */
 #define WALK_MAX 256
 #define VAIN_MAX 4
-/* How old what programs waited and stayed may be where nobody is asked for them. */
+/* Greatest age of the programs' waiting and staying times when the policy acts unasked. */
 #define STALE_MS 10000
-/* How long the policy leaves one alone whose step failed. */
+/* How long the policy leaves a program alone after a failed step. */
 #define REST_MS 60000
 
 static struct policy_world sim_steps_view(const struct sim_world *world, bool queue)
@@ -62,7 +64,7 @@ static void sim_steps_refresh(struct sim_world *world, uint64_t stale_ms)
     }
 }
 
-/* Nothing had to make it. */
+/* True for a step that was not necessary. */
 static bool sim_steps_is_unasked(const struct sim_world *world, const struct policy_step *step)
 {
     const struct policy_program *slot = &world->slots[step->program];
@@ -98,8 +100,8 @@ static uint64_t sim_steps_carries(const struct sim_world *world, uint32_t task, 
                                        : sim_steps_less(bytes, sim_slot(world, task)->wanted);
 }
 
-/* What a move takes whatever it carries: what was made ahead it has not to do. Making that takes as
- * long, while the program runs. */
+/* Fixed time of a move; less if the device was made ready before. Making ready takes as long, but
+ * while the program runs. */
 static uint64_t sim_steps_fixed(const struct sim_world *world, uint32_t task, uint32_t device)
 {
     bool ready =
@@ -109,7 +111,7 @@ static uint64_t sim_steps_fixed(const struct sim_world *world, uint32_t task, ui
     return ready ? 0 : world->options->fixed_ms;
 }
 
-/* To a device, from another one, from host memory or from storage. */
+/* Time to bring a program to a device, from another device, host memory or storage. */
 static uint64_t sim_steps_bring(struct sim_world *world, uint32_t task, uint32_t device,
                                 uint64_t bytes)
 {
@@ -182,14 +184,14 @@ static void sim_steps_begin(struct sim_world *world, const struct policy_step *s
         sim_step_done(world, task);
 }
 
-/* From the reservation into the place. */
+/* Move the program from the reservation to the device. */
 static void sim_steps_arrive(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];
     struct policy_program *slot = sim_slot(world, task);
 
     sim_attach(world, task, program->target, program->bytes);
-    slot->ready = POLICY_NONE; /* what it was for has come, here or elsewhere */
+    slot->ready = POLICY_NONE; /* the program moved, to this or another device */
     slot->ready_s = UINT64_MAX;
     world->uses[program->target].incoming--;
     program->target = program->home = SIM_NONE;
@@ -272,7 +274,7 @@ void sim_step_done(struct sim_world *world, uint32_t task)
     if (freed != POLICY_NONE)
         sim_serve(world, freed);
     if (step == POLICY_DO_SUSPEND) {
-        /* Whoever had to make room may find it elsewhere. */
+        /* The program that needed room may find it elsewhere. */
         sim_ask(world, task);
     }
 }
@@ -289,8 +291,8 @@ static void sim_steps_granted(struct sim_world *world, uint32_t task)
     sim_set_mode(world, task, SIM_RUNNING);
 }
 
-/* Whether host memory has room for what a step leaves or brings there; it is taken then. And
- * nothing is brought into host memory that is about to be taken away. */
+/* Take the host memory that a step needs. False if there is no room, or if the host memory is about
+ * to be taken away. */
 static bool sim_steps_is_affordable(struct sim_world *world, const struct policy_step *step)
 {
     uint32_t task = world->tasks[step->program];
@@ -348,7 +350,7 @@ bool sim_carry_out(struct sim_world *world, const struct policy_step *step, uint
         sim_steps_rest(world, task);
         return false;
     }
-    /* What a spill leaves it more is its own from now on. */
+    /* Memory that a spill leaves it beyond its grant is granted from now on. */
     if (step->action == POLICY_DO_SPILL && step->bytes > slot->granted)
         sim_regrant(world, task, step->bytes);
     sim_steps_begin(world, step, asker);
@@ -381,7 +383,7 @@ bool sim_ask(struct sim_world *world, uint32_t task)
     return any;
 }
 
-/* Whether someone has to be told to leave. */
+/* True when some program must be told to leave. */
 static bool sim_steps_is_to_drain(const struct sim_world *world, uint32_t device)
 {
     uint32_t at = world->devices[device].drains ? world->devices[device].first : POLICY_NONE;
@@ -422,7 +424,8 @@ bool sim_next(struct sim_world *world)
     return any;
 }
 
-/* Whether what is free on a device might do for one that waits: the policy is asked only then. */
+/* True when the free memory of a device might suffice for a waiting program: the policy is only
+ * asked then. */
 static bool sim_steps_might_do(const struct sim_world *world, uint32_t slot, uint32_t device)
 {
     const struct policy_program *program = &world->slots[slot];
@@ -446,7 +449,7 @@ void sim_serve(struct sim_world *world, uint32_t device)
         bool asked = sim_steps_might_do(world, slot, device);
         bool done = asked && sim_ask(world, world->tasks[slot]);
         vain += asked && !done;
-        /* Whoever was served is out of the queue. */
+        /* A program that was served has left the queue. */
         at += !done || world->queue_count >= before;
     }
     world->shared->offer(world, device);
@@ -454,7 +457,8 @@ void sim_serve(struct sim_world *world, uint32_t device)
 
 /* ---- ends ---- */
 
-/* Off its device, out of the cell; what is reserved for it elsewhere is free again. */
+/* Remove a program from its device and cell; memory that was reserved for it elsewhere becomes
+ * free. */
 static void sim_steps_take_out(struct sim_world *world, uint32_t task)
 {
     struct sim_program *program = &world->shared->programs[task];

@@ -4,7 +4,7 @@
 #include "simulate/sim_csv.h"
 #include "simulate/sim_random.h"
 
-/* A world that is made up. Every program is drawn by its number alone. */
+/* Generates a synthetic trace. Each program is drawn from its number alone. */
 
 #define HOUR_MS  3600000ull
 #define TEXT_MAX 512
@@ -13,10 +13,10 @@ enum stream { ARRIVE = 1, WORK, BYTES, SHARE, CLASS, LATE };
 
 struct recipe {
     uint64_t devices, programs, hours;
-    uint64_t load;        /**< Percent: work asked for, of what all devices could do. */
+    uint64_t load;        /**< Work asked for, in percent of what all devices could do. */
     uint64_t best_effort; /**< Percent of the programs. */
     uint64_t late;        /**< Percent of the nodes that are added while it runs. */
-    uint64_t node;        /**< Devices of a node. */
+    uint64_t node;        /**< Devices per node. */
     uint64_t host;        /**< GiB of host memory of a node, for each of its devices. */
     uint32_t parts[SIM_MODELS_MAX];
     uint32_t parts_total;
@@ -154,7 +154,8 @@ static int sim_synthetic_make_devices(struct sim_trace *trace, const struct reci
     return 0;
 }
 
-/* A sixteenth of a small device to all of one, and some that only a larger one holds. */
+/* Draw a program's memory: a sixteenth of a small device to all of one, and for some more than a
+ * small device has. */
 static void sim_synthetic_draw(struct sim_task *task, const struct recipe *recipe, uint64_t small,
                                uint64_t large, uint64_t seed, uint64_t i)
 {
@@ -169,7 +170,7 @@ static void sim_synthetic_draw(struct sim_task *task, const struct recipe *recip
     number = sim_random(seed, CLASS, i);
     task->preemptible = number % 100 < recipe->best_effort;
     task->priority = task->preemptible ? 0 : 1;
-    /* A minute to six hours, as many in each decade. */
+    /* One minute to six hours, log-uniform. */
     double minutes = exp(sim_unit(sim_random(seed, WORK, i)) * log(360));
     task->work = (uint64_t)(minutes * 60e6);
 }

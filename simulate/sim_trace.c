@@ -11,8 +11,9 @@
 #define SPEED_MIN  100
 
 /*
- * Speeds are of a mix of arithmetic and memory, prices what clouds ask on demand, both rounded, the
- * T4 being 1. G2 and G3 are undisclosed: taken as cards of the A10's and the A100's class.
+ * Speeds are for a mix of arithmetic and memory access, prices are those of clouds on demand; both
+ * are rounded, relative to the T4. G2 and G3 are undisclosed: taken as cards of the A10's and the
+ * A100's class.
  */
 static const struct sim_model built_in[] = {
     {"T4", 16 * GIB, 1000, 1000},      {"P100", 16 * GIB, 1500, 2000},
@@ -194,7 +195,7 @@ int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule)
     return 0;
 }
 
-/* Whole nodes, evenly of the list: as many of them as of devices, one at least. */
+/* Keep whole nodes, evenly spread over the list, with about @wanted devices; at least one node. */
 static int sim_trace_keep_nodes(struct sim_trace *trace, uint32_t wanted, char *ret_error)
 {
     struct sim_trace kept = {0};

@@ -57,8 +57,8 @@ void sim_heap_pop(struct sim_heap *heap)
     heap->items[at] = last;
 }
 
-/* Between two looks of the policy at most, and how many times less often it looks at many devices.
- */
+/* Longest interval between two examinations by the policy, and the factor for cells with many
+ * devices. */
 #define LOOK_MAX_MS 3600000
 #define LARGE_TIMES 60
 
@@ -264,7 +264,7 @@ uint64_t sim_wanted(const struct sim_world *world, uint32_t task)
     const struct sim_task *t = &world->trace.tasks[task];
     const struct sim_program *program = &world->shared->programs[task];
 
-    /* Who cannot grow later has to ask for all of it at first. */
+    /* A program that cannot grow later must ask for all memory at first. */
     if (sim_is_rigid(world) || program->grown >= t->steps)
         return t->bytes;
     return t->bytes / (t->steps + 1u) * (program->grown + 1u);
@@ -289,7 +289,7 @@ void sim_settle(struct sim_world *world, uint32_t task)
     }
 }
 
-/* Thousandths of the reference that a program comes to, beside the others that run there. */
+/* Rate of a program, in thousandths of the reference, beside the others on its device. */
 static uint32_t sim_world_rate_of(const struct sim_world *world, uint32_t task)
 {
     const struct policy_program *slot = sim_slot(world, task);
@@ -325,7 +325,8 @@ static void sim_world_set_rate(struct sim_world *world, uint32_t task, uint32_t 
     }
 }
 
-/* After programs came, left, stopped or went on there, or changed what they hold. */
+/* Update the rates after programs came, left, stopped or continued on a device, or changed their
+ * memory. */
 static void sim_world_update_rates(struct sim_world *world, uint32_t device)
 {
     struct policy_device *d = &world->devices[device];
@@ -364,7 +365,7 @@ static bool sim_world_before(const struct sim_world *world, uint32_t a, uint32_t
     return pa->priority != pb->priority ? pa->priority > pb->priority : pa->ticket < pb->ticket;
 }
 
-/* Where a slot is in the queue, or belongs. */
+/* Index of a slot in the queue, or where it belongs. */
 static uint32_t sim_world_place_in_queue(const struct sim_world *world, uint32_t slot)
 {
     uint32_t low = 0, high = world->queue_count;
@@ -380,8 +381,9 @@ static uint32_t sim_world_place_in_queue(const struct sim_world *world, uint32_t
 }
 
 /*
- * The policy looks at a cell after what happened there, as the agent's does, and then less and less
- * often: what changes with time alone are stays and waits. Many devices are looked at less often.
+ * Schedule the policy's next examination of a cell: soon after an event, as the agent does, and
+ * then less and less often, since only staying and waiting times change. Cells with many devices
+ * are examined less often.
  */
 void sim_look(struct sim_world *world, bool again)
 {
@@ -460,7 +462,7 @@ bool sim_enter(struct sim_world *world, uint32_t task)
     return true;
 }
 
-/* Whoever names a slot gets to know its new number: its device's list and the queue. */
+/* Update all references to a slot that gets another number: its device's list and the queue. */
 static void sim_world_renumber(struct sim_world *world, uint32_t from, uint32_t to)
 {
     const struct policy_program *slot = &world->slots[from];

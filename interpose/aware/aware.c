@@ -11,7 +11,7 @@
 #include "state/base/threads/work.h"
 
 #define PATIENCE_MS 5000
-/* Of a program that does not take them; more is not kept. */
+/* Most notices that are queued for a program that does not take them. */
 #define NOTICES_MAX 64
 
 struct aware aware = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -50,7 +50,7 @@ void aware_wait(uint64_t until_ns)
 
 /* ---- the thread that calls the program back ---- */
 
-/* A callback to be made, with copies of all that it needs. */
+/* A callback to make, with copies of all that it needs. */
 struct call {
     enum aware_stage stage;
     struct reseat_program program;
@@ -58,7 +58,7 @@ struct call {
     struct reseat_device from, to;
     struct reseat_notice notice;
     struct aware_notice *taken; /* owned */
-    bool of_here;               /* `to` is where `vdev` is */
+    bool of_here;               /* `to` is the present device of `vdev` */
     uint32_t vdev;
 };
 
@@ -193,7 +193,7 @@ static bool aware_take_notice(struct call *call)
     return true;
 }
 
-/* @result of the stage that ended, if it is of anybody's concern still. */
+/* Handle the result of a callback that ended, if anybody still needs it. */
 static void aware_take_result(int result)
 {
     const struct aware_now *now = &aware.now;
@@ -202,7 +202,7 @@ static void aware_take_result(int result)
     struct aware_vdev *vdev = &aware.vdevs[now->vdev];
     bool first_half = AWARE_BIT(now->stage) & (AWARE_FIRST_HALF | AWARE_BIT(AWARE_SAVE));
     if (result != 0 && (now->asked || (aware.mover_listens && !first_half))) {
-        /* What comes next is the mover's to say. */
+        /* The mover decides what comes next. */
         aware.failed = now->stage;
         aware.failure = result;
         if (!first_half)
@@ -214,7 +214,7 @@ static void aware_take_result(int result)
     }
 }
 
-/* The callback ended its thread: it has failed, and another thread makes the next. */
+/* The callback ended its thread: it has failed, and another thread makes the next one. */
 static void aware_thread_gone(void *data)
 {
     struct call *call = data;
@@ -243,13 +243,13 @@ static void *aware_thread_main(void *unused)
     struct call call;
     int result;
     (void)unused;
-    (void)cancel_hold(); /* the program may know it, from a callback */
+    (void)cancel_hold(); /* the program may know this thread, from a callback */
     pthread_mutex_lock(&aware.lock);
     the_thread.aware = aware.process;
     for (;;) {
         call.taken = NULL;
         call.of_here = false;
-        /* The process ends: what callbacks stand on may be gone. */
+        /* The process is exiting: objects that callbacks use may be gone. */
         if (!aware.registered || work_is_over() ||
             !(aware_take_ask(&call) || aware_take_due(&call) || aware_take_notice(&call))) {
             pthread_cond_wait(&aware.changed, &aware.lock);
@@ -261,7 +261,7 @@ static void *aware_thread_main(void *unused)
         aware_make_call_at_risk(&call, &result);
         free(call.taken);
         pthread_mutex_lock(&aware.lock);
-        /* It forked, and this is the child. */
+        /* The callback forked, and this is the child. */
         if (the_thread.aware != aware.process)
             break;
         aware_take_result(result);
@@ -291,7 +291,7 @@ static void aware_drop_notices(void)
     aware.notice_count = 0;
 }
 
-/* Whatever was under way is the old registration's. Locked. */
+/* Drop what was under way for the old registration. Lock held. */
 void aware_forget(void)
 {
     aware.registered = false;

@@ -7,7 +7,7 @@
 #include "state/driver/offer.h"
 #include "state/present/presented.h"
 
-/* What a program that registered is told of its devices. */
+/* What a program that registered is told about its devices. */
 
 static uint32_t aware_device_kind_of(const struct devinfo *info)
 {
@@ -38,7 +38,7 @@ uint64_t aware_granted(uint32_t vdev)
     return use.limited ? use.granted : UINT64_MAX;
 }
 
-/* The device whose answers a virtual device gives; NULL: the presented ones. */
+/* The device whose answers a virtual device gives; NULL: the constant ones. */
 static const struct device *_Atomic followed[VDEVS];
 
 const struct device *aware_followed(uint32_t vdev)

@@ -7,12 +7,12 @@
 #include "state/base/threads/work.h"
 
 /*
- * The mover's side: it has the program checkpoint and clean up, and waits for that; then for what
- * follows the move. The program is never called from here, so that a callback that hangs keeps
- * nobody for longer than its deadline.
+ * The mover's side: has the program save and clean up before a move and configure itself after it,
+ * and waits for that. The mover never calls the program itself, so that a callback that hangs
+ * delays nobody beyond its deadline.
  */
 
-/* How often a mover looks whether it was canceled. */
+/* How often a mover checks whether it was canceled. */
 #define LOOK_NS 10000000u
 
 static bool aware_move_minimum_of(struct plan_use *ret_use)
@@ -55,7 +55,7 @@ static void aware_move_look_later(uint64_t until_ns)
     aware_wait(until_ns != 0 && until_ns < soon ? until_ns : soon);
 }
 
-/* A callback that is not back in time. */
+/* True when a callback exceeds its time. */
 static bool aware_move_is_overdue(void)
 {
     return aware.now.stage != AWARE_IDLE && clock_now_ns() >= aware.now.deadline_ns;
@@ -97,7 +97,7 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
             return error;
         aware_move_look_later(0);
     }
-    /* Without a device there is nobody to ask, and a callback may be waiting for one. */
+    /* Without a device nothing can be asked, and a callback may be waiting for one. */
     bool nowhere = !atomic_load(&the_vdevs[request->vdev]->device);
     while (!nowhere && aware.registered && !aware_move_is_settled()) {
         int error = aware_move_check(request, ret_reason, size);
@@ -109,7 +109,7 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
         if (error != 0)
             return error;
         if (overdue)
-            break; /* goes on without */
+            break; /* the move goes on without the program's help */
         aware_move_look_later(aware.now.stage != AWARE_IDLE ? aware.now.deadline_ns : 0);
     }
     bool overdue = aware.registered && aware_move_is_overdue();
@@ -131,8 +131,9 @@ static void aware_move_release(void)
     pthread_cond_broadcast(&aware.changed);
 }
 
-/* The callback may wait for what is done when whoever makes the image has let others move the
- * program. The lock is let go meanwhile: it is none for inside the gate. */
+/* True when the device of @vdev is lost: the callback may then be waiting for a command that ends
+ * only once the program was recovered, and the recovery waits for the caller. The lock is released
+ * meanwhile, as it must not be held inside the gate. */
 static bool aware_move_is_lost(uint32_t vdev)
 {
     pthread_mutex_unlock(&aware.lock);
@@ -192,21 +193,22 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
     return -EIO;
 }
 
-/* A `resume` of it runs: it may have gone on, so that its checkpoint is of the past. */
+/* True while a `resume` callback runs: the program may have continued, so what it saved is out of
+ * date. */
 static bool aware_move_is_resuming(uint32_t vdev)
 {
     return aware.now.stage == AWARE_RESUME && aware.now.vdev == vdev &&
            aware.now.registration == aware.registration;
 }
 
-/* It is somewhere else now. What it has not cleaned up it does first. */
+/* The virtual device is on another device now. What is not cleaned up is done first. */
 static void aware_move_arrived(uint32_t vdev, uint32_t reason)
 {
     struct aware_vdev *one = &aware.vdevs[vdev];
     if (aware_move_is_resuming(vdev))
         one->begun = 0;
     if (aware.now.stage != AWARE_IDLE && aware.now.vdev == vdev)
-        aware.now.abandoned = true; /* it is of where the program was */
+        aware.now.abandoned = true; /* it concerns the device where the program was */
     bool cleaned = one->begun & AWARE_BIT(AWARE_CLEAN_UP);
     one->due = AWARE_SECOND_HALF | (cleaned ? 0 : AWARE_FIRST_HALF);
     one->reason = cleaned ? reason : RESEAT_MOVED;
@@ -234,8 +236,8 @@ static int aware_move_leave(const struct move_request *request, const struct dev
     return error;
 }
 
-/* The second half, for the device that the program has now. Its failure is the mover's to know
- * until its own deadline passes. */
+/* Wait for the callbacks after a move. A failure is reported to the mover until its own deadline
+ * passes. */
 static int aware_move_await_second_half(const struct move_request *request, char *ret_reason,
                                         size_t size)
 {
@@ -266,7 +268,7 @@ static int aware_move_await_second_half(const struct move_request *request, char
     return error;
 }
 
-/* It goes on where it was, unless somebody else moved it meanwhile. */
+/* The move did not happen: the program continues, unless another mover moved it meanwhile. */
 static void aware_move_stayed(const struct move_request *request)
 {
     struct aware_vdev *vdev = &aware.vdevs[request->vdev];
@@ -302,7 +304,7 @@ static int aware_move_arrive(const struct move_request *request, bool done, char
     } else if (vdev->from) {
         aware_move_stayed(request);
     }
-    /* What goes back stays the mover until it is told. */
+    /* A mover that moves back stays the mover until `told` is called. */
     if (error == 0)
         aware_move_release();
     pthread_mutex_unlock(&aware.lock);
@@ -318,11 +320,11 @@ static void aware_move_told(const struct move_request *request, enum move_news n
     if (news != MOVE_NEWS_MOVED)
         aware_move_release();
     if (others) {
-        /* That mover is between its halves: what it says then is of where the virtual device is by
-         * then. */
+        /* Another mover is between leave and arrive: its later callbacks are about the device where
+         * the virtual device is then. */
         vdev->elsewhere = true;
     } else if (aware.registered && news == MOVE_NEWS_MOVED) {
-        /* What a mover hears from now on is not of its own move. */
+        /* Results from now on do not belong to that mover's move. */
         if (aware.mover && aware.mover_vdev == request->vdev)
             aware.mover_listens = false;
         vdev->due = 0;

@@ -23,11 +23,12 @@ enum aware_stage {
 
 /** One virtual device of a program that registered. */
 struct aware_vdev {
-    unsigned begun; /**< AWARE_BITs: what it did of the first half, and has not resumed from. */
-    unsigned due;   /**< What it is to do, of the first half too: it was moved unasked. */
+    unsigned begun; /**< AWARE_BITs: stages before a move that it did and has not resumed from. */
+    unsigned
+        due; /**< AWARE_BITs: stages to do; also those before a move, when it was moved unasked. */
     uint32_t reason;
     const struct device *from; /**< NULL: none. */
-    bool elsewhere;            /**< It was moved otherwise while a mover had it. */
+    bool elsewhere;            /**< It was moved by somebody else while a mover had it. */
 };
 
 struct aware_notice {
@@ -37,17 +38,17 @@ struct aware_notice {
     char text[256];
 };
 
-/** The library's thread does one of these at a time. */
+/** The callback under way; the thread makes one at a time. */
 struct aware_now {
     enum aware_stage stage;
     uint32_t vdev;
-    uint64_t registration; /**< Whose callback it is. */
+    uint64_t registration; /**< Registration that it belongs to. */
     uint64_t since_ns, deadline_ns;
-    bool asked;     /**< By a mover, for the first half. */
-    bool abandoned; /**< Nobody wants to know the result any more. */
+    bool asked;     /**< Asked for by a mover, before a move. */
+    bool abandoned; /**< The result is not needed any more. */
 };
 
-/** What a mover has the thread do, and waits for. */
+/** A callback that a mover asks for and waits for. */
 struct aware_ask {
     enum aware_stage stage; /**< AWARE_IDLE: nothing. */
     uint32_t vdev;
@@ -56,32 +57,32 @@ struct aware_ask {
     const struct device *from, *to;
 };
 
-/** What a program says of its progress, for an image. */
+/** The progress that a program saves for an image. */
 struct aware_saving {
-    uint64_t serial; /**< Counts them. */
-    bool asked;      /**< From when the callback may say something... */
-    bool saved;      /**< ...until it did; then it waits for the serial to change. */
+    uint64_t serial; /**< Numbers the requests to save. */
+    bool asked;      /**< From when the callback may save... */
+    bool saved;      /**< ...until it has; then it waits for the serial to change. */
     bool too_large, made;
     void *bytes; /**< Owned. */
     size_t size;
 };
 
 struct aware {
-    pthread_mutex_t lock; /**< A leaf: nothing is taken, called or waited for under it. */
+    pthread_mutex_t lock; /**< Innermost lock: nothing is taken, called or waited for under it. */
     pthread_cond_t changed;
     /* All below is guarded by lock. */
     uint64_t process;      /**< Counts forks: the child's threads are not the parent's. */
-    uint64_t registration; /**< Counts them. */
-    uint64_t edition;      /**< Of the wish. */
+    uint64_t registration; /**< Numbers the registrations. */
+    uint64_t edition;      /**< Edition of the wish. */
     bool registered, started, thread;
     struct reseat_program program;
     struct aware_vdev vdevs[VDEVS];
     bool mover; /**< A mover is between leave and the end of arrive. */
     uint32_t mover_vdev;
-    bool mover_listens; /**< It waits for what a callback of the second half gives. */
+    bool mover_listens; /**< It waits for the result of a callback after the move. */
     struct aware_ask ask;
     struct aware_now now;
-    enum aware_stage failed; /**< Of the ask, or the second half; with the number. */
+    enum aware_stage failed; /**< Stage that failed, before or after a move, and its result. */
     int failure;
     struct aware_notice *notices, **notices_end;
     unsigned notice_count;
@@ -93,13 +94,14 @@ extern struct aware aware;
 const char *aware_stage_name(enum aware_stage stage);
 /** Milliseconds that a callback may take. */
 uint32_t aware_patience(enum aware_stage stage);
-/** What is due of @vdev and can be done now: all but CANCEL takes a device. Locked. */
+/** AWARE_BITs of @vdev that can be done now: all but CANCEL need a device. Lock held. */
 unsigned aware_due(uint32_t vdev);
-/** What @vdev has begun will not happen: what is due is what undoes it. Locked. */
+/** The move that @vdev prepared for will not happen: make the stages due that undo it. Lock held.
+ */
 void aware_give_up(uint32_t vdev);
-/** Have the thread that calls the program back. Returns 0 or -errno. Locked. */
+/** Start the thread that makes callbacks unless it runs. Returns 0 or -errno. Lock held. */
 int aware_start_thread(void);
-/** Nobody is registered any more, and what was under way is of no concern. Locked. */
+/** Drop the registration and what was under way. Lock held. */
 void aware_forget(void);
 /** Wait for a change until @until_ns (CLOCK_MONOTONIC). Locked. */
 void aware_wait(uint64_t until_ns);
@@ -108,21 +110,23 @@ extern const struct move_partner aware_partner;
 
 /* aware_move.c, for movers and for who makes images. Locked. */
 
-/** Be the one mover, with nothing left to do of what was before. 0; 1: the program is not to be
- * asked; or -errno with the reason, and not the mover. */
+/** Become the one mover, after everything due from before was done. 0; 1: the program is not to be
+ * asked; or -errno with the reason, and the caller is not the mover. */
 int aware_claim(const struct move_request *request, char *ret_reason, size_t size);
-/** Not any more; what became of the virtual device meanwhile is due. @request: none of it was done.
+/**
+ * Stop being the mover; then stages become due for what happened to the virtual device meanwhile.
+ * @request: the move, of which nothing was done.
  */
 void aware_unclaim(const struct move_request *request);
-/** Have the thread call the program back for @stage, and wait until it has done so, or *@enough, or
- * its deadline. 0; 1: nobody is registered any more; or -errno with the reason: -EIO is the
- * program's own. */
+/** Have the thread make the callback of @stage, and wait until it has ended, or *@enough, or its
+ * deadline. 0; 1: nobody is registered any more; or -errno with the reason; -EIO is the program's
+ * own failure. */
 int aware_ask(const struct move_request *request, enum aware_stage stage,
               const struct device *target, const bool *enough, char *ret_reason, size_t size);
 
 /* aware_save.c */
 
-/** What a callback of an earlier life waits for will not come. Locked. */
+/** Release a `save` callback: what it waits for will not come. Lock held. */
 void aware_saving_over(bool made);
 void aware_save_hook(void);
 
@@ -133,7 +137,7 @@ void aware_save_hook(void);
 const struct device *aware_followed(uint32_t vdev);
 /** @vdev's answers and limits follow the device that it has. */
 void aware_follow(uint32_t vdev);
-/** They are what they were before the program registered. */
+/** Undo aware_follow for all virtual devices. */
 void aware_follow_none(void);
 
 #endif

@@ -7,9 +7,9 @@
 #include "state/checkpoint/checkpoint.h"
 
 /*
- * What a program says of its progress when an image is made of it. Its `save` callback runs on the
- * library's thread; within reseat_save() it waits until the moment of the image has come, which is
- * how the two are of one moment.
+ * Asks a program for its progress when an image is made. Its `save` callback runs on the library's
+ * thread; reseat_save() waits within it until the image's moment, so that the progress and the
+ * bytes belong to the same moment.
  */
 
 static struct move_request aware_save_request_of(const struct checkpoint_request *request)
@@ -63,8 +63,8 @@ static int aware_save_begin(const struct checkpoint_request *request, char *ret_
     bool saves = aware.registered && aware.program.save;
     int error = saves ? aware_claim(&move, ret_reason, size) : 1;
     if (saves && error == 1) {
-        /* It may have gone in the meantime; or it has no device, and a callback would wait for one
-         * that does not come. */
+        /* The program may have unregistered meanwhile; or it has no device, and the callback would
+         * wait for one forever. */
         saves = aware.registered && aware.program.save;
         aware_unclaim(&move);
         if (saves) {

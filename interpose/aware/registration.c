@@ -46,8 +46,8 @@ static bool registration_program_valid(const struct reseat_program *program)
 int aware_register(const struct reseat_program *given)
 {
     struct reseat_program program = {0};
-    /* A later header's has more at its end, which this library does not know; the first one's has
-     * less. */
+    /* The struct of a later header has more members at its end, which this library does not know;
+     * that of the first has fewer. */
     if (!given || given->size < offsetof(struct reseat_program, save_ms))
         return RESEAT_INVALID;
     memcpy(&program, given, given->size < sizeof(program) ? given->size : sizeof(program));
@@ -71,7 +71,7 @@ int aware_register(const struct reseat_program *given)
     return result;
 }
 
-/* A callback of @registration runs still: wait for it as long as it may take. Locked. */
+/* Wait for a callback of @registration that still runs, as long as it may take. Lock held. */
 static bool registration_await_end(uint64_t registration)
 {
     const struct aware_now *now = &aware.now;

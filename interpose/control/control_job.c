@@ -90,7 +90,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     if (request->folder[0] && request->folder[0] != '/')
         return "the folder for the image is not named from the root folder on";
     if (request->lease_ms != 0 &&
-        (request->lease_ms < LEASE_LEASE_LEAST_MS || request->lease_ms > LEASE_LEASE_MOST_MS))
+        (request->lease_ms < LEASE_LEAST_MS || request->lease_ms > LEASE_MOST_MS))
         return "the lease is too short or too long";
     if (request->checkpoint)
         return request->folder[0] || request->ends || request->parks

@@ -12,9 +12,10 @@
 /**
  * Make room for one more element behind the first @count of an array that grows by doubling.
  *
- * @array_pointer  Where the pointer to the array is, which is NULL before the first; free() it.
- *                 Elements are added one by one, each after a call of this; any may be taken away.
- * Returns false without memory: the array is as it was then.
+ * @array_pointer  Address of the array's pointer, which is NULL before the first element; free()
+ *                 the array. Call this before each element is added; elements may be removed
+ *                 freely.
+ * Returns false without memory; the array is then unchanged.
  */
 MUST_CHECK static inline bool array_make_room(void *array_pointer, size_t count, size_t size)
 {

@@ -6,9 +6,10 @@
 
 #include "state/base/threads/thread.h"
 
-/* What a process that was restored from an image adds to its host's clock. */
+/* Added to the host's clock in a process that was restored from an image. */
 static _Atomic uint64_t ahead;
-/* A kernel that waits until some time is not told that the clock is another: it waits no longer. */
+/* Longest single wait in the kernel: a wait under way does not notice that clock_resume() has
+ * shifted the clock. */
 #define WAIT_NS (5 * NS_PER_S)
 
 static uint64_t clock_host_now_ns(void)

@@ -6,8 +6,7 @@
 #include <time.h>
 
 /*
- * The host's clock, in nanoseconds: the monotonic one, which all deadlines of the product are in.
- * Thread-safe.
+ * The host's monotonic clock, in nanoseconds, which all deadlines of the product use. Thread-safe.
  */
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -18,10 +17,10 @@ static inline int64_t clock_now_ms(void)
 {
     return (int64_t)(clock_now_ns() / NS_PER_MS);
 }
-/** As clock_now_ns(), but it goes on while the machine sleeps, and knows nothing of clock_resume():
- * how long something was for others, not to be waited for. */
+/** As clock_now_ns(), but it also counts time while the machine sleeps, and ignores clock_resume():
+ * for measuring how long something lasted for other hosts, not for deadlines. */
 uint64_t clock_boot_ns(void);
-/** What the machine calls now, in milliseconds since 1970: to be shown, not to be waited for. */
+/** The wall clock, in milliseconds since 1970: for display, not for deadlines. */
 uint64_t clock_wall_ms(void);
 
 static inline struct timespec clock_timespec(uint64_t ns)
@@ -30,20 +29,18 @@ static inline struct timespec clock_timespec(uint64_t ns)
 }
 
 /**
- * A process that was restored from an image on a host, or after a start of it, whose clock is
- * behind: its own goes on from @last_ns, when it was last seen. Nothing where it is not behind.
+ * Call in a process that was restored from an image on a host whose clock may be behind: if so, the
+ * process's clock continues from @last_ns, its last value.
  */
 void clock_resume(uint64_t last_ns);
-/** What another process of the host, which was not restored, calls @host_ns. */
+/** Convert @host_ns, a time of another process of the host that was not restored. */
 uint64_t clock_of_host(uint64_t host_ns);
 
-/** Wait for @cond, whose lock the caller holds, until @deadline_ns; 0: for ever. A thread that is
- * canceled meanwhile goes on waiting: this is no cancellation point. 0 (also for nothing, as
- * pthread_cond_wait) or ETIMEDOUT. */
+/** Wait for @cond, whose lock the caller holds, until @deadline_ns; 0: forever. Not a cancellation
+ * point. Returns 0 (also spuriously, as pthread_cond_wait does) or ETIMEDOUT. */
 int clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns);
-/** Take @lock, which is held for a moment only, unless a thread that is stopped holds it: 0, or
- * EBUSY at @deadline_ns. By looking again and again: pthread_mutex_clocklock is unknown to
- *  ThreadSanitizer. */
+/** Take @lock, which is held only briefly unless its holder was stopped: 0, or EBUSY at
+ * @deadline_ns. It polls, because pthread_mutex_clocklock is unknown to ThreadSanitizer. */
 int clock_lock(pthread_mutex_t *lock, uint64_t deadline_ns);
 /** Sleep for as long, or until a signal comes. */
 void clock_sleep(uint64_t ns);

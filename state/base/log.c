@@ -26,7 +26,7 @@ static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 static char log_path[PATH_MAX];              /* "" for stderr. Written by log_start alone. */
 static struct owned log_stderr = {.fd = -1}; /* Written before main(). */
 
-/* The program may change its working directory later: keep the path as it is meant now. */
+/* Make the path absolute, since the program may change its working directory later. */
 static bool log_keep_path(const char *path)
 {
     char folder[PATH_MAX];
@@ -42,7 +42,8 @@ static bool log_keep_path(const char *path)
     return length > 0 && (size_t)length < sizeof(log_path);
 }
 
-/* The program may have closed it, and opened a file of its own, by the time of the first line. */
+/* Remember stderr before main(), since the program may close it and open another file under its
+ * number before the first line. */
 __attribute__((constructor)) static void log_find_stderr(void)
 {
     if (secure_getenv("RESEAT_LOG"))
@@ -67,8 +68,8 @@ static void log_start(void)
 }
 
 /*
- * The file is opened for each line, not kept: programs close descriptors that they do not know and
- * reuse the numbers. What the program made of its stderr since it began is its own.
+ * The file is opened for each line, because programs close descriptors that they do not know and
+ * reuse the numbers. If the program has redirected its stderr since, nothing is written there.
  */
 static void log_write_line(const char *line, size_t length)
 {

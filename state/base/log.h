@@ -7,8 +7,8 @@
 #include "state/base/compiler.h"
 
 /*
- * One line for each thing that an operator may need to know. Silent unless RESEAT_LOG asks:
- * "LEVEL" writes to what stderr was when the program began, "LEVEL:FILE" appends to FILE; LEVEL is
+ * One line for each event that an operator may need to know. Silent unless RESEAT_LOG is set:
+ * "LEVEL" writes to the stderr with which the program began, "LEVEL:FILE" appends to FILE; LEVEL is
  * error, warn, info or debug. The variable is ignored in set-uid programs.
  */
 

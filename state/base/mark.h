@@ -6,7 +6,7 @@
 
 #include "state/base/compiler.h"
 
-/** Have a high-water mark be at least @value. Wait-free where it is. */
+/** Raise a high-water mark to at least @value. Wait-free if it is high enough. */
 static inline void mark_raise(_Atomic uint64_t *mark, uint64_t value)
 {
     uint64_t old = atomic_load_explicit(mark, memory_order_relaxed);

@@ -13,8 +13,9 @@
 #define ROOM 8192u
 
 /*
- * A slot's turn says who may touch it: n, the writer of the n-th span; n + 1, its reader; n + ROOM,
- * the writer that comes round. Writers take numbers in turns, so that each slot has one.
+ * A slot's turn tells who may access it: n, the writer of the n-th span; n + 1, its reader; n +
+ * ROOM, the next writer. Writers take numbers one after the other, so that each slot has one
+ * writer.
  */
 struct slot {
     _Atomic uint64_t turn;
@@ -22,9 +23,10 @@ struct slot {
 };
 
 READ_MOSTLY atomic_bool span_on;
-static struct slot *_Atomic ring; /* ROOM of them; made once, for writers may look at any time */
+static struct slot
+    *_Atomic ring; /* ROOM slots; never freed, because writers may access it at any time */
 static _Atomic uint64_t next_in, lost;
-static uint64_t next_out; /* the reader's */
+static uint64_t next_out; /* used by the reader only */
 
 void span_put(const struct span *span)
 {
@@ -37,7 +39,7 @@ void span_put(const struct span *span)
             atomic_fetch_add_explicit(&lost, 1, memory_order_relaxed);
             return;
         }
-        if (turn > number) { /* another took it */
+        if (turn > number) { /* another writer took it */
             number = atomic_load_explicit(&next_in, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(
                        &next_in, &number, number + 1, memory_order_relaxed, memory_order_relaxed)) {
@@ -106,7 +108,7 @@ uint64_t span_lost(void)
     return atomic_load(&lost);
 }
 
-/* The child traces nothing; what the parent's threads were writing is never read. */
+/* The child does not trace; spans that the parent's threads were writing is never read. */
 static void span_in_child(void)
 {
     atomic_store(&span_on, false);

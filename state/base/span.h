@@ -10,20 +10,20 @@
 #include "state/base/compiler.h"
 
 /*
- * Spans of time for who traces a program: what went on from when to when, in which thread. They are
- * kept only while somebody does; else each costs one relaxed load. Many threads write, without
- * locks and without waiting; one reads. What does not fit until it is read is lost, and counted.
+ * Spans of time for traces of a program: what ran from when to when, in which thread. They are kept
+ * only while somebody traces; otherwise each costs one relaxed load. Many threads write without
+ * locks and without waiting; one reads. Spans for which the ring has no room are lost and counted.
  */
 
 #define SPAN_NAME 64
 
-/** What a span lies beside in a picture. Those of one thread lie inside each other. */
+/** The track of a span in a diagram. Spans of one thread are nested. */
 enum span_track {
-    SPAN_THREAD, /**< The thread that it was in. */
+    SPAN_THREAD, /**< The thread that it ran in. */
     SPAN_GATE,   /**< The program was kept out of its devices. */
-    SPAN_QUEUE,  /**< Of the queue whose number is `of`: what ran there. */
-    SPAN_LAUNCH, /**< Of that queue: whole launches, of which pieces ran there. */
-    SPAN_CHUNK,  /**< Of the chunk of a transfer's ring whose number is `of`. */
+    SPAN_QUEUE,  /**< Commands on the queue whose number is `of`. */
+    SPAN_LAUNCH, /**< Whole launches on that queue, which ran in pieces. */
+    SPAN_CHUNK,  /**< The chunk of a transfer's ring whose number is `of`. */
 };
 
 struct span {
@@ -32,7 +32,7 @@ struct span {
     uint64_t begin_ns, end_ns;
     uint8_t track;   /**< enum span_track. */
     uint32_t of;     /**< A thread's id, or a number. */
-    const char *key; /**< Static; of `value`. NULL: there is none. */
+    const char *key; /**< Static; name of `value`. NULL: there is none. */
     uint64_t value;
 };
 
@@ -43,7 +43,7 @@ static inline bool span_wanted(void)
     return UNLIKELY(atomic_load_explicit(&span_on, memory_order_relaxed));
 }
 
-/** When a span begins, for span_end: 0 where nobody traces. */
+/** The begin of a span, for span_end; 0 when nobody traces. */
 static inline uint64_t span_begin(void)
 {
     return span_wanted() ? clock_now_ns() : 0;
@@ -52,11 +52,11 @@ static inline uint64_t span_begin(void)
 /** Keep a whole span; what does not fit into its name is cut. Any thread, also inside the gate and
  *  under locks. */
 void span_put(const struct span *span);
-/** The same of one that ends now. @begun: of span_begin; 0: nothing is kept. */
+/** Record a span that ends now. @begun: from span_begin; 0: nothing is recorded. */
 void span_end_at(uint64_t begun, enum span_track track, const char *category, const char *name,
                  const char *key, uint64_t value);
 
-/** A span of this thread's ends now. @category, @key: static; @key may be NULL. */
+/** Record a span of this thread that ends now. */
 static inline void span_end(uint64_t begun, const char *category, const char *name, const char *key,
                             uint64_t value)
 {
@@ -64,17 +64,15 @@ static inline void span_end(uint64_t begun, const char *category, const char *na
         span_end_at(begun, SPAN_THREAD, category, name, key, value);
 }
 
-/*
- * By who traces: one thread.
- */
+/* For the one thread that traces. */
 
-/** From now on spans are kept; those of a trace before are gone. 0 or -ENOMEM. */
+/** Start recording; spans of an earlier trace are dropped. 0 or -ENOMEM. */
 MUST_CHECK int span_start(void);
-/** No more are kept; those that were can still be taken. */
+/** Stop recording; recorded spans can still be taken. */
 void span_stop(void);
-/** The oldest, at most @most of them. Returns how many. */
+/** Take the oldest spans, at most @most. Returns how many. */
 size_t span_take(struct span *ret_spans, size_t most);
-/** How many were lost since span_start, for want of room. */
+/** Number of spans lost since span_start for want of room. */
 uint64_t span_lost(void);
 
 #endif

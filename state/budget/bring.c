@@ -12,40 +12,41 @@
 #include "state/object/lost.h"
 
 /*
- * Programs with several residences: what a command needs is copied to where it runs.
+ * Brings the bytes that a command needs to the residence where it runs.
  *
- * Who brings waits for the device that wrote last, and other threads need not wait with it: the
- * gate is closed to look and to copy, and open in between.
+ * The bringing thread waits for the device that wrote the bytes last, and other threads need not
+ * wait with it: the gate is closed only to look and to copy, and open in between.
  */
 
 /* Bytes that a command needs, and the residences that have the latest ones. */
 struct absent {
     struct memory *root; /* held */
     struct range range;
-    uint64_t version; /* the newest that it has */
+    uint64_t version; /* newest version in the range when it was listed */
     uint32_t from;    /* bit p: residence p */
     bool writes;
 };
 
 struct marker {
-    struct residence *residence; /* referred to */
+    struct residence *residence; /* with a reference */
     cl_event event;
 };
 
-/* At a time at least this part of what it may have there is freed. */
+/* Spilling frees at least this part of the limit at a time. */
 #define SPILL_SHARE 16
-/* A command names a few bytes of an object that was spilled, or left on demand, the next one those
- * behind them: so many come at once, whose copying takes about as long as the rest of it. */
+/* Commands often use small adjacent ranges of a spilled or left object, one after the other. So
+ * this many bytes are brought at once, whose copying takes about as long as the overhead of
+ * bringing. */
 #define BRING_WORTH ((size_t)1 << 20)
-/* So often one command goes on by spilling after it was told to. */
+/* How often one command spills after the policy said so, before it exceeds the limit. */
 #define SPILLS_MAX 8
 
 struct bringing {
     struct command *command;
     struct context *context;
     uint64_t missing;        /* bytes that there is no room for */
-    bool later;              /* until a move has ended */
-    uint8_t residence_index; /* where it was to run when we looked */
+    bool later;              /* try again when the present move has ended */
+    uint8_t residence_index; /* residence of its queue when we looked */
     struct absent *absent;
     size_t count;
     struct marker *markers;
@@ -92,15 +93,19 @@ static bool bring_push(struct bringing *b, struct absent absent, uint8_t residen
     return true;
 }
 
-/* What lacks its latest bytes in @residence_index, or is written by another residence. */
+/* True when @residence_index lacks the latest bytes, or when they are to be written and another
+ * residence is their writer. */
 static bool bring_is_absent(const struct absent *absent, uint8_t residence_index)
 {
     return !extents_latest(absent->root, residence_index, absent->range) ||
            (absent->writes && !extents_written_by(absent->root, residence_index, absent->range));
 }
 
-/* Make real in @residence_index what is not. @ret_missing: bytes of what there is no room for; then
- * @ret_short says who says so. Gate closed. */
+/*
+ * Make the command's objects real in @residence_index. @ret_missing: bytes that there is no room
+ * for; @ret_short then has the error. Gate closed.
+ * @ret_short says who says so. Gate closed.
+ */
 static cl_int bring_make_real(const struct bringing *b, uint8_t residence_index,
                               uint64_t *ret_missing, cl_int *ret_short)
 {
@@ -128,8 +133,9 @@ static uint64_t bring_to_free(const struct budget *budget, uint64_t missing)
     return over > share ? over : share;
 }
 
-/* The driver does not say how much it lacks: a little of what is there is spilled, each time it is
- * given the command in vain twice as much, at last everything. False when there is nothing more. */
+/* After a driver refused the command for want of memory, without saying how much it lacks: spill a
+ * little, twice as much each time the command fails again, at last everything. False when there is
+ * nothing left to spill. */
 static bool bring_squeeze(struct bringing *b, struct residence *residence)
 {
     struct command *command = b->command;
@@ -143,8 +149,8 @@ static bool bring_squeeze(struct bringing *b, struct residence *residence)
     return false;
 }
 
-/* Everything real, with other objects spilled for it once the command has its turn. OVER_BUDGET, or
- * what the driver says, with b->missing set: that was not enough. Gate closed. */
+/* Make all objects real, spilling others once the command has the residency token. OVER_BUDGET or a
+ * driver's error, with b->missing set: there is not enough room. Gate closed. */
 static cl_int bring_find_room(struct bringing *b, uint8_t residence_index)
 {
     struct residence *residence = b->context->at[residence_index];
@@ -168,7 +174,7 @@ static cl_int bring_find_room(struct bringing *b, uint8_t residence_index)
     }
 }
 
-/* List what is absent in @residence_index. Gate closed. */
+/* Find room for the objects and list those that are absent in @residence_index. Gate closed. */
 static cl_int bring_look(struct bringing *b, uint8_t residence_index)
 {
     struct memory *memory;
@@ -193,7 +199,7 @@ static bool bring_is_source(const struct bringing *b, uint8_t residence_index)
     return source;
 }
 
-/* A piece that runs beside the queues. */
+/* Add the event of a piece that runs outside the queues. */
 static void bring_mark_piece(void *data, const struct event *event, uint8_t residence_index,
                              cl_event real)
 {
@@ -206,8 +212,8 @@ static void bring_mark_piece(void *data, const struct event *event, uint8_t resi
     b->markers[b->marker_count++] = (struct marker){residence, real};
 }
 
-/* An event behind everything given so far to the queues that may have written. Gate closed: POCL's
- * basic device deadlocks when two threads enqueue in one queue. */
+/* Put a marker in each queue that may have written what is absent. Gate closed: POCL's basic device
+ * deadlocks when two threads enqueue in one queue. */
 static cl_int bring_mark(struct bringing *b)
 {
     cl_int error = CL_SUCCESS;
@@ -235,7 +241,7 @@ static cl_int bring_mark(struct bringing *b)
     return error;
 }
 
-/* What was written there before we marked has ended. Gate closed. */
+/* True when the markers cover every write to the range. Gate closed. */
 static bool bring_has_settled(const struct absent *absent, uint8_t from)
 {
     if (from == RESIDENCE_HOST)
@@ -249,7 +255,7 @@ static bool bring_has_settled(const struct absent *absent, uint8_t from)
     return (absent->from & (1u << from)) && newest == absent->version;
 }
 
-/* Where the first bytes that @residence_index lacks are; RESIDENCE_NONE when it lacks none. */
+/* Residence with the first bytes that @residence_index lacks; RESIDENCE_NONE when it lacks none. */
 static uint8_t bring_next_holder(const struct absent *absent, uint8_t residence_index)
 {
     for (size_t at = absent->range.begin; at < absent->range.end;) {
@@ -261,7 +267,7 @@ static uint8_t bring_next_holder(const struct absent *absent, uint8_t residence_
     return RESIDENCE_NONE;
 }
 
-/* Copy what one other residence has. */
+/* Copy what one other residence, or host memory, has. */
 static cl_int bring_copy_from(const struct bringing *b, const struct absent *absent, uint8_t from,
                               uint8_t residence_index)
 {
@@ -292,8 +298,8 @@ static cl_int bring_copy_from(const struct bringing *b, const struct absent *abs
     return error;
 }
 
-/* Copy what @residence_index lacks, and make it the one that writes there if that is to be written.
- * What others wrote since the markers were set has not ended. Gate closed. */
+/* Copy what @residence_index lacks, and make it the writer of the range if the command writes.
+ * Writes since the markers are waited for. Gate closed. */
 static cl_int bring_copy(const struct bringing *b, const struct absent *absent,
                          uint8_t residence_index)
 {
@@ -321,7 +327,7 @@ static bool bring_is_real(const struct command *command, uint8_t residence_index
     return real;
 }
 
-/* Whoever copies with a residence's io queue beside movers, which keep each other away. */
+/* Held while an io queue is used for a command. Movers keep each other away by their own lock. */
 static struct long_lock copying = LONG_LOCK_INITIALIZER;
 
 void budget_copy_begin(void)
@@ -334,8 +340,8 @@ void budget_copy_end(void)
     long_lock_release(&copying);
 }
 
-/* Where the virtual device is now: it may have moved in between, and then what is absent there is
- * seen at the next look. */
+/* Copy to the residence where the virtual device is now. It may have moved in between; then
+ * command_bring is called again for what is absent there. */
 static cl_int bring_copy_all(struct bringing *b)
 {
     const struct command_ops *ops = b->command->ops;
@@ -359,7 +365,7 @@ static cl_int bring_copy_all(struct bringing *b)
     return error;
 }
 
-/* There is no room, whatever is spilled. CL_SUCCESS: try again. */
+/* Ask the policy, because there is no room even after spilling. CL_SUCCESS: try again. */
 static cl_int bring_ask(struct bringing *b, struct device *device, cl_int reason)
 {
     uint64_t least = 0;
@@ -369,8 +375,8 @@ static cl_int bring_ask(struct bringing *b, struct device *device, cl_int reason
         least += memory->root->size;
     residency_token_release(b->command);
     enum budget_answer answer = budget_ask(device, b->missing, least, true, reason);
-    /* With what it may have now others can be spilled for it. Where that was in vain again and
-     * again others took what was freed, or the limit was lowered meanwhile: that is no error. */
+    /* The limit allows the command if others are spilled. If that failed repeatedly, other threads
+     * took the freed room, or the limit was lowered meanwhile: exceed it rather than fail. */
     if (answer == BUDGET_SPILL && reason == OVER_BUDGET) {
         if (++b->command->spills > SPILLS_MAX)
             budget_exceed(device, b->missing);
@@ -381,7 +387,7 @@ static cl_int bring_ask(struct bringing *b, struct device *device, cl_int reason
     return reason == OVER_BUDGET ? CL_MEM_OBJECT_ALLOCATION_FAILURE : reason;
 }
 
-/* The first look: what is absent is listed, and marked. */
+/* First step: list what is absent, and put markers. */
 static cl_int bring_prepare(struct bringing *b, struct device **ret_device)
 {
     cl_int error = CL_SUCCESS;
@@ -398,7 +404,7 @@ static cl_int bring_prepare(struct bringing *b, struct device **ret_device)
     return error;
 }
 
-/* A lost device has no room, and none is to be made or asked for. */
+/* True when the device of @command is lost: then no room is made there or asked for. */
 static bool bring_is_lost(const struct command *command, cl_int error)
 {
     const struct queue *queue = command->queue;
@@ -431,9 +437,9 @@ static cl_int bring(struct bringing *b)
         if (had_token)
             return bring_ask(b, device, error);
         residency_token_take(b->command);
-        return CL_SUCCESS; /* looked at again, with the turn */
+        return CL_SUCCESS; /* the command is checked again, with the token */
     }
-    /* How a command ended is its own event's affair. */
+    /* An awaited command's error is reported by its own event. */
     for (size_t i = 0; error == CL_SUCCESS && i < b->marker_count; i++)
         (void)residence_wait(b->markers[i].residence, 1, &b->markers[i].event);
     if (error == CL_SUCCESS && b->residence_index != RESIDENCE_NONE)
@@ -441,7 +447,7 @@ static cl_int bring(struct bringing *b)
     return error;
 }
 
-/* Threads that bring. */
+/* Number of threads in command_bring. */
 static _Atomic unsigned bringing;
 
 bool budget_is_brought(void)

@@ -8,16 +8,16 @@
 #include "state/base/threads/work.h"
 #include "state/program/kernel.h"
 
-/* What was granted beyond what is held is kept up to this, so that a program which makes and
- * releases objects does not ask each time. */
+/* Granted but unused bytes are kept up to this, so that a program that makes and releases objects
+ * does not ask each time. */
 #define SLACK ((uint64_t)64 << 20)
 
 static enum budget_answer (*_Atomic policy)(const struct budget_need *need);
-/* Guards what was granted, and with it where a virtual device is. Nothing is waited for under it.
+/* Guards grants, and which device a virtual device is on. Nothing is waited for while it is held.
  */
 static pthread_mutex_t grants = PTHREAD_MUTEX_INITIALIZER;
-/* What the mover has for its virtual device on the way: of the budget, and of no virtual device
- * yet. Likewise. */
+/* Memory reserved on the target of the move under way, counted in that device's budget but in no
+ * virtual device's grant. Guarded by `grants`. */
 static struct {
     struct device *device; /* or NULL */
     uint64_t bytes;
@@ -28,7 +28,7 @@ void budget_set_policy(enum budget_answer (*ask)(const struct budget_need *need)
     atomic_store(&policy, ask);
 }
 
-/* The first virtual device on @device; the_vdev_count when it has none any more. */
+/* Index of the first virtual device on @device; the_vdev_count when there is none. */
 static uint32_t budget_vdev_on(const struct device *device)
 {
     uint32_t vdev = 0;
@@ -37,8 +37,8 @@ static uint32_t budget_vdev_on(const struct device *device)
     return vdev;
 }
 
-/* Roots that are on @device, or would be if there were room: those that another device of the same
- * context has alone are not. */
+/* True for roots on @device, or that would be there if there were room. In a context with several
+ * devices, those that only another device has do not count. */
 static bool budget_counts_for(const struct memory *root, const struct device *device)
 {
     const struct context *context = root->context;
@@ -52,13 +52,13 @@ static bool budget_counts_for(const struct memory *root, const struct device *de
     return false;
 }
 
-/* The same of a virtual device that is on none: what it left in host memory. */
+/* The same for a suspended virtual device: what it left in host memory. */
 static bool budget_waits_for(const struct memory *root, const struct vdev *vdev)
 {
     return context_vdev_index(root->context, vdev) >= 0 && replica_is_latest(root, RESIDENCE_HOST);
 }
 
-/* Bytes for @device, or for @vdev where that is NULL. */
+/* Bytes wanted on @device, or by @vdev where that is NULL. */
 static uint64_t budget_wanted(const struct device *device, const struct vdev *vdev)
 {
     uint64_t bytes = 0;
@@ -73,7 +73,7 @@ static uint64_t budget_wanted(const struct device *device, const struct vdev *vd
     return bytes;
 }
 
-/* Bytes of the objects that the arguments of one kernel name, the most of all kernels. */
+/* Largest sum, over all kernels, of the bytes of the objects that a kernel's arguments name. */
 static uint64_t budget_largest_arguments(void)
 {
     uint64_t most = 0;
@@ -87,8 +87,8 @@ static uint64_t budget_largest_arguments(void)
     return most;
 }
 
-/* What the program has on the device, where a call needs @least at once. Gate closed: arguments are
- * read. */
+/* Describe the program's need on @device, where a call needs @least at once. Gate closed, since
+ * arguments are read. */
 static void budget_describe(struct device *device, uint64_t least, struct budget_need *ret_need)
 {
     struct budget *budget = &device->budget;
@@ -99,7 +99,7 @@ static void budget_describe(struct device *device, uint64_t least, struct budget
     ret_need->least = least > ret_need->least ? least : ret_need->least;
 }
 
-/* Nobody says any more what the program may have there. Under the lock. */
+/* Remove the limit of the program on @device. Lock held. */
 static void budget_unlimit(struct device *device)
 {
     for (uint32_t i = 0; i < the_vdev_count; i++)
@@ -122,7 +122,7 @@ enum budget_answer budget_ask(struct device *device, uint64_t size, uint64_t lea
     budget_describe(device, least, &need);
     gate_open();
     if (need.vdev == the_vdev_count)
-        return BUDGET_AGAIN; /* moved meanwhile */
+        return BUDGET_AGAIN; /* the program moved meanwhile */
     uint64_t held = atomic_load(&budget->held);
     need.wanted += owns ? 0 : size;
     need.total = held + size;
@@ -139,7 +139,7 @@ enum budget_answer budget_ask(struct device *device, uint64_t size, uint64_t lea
     }
     if (answer == BUDGET_SPILL)
         atomic_store(&budget->tight, true);
-    /* What is refused it does not have, and may do without. */
+    /* A refused request does not count: the program may do without. */
     if (answer != BUDGET_REFUSE)
         mark_raise(&budget->least, least);
     log_info("%llu bytes more on %s, where %llu are held%s: %s", (unsigned long long)size,
@@ -175,7 +175,7 @@ void budget_exceed(struct device *device, uint64_t bytes)
     budget_grant(vdev, bytes);
 }
 
-/* Keep to @bytes, of what the budget was granted for @vdev. Returns what that gives up. */
+/* Reduce the grant for @vdev to @bytes. Returns how much of it is given up. */
 static uint64_t budget_give_up(struct vdev *vdev, struct device *device, uint64_t bytes)
 {
     uint64_t gone = 0;
@@ -207,7 +207,7 @@ uint64_t budget_slack(uint32_t index)
     return budget_give_up(the_vdevs[index], device, held + SLACK);
 }
 
-/* Some residence on @device, or NULL. Gate closed. */
+/* Any residence on @device, or NULL. */
 static struct residence *budget_residence_on(const struct device *device)
 {
     struct residence *found = NULL;
@@ -283,7 +283,7 @@ void budget_reserve(struct device *device, uint64_t grant)
     pthread_mutex_unlock(&grants);
 }
 
-/* Under the lock. Nobody is there any more who was granted anything. */
+/* Lift the limits of @device if no virtual device is there any more. Lock held. */
 static void budget_close_if_empty(struct device *device)
 {
     if (budget_vdev_on(device) != the_vdev_count)
@@ -292,7 +292,7 @@ static void budget_close_if_empty(struct device *device)
     atomic_store(&device->budget.tight, false);
 }
 
-/* Under the lock. */
+/* Lock held. */
 static void budget_unreserve_locked(void)
 {
     if (!reserved.device)
@@ -314,7 +314,7 @@ void budget_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
     uint64_t serial = residency_token_current();
     pthread_mutex_lock(&grants);
     struct device *from = atomic_load(&vdev->device);
-    /* In this order, so that nobody sees it suspended from where it was before that. */
+    /* In this order, so that a reader who sees it suspended also sees its last device. */
     if (from)
         atomic_store(&vdev->last, from);
     atomic_store(&vdev->device, to);
@@ -322,11 +322,12 @@ void budget_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
         atomic_fetch_sub(&from->budget.granted, vdev->granted);
         budget_close_if_empty(from);
     }
-    reserved.device = NULL; /* the virtual device's now */
+    reserved.device = NULL; /* it belongs to the virtual device now */
     vdev->granted = to && grant ? *grant : 0;
     vdev->limited = to ? grant != NULL : vdev->limited;
     pthread_mutex_unlock(&grants);
-    /* Whoever had it may have nothing to be given to for long. */
+    /* The command that held the residency token may not be submitted for a while: release the
+     * token. */
     if (serial != 0)
         residency_token_release_of(serial);
 }
@@ -334,7 +335,7 @@ void budget_arrive(struct vdev *vdev, struct device *to, const uint64_t *grant)
 static void budget_in_child(void)
 {
     budget_unreserve_locked();
-    /* The child is another program to the agent. */
+    /* The agent knows the child as another program. */
     for (uint32_t i = 0; i < the_vdev_count; i++) {
         struct device *device = atomic_load(&the_vdevs[i]->device);
         if (device) {

@@ -4,10 +4,10 @@
 #include "state/object/lost.h"
 
 /*
- * A program that left a device on demand has bytes there, and that device can be lost as well.
- * Nothing is wrong where the program is, but what needs those bytes can never run. Of a protected
- * program they are in its point and its journal, from which everything is done again, once: so the
- * device where it is counts as lost too, and all is as it is after such a loss.
+ * A source (a device left on demand) can be lost while it has bytes of the program. The program's
+ * present device is fine, but commands that need those bytes can never run. A protected program has
+ * everything in its snapshot and journal, so its present device is declared lost too, and the
+ * normal recovery follows.
  */
 
 static bool data_lost_of(const struct memory *root)
@@ -16,7 +16,8 @@ static bool data_lost_of(const struct memory *root)
            memory_only_at(root, RESIDENCE_NONE) != 0;
 }
 
-/* Some context that a device has has objects like that. Inside the gate, or with it closed. */
+/* True when some context that is on a device has such objects. Inside the gate, or with it closed.
+ */
 static bool data_lost_any(void)
 {
     bool any = false;
@@ -38,8 +39,8 @@ bool budget_lose_data_lost(void)
         uint8_t residence_index = context_home(context);
         if (!context_lives(context, residence_index))
             continue;
-        /* It is not: what it reads for the program it does now, not when the program has its
-         * memory. */
+        /* The device is not really lost and still writes to the program's memory: let that end now,
+         * not after recovery gave the memory back. */
         (void)queue_drain(context, residence_index);
         residence_lose(context->at[residence_index], "what the program left elsewhere is lost",
                        true);

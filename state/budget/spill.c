@@ -10,8 +10,8 @@
 #include "state/program/kernel.h"
 
 /*
- * Spilling: the device's replica of an object that has not been used for the longest is brought to
- * host memory where that lacks it, and dropped (R4). Objects of all contexts on one device compete
+ * Spilling: the least recently used objects are copied to host memory where that lacks the latest
+ * bytes, and their device replicas are dropped (R4). Objects of all contexts on one device compete
  * for its room.
  */
 
@@ -29,7 +29,7 @@ uint64_t budget_least(const struct command *command)
     return least;
 }
 
-/* One that may go, and where it is. */
+/* An object that may be spilled, and where it is. */
 struct victim {
     struct memory *root; /* held */
     struct residence *residence;
@@ -40,7 +40,7 @@ struct victim {
 struct victims {
     struct victim *victims;
     size_t count;
-    bool later; /* others may go once a mover has done with them */
+    bool later; /* others may be spilled once a mover has done with them */
 };
 
 static void spill_victims_finish(struct victims *victims)
@@ -61,14 +61,14 @@ static bool spill_push(struct victims *victims, struct memory *root, uint8_t res
     return true;
 }
 
-/* What is mapped is in host memory, where its maps stay; what is in SVM has no other memory to be
- * in. */
+/* True for objects that can be spilled: not mapped ones, whose mappings stay in host memory, and
+ * not SVM, which has no other memory. */
 static bool spill_may_go(struct memory *root)
 {
     return root->root == root && !root->uses_svm && object_refs(root) != 0;
 }
 
-/* All on @device that may go and that nothing named since @since. */
+/* Collect the objects on @device that may be spilled and that no command has named since @since. */
 static void spill_collect(const struct device *device, uint64_t since, struct victims *victims)
 {
     uintptr_t cursor = 0;
@@ -102,8 +102,8 @@ static int spill_by_residence(const void *a, const void *b)
     return one->residence < other->residence ? -1 : one->residence > other->residence;
 }
 
-/* The host has the latest bytes of @count of one residence. False when the driver or the host's
- * memory says no: then nothing is lost. */
+/* Copy the latest bytes of @count objects of one residence to host memory. False when the driver
+ * fails or host memory is short: nothing is lost then. */
 static bool spill_save(const struct victim *victims, size_t count)
 {
     struct memory **roots = calloc(count, sizeof(*roots));
@@ -127,7 +127,7 @@ static bool spill_save(const struct victim *victims, size_t count)
     return error == 0;
 }
 
-/* Every real object over @root's bytes in @residence_index goes, views first. */
+/* Release every real object over the root's bytes in its residence, views first. */
 static void spill_drop(const struct victim *victim)
 {
     uintptr_t cursor = 0;
@@ -154,7 +154,7 @@ static void spill_forget(const struct victim *victim)
     }
 }
 
-/* Those of one residence. Returns the bytes that are free now. */
+/* Spill objects of one residence. Returns the bytes that are free now. */
 static uint64_t spill(const struct victim *victims, size_t count)
 {
     uint64_t bytes = 0;
@@ -175,8 +175,7 @@ static uint64_t spill(const struct victim *victims, size_t count)
     return bytes;
 }
 
-/* Those that were not used for the longest come first, as many as it takes, by residence. Returns
- * how many. */
+/* Choose the least recently used objects for @bytes, sorted by residence. Returns how many. */
 static size_t spill_choose(struct victims *victims, uint64_t bytes)
 {
     size_t count = 0;

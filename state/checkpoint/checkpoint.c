@@ -39,7 +39,7 @@ void checkpoint_set_partner(const struct checkpoint_partner *given)
 
 struct making {
     const struct checkpoint_request *request;
-    const struct checkpoint_partner *partner; /* that is asked; or NULL */
+    const struct checkpoint_partner *partner; /* the program's callbacks; or NULL */
     struct image_blob progress;
     struct checkpoint_report *report;
     struct image_manifest manifest;
@@ -182,8 +182,8 @@ static const void *checkpoint_look(const struct image_source *image_source, uint
     return room;
 }
 
-/* Of each of its parts the snapshot that first had all of its bytes: from then on they are the
- * same. *ret_written: some of it was written ever. */
+/* Stamp each part with the serial of the snapshot that first had all of its bytes: the part is the
+ * same in all snapshots from then on. *ret_written: some of it was ever written. */
 static int checkpoint_stamp(const struct making *m, struct source *source, size_t size,
                             bool *ret_written)
 {
@@ -317,7 +317,7 @@ static int checkpoint_make_image(struct making *m)
     return error ? checkpoint_fail(m, error, problem) : 0;
 }
 
-/* The caller has turn. */
+/* The caller has checkpoint_turn. */
 static void checkpoint_let_go(void)
 {
     image_known_finish(&last.known);
@@ -336,7 +336,7 @@ void checkpoint_make(const struct checkpoint_request *request, struct checkpoint
         error = work_is_over() ? -ESHUTDOWN : checkpoint_make_image(&m);
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,
-                                   ret_report->not_removed); /* the next one tries */
+                                   ret_report->not_removed); /* the next checkpoint tries again */
         last.keeps = last.keeps || m.snapshot;
         if (!request->keeps)
             checkpoint_let_go();

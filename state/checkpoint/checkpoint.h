@@ -5,25 +5,25 @@
 #include "state/move/move.h"
 
 /*
- * An image of a program while it runs: a snapshot (state/snapshot/snapshot.h), and with it what the
- * objects were at its moment, on disk. The program is stopped for the snapshot's moment alone; what
- * is written is the snapshot's, whatever the program does meanwhile.
+ * Makes an image of a running program: a snapshot (state/snapshot/snapshot.h) and the description
+ * of the objects at its moment, on disk. The program is paused only for the snapshot's moment; the
+ * snapshot is written while the program continues.
  */
 
 struct checkpoint_request {
-    const char *folder;       /**< Absolute. Made where it is missing. */
+    const char *folder;       /**< Absolute path; created if missing. */
     uint64_t deadline_ns;     /**< CLOCK_MONOTONIC; 0: none. */
-    uint64_t max_downtime_ns; /**< As of struct move_request. */
+    uint64_t max_downtime_ns; /**< As in struct move_request. */
     bool strict;
     uint64_t
         bandwidth; /**< Bytes a second for what is copied while the program runs; 0: no limit. */
-    /** Another one follows: the snapshot stays in host memory, so that only what changes is copied
-     * and looked at then. Else it goes, unless somebody else keeps snapshots. */
+    /** Another checkpoint will follow: keep the snapshot in host memory, so that only changes are
+     * copied and compared then. Otherwise it is freed, unless it is needed for protection. */
     bool keeps;
-    /** Of this program's images there all but so many go, once it is there; 0: none. */
+    /** Number of this program's images to retain, once the new one is complete; 0: all. */
     uint64_t keep;
-    /** The program says from now on that it lives, and whoever does not hear it for as long may
-     * start it again from its images (lease_renewer.h). 0: it does not, unless it does already. */
+    /** Keep a lease of this length (lease_renewer.h): when it has passed without renewal, another
+     * host may start the program from its images. 0: no new lease; an existing one is kept. */
     uint32_t lease_ms;
     const atomic_bool *cancel; /**< Or NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
@@ -33,27 +33,28 @@ struct checkpoint_request {
 struct checkpoint_report {
     enum move_result result;
     char reason[512];                    /**< One line; "" when done. */
-    char image[IMAGE_NAME_MAX];          /**< Its name; "" when there is none. */
-    char not_removed[IMAGE_PROBLEM_MAX]; /**< Why older ones are there still; or "". */
-    uint64_t bytes;                      /**< That are in the image. */
-    uint64_t written;                    /**< Of them, what was not in the folder before; packed. */
-    uint64_t copied;                     /**< To host memory, for the snapshot. */
+    char image[IMAGE_NAME_MAX];          /**< The image's name; "" when there is none. */
+    char not_removed[IMAGE_PROBLEM_MAX]; /**< Why older images could not be removed; or "". */
+    uint64_t bytes;                      /**< Bytes of the objects in the image. */
+    uint64_t written; /**< Compressed bytes of chunks that the folder did not have before. */
+    uint64_t copied;  /**< Bytes copied to host memory for the snapshot. */
     uint64_t total_ns, downtime_ns;
 };
 
 /**
- * A program that says how far it is (policy/reseat.h). Its progress belongs to the moment of the
- * snapshot: from when it gave it until that moment it gives no command.
+ * The callbacks of a program that saves its progress (policy/reseat.h). The progress must belong to
+ * the snapshot's moment: after saving it, the program gives no command until that moment.
  */
 struct checkpoint_partner {
-    /** Before any copying. 0: it will be asked, and `end` follows; 1: it has nothing to say; or
-     * -errno with the reason. Waits for moves that are under way. */
+    /** Called before any copying. 0: it will be asked, and `end` is called at the end; 1: it has no
+     * progress; or -errno with the reason. Waits for moves under way. */
     int (*begin)(const struct checkpoint_request *request, char *ret_reason, size_t size);
-    /** Ask it. @ret_bytes: to be freed. 0: it stands still until `go_on`; or -errno with the
-     * reason. */
+    /** Ask for the progress. @ret_bytes: owned by the caller. 0: the program stands still until
+     * `go_on`; or -errno with the reason. */
     int (*stand)(const struct checkpoint_request *request, void **ret_bytes, size_t *ret_size,
                  char *ret_reason, size_t size);
-    /** @made: its progress is that of a snapshot. Also after a `stand` that failed. */
+    /** Let the program continue. @made: its progress belongs to a snapshot. Also called after
+     * `stand` failed. */
     void (*go_on)(bool made);
     void (*end)(void);
 };
@@ -61,13 +62,13 @@ struct checkpoint_partner {
 void checkpoint_set_partner(const struct checkpoint_partner *partner);
 
 /**
- * Blocks on the devices and the disk; one at a time in a process, and never with a move.
- * Thread-safe; not inside the gate, nor from a callback of a driver.
+ * Make an image. Blocks on the devices and the disk; one at a time in a process, and not during a
+ * move. Thread-safe; not inside the gate, nor from a callback of a driver.
  */
 void checkpoint_make(const struct checkpoint_request *request,
                      struct checkpoint_report *ret_report);
 
-/** None follows: let go of what the last one kept. */
+/** No checkpoint follows: free what the last one kept. */
 void checkpoint_end(void);
 
 #endif

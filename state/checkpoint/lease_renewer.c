@@ -23,15 +23,15 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct lease lease; /* guarded by lock, as all below; but while it is kept only its thread
-                           writes what is in it, and the problem */
+    struct lease lease; /* guarded by lock, like all below; while `kept`, only the thread writes its
+                           content and the problem */
     bool kept;
     bool settled;  /* the process has all that the program had when it was saved */
     bool taken;    /* by another process */
-    bool restored; /* the process was, and its times are another host's until it said that it lives
-                    */
+    bool restored; /* the process was restored, and its times are another host's until the first
+                      renewal */
     bool ends, ended;
-    uint64_t renewed_ns; /* clock_boot_ns() when the last time began that went well */
+    uint64_t renewed_ns; /* clock_boot_ns() at the begin of the last successful renewal */
     char problem[LEASE_RENEWER_PROBLEM_MAX];
 } lease_renewer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -147,8 +147,8 @@ static void *lease_renewer_fence(void *unused)
     return NULL;
 }
 
-/* Behind all handlers of exit(), and destructors of what the program is linked with: they may write
- * what others are to read still, and may be long. */
+/* Runs after all handlers of exit() and the destructors of the program's libraries, which may take
+ * long and may write files that other processes read. */
 __attribute__((destructor)) static void lease_renewer_process_ends(void)
 {
     uint64_t until = clock_now_ns() + END_NS;

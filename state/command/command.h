@@ -8,30 +8,32 @@
  * Commands and queues.
  *
  * Every enqueue call describes itself as a struct command on its stack and runs it. Usually that is
- * one call of the driver. A command that waits for something which no driver can wait for (a user
- * event not set, a deferred command, another residence's event) is copied to the heap and held,
- * with what follows it on an in-order queue, until its wait list can complete.
+ * one driver call. A command that waits for something which no driver can wait for (a user event
+ * that is not set, a deferred command, another residence's event) is copied to the heap and
+ * deferred, with everything behind it on an in-order queue, until its wait list can complete.
  */
 
 struct queue {
     struct object object;
     struct context *context; /**< Held. */
     struct vdev *vdev;
-    int vdev_index; /**< In the context. */
+    int vdev_index; /**< Index of its virtual device in the context. */
     bool in_order;
     _Atomic uint32_t deferred_count;
-    cl_command_queue real;        /**< In the residence of vdev_index; NULL while suspended. */
+    cl_command_queue
+        real; /**< The driver's queue, in the residence of vdev_index; NULL while suspended. */
     _Atomic uint64_t order;       /**< Rises with each event: see queue_step. */
-    _Atomic uint64_t past;        /**< What was given by then has ended. */
-    cl_command_queue next;        /**< A mover's, in the target. */
+    _Atomic uint64_t past;        /**< All commands given up to this order have ended. */
+    cl_command_queue next;        /**< The queue made by a mover, in the target. */
     uint8_t next_residence_index; /**< Of `next`. */
     cl_command_queue_properties properties;
-    cl_queue_properties *property_list; /**< As the program gave them, with the final 0; or NULL. */
+    cl_queue_properties *property_list; /**< As passed by the program, with the final 0; or NULL. */
     size_t property_count;
     struct deferred *deferred_first, *deferred_last; /**< Guarded by the engine's lock. */
-    uint64_t deferred_serial;                        /**< Likewise: of the last one added. */
-    bool pumping;     /**< Likewise: a thread is issuing deferred commands. */
-    uint64_t settled; /**< journal_settle: the last that found what comes now to have ended. */
+    uint64_t deferred_serial; /**< Guarded by the engine's lock: serial of the last one added. */
+    bool pumping;     /**< Guarded by the engine's lock: a thread is issuing deferred commands. */
+    uint64_t settled; /**< Used by journal_settle: the last pass that found later commands to have
+                         ended. */
 };
 
 static inline struct queue *queue_get(cl_command_queue handle)
@@ -40,13 +42,14 @@ static inline struct queue *queue_get(cl_command_queue handle)
 }
 
 /*
- * Which commands a wait was for, whatever their driver says of each afterwards. A command reads the
- * order once it was given to the driver, and a wait steps the order before it begins, or before the
- * command that it is for is given: what read no more than that came before it. (A driver's own lock
- * on its queue is between the two; every interleaving: tests/model/past.pml.)
+ * Tells which commands a successful wait covered, whatever their driver reports afterwards. A
+ * command reads the order after it was given to the driver. A wait steps the order before it
+ * begins, or before the command it waits for is given: it covers all commands that read no more
+ * than the order before the step. (The driver's own lock on its queue is between the two; all
+ * interleavings are checked in tests/model/past.pml.)
  */
 
-/** Returns the order that commands given before have read at most. */
+/** Step the order. Returns the largest order that commands given before can have read. */
 static inline uint64_t queue_step(struct queue *queue)
 {
     return atomic_fetch_add_explicit(&queue->order, 1, memory_order_acq_rel);
@@ -55,7 +58,7 @@ static inline uint64_t queue_order(const struct queue *queue)
 {
     return atomic_load_explicit(&queue->order, memory_order_relaxed);
 }
-/** All that was given to the driver before queue_step returned @order has ended. */
+/** All commands given to the driver before queue_step returned @order has ended. */
 void queue_ended(struct queue *queue, uint64_t order);
 static inline bool queue_is_past(const struct queue *queue, const struct event *event)
 {
@@ -69,8 +72,8 @@ cl_int queue_create(struct context *context, struct vdev *vdev,
 /** Make the real queue in @residence; an out-of-order queue may become an in-order one. */
 cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret);
 /**
- * True when @queue is the program's only one, and in order: then no other is made before
- * queue_alone_end, and whoever makes one waits for that. Any thread, inside the gate or not.
+ * True when @queue is the program's only queue, and in order: then creating another one waits until
+ * queue_alone_end. Any thread, inside the gate or not.
  */
 bool queue_alone_begin(const struct queue *queue);
 void queue_alone_end(void);
@@ -83,64 +86,65 @@ cl_int queue_finish(struct queue *queue);
 struct command;
 struct pieces; /* pieces.h */
 
-/** Narrow @range, all bytes of uses[@use] counted from its first, to those that @command names:
- *  nothing else is read or written. */
+/** Narrow @range, which is all bytes of uses[@use], to those that @command reads or writes. */
 typedef void command_ranger(const struct command *command, unsigned use, struct range *range);
 
 struct command_ops {
     cl_command_type type;
-    size_t size; /**< Of the struct that begins with struct command. */
-    /** Give it to the driver; inside the gate. Real objects are at index @residence_index. */
+    size_t size; /**< Size of the struct that begins with struct command. */
+    /** Give the command to the driver; inside the gate. Real objects are at index @residence_index.
+     */
     cl_int (*issue)(struct command *command, struct residence *residence, uint8_t residence_index,
                     cl_command_queue queue, cl_uint waits, const cl_event *wait_list,
                     cl_event *ret_event);
-    /** The command was copied to the heap with memcpy: copy what the program may change or free
-     *  after the call returns, and hold the objects. CL_SUCCESS or the error that the call would
-     *  have given. */
+    /** Called after the command was copied to the heap with memcpy: copy what the program may
+     * change or free after the call returns, and hold the objects. CL_SUCCESS or the error for the
+     * program's call. */
     cl_int (*defer)(struct command *command);
     /** Undo defer: after a deferred command was issued or given up. */
     void (*drop)(struct command *command);
-    /** A deferred command is given up, because what it waited for ended in error; before drop. Or
-     * NULL.
-     */
+    /** A deferred command is given up, because what it waited for failed; called before drop. Or
+     * NULL. */
     void (*cancel)(struct command *command);
-    /** Put the objects that `more` would give into uses[], for the walks to come; inside the gate.
-     *  Or NULL. */
+    /** Put the objects that `more` returns into uses[], for later calls of command_use; inside the
+     * gate. Or NULL. */
     void (*gather)(struct command *command);
-    command_ranger *range; /**< NULL: each object is named with all its bytes. */
-    /** Bytes that it writes at once in what command_use gave it at cursor @use; 0: not known. Of a
-     *  deferred command. Or NULL. */
+    command_ranger *range; /**< NULL: all bytes of each object are used. */
+    /** Size of the units that it writes in the object that command_use returned for cursor @use; 0:
+     * not known. For deferred commands. Or NULL. */
     size_t (*element)(const struct command *command, unsigned use);
-    /** Make what is not a memory object ready in place; NULL when there is nothing. COMMAND_ABSENT:
-     *  bring has to be called first. */
+    /** Prepare what is not a memory object in the residence; NULL: nothing to do. COMMAND_ABSENT:
+     * call bring first. */
     cl_int (*ready)(struct command *command, struct residence *residence, uint8_t residence_index);
-    /** Of a command that is given in pieces (pieces.h), which is held from the beginning: where it
-     *  has come. NULL for all others. */
+    /** For a command that is given in pieces (pieces.h), which is deferred from the beginning: its
+     * progress. NULL for all others. */
     struct pieces *(*pieces)(struct command *command);
-    /** The driver refused it for CL_OUT_OF_RESOURCES: true when the device's limits are why, and no
-     *  memory that is freed would help. Inside the gate. Or NULL. */
+    /** After the driver refused it with CL_OUT_OF_RESOURCES: true when the device's limits are the
+     * cause, so that freeing memory would not help. Inside the gate. Or NULL. */
     bool (*exceeds)(const struct command *command, struct residence *residence,
                     uint8_t residence_index);
-    /** What bringing (upcalls.h) does first, outside the gate; it may move the program. Or NULL. */
+    /** First step of bringing (upcalls.h), outside the gate; it may move the program. Or NULL. */
     void (*relocate)(struct command *command);
-    /** What it does last, with the gate closed and every memory object ready in place. Or NULL. */
+    /** Last step of bringing, with the gate closed and every memory object ready in the residence.
+     * Or NULL. */
     cl_int (*bring)(struct command *command, uint8_t residence_index);
     /**
-     * For the journal: what does the same again, deferred and on the heap, with the bytes that it
-     * writes. Both are the caller's. 0 or -errno. NULL: the command itself, as defer makes it.
+     * For the journal: make a command that has the same effect again, deferred and on the heap,
+     * with the bytes that it writes. Both are owned by the caller. 0 or -errno. NULL: the command
+     * itself, as `defer` makes it.
      */
     int (*record)(const struct command *command, struct command **ret_command, char **ret_bytes,
                   size_t *ret_size);
-    /** Of one that reads one run of bytes into the program's memory: where it is told to. Or NULL.
-     */
+    /** For a command that reads one range of bytes into the program's memory: where its address is
+     * stored, so that it can be changed. Or NULL. */
     void **(*output)(struct command *command, size_t *ret_size);
-    /** False: what was recorded would do something else by now. Or NULL. */
+    /** False: the recorded command would have another effect by now. Or NULL. */
     bool (*is_current)(const struct command *command);
     const char *unrepeatable; /**< Why it cannot be given again, or NULL. */
-    bool reads_to_host; /**< It reads uses[0] into the program's memory, and does nothing else:
-                           where the queue is does not matter for it. */
-    bool waits_for_all; /**< Marker or barrier: with no wait list, waits for all before it. */
-    bool blocks_later;  /**< Barrier: all after it wait for it. */
+    bool reads_to_host;       /**< It only reads uses[0] into the program's memory, so it may run in
+                                 another residence than its queue's. */
+    bool waits_for_all;       /**< Marker or barrier: with no wait list, waits for all before it. */
+    bool blocks_later;        /**< Barrier: all after it wait for it. */
 };
 
 struct command {
@@ -150,17 +154,19 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
-    cl_int refused;  /**< What bringing said of it last. */
-    cl_int shortage; /**< The driver, given it, said that there is no room. */
-    uint8_t spills;  /**< How often it was told to go on by spilling, when it had asked for room. */
-    uint8_t squeezes;         /**< How often: each has more spilled; the last asks the policy. */
-    uint64_t residency_token; /**< That it holds; 0: none. */
-    /** For kernels and migrations, whose objects are many: NULL, or gives the next one from *cursor
-     *  (0 at first) on, NULL past the last. */
+    cl_int refused; /**< Last error of bringing. */
+    cl_int
+        shortage; /**< Error of the driver when it had no room for the command; else CL_SUCCESS. */
+    uint8_t spills;   /**< How often the policy told it to spill when it asked for room. */
+    uint8_t squeezes; /**< Number of spills after driver errors, each larger than before; after the
+                         last, the policy is asked. */
+    uint64_t residency_token; /**< The residency token that it holds; 0: none. */
+    /** For kernels and migrations, which may have many objects: NULL, or returns the next object
+     * from *cursor (0 at first) on, NULL after the last. */
     struct memory *(*more)(const struct command *command, unsigned *cursor, bool *ret_writes);
 };
 
-/** Nobody has refused it yet. */
+/** Reset the record of errors and spills. */
 static inline void command_begin_anew(struct command *command)
 {
     command->refused = CL_SUCCESS;
@@ -169,8 +175,8 @@ static inline void command_begin_anew(struct command *command)
     command->squeezes = 0;
 }
 
-/** A command without objects so far. Unlike an initialiser it does not clear uses[], which takes
- *  longer than all the rest. */
+/** Initialise a command without objects. Unlike an initialiser this does not clear uses[], which
+ * would take longer than everything else. */
 static inline void command_init(struct command *command, const struct command_ops *ops,
                                 struct queue *queue)
 {
@@ -187,14 +193,14 @@ static inline void command_init(struct command *command, const struct command_op
  * Run a command: the body of every enqueue entry point.
  *
  * @blocking  Return after it ended (waits in the driver, outside the gate).
- * @ret_event  The program's, or NULL.
- * Returns what the specification says of a wait list, else what the driver says.
+ * @ret_event  For the program, or NULL.
+ * Returns the specified error for a bad wait list, else the driver's error.
  */
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event);
 
-/** command_ops of a command that is a marker for its driver: issue, and, of a command that names no
- *  object and nothing of the program's, defer and drop. */
+/** Functions for command_ops of a command that is a marker for its driver: issue, and, if it uses
+ * no object and nothing of the program's, defer and drop. */
 cl_int command_marker_issue(struct command *command, struct residence *residence,
                             uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                             const cl_event *wait_list, cl_event *ret_event);
@@ -205,7 +211,7 @@ void command_nothing_to_drop(struct command *command);
 cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_event *wait_list,
                              cl_event *ret_event);
 
-/** Of `squeezes`: everything else has been spilled by this one. */
+/** Value of `squeezes` after which everything else has been spilled by this one. */
 #define COMMAND_SQUEEZES 5
 
 /** @command cannot run in @residence_index yet: some object of it has no latest replica there (R2).
@@ -213,7 +219,7 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
 #define COMMAND_ABSENT 1
 
 struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes);
-/** The next memory object that @command names; *cursor starts at 0. NULL past the last. */
+/** The next memory object that @command uses; *cursor starts at 0. NULL after the last. */
 static inline struct memory *command_use(const struct command *command, unsigned *cursor,
                                          bool *ret_writes)
 {
@@ -224,17 +230,17 @@ static inline struct memory *command_use(const struct command *command, unsigned
     }
     return UNLIKELY(command->more != NULL) ? command_use_more(command, cursor, ret_writes) : NULL;
 }
-/** The bytes of its root that @command names in @memory, which command_use gave it at cursor @use.
- */
+/** The range of the root's bytes that @command uses in @memory, which command_use returned for
+ * cursor @use. */
 struct range command_range(const struct command *command, unsigned use,
                            const struct memory *memory);
 /**
- * CL_SUCCESS: to be given to @residence_index with command_issue at once. Else COMMAND_ABSENT, or
- * the error to give the program. Inside the gate.
+ * CL_SUCCESS: it can be given to @residence_index with command_issue at once. Else COMMAND_ABSENT,
+ * or the error for the program. Inside the gate.
  */
 cl_int command_ready(struct command *command, struct residence *residence, uint8_t residence_index);
-/** Give a ready command to the driver; events of @wait_list that it knows are passed on. Inside the
- *  gate. *ret_real is set if @ret_real is not NULL. */
+/** Give a ready command to the driver, with those events of @wait_list that the driver knows.
+ * Inside the gate. *ret_real is set if @ret_real is not NULL. */
 cl_int command_issue(struct command *command, struct residence *residence, uint8_t residence_index,
                      cl_uint waits, struct event *const *wait_list, cl_event *ret_real);
 /** The same in @queue, a real one of the same residence in place of the command's. */
@@ -243,8 +249,8 @@ cl_int command_issue_in(struct command *command, struct residence *residence,
                         struct event *const *wait_list, cl_event *ret_real);
 /** Finish every real queue of @context in @residence_index. By a mover, with the gate closed. */
 cl_int queue_drain(struct context *context, uint8_t residence_index);
-/** Drain the siblings of @residence (residence_is_sibling), before host memory that it was given is
- * taken from it. By a mover, with the gate closed. False where there are none. */
+/** Drain the siblings of @residence (residence_is_sibling) before its host memory is released. By a
+ * mover, with the gate closed. False where there are none. */
 bool queue_drain_siblings(const struct residence *residence);
 
 /*
@@ -252,37 +258,37 @@ bool queue_drain_siblings(const struct residence *residence);
  */
 
 /**
- * True when @command must be held: it waits for what no driver can wait for, or comes behind such a
- * command, or waits for what ended in error. Inside the gate.
+ * True when @command must be deferred: it waits for what no driver can wait for, or for something
+ * that failed, or comes behind a deferred command. Inside the gate.
  */
 bool defer_needed(const struct command *command, uint8_t residence_index, cl_uint waits,
                   struct event *const *wait_list);
 /**
- * Hold a copy of @command behind @wait_list; @event is its event, or NULL. Inside the gate.
- * CL_SUCCESS, or the error that the call gives the program; then nothing is held.
+ * Defer a copy of @command behind @wait_list; @event is its event, or NULL. Inside the gate.
+ * CL_SUCCESS, or the error for the program; then nothing is deferred.
  */
 cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
                  struct event *event);
-/** Issue whatever became ready. Outside the gate and every lock; blocks on the device, the policy,
- *  and moves. */
+/** Issue all deferred commands that became ready. Outside the gate and every lock; blocks on the
+ * device, the policy, and moves. */
 void defer_pump(void);
-/** The same on a callback thread, from anywhere: where the caller may not wait for a move or for
- * the policy, which what is issued may need. */
+/** The same on a callback thread, for callers that must not wait for a move or for the policy,
+ * which issuing may need. From anywhere. */
 void defer_pump_soon(void);
-/** The command of @queue that is being given in pieces, with its event, or NULL. Under engine_lock.
- *  *ret_busy: a thread is at it; then what that writes of it may not be looked at. */
+/** The command of @queue that is being given in pieces, with its event, or NULL. With engine_lock.
+ * *ret_busy: a thread is giving a piece, so what it changes of the command must not be read. */
 struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event,
                                 bool *ret_busy);
-/** True when some command of any queue was not given to a driver yet. Gate closed. */
+/** True when some command of any queue was not yet given to a driver. Gate closed. */
 bool defer_any(void);
-/** Wait until no command enqueued before now is held in @queue. Outside the gate. */
+/** Wait until no command enqueued before now is deferred in @queue. Outside the gate. */
 void defer_wait_queue(struct queue *queue);
 /** Wait until @event is no longer DEFERRED. Outside the gate. */
 void defer_wait_event(struct event *event);
 
 /*
- * The residency token: while a thread has room made for a command, no other command may have that
- * command's objects spilled again, until it was given to the driver. A move releases the token.
+ * The residency token: while a command holds it, no other command may have its objects spilled
+ * again, until it was given to the driver. A move releases the token.
  *
  * It belongs to a command, not to a thread: a deferred command may be given to the driver by
  * another thread than the one that had its objects brought.

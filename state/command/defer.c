@@ -14,31 +14,32 @@
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 
-/* A deferred command. On its queue's list, guarded by engine_lock, until it was issued or given up.
+/* A deferred command, on its queue's list (guarded by engine_lock) until it was issued or given up.
  */
 struct deferred {
     struct deferred *next;
     uint64_t serial;
     bool issuing;
-    bool given;           /* in parts: it stays until all of them have ended */
-    unsigned tries;       /* of context_outlives */
-    bool kept;            /* its command is the journal's */
-    bool left;            /* in a child of a fork: the parent gives it */
-    struct event *marker; /* deferred; of one that reads elsewhere: it has to end first. Or NULL */
-    uint64_t since;       /* by the host's clock */
-    cl_int refused;       /* what the driver said then */
-    cl_int error;         /* why it is given up, though what it waited for ended well */
+    bool given;     /* given in parts: it stays on the list until all of them have ended */
+    unsigned tries; /* retries, for context_outlives */
+    bool kept;      /* the journal owns its command */
+    bool left;      /* after a fork, in the child: the parent gives it */
+    struct event
+        *marker;    /* held; for a read elsewhere: the marker that has to end first. Or NULL */
+    uint64_t since; /* when it was enqueued, by the host's clock */
+    cl_int refused; /* the last error of the driver */
+    cl_int error;   /* why it is given up although its wait list */
     struct command *command; /* owned */
     struct event *event;     /* deferred; or NULL */
     cl_uint waits;
     struct event *wait_list[]; /* deferred */
 };
 
-/* Of defer_let_go: neither errors of OpenCL's nor COMMAND_ABSENT. */
+/* Results of defer_let_go besides OpenCL errors and COMMAND_ABSENT. */
 #define MARKED      2
 #define PARTS_GIVEN 3
 
-/* True when a driver can take care of @event for a command in @residence_index. */
+/* True when the driver can wait for @event itself, for a command in @residence_index. */
 static bool defer_driver_can_wait(const struct event *event, uint8_t residence_index)
 {
     switch (event_state(event)) {
@@ -57,7 +58,7 @@ static bool defer_waits_for_all(const struct command *command)
     return command->ops->waits_for_all && command->wait_list_empty;
 }
 
-/* Out of order: only barriers hold what follows, and wait for what precedes. */
+/* In an out-of-order queue: only barriers hold later commands, and wait for earlier ones. */
 static bool defer_behind_barrier(struct queue *queue, const struct command *command)
 {
     bool behind = defer_waits_for_all(command);
@@ -92,7 +93,8 @@ static void defer_deferred_free(struct deferred *deferred)
     free(deferred);
 }
 
-/* Virtual devices may be, or get, apart: no driver tells another of the end of a command. */
+/* Watch the events of other queues: their virtual devices may be or get to different devices, and
+ * no driver tells another when a command ends. */
 static bool defer_watch_others(const struct queue *queue, cl_uint waits,
                                struct event *const *wait_list)
 {
@@ -108,7 +110,7 @@ cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wa
                  struct event *event)
 {
     struct queue *queue = command->queue;
-    /* defer_pump_soon needs the thread. */
+    /* defer_pump_soon needs the callback thread. */
     if (!defer_watch_others(queue, waits, wait_list) || callback_start() != 0)
         return CL_OUT_OF_HOST_MEMORY;
     struct deferred *deferred = calloc(1, sizeof(*deferred) + waits * sizeof(struct event *));
@@ -157,17 +159,19 @@ static bool defer_is_ready(const struct deferred *deferred, uint8_t residence_in
     return true;
 }
 
-/* The driver has fewer than it may, and there are more. Under engine_lock. */
+/* True when the driver has fewer pieces than it may, and more are left. With engine_lock. */
 static bool defer_pieces_wanted(const struct command *command, const struct event *event)
 {
     const struct parts *parts = event->parts;
     const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
     unsigned most = pieces_know_pace(pieces) ? PIECES_AT_ONCE : 1;
-    bool any = !pieces_none_left(pieces) || pieces_are_given(pieces); /* or to be closed */
+    bool any =
+        !pieces_none_left(pieces) || pieces_are_given(pieces); /* or the parts must be closed */
     return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
 }
 
-/* Of one whose parts run: have they ended, or is there another piece to give? Under engine_lock. */
+/* For a command whose parts run: true when all have ended, or another piece can be given. With
+ * engine_lock. */
 static bool defer_goes_on(const struct queue *queue, const struct deferred *deferred)
 {
     return event_has_ended(deferred->event) ||
@@ -175,7 +179,8 @@ static bool defer_goes_on(const struct queue *queue, const struct deferred *defe
             defer_pieces_wanted(deferred->command, deferred->event));
 }
 
-/* The next command of @queue that can go, or has gone and ended. Under engine_lock. */
+/* The next command of @queue that can be given, or that was given and has ended. With engine_lock.
+ */
 static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
 {
     for (struct deferred *h = queue->deferred_first; h; h = h->next) {
@@ -191,8 +196,8 @@ static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
     return NULL;
 }
 
-/* Under engine_lock. */
-static void defer_unlink_deferred(struct queue *queue, struct deferred *deferred)
+/* With engine_lock. */
+static void defer_unlink(struct queue *queue, struct deferred *deferred)
 {
     struct deferred **link = &queue->deferred_first;
     struct deferred *previous = NULL;
@@ -215,7 +220,8 @@ static bool defer_waited_for_an_error(const struct deferred *deferred)
     return false;
 }
 
-/* Its bytes are elsewhere: first a marker holds its place in its queue, then it is given there. */
+/* Read elsewhere: first a marker keeps its place in its queue; when that has ended, the read is
+ * given to the residence with the bytes. */
 static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *residence,
                                    uint8_t residence_index)
 {
@@ -230,7 +236,7 @@ static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *
         deferred->event = event_create(queue->context, queue, command->ops->type);
         if (!deferred->event)
             return COMMAND_ABSENT;
-        object_publish_internal(deferred->event); /* movers settle it */
+        object_publish_internal(deferred->event); /* so that movers find and settle it */
     }
     cl_int error = elsewhere_give(command, deferred->marker, deferred->event);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
@@ -247,8 +253,8 @@ static void defer_measure(struct pieces *pieces, struct parts *parts)
     pace_measured(pieces->pace, items, ns);
 }
 
-/* Where pieces of one kernel must not run beside others it is alone, or what is left goes whole: as
- * its program has it, if it has not begun. */
+/* Where pieces of one kernel must not run beside others: let the launch be the only one, or give
+ * the rest whole, by the original program if it has not begun. */
 static void defer_be_alone(struct pieces *pieces, const struct queue *queue,
                            const struct residence *residence)
 {
@@ -267,7 +273,7 @@ static void defer_end_alone(struct pieces *pieces)
     pieces->alone = false;
 }
 
-/* Once for each launch, when it can be said how long it will take. */
+/* Announce the launch to helpers, once, when its duration can be predicted. */
 static void defer_tell(struct pieces *pieces)
 {
     if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
@@ -281,7 +287,7 @@ static void defer_tell(struct pieces *pieces)
         the_upcalls->share();
 }
 
-/* The next piece, if others have left one. */
+/* Take the next piece, if helpers have left one. */
 static bool defer_take(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
@@ -299,7 +305,7 @@ static void defer_untake(struct pieces *pieces)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* No more come where nobody else has some. */
+/* Close the parts if no helper has groups left. */
 static cl_int defer_close_given(const struct pieces *pieces, struct parts *parts)
 {
     pthread_mutex_lock(&engine_lock);
@@ -310,8 +316,8 @@ static cl_int defer_close_given(const struct pieces *pieces, struct parts *parts
     return CL_SUCCESS;
 }
 
-/* Ready and given to the driver, in @beside if that is not NULL: then what it comes after has
- * ended. As command_issue. */
+/* Check that it is ready and give it to the driver, in queue @beside if that is not NULL: then
+ * everything that it comes after has ended. As command_issue. */
 static cl_int defer_issue(struct command *command, struct residence *residence,
                           uint8_t residence_index, cl_command_queue beside, cl_uint waits,
                           struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
@@ -331,7 +337,7 @@ static cl_int defer_issue(struct command *command, struct residence *residence,
     return error;
 }
 
-/* Its parts are the event's once the first piece was given. */
+/* The event owns the parts once the first piece was given. */
 static cl_int defer_give(struct command *command, struct pieces *pieces, struct event *event,
                          struct parts *parts, struct residence *residence, uint8_t residence_index,
                          cl_uint waits, struct event *const *wait_list)
@@ -339,7 +345,7 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
     cl_event real;
     struct part *part = parts_vacant(event, parts);
     if (!part)
-        return COMMAND_ABSENT; /* cannot be: there are fewer than may be */
+        return COMMAND_ABSENT; /* not reached: fewer run than may be */
     defer_be_alone(pieces, command->queue, residence);
     uint64_t begun, given;
     cl_int error = CL_SUCCESS;
@@ -354,7 +360,7 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
         return error;
     if (!any)
         return defer_close_given(pieces, parts);
-    command_begin_anew(command); /* each may need room of its own */
+    command_begin_anew(command); /* each piece may need room */
     if (event_state(event) == EVENT_DEFERRED) {
         event->begun = begun;
         event_issued_in_parts(event, parts);
@@ -364,8 +370,8 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
     return defer_close_given(pieces, parts);
 }
 
-/* Give the next piece, with the command's event, DEFERRED before the first and ISSUED afterwards.
- * COMMAND_ABSENT; or, before the first, the error that it ends in. Inside the gate. */
+/* Give the next piece. The command's event is DEFERRED before the first and ISSUED afterwards.
+ * COMMAND_ABSENT; or, before the first, the error that the command ends in. Inside the gate. */
 static cl_int defer_pieces_give(struct command *command, struct event *event,
                                 struct residence *residence, uint8_t residence_index, cl_uint waits,
                                 struct event *const *wait_list)
@@ -393,7 +399,7 @@ static cl_int defer_pieces_give(struct command *command, struct event *event,
     return error;
 }
 
-/* All have ended, and the event with them. */
+/* All parts and the event have ended. */
 static void defer_pieces_ended(struct command *command, struct event *event)
 {
     struct pieces *pieces = command->ops->pieces(command);
@@ -407,7 +413,7 @@ static void defer_pieces_ended(struct command *command, struct event *event)
         pace_goes_whole(pieces->pace, pieces->whole);
 }
 
-/* The next piece of a command, or the end of those. As defer_let_go. */
+/* Give the next piece of a command, or end it. As defer_let_go. */
 static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *residence,
                                  uint8_t residence_index)
 {
@@ -424,7 +430,7 @@ static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *re
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-/* As command_issue. Where the program is protected the command may be the journal's afterwards. */
+/* As command_issue. In a protected program the journal may own the command afterwards. */
 static cl_int defer_give_whole(struct deferred *deferred, struct residence *residence,
                                uint8_t residence_index, cl_event *ret_real)
 {
@@ -441,7 +447,7 @@ static cl_int defer_give_whole(struct deferred *deferred, struct residence *resi
     return error;
 }
 
-/* Where the program is protected the device may be lost: that is asked outside the gate. */
+/* In a protected program the device may be lost: this is checked outside the gate. */
 static cl_int defer_doubt(struct deferred *deferred, cl_int error)
 {
     if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
@@ -450,8 +456,8 @@ static cl_int defer_doubt(struct deferred *deferred, cl_int error)
     return COMMAND_ABSENT;
 }
 
-/* Give it to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again. MARKED,
- * PARTS_GIVEN: it stays held. */
+/* Give the command to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again.
+ * MARKED, PARTS_GIVEN: it stays on the list. */
 static cl_int defer_let_go(struct deferred *deferred, struct residence *residence,
                            uint8_t residence_index)
 {
@@ -485,7 +491,7 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
         command->ops->cancel(command);
     if (deferred->event && error == CL_SUCCESS) {
         deferred->event->times[0] =
-            given - deferred->since; /* DEFERRED still: nobody asks for it */
+            given - deferred->since; /* still DEFERRED, so nobody reads it */
         event_issued_late(deferred->event, residence_index, real);
     } else if (deferred->event) {
         event_finish(deferred->event, error);
@@ -494,14 +500,15 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
 }
 
 /*
- * Issue what is ready in one queue, one thread at a time so that the order stays. Returns whether
- * anything went; sets *ret_absent to what is to be brought, outside the gate.
+ * Issue the ready commands of one queue, by one thread at a time so that the order is kept. Returns
+ * whether any was issued; sets *ret_absent to a command whose objects have to be brought, outside
+ * the gate.
  */
 static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
 {
     bool progress = false;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    /* Suspended: whoever resumes it pumps again. */
+    /* While suspended, nothing: the mover that resumes it calls defer_pump. */
     struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
     struct deferred *deferred;
     pthread_mutex_lock(&engine_lock);
@@ -510,7 +517,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         return false;
     }
     queue->pumping = true;
-    /* There are drivers that run a piece within the call: then the next one can go at once. */
+    /* Some drivers run a piece within the call: then the next one can be given at once. */
     while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->issuing = true;
@@ -529,14 +536,14 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
             break;
         }
         deferred->given = error == PARTS_GIVEN;
-        /* Who found nothing that runs before what it waits for finds this: there are drivers that
-         * do nothing until somebody waits. */
+        /* Wake threads that wait for a later command: they found no running part before, and some
+         * drivers work only while a thread waits, so they must wait for this one. */
         if (deferred->given)
             pthread_cond_broadcast(&engine_changed);
         progress = progress || (deferred->given && deferred->command->ops->pieces);
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
-        defer_unlink_deferred(queue, deferred);
+        defer_unlink(queue, deferred);
         pthread_mutex_unlock(&engine_lock);
         if (deferred->kept)
             deferred->command = NULL;
@@ -554,7 +561,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     return progress;
 }
 
-/* It was to be brought something, or its driver refused it. CL_SUCCESS: it is looked at again. */
+/* Bring the command's objects, or handle its driver's error. CL_SUCCESS: check it again. */
 static cl_int defer_bring(struct deferred *deferred)
 {
     struct command *command = deferred->command;
@@ -611,7 +618,7 @@ static atomic_bool pump_posted;
 static void defer_pump_posted_job(struct callback_job *job)
 {
     (void)job;
-    atomic_store(&pump_posted, false); /* what becomes ready from here on is another job's */
+    atomic_store(&pump_posted, false); /* what becomes ready from here on needs another job */
     defer_pump();
 }
 
@@ -625,7 +632,8 @@ void defer_pump_soon(void)
 struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
 {
     const struct deferred *deferred = queue->deferred_first;
-    /* Who gives the first piece tells of it before it is noted as given. */
+    /* `given` is set only after the first piece was given and announced: `issuing` covers that
+     * time. */
     while (deferred && !((deferred->given || deferred->issuing) && deferred->command->ops->pieces &&
                          deferred->event->parts && atomic_load(&deferred->event->parts->open)))
         deferred = deferred->next;
@@ -646,7 +654,8 @@ bool defer_any(void)
     return any;
 }
 
-/* Sets *ret_event, held, to that of one whose parts run, if there is one. Under engine_lock. */
+/* True when a command up to @serial is deferred. Sets *ret_event, held, to the event of one whose
+ * parts run, if there is one. With engine_lock. */
 static bool defer_deferred_until(const struct queue *queue, uint64_t serial,
                                  struct event **ret_event)
 {
@@ -667,8 +676,8 @@ static void defer_unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* Until all parts of @runs have ended, whose hold is the caller's. Gives engine_lock up meanwhile.
- */
+/* Wait until all parts of @runs have ended, and drop the caller's hold. Releases engine_lock
+ * meanwhile. */
 static void defer_wait_unlocked(struct event *runs)
 {
     int before = cancel_hold();
@@ -699,11 +708,11 @@ void defer_wait_queue(struct queue *queue)
     pthread_cleanup_pop(1);
 }
 
-/* Events that wait for one another, of which is looked for what runs. */
+/* Longest chain of events that is searched for one that runs. */
 #define CHAIN_MAX 16
 
-/* A command of several parts that @event, which is held, has to come after and whose parts run,
- * held for the caller; or NULL. Under engine_lock. */
+/* A command whose parts run and that @event (held) must come after, held for the caller; or NULL.
+ * With engine_lock. */
 static struct event *defer_runs_before(const struct event *event, unsigned chain)
 {
     const struct queue *queue = event->queue;
@@ -730,8 +739,8 @@ static struct event *defer_runs_before(const struct event *event, unsigned chain
     return runs;
 }
 
-/* There are drivers that do nothing until somebody waits: so does who waits for what comes behind.
- */
+/* Some drivers work only while a thread waits: so wait for the running parts of commands before
+ * this one, too. */
 void defer_wait_event(struct event *event)
 {
     if (LIKELY(event_state(event) != EVENT_DEFERRED))
@@ -749,7 +758,7 @@ void defer_wait_event(struct event *event)
     pthread_cleanup_pop(1);
 }
 
-/* Whoever issued what was held is gone. */
+/* The threads that issued deferred commands do not exist in the child. */
 static void defer_in_child(void)
 {
     uintptr_t cursor = 0;
@@ -760,8 +769,8 @@ static void defer_in_child(void)
         for (struct deferred *deferred = queue->deferred_first; deferred;
              deferred = deferred->next) {
             deferred->issuing = false;
-            /* The parent gives it: its driver's locks and threads are of no use here, and what had
-               begun of pieces is half done. */
+            /* The parent gives it: the driver's locks and threads are unusable in the child, and
+             * half of the pieces may have been given. */
             deferred->left = true;
         }
     }

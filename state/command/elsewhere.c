@@ -3,9 +3,8 @@
 #include "state/base/clock.h"
 #include "state/command/parts.h"
 
-/* Where the latest of the bytes that @command reads are; RESIDENCE_NONE: in no residence all of
- * them.
- */
+/* The residence that has the latest of all bytes that @command reads; RESIDENCE_NONE: no residence
+ * has all. */
 static uint8_t elsewhere_index_of(const struct command *command)
 {
     const struct memory *memory = command->uses[0];
@@ -59,7 +58,7 @@ static cl_int elsewhere_read_there(void *data, struct residence *residence, uint
     return command->ops->issue(command, residence, residence_index, queue, 0, NULL, ret_event);
 }
 
-/* Of what its driver says nothing, the time is now. */
+/* If the driver does not tell the time: now. */
 static cl_ulong elsewhere_time_of(struct event *marker, cl_profiling_info name)
 {
     cl_ulong time;

@@ -4,17 +4,19 @@
 #include "state/command/command.h"
 
 /*
- * Reads where the bytes are. A command that only reads an object into the program's memory runs in
- * the residence that has the latest bytes, though its queue is in another one: nothing is copied
- * between devices, and only what is read crosses a link. A marker holds its place in its own
- * queue: once that has ended the read is given as a command of parts (parts.h).
+ * Reads in the residence that has the bytes. A command that only reads an object into the program's
+ * memory runs in the residence with the latest bytes, even if its queue is in another one: nothing
+ * is copied between devices, and only what is read crosses a link. A marker keeps its place in its
+ * own queue: when that has ended, the read is given as a command of parts (parts.h).
  */
 
 /** True when @command, COMMAND_ABSENT in @residence_index, can read elsewhere. Inside the gate. */
 bool elsewhere_can(const struct command *command, uint8_t residence_index);
 
 /**
- * The event of a marker behind all that @command has to come after, so far as the driver of
+ * Make a marker behind everything that @command must come after, as far as the driver of @residence
+ * knows it, and return its watched event, held for the caller. @since: when the program enqueued
+ * the command, by the host's clock. NULL when that is not possible. Inside the gate.
  * @residence knows of it; watched. @since: when the program enqueued the command, by the host's
  * clock. The caller owns a hold. NULL where that cannot be had. Inside the gate.
  */
@@ -23,7 +25,9 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
                              uint64_t since);
 
 /**
- * @marker has ended: give @command to where its bytes are. @event, DEFERRED, is its own; it is
+ * After @marker has ended: give @command to the residence that has its bytes. Its event @event is
+ * DEFERRED before and ISSUED afterwards. CL_SUCCESS, the command's error, or COMMAND_ABSENT: it
+ * must run in its queue's residence. Inside the gate.
  * ISSUED then. CL_SUCCESS, the command's error, or COMMAND_ABSENT: it is to run where its queue is.
  * Inside the gate.
  */

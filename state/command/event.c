@@ -74,12 +74,12 @@ void event_issued_late(struct event *event, uint8_t residence_index, cl_event re
     watch_issued(event);
 }
 
-/* DEFERRED or ISSUED becomes DONE; callbacks to come are due. */
+/* DEFERRED or ISSUED becomes DONE; pending callbacks become due. */
 static void event_set_done(struct event *event, cl_int status)
 {
     pthread_mutex_lock(&engine_lock);
     if (atomic_load(&event->ended))
-        status = atomic_load(&event->status); /* what the program may have seen */
+        status = atomic_load(&event->status); /* the status that the program may have seen */
     atomic_store(&event->status, status);
     atomic_store_explicit(&event->state, EVENT_DONE, memory_order_release);
     watch_advance(event, status);
@@ -125,7 +125,7 @@ bool event_real_status(const struct event *event, cl_int *ret_status)
     if (residence->cl->clGetEventInfo(event->real, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                       sizeof(status), &status, NULL) != CL_SUCCESS)
         return false;
-    /* Drivers may be late to say that a command ended of which their own waits said so. */
+    /* A driver may report the end of a command later than its own wait for it returned. */
     *ret_status = status > CL_COMPLETE && queue_is_past(event->queue, event) ? CL_COMPLETE : status;
     return true;
 }
@@ -140,8 +140,8 @@ cl_int event_reported_end(const cl_icd_dispatch *asks, cl_event real, cl_int sta
     return status < CL_COMPLETE ? status : CL_COMPLETE;
 }
 
-/* The program is told an error: it stays, though the driver's callback may say CL_COMPLETE later.
- */
+/* Once the program was told an error it stays, even if the driver's callback reports CL_COMPLETE
+ * later. */
 static cl_int event_keep_error(struct event *event, cl_int status)
 {
     pthread_mutex_lock(&engine_lock);
@@ -155,8 +155,8 @@ static cl_int event_keep_error(struct event *event, cl_int status)
     return status;
 }
 
-/* What it was told stays so, if what it was told of is done again; of what came before in order,
- * too. */
+/* Remember a status that the program was told, so that it stays even if the work is done again; for
+ * a completed command also of the earlier ones in its in-order queue. */
 static void event_note_seen(struct event *event, cl_int status)
 {
     if (status < atomic_load(&event->seen))
@@ -165,7 +165,7 @@ static void event_note_seen(struct event *event, cl_int status)
         queue_ended(event->queue, event->begun);
 }
 
-/* What is behind an error is asked on a thread that may wait for the device. */
+/* Checks the cause of an error on a thread that may wait for the device. */
 enum doubt { DOUBT_NONE, DOUBT_ASKED, DOUBT_OVER };
 struct doubt_job {
     struct callback_job job;
@@ -216,7 +216,7 @@ bool event_is_doubted(const struct event *event)
     return atomic_load(&event->doubt) == DOUBT_ASKED;
 }
 
-/* The last that the program knows of it, by a query or by a callback. */
+/* The last status that the program was told, by a query or by a callback. */
 static cl_int event_told(const struct event *event)
 {
     cl_int seen = atomic_load(&event->seen), reached = watch_reached(event);
@@ -229,7 +229,7 @@ cl_int event_status_inside(struct event *event)
         return atomic_load(&event->status);
     if (UNLIKELY(event->parts != NULL))
         return parts_status(event);
-    /* A driver may know less by a query than it said by a callback. */
+    /* A query may return less than a callback has reported. */
     cl_int status, reached = watch_reached(event);
     if (!event_real_status(event, &status))
         status = CL_OUT_OF_RESOURCES;
@@ -237,12 +237,12 @@ cl_int event_status_inside(struct event *event)
         return event_stands(event, status) ? event_keep_error(event, status) : event_told(event);
     if (UNLIKELY(atomic_load_explicit(&journal_is_kept, memory_order_relaxed)))
         event_note_seen(event, reached < status ? reached : status);
-    if (status == CL_COMPLETE) /* what the program was told stays, whatever becomes of the device */
+    if (status == CL_COMPLETE) /* stays true even if the device is lost */
         atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     return reached < status ? reached : status;
 }
 
-/* The device that a command was given to whose driver said what may be its loss; held. */
+/* The residence whose driver reported an error that may be a loss; held. */
 static struct residence *event_doubted_by(const struct event *event)
 {
     if (!event_is_doubted(event) || event_state(event) != EVENT_ISSUED || event->parts)
@@ -271,7 +271,8 @@ cl_int event_status(struct event *event)
         gate_leave();
         if (LIKELY(!doubted))
             return status;
-        /* The program may know by what came after it that it has ended; so does a recovery. */
+        /* A later command may have told the program that this one has ended; the recovery then
+         * treats it as ended. */
         bool again = residence_outlives(doubted, CL_OUT_OF_RESOURCES);
         residence_unref(doubted);
         if (!again)
@@ -279,16 +280,16 @@ cl_int event_status(struct event *event)
     }
 }
 
-/* What a thread waits for in one driver. */
+/* Events that a thread waits for in one driver. */
 struct wait_batch {
     struct residence *residence;
     cl_uint count;
     cl_event *real;
 };
 
-/* Collect the events of one residence that are ISSUED, from *@at on. Inside the gate. The caller
- * holds the events, and the residence keeps what a mover sets aside: the real ones live until the
- * wait ends. */
+/* Collect the ISSUED events of one residence, from *@at on. Inside the gate. The caller holds the
+ * events, and the residence keeps what a mover retires, so the real events live until the wait
+ * ends. */
 static void event_collect(struct wait_batch *batch, cl_uint count, struct event *const *events,
                           cl_uint *at)
 {
@@ -308,10 +309,10 @@ static void event_collect(struct wait_batch *batch, cl_uint count, struct event 
     }
 }
 
-/* Of event_wait_batch: their device was lost, and what they are of was done again. */
+/* Result of event_wait_batch: the device was lost, and the work was done again. */
 #define WAIT_AGAIN 2
 
-/* @events are those that were collected from. */
+/* @events Those that the batch was collected from. */
 static cl_int event_wait_batch(const struct wait_batch *batch, cl_uint count,
                                struct event *const *events)
 {
@@ -328,7 +329,7 @@ static cl_int event_wait_batch(const struct wait_batch *batch, cl_uint count,
 void event_waited(struct event *event)
 {
     if (event_state(event) != EVENT_ISSUED || event->parts)
-        return; /* its end is known, or it was given up before it was given to a driver */
+        return; /* its end is known already, or it was given up before it was given to a driver */
     atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     if (event->queue->in_order)
         queue_ended(event->queue, event->begun);

@@ -11,8 +11,8 @@
 READ_MOSTLY atomic_bool journal_is_kept;
 _Atomic uint64_t journal_limit;
 
-/* Held while a command is given, so that the order here is the drivers'. Inside the gate only, or
- * with it closed. Nothing that it calls waits for a thread that needs it. */
+/* Held while a command is given to the driver, so that the journal has the drivers' order. Only
+ * inside the gate, or with it closed. Nothing called with it waits for a thread that needs it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct journal_entry *first, **last = &first;
 static _Atomic uint64_t count, bytes;
@@ -86,7 +86,8 @@ void journal_size(uint64_t *ret_count, uint64_t *ret_bytes)
     *ret_bytes = atomic_load(&bytes);
 }
 
-/* A copy of @command that can be given again, with what it writes from the program's memory. */
+/* Record a copy of @command that can be replayed, with the bytes it writes from the program's
+ * memory. */
 static bool journal_record(struct journal_entry *entry, const struct command *command, bool held)
 {
     const struct command_ops *ops = command->ops;
@@ -131,7 +132,7 @@ struct journal_entry *journal_prepare(const struct command *command, bool held, 
     return entry;
 }
 
-/* Under the lock. */
+/* Lock held. */
 static void journal_append(struct journal_entry *entry)
 {
     uint64_t limit = atomic_load(&journal_limit);
@@ -170,7 +171,7 @@ void journal_drop(struct journal_entry *entry)
     pthread_mutex_unlock(&lock);
     if (!entry)
         return;
-    /* Its queue is not held yet. */
+    /* The entry does not hold its queue yet. */
     if (entry->command)
         entry->command->queue = NULL;
     journal_entry_free(entry);
@@ -188,14 +189,14 @@ struct journal_entry *journal_first(void)
 }
 
 /*
- * Bytes that are written again: those of a map that was unmapped, and those that an object was made
- * with, which come in no queue.
+ * Commands that write bytes again: those of a mapping that was unmapped, and the content that an
+ * object was created with, which is in no queue.
  */
 
 struct rewrite {
     struct command base;
     size_t origin[3], region[3];
-    size_t offset, length; /* of the root's bytes */
+    size_t offset, length; /* range of the root's bytes */
     const char *bytes;
 };
 
@@ -297,8 +298,8 @@ void journal_add_content(struct memory *root, const void *content)
 }
 
 /*
- * What has ended as far as the program may know. It was told so of some; what they came after has
- * then ended as well, told or not.
+ * Finds the commands that have ended as far as the program may know: those that it was told of, and
+ * those that these came after.
  */
 
 static bool journal_comes_after_all(const struct command *command, cl_uint waits)
@@ -328,7 +329,7 @@ static struct journal_entry *journal_reversed(struct journal_entry *list)
     return before;
 }
 
-/* What @entry came after stands before it, so that each is looked at once, the last first. */
+/* An entry comes after earlier entries only, so one pass from the last to the first is enough. */
 static void journal_settle_entry(struct journal_entry *entry, uint64_t serial)
 {
     struct queue *queue = entry->command->queue;
@@ -344,7 +345,7 @@ static void journal_settle_entry(struct journal_entry *entry, uint64_t serial)
 
 void journal_settle(void)
 {
-    static uint64_t serial; /* the gate is closed by one at a time */
+    static uint64_t serial; /* only one thread can have the gate closed */
     serial++;
     first = journal_reversed(first);
     for (struct journal_entry *entry = first; entry; entry = entry->next)
@@ -358,7 +359,7 @@ void journal_all_ended(void)
         entry->ended = true;
 }
 
-/* What was given is the parent's. */
+/* The commands were given by the parent. */
 static void journal_in_child(void)
 {
     (void)journal_take_all();

@@ -19,7 +19,7 @@
 struct launch {
     struct command base;
     struct kernel *kernel;
-    const struct launch_space *space; /* the caller's, or own_space */
+    const struct launch_space *space; /* owned by the caller, or own_space */
     struct launch_space own_space;    /* of a launch that is deferred or given in pieces */
     size_t offset_copy[3], global_copy[3], local_copy[3];
     struct kernel_captured_args
@@ -32,7 +32,7 @@ struct launch {
     bool under_way;         /* some offset-aware pieces were given: program_cut_begin was called */
 };
 
-/* The object of an argument, or NULL; of a launch that is not held. */
+/* The object of an argument, or NULL; for a launch that is not deferred. */
 static inline struct memory *launch_use_of(const struct launch *launch, cl_uint index,
                                            bool *ret_writes)
 {
@@ -44,7 +44,8 @@ static inline struct memory *launch_use_of(const struct launch *launch, cl_uint 
         *launch->gone = *launch->gone || arg->object.object;
         return NULL;
     }
-    /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
+    /* 5.2.1: a kernel that writes to a CL_MEM_READ_ONLY object has undefined results, so this is
+     * not a write. */
     *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
     return memory;
 }
@@ -258,7 +259,7 @@ static cl_int launch_issue_held(struct command *command, struct residence *resid
         launch->under_way = true;
         program_cut_begin(launch->kernel->program);
     }
-    /* The program was told that it would run, so a held launch is relocated. */
+    /* The launch was accepted before, so if it is deferred it is relocated instead of failing. */
     bool refused = error == CL_OUT_OF_RESOURCES ||
                    (error == CL_INVALID_WORK_GROUP_SIZE && launch_is_offset_aware(launch));
     return refused && launch->refused != residence->device &&
@@ -331,7 +332,7 @@ static void launch_drop(struct command *command)
     object_unhold(launch->kernel);
 }
 
-/* Errors that say "not on this device" rather than "not like this". */
+/* Errors that mean "not on this device" rather than "not like this". */
 static bool launch_device_refuses(cl_int error)
 {
     return error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE ||
@@ -594,7 +595,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
     unsigned returns = 0;
     do {
         struct device *here = atomic_load(&queue->vdev->device);
-        /* Field by field: the copies are only for a launch that is held. */
+        /* Initialised field by field: the copies are only for a launch that is held. */
         struct launch launch;
         bool gone = false;
         command_init(&launch.base, is_task ? &task_ops : &ndrange_ops, queue);

@@ -6,11 +6,11 @@
 #include "state/program/kernel.h"
 
 /**
- * clEnqueueNDRangeKernel and clEnqueueTask (@type says which), with a @space that was checked
- * against the kernel and what the program was told of its device. A launch that the device a
- * program was moved to cannot run (its local size, its memory) takes the program back to a device
- * that could, and is tried again there; the call blocks meanwhile. A held launch does the same when
- * its turn comes.
+ * clEnqueueNDRangeKernel and clEnqueueTask (@type tells which), with a @space that was checked
+ * against the kernel and against what the program was told about its device. If the present device
+ * cannot run the launch (its local size, its memory), the program is moved back to a device that
+ * could, while the call blocks, and the launch is tried again there. A deferred launch does the
+ * same when its turn comes.
  */
 cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
                   const struct launch_space *space, cl_uint waits, const cl_event *wait_list,

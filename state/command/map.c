@@ -10,11 +10,11 @@
 
 struct map_command {
     struct command base;
-    struct mapping *mapping; /* of an unmap: until it was issued */
-    struct range range;      /* of the object's bytes */
+    struct mapping *mapping; /* for an unmap, until it is issued */
+    struct range range;      /* range of the object's bytes */
 };
 
-/* Buffers, and images that are one run of a buffer's bytes. */
+/* True for buffers, and for images that are one range of a buffer's bytes. */
 static bool map_is_run(const struct memory *memory)
 {
     return !memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
@@ -50,8 +50,9 @@ static cl_int map_write_region(const struct mapping *m, struct residence *reside
                                               waits, wait_list, ret_event);
 }
 
-/* The driver maps one run of bytes. Those between the rows of an image are not for the program to
- * overwrite: they have to be there when the run is written back. */
+/* Flags for the driver, which maps one range of bytes. It includes bytes between the rows of an
+ * image that the program does not overwrite: they must be read, because the whole range is written
+ * back. */
 static cl_map_flags map_native_flags(const struct mapping *mapping)
 {
     bool gaps = mapping->memory->image && (mapping->region[1] > 1 || mapping->region[2] > 1);
@@ -60,10 +61,10 @@ static cl_map_flags map_native_flags(const struct mapping *mapping)
 }
 
 /*
- * A driver that has nothing to fetch may say at once that it mapped, whatever is queued before:
- * NVIDIA's does for CL_MAP_WRITE_INVALIDATE_REGION, unless the map blocks. What the program then
- * writes can be seen by a kernel before, since an earlier unmap is copied when the queue comes to
- * it. So the map has ended when all that was queued before has.
+ * Make the map wait for all earlier commands. A driver that has nothing to read may complete the
+ * map at once, whatever is queued before: NVIDIA's does so for CL_MAP_WRITE_INVALIDATE_REGION,
+ * unless the map blocks. An earlier unmap is copied when the queue comes to it, so what the program
+ * then writes could be seen by an earlier kernel.
  */
 static cl_int map_enter_after(const struct mapping *mapping, struct residence *residence,
                               uint8_t residence_index, cl_command_queue queue, cl_uint waits,
@@ -98,8 +99,8 @@ static void map_range(const struct command *command, unsigned use, struct range 
     *range = ((const struct map_command *)command)->range;
 }
 
-/* The host copy has the bytes already, as the host's replica or as somebody maps them: what the
- * program lent may be read-only. */
+/* True when the host copy has the bytes already, as the host's replica or through another mapping.
+ * It must not be written then, since the program's memory may be read-only. */
 static bool map_host_copy_has(struct mapping *mapping)
 {
     const struct memory *root = mapping->memory->root;
@@ -144,7 +145,7 @@ static cl_int map_unmap_ready(struct command *command, struct residence *residen
     return mapping->residence_index == wanted ? CL_SUCCESS : COMMAND_ABSENT;
 }
 
-/* Mapped by the driver of one device, unmapped in a queue of another. */
+/* An object was mapped by one device's driver and is unmapped in another's queue. */
 static cl_int map_unmap_bring(struct command *command, uint8_t residence_index)
 {
     struct mapping *mapping = ((struct map_command *)command)->mapping;
@@ -172,7 +173,8 @@ static cl_int map_unmap_issue(struct command *command, struct residence *residen
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)
         return error;
-    /* The version first: a mover that finds nothing mapped must not take the host copy for idle. */
+    /* Make the new version first: a mover that finds no mapping must not believe that the host copy
+     * is unused. */
     if (mapping->flags & WRITE_FLAGS)
         replica_written(mapping->memory->root, residence_index, map_root_range(mapping));
     mapping_unlink(mapping);
@@ -190,7 +192,7 @@ static void map_drop(struct command *command)
     object_unhold(command->uses[0]);
 }
 
-/* What it waited for failed: a map never came about, and what was to be unmapped is given up. */
+/* What the command waited for failed: a map did not happen, and an unmap is given up. */
 static void map_unmap_cancel(struct command *command)
 {
     gate_enter();
@@ -204,7 +206,7 @@ static void map_cancel(struct command *command)
     mapping_settle(((struct map_command *)command)->mapping);
 }
 
-/* What the program wrote while it was mapped, as it is now. */
+/* Record the bytes that the program wrote while the object was mapped. */
 static int map_unmap_record(const struct command *command, struct command **ret_command,
                             char **ret_bytes, size_t *ret_size)
 {
@@ -218,10 +220,10 @@ static int map_unmap_record(const struct command *command, struct command **ret_
                            mapping->pointer, ret_command, ret_bytes);
 }
 
-/* A map that was under way: its bytes come to the host copy once more. */
+/* For the journal: a map that was under way, whose bytes are copied to the host copy again. */
 struct map_again {
     struct command base;
-    struct mapping *mapping; /* referred to */
+    struct mapping *mapping; /* with a reference */
 };
 
 static cl_int map_again_issue(struct command *command, struct residence *residence,
@@ -306,7 +308,7 @@ static const struct command_ops unmap_ops = {
     .bring = map_unmap_bring,
 };
 
-/* What @memory lets the host do with a map of it. */
+/* The map flags that @memory's flags allow. */
 static cl_map_flags map_flags_allowed(const struct memory *memory)
 {
     cl_map_flags allowed = CL_MAP_READ | WRITE_FLAGS;
@@ -317,7 +319,7 @@ static cl_map_flags map_flags_allowed(const struct memory *memory)
     return allowed;
 }
 
-/* 5.2.4 and 5.3.3: flags, and the region within the object. */
+/* Checks of 5.2.4 and 5.3.3: flags, and the region within the object. */
 static cl_int map_check(const struct memory *memory, cl_map_flags flags, const size_t origin[3],
                         const size_t region[3])
 {
@@ -353,8 +355,8 @@ static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags fl
     return mapping;
 }
 
-/* With a host copy, which no mover is filling. False without memory. */
-static bool map_mapping_index(struct mapping *mapping)
+/* Add the mapping, with a host copy that no mover is filling. False without memory. */
+static bool map_mapping_add(struct mapping *mapping)
 {
     struct memory *root = mapping->memory->root;
     for (;;) {
@@ -373,14 +375,14 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
                    const cl_event *wait_list, cl_event *ret_event, size_t *ret_row_pitch,
                    size_t *ret_slice_pitch, void **ret_pointer)
 {
-    /* The specification has no map without a flag; drivers do, and programs ask for it. */
+    /* The specification does not allow a map without flags, but drivers do, and programs use it. */
     if (flags == 0)
         flags = map_flags_allowed(memory) & (CL_MAP_READ | CL_MAP_WRITE);
     cl_int error = map_check(memory, flags, origin, region);
     if (error != CL_SUCCESS)
         return error;
     struct mapping *mapping = map_mapping_create(memory, flags, origin, region);
-    if (!mapping || !map_mapping_index(mapping)) {
+    if (!mapping || !map_mapping_add(mapping)) {
         free(mapping);
         return CL_OUT_OF_HOST_MEMORY;
     }

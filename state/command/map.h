@@ -3,7 +3,7 @@
 
 #include "state/command/command.h"
 
-/* The commands that map and unmap; what they map is mapping.h's. */
+/* The commands that map and unmap; mapping.h has the mappings themselves. */
 
 /**
  * clEnqueueMapBuffer (origin[0], region[0] in bytes, the others 0 and 1) and clEnqueueMapImage.

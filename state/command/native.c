@@ -12,15 +12,16 @@ struct native {
     struct command base;
     cl_uint count;
     struct memory *const *objects;
-    const size_t *offsets; /* of each location in the block */
+    const size_t *offsets; /* offset of each location in the block */
     size_t size;
     struct header *block;
 };
 
 /*
- * A driver may run it in the thread that enqueues, flushes or waits (POCL's basic device does).
- * Outside the gate the program may take its time, and wait for other threads: a mover that closes
- * the gate meanwhile sees the pin before it touches anything that this driver call is using.
+ * Runs the program's function, outside the gate. The driver may call this in the thread that
+ * enqueues, flushes or waits (POCL's basic device does). The function may take long or wait for
+ * other threads; a mover that closes the gate meanwhile sees the pin before it touches anything
+ * that this driver call uses.
  */
 static void CL_CALLBACK native_run(void *block)
 {
@@ -68,7 +69,7 @@ static cl_int native_issue(struct command *base, struct residence *residence,
     return error;
 }
 
-/* What a command points to: the objects, the offsets and the block, in one piece. NULL without
+/* Copy what the command points to (objects, offsets and block) as one allocation. NULL without
  * memory. */
 static void *native_pieces_copy(const struct native *from, struct native *ret_to)
 {

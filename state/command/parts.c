@@ -8,10 +8,10 @@
 #include "state/command/watch.h"
 #include "state/object/lost.h"
 
-/* Of every command of parts that there is: one event and one queue each. */
+/* Number of driver objects of all commands of parts: one event and one queue for each part. */
 static _Atomic size_t part_count;
 
-/* Of what took less time the clock, and who looks at it, say nothing. */
+/* Shorter times are dominated by the clock and by polling. */
 #define MEASURE_LEAST_NS 20000u
 
 struct parts *parts_create(unsigned count)
@@ -77,7 +77,7 @@ cl_int part_issue(struct part *part, struct context *context, uint8_t residence_
     }
     part->real = NULL;
     atomic_store(&part->status, error);
-    part->all->left--; /* nobody else has them yet */
+    part->all->left--; /* not visible to other threads yet */
     return error;
 }
 
@@ -85,7 +85,8 @@ void parts_release(struct parts *parts, const struct context *context)
 {
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
-        /* A place that was left may be a mover's by now: looked at only for what is still there. */
+        /* A residence index may have been reused by a mover: use it only while the part has objects
+         * there. */
         if (part->real)
             context->at[part->residence_index]->cl->clReleaseEvent(part->real);
         if (part->queue)
@@ -115,13 +116,13 @@ void event_issued_in_parts(struct event *event, struct parts *parts)
     watch_issued(event);
 }
 
-/* More may come of it than what the drivers have. Under engine_lock. */
+/* True when pieces may still be given, or helpers have groups. With engine_lock. */
 static bool parts_goes_on(const struct parts *parts)
 {
     return atomic_load(&parts->open) || parts->sharers != 0;
 }
 
-/* All have ended. */
+/* The result when all parts have ended. */
 static cl_int parts_result(const struct parts *parts)
 {
     cl_int status = parts->failed ? parts->error : CL_COMPLETE;
@@ -131,7 +132,7 @@ static cl_int parts_result(const struct parts *parts)
     return status;
 }
 
-/* Under engine_lock. After one that failed none is given: there is nothing to save. */
+/* With engine_lock. After a failed piece no more are given, since the launch has failed. */
 static void parts_piece_failed(struct parts *parts, uint64_t serial, cl_int error)
 {
     if (parts->failed == 0 || serial < parts->failed) {
@@ -141,7 +142,8 @@ static void parts_piece_failed(struct parts *parts, uint64_t serial, cl_int erro
     atomic_store(&parts->open, false);
 }
 
-/* Under engine_lock. While two are with the driver it goes from one to the next. */
+/* With engine_lock. While two pieces are with the driver, the time counts from the end of one to
+ * the end of the next. */
 static void parts_piece_ended(struct part *part, cl_int status)
 {
     struct parts *parts = part->all;
@@ -154,7 +156,7 @@ static void parts_piece_ended(struct part *part, cl_int status)
         parts_piece_failed(parts, part->serial, status);
 }
 
-/* Under engine_lock. */
+/* With engine_lock. */
 static void parts_reach(struct parts *parts, bool running)
 {
     if (parts->event && parts->left == 0 && parts->sharers == 0 && !atomic_load(&parts->open))
@@ -164,19 +166,19 @@ static void parts_reach(struct parts *parts, bool running)
     pthread_cond_broadcast(&engine_changed);
 }
 
-/* Under engine_lock. */
+/* With engine_lock. */
 static void parts_part_reached(struct part *part, uint64_t serial, cl_int status)
 {
     struct parts *parts = part->all;
     if (part->serial != serial)
-        return; /* said of a piece that is gone */
+        return; /* a report about a former piece */
     if (status <= CL_COMPLETE && atomic_load(&part->status) > CL_COMPLETE) {
         atomic_store(&part->status, status);
         parts->left--;
         if (parts->pieces)
             parts_piece_ended(part, status);
         if (parts->pieces && parts->event)
-            defer_pump_soon(); /* the next one */
+            defer_pump_soon(); /* gives the next piece */
     }
     parts_reach(parts, status <= CL_RUNNING);
 }
@@ -188,19 +190,20 @@ static void parts_part_reaches(struct part *part, uint64_t serial, cl_int status
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* What a driver is asked to say of one part. */
+/* A report that a driver was asked for, about one part. */
 struct report {
     struct part *part;
     uint64_t serial;
     const cl_icd_dispatch *asks; /* event_reported_end */
 };
 
-/* A driver's thread: whatever it says, the part has ended. */
+/* Callback in a driver's thread: whatever the status, the part has ended. */
 static void CL_CALLBACK parts_part_has_ended(cl_event real, cl_int status, void *data)
 {
     struct report *report = data;
     struct parts *parts = report->part->all;
-    /* With the release in ask: how a driver hands it over is not ours to see. */
+    /* Pairs with the release in ask: ThreadSanitizer cannot see how the driver passes the pointer.
+     */
     (void)atomic_load_explicit(&parts->refs, memory_order_acquire);
     parts_part_reaches(report->part, report->serial,
                        event_reported_end(report->asks, real, status));
@@ -213,8 +216,8 @@ static bool parts_runs(const struct part *part)
     return part->real && atomic_load(&part->status) > CL_COMPLETE;
 }
 
-/* Have the driver report its end; what it does not report we look for. Inside the gate; the event
- * keeps the parts. */
+/* Ask the driver to report its end; polling finds what is not reported. Inside the gate; the event
+ * keeps the parts alive. */
 static void parts_ask_one(const struct event *event, struct part *part)
 {
     struct report *report = malloc(sizeof(*report));
@@ -230,7 +233,7 @@ static void parts_ask_one(const struct event *event, struct part *part)
     free(report);
 }
 
-/* Pieces are asked of as they are given. */
+/* Pieces are asked about when they are given. */
 void parts_ask(struct event *event)
 {
     struct parts *parts = event->parts;
@@ -251,7 +254,7 @@ uint8_t parts_residence_index(const struct event *event)
     return residence_index;
 }
 
-/* What the driver says of a part that runs, if it answers. Inside the gate. */
+/* The driver's status of a part that runs, if it answers. Inside the gate. */
 static cl_int parts_ask_status(const struct event *event, const struct part *part)
 {
     cl_int status;
@@ -274,12 +277,12 @@ cl_int parts_status(struct event *event)
         if (status <= CL_RUNNING)
             parts_part_reaches(part, serial, status);
     }
-    /* A part that was refused, or one that ended before anybody asked, has run. */
+    /* No part runs any more, so the command has been submitted at least. */
     cl_int reached = watch_reached(event);
     return reached < CL_SUBMITTED ? reached : CL_SUBMITTED;
 }
 
-/* One part that runs, kept for the wait: another piece may take its place meanwhile. */
+/* A running part, with references for the wait: another piece may take its place meanwhile. */
 struct awaited {
     struct residence *residence;
     cl_event real;
@@ -294,14 +297,14 @@ static bool parts_keep(const struct event *event, struct part *part, struct awai
     if (any) {
         *ret_awaited =
             (struct awaited){event->context->at[part->residence_index], part->real, part->serial};
-        residence_ref(ret_awaited->residence); /* a mover retires the real event with it */
+        residence_ref(ret_awaited->residence); /* a mover retires the real event in */
         (void)ret_awaited->residence->cl->clRetainEvent(part->real);
     }
     pthread_mutex_unlock(&part->all->lock);
     return any;
 }
 
-/* Returns whether it ran. */
+/* Wait for a part. Returns whether it ran. */
 static bool parts_wait_for_part(struct event *event, struct part *part)
 {
     struct awaited awaited;
@@ -330,7 +333,7 @@ static void parts_unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* Until another piece than @serial was given, or none comes any more: its program may be moving, or
+/* Wait until a piece after @serial was given, or no more will come: the program may be moving or
  * suspended. */
 static void parts_wait_for_more(const struct parts *parts, uint64_t serial)
 {
@@ -360,7 +363,7 @@ void parts_wait(struct event *event)
     } while (more);
 }
 
-/* When it started and ended, since it was queued. 0 of what the driver does not say. */
+/* Start and end times since it was queued; 0 if the driver does not tell. */
 static void parts_ask_times(const struct residence *residence, const struct part *part,
                             cl_ulong *ret_start, cl_ulong *ret_end)
 {
@@ -377,7 +380,8 @@ static void parts_ask_times(const struct residence *residence, const struct part
         *ret_end = *ret_start;
 }
 
-/* By the program's clock. What the driver does not say lies beside what it does. */
+/* In the program's clock. A time that the driver does not tell is taken from the nearest known one.
+ */
 static cl_ulong parts_piece_time(struct event *event, const struct part *part,
                                  cl_profiling_info name)
 {
@@ -388,7 +392,7 @@ static cl_ulong parts_piece_time(struct event *event, const struct part *part,
     return device_clock_guess(&event->queue->vdev->clock);
 }
 
-/* A piece that has ended leaves its times. Under the parts' lock, or by a mover. */
+/* Save the times of a piece that has ended. With the parts' lock, or by a mover. */
 static void parts_piece_leave_times(struct event *event, struct part *part)
 {
     struct parts *parts = part->all;
@@ -398,7 +402,7 @@ static void parts_piece_leave_times(struct event *event, struct part *part)
     cl_ulong end = parts_piece_time(event, part, CL_PROFILING_COMMAND_END);
     cl_ulong queued = parts_piece_time(event, part, CL_PROFILING_COMMAND_QUEUED);
     cl_ulong submit = parts_piece_time(event, part, CL_PROFILING_COMMAND_SUBMIT);
-    queued -= queued > event->times[0] ? event->times[0] : 0; /* it was held so long */
+    queued -= queued > event->times[0] ? event->times[0] : 0; /* it was deferred that long */
     if (parts->queued == 0 || queued < parts->queued)
         parts->queued = queued;
     if (parts->submit == 0 || submit < parts->submit)
@@ -413,7 +417,7 @@ struct part *parts_vacant(struct event *event, struct parts *parts)
 {
     struct part *vacant = NULL;
     pthread_mutex_lock(&parts->lock);
-    /* The one that was given first ended first: its times are asked for in order. */
+    /* Save times in the order in which the pieces were given, which is the order of their ends. */
     for (unsigned i = 0; i < parts->count; i++)
         if (atomic_load(&parts->of[i].status) <= CL_COMPLETE &&
             (!vacant || parts->of[i].serial < vacant->serial))
@@ -517,7 +521,7 @@ bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns)
     return measured;
 }
 
-/* When the first piece began and the last one ended. */
+/* The program's time of the first piece's start and of the last piece's end. */
 static cl_int parts_pieces_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     struct parts *parts = event->parts;
@@ -598,7 +602,7 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
 bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index)
 {
     struct parts *parts = event->parts;
-    bool gone = !parts_goes_on(parts); /* only movers share */
+    bool gone = !parts_goes_on(parts); /* only movers use helpers */
     for (unsigned i = 0; i < parts->count; i++) {
         struct part *part = &parts->of[i];
         if (part->residence_index != residence_index) {
@@ -623,7 +627,7 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t resi
     return gone;
 }
 
-/* Who held the lock is gone. */
+/* The thread that held the lock does not exist in the child. */
 static void parts_in_child(void)
 {
     uintptr_t cursor = 0;

@@ -4,111 +4,122 @@
 #include "state/command/event.h"
 
 /*
- * A command of several parts: several driver commands, each in some residence, with one event.
+ * A command of several parts: several driver commands, each in some residence, with one event for
+ * the program.
  *
- * Its parts are given to their drivers once all that it has to come after has ended (it is due), so
- * that they wait for nothing, and in whatever order they run the program sees one command:
+ * The parts are given to their drivers once everything that the command must come after has ended
+ * (it is due), so that they wait for nothing. In whatever order they run, the program sees one
+ * command:
  *
  * - It is CL_SUBMITTED once its parts were given to their drivers, CL_RUNNING once one of them runs
  *   or has ended, and ends when all of them have ended, failed ones too: until then some part may
  *   still write what the program may free afterwards. It ends in the error of the first part, by
  *   their order, that failed; what the others did stays done, as of any command that fails.
  * - A part that its driver refuses has ended, in that error.
- * - Nothing is taken back: OpenCL cancels no command that was given to a driver, and a part that
- *   failed is not given again. What waited for it in its driver may have failed with it by then,
- *   and what comes behind it may have changed what it would read.
- * - It was queued and submitted when its queue's device says so of what told that it is due. The
- *   times of its parts are by the clocks of their own devices, of which only differences mean
- *   something elsewhere: each part counts as queued when the command was due. So nothing lies
- *   before what the command waited for, and nothing behind what waited for the command.
+ * - Nothing is undone: OpenCL does not cancel commands, and a failed part is not repeated, because
+ *   what waited for it in its driver may have failed with it, and later commands may have changed
+ *   what it reads.
+ * - It was queued and submitted at the times that its queue's device reports for the marker that
+ *   showed it to be due. The times of its parts are by the clocks of their own devices, where only
+ *   differences are meaningful elsewhere: each part counts as queued when the command was due. So
+ *   no time lies before the end of what the command waited for, nor after the begin of what waited
+ *   for the command.
  *
- * What comes behind it in its queue is held until it has ended, and so is what waits for its event,
- * whatever its residence: drivers wait for single commands of their own.
+ * Commands behind it in its queue are deferred until it has ended, and so are commands that wait
+ * for its event, in any residence: drivers can only wait for single commands of their own.
  *
- * Pieces (pieces.h) are parts that follow one another in their command's own queue: one that has
- * ended makes room for the next, until no more come. They wait in the driver for what their command
- * waits for; their times are by the clock of the virtual device that they run on.
+ * Pieces (pieces.h) are parts that follow one another in their command's own queue: each one that
+ * ends makes room for the next, until all are given. They wait in the driver for what their command
+ * waits for; their times are by the clock of their virtual device.
  */
 
 struct part {
     struct parts *all;
     uint8_t residence_index;
-    cl_command_queue queue; /**< Its own; released, or retired by a mover, after its end... */
-    cl_event real;          /**< ...as is this. Both are guarded by the parts' lock. */
-    _Atomic cl_int status;  /**< CL_COMPLETE or an error once it has ended, CL_SUBMITTED before. */
-    cl_ulong start, end;    /**< Since it was queued; kept once `real` is gone. */
-    uint64_t serial;        /**< Which piece it is. Guarded by engine_lock, as the rest. */
-    uint64_t given;         /**< When a piece was, by the host's clock. */
-    uint64_t items;         /**< What a piece has to do. */
+    cl_command_queue
+        queue; /**< Queue of its own or NULL; released, or retired by a mover, after its end... */
+    cl_event real; /**< ...as is this. Both are guarded by the parts' lock. */
+    _Atomic cl_int
+        status; /**< CL_COMPLETE or an error once the part has ended, CL_SUBMITTED before. */
+    cl_ulong start, end; /**< Times since it was queued; kept once `real` is gone. */
+    uint64_t serial;     /**< Number of its piece. Guarded by engine_lock, like the rest. */
+    uint64_t given;      /**< When its piece was given, by the host's clock. */
+    uint64_t items;      /**< Work-items of its piece. */
 };
 
 struct parts {
-    _Atomic uint32_t refs; /**< The event's, and one for each report of a driver to come. */
-    struct event *event;   /**< Guarded by engine_lock; NULL: it is gone. */
-    /** Held over calls of drivers that ask of an event, keep it or let it go: while one thread asks
-     *  of a piece another may have the next one take its place. Before engine_lock. */
+    _Atomic uint32_t
+        refs; /**< References: the event's, and one for each pending report of a driver. */
+    struct event *event; /**< Guarded by engine_lock; NULL: destroyed. */
+    /** Held during driver calls that query, retain or release an event: while one thread queries a
+     * piece, another may put the next one in its place. Taken before engine_lock. */
     pthread_mutex_t lock;
     unsigned count;
-    unsigned left;                /**< That have not ended. Guarded by engine_lock. */
-    unsigned sharers;             /**< Who do some of it elsewhere (share.h). Likewise. */
+    unsigned left; /**< Parts that have not ended. Guarded by engine_lock. */
+    unsigned
+        sharers; /**< Helpers that do some of it elsewhere (share.h). Guarded by engine_lock. */
     cl_ulong queued, submit, due; /**< In the program's clock. */
 
-    /* Of pieces; guarded by engine_lock. */
+    /* For pieces; guarded by engine_lock. */
     bool pieces;
-    atomic_bool open;    /**< More may come: it has not ended. */
-    uint64_t serial;     /**< Of the last one given. */
-    uint64_t failed;     /**< Of the first that failed; 0: none. */
-    cl_int error;        /**< What became of that one. */
-    uint64_t ended;      /**< When one ended last, by the host's clock. */
-    uint64_t items, ns;  /**< What was done since parts_measure, and how long that took. */
-    cl_ulong start, end; /**< Of all that left their part to another; 0: none. */
+    atomic_bool open;    /**< More pieces may be given: the command has not ended. */
+    uint64_t serial;     /**< Number of the last piece given. */
+    uint64_t failed;     /**< Number of the first piece that failed; 0: none. */
+    cl_int error;        /**< Its error. */
+    uint64_t ended;      /**< When a piece ended last, by the host's clock. */
+    uint64_t items, ns;  /**< Work-items done since parts_measure, and how long that took. */
+    cl_ulong start, end; /**< First start and last end of pieces whose part was reused; 0: none. */
     struct part of[];
 };
 
 /** @count parts that are in no residence yet; NULL without memory. Owned by the caller. */
 struct parts *parts_create(unsigned count);
-/** The same for pieces, of which @count at most are with the driver at once. */
+/** The same for pieces, of which at most @count are with the driver at once. */
 struct parts *parts_create_open(unsigned count);
-/** A part without a piece that runs, made free for another; NULL while all run. By the one thread
- *  that gives pieces, inside the gate. */
+/** A part that is free for the next piece; NULL while all run. By the one thread that gives pieces,
+ * inside the gate. */
 struct part *parts_vacant(struct event *event, struct parts *parts);
 /**
- * The driver's queue that @part's piece is given to in @residence: its own, where pieces may run
- * beside one another there, else NULL. On a GPU what one piece leaves idle at its end the next one
- * fills. One of its own waits for nothing, so it is had only once a piece has ended. As
+ * The driver queue for @part's piece in @residence: its own, where pieces may run beside one
+ * another there, else NULL. On a GPU the next piece then uses what the last one leaves idle at its
+ * end. A queue of its own waits for nothing, so it is used only once a piece has ended. Called as
  * parts_vacant.
  */
 cl_command_queue parts_queue(struct event *event, struct part *part, struct residence *residence,
                              uint8_t residence_index);
-/** @real, given to @residence_index at @given, is the next piece, with @items to do, of @event,
- * which is ISSUED with @parts. Owns @real. As parts_vacant. */
+/**
+ * @real, given to @residence_index at @given, is the next piece, with @items work-items, of @event,
+ *        which is ISSUED with @parts. Owns @real. Called as parts_vacant.
+ * which is ISSUED with @parts. Owns @real. As parts_vacant.
+ */
 void parts_give(struct event *event, struct part *part, uint8_t residence_index, cl_event real,
                 uint64_t given, uint64_t items);
-/** No more come; unless @error is CL_SUCCESS, it is what became of the one that was to come. */
+/** No more pieces will be given; @error is that of the next piece if it was refused, else
+ * CL_SUCCESS. */
 void parts_close(struct parts *parts, cl_int error);
 /**
- * Somebody does some of it elsewhere: whatever becomes of its pieces, it does not end before
- * parts_unshare. Under engine_lock.
+ * A helper does some of the command elsewhere: it does not end before parts_unshare, whatever
+ * happens to its pieces. With engine_lock.
  */
 void parts_share(struct parts *parts);
-/** What was done elsewhere is here, or given back: it ends now at the earliest. Inside the gate;
- * not under engine_lock. */
+/** The helper's results were merged, or its groups given back: the command may end now. Inside the
+ * gate; not with engine_lock. */
 void parts_unshare(struct event *event);
-/** How much was done since it was asked last, and how long that took. False while that says too
- *  little about how fast it is. */
+/** Work-items done since the last call, and the time they took. False while that is too little to
+ * tell the speed. */
 bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns);
 /**
- * A command on @queue, in no order with any other: @issue gives it to the driver. A refusal is what
- * becomes of the part. Inside the gate; returns what the driver says.
+ * Give a part to @queue by @issue, in no order with other commands. If the driver refuses it, the
+ * part ends with that error. Inside the gate; returns the driver's error.
  */
 cl_int part_issue(struct part *part, struct context *context, uint8_t residence_index,
                   bool profiled,
                   cl_int (*issue)(void *data, struct residence *residence, uint8_t residence_index,
                                   cl_command_queue queue, cl_event *ret_event),
                   void *data);
-/** Release what is left of them, which nobody waits for. Inside the gate. */
+/** Release the driver objects of parts that nobody waits for. Inside the gate. */
 void parts_release(struct parts *parts, const struct context *context);
-/** The event ends its life. Any thread. */
+/** The event is destroyed. Any thread. */
 void parts_leave(struct parts *parts);
 
 /**
@@ -117,32 +128,37 @@ void parts_leave(struct parts *parts);
  */
 void event_issued_in_parts(struct event *event, struct parts *parts);
 
-/** Ask the drivers; what has ended is noted. Returns the event's status. Inside the gate. */
+/** Ask the drivers, and note which parts have ended. Returns the event's status. Inside the gate.
+ */
 cl_int parts_status(struct event *event);
-/** The place of a part that runs, or RESIDENCE_NONE. Inside the gate. */
+/** The residence of a part that runs, or RESIDENCE_NONE. Inside the gate. */
 uint8_t parts_residence_index(const struct event *event);
-/** Have the drivers report the ends. Inside the gate; once. */
+/** Have the drivers report the end of each part. Inside the gate; once. */
 void parts_ask(struct event *event);
-/** Wait in the drivers until all have ended; pieces to come are given meanwhile. Outside the gate;
- *  @event is held. */
+/**
+ * Wait in the drivers until all parts have ended; remaining pieces are given meanwhile. Outside the
+ * gate; @event is held.
+ * @event is held.
+ */
 void parts_wait(struct event *event);
-/** As event_profiling, of an event that is ISSUED. Inside the gate. */
+/** As event_profiling, for an event that is ISSUED. Inside the gate. */
 cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
-/** All have ended: give back what drivers need no more. Inside the gate; by one thread. */
+/** After all parts have ended: release driver objects that are not needed any more. Inside the
+ * gate; by one thread. */
 void parts_ended(struct event *event);
 
-/** Wait for every part in @residence_index: no event of @context uses what is there afterwards. By
- * a mover, with the gate closed. */
+/** Wait for every part in @residence_index, so that no event of @context uses that residence
+ * afterwards. By a mover, with the gate closed. */
 void parts_drain(const struct context *context, uint8_t residence_index);
-/** Call @visit for each piece that runs in a queue of its own, behind which no marker in the
- *  program's queues comes. Gate closed. */
+/** Call @visit for each piece that runs in a queue of its own, since markers in the program's
+ * queues do not come behind it. Gate closed. */
 void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t residence_index,
                                      cl_event real),
                        void *data);
-/** Real objects that they have in all; for residence_reserve. */
+/** Number of driver objects of all parts; for residence_reserve. */
 size_t parts_real_count(void);
-/** Retire with @residence what the parts of @event have in @residence_index. They were drained. By
- *  a mover, at COMMIT. True when none has anything anywhere any more. */
+/** Retire the driver objects that the parts of @event have in @residence_index. They were drained.
+ * By a mover, at COMMIT. True when no part has any left anywhere. */
 bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index);
 
 #endif

@@ -173,7 +173,7 @@ size_t pieces_of_slice(const struct pieces *pieces)
         groups = pieces->done; /* nothing is known but that the pieces before took no time */
     if (pieces->measures || slice == 0 || 2 * groups >= left)
         groups = left;
-    /* A piece that ends with a device half full costs as much as one that fills it again. */
+    /* Round down to whole fills of the device: a partial fill takes as long as a whole one. */
     if (groups < left)
         groups -= groups % pieces->fill;
     return groups < pieces->fill ? pieces->fill : groups;

@@ -29,7 +29,7 @@ void queue_alone_end(void)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* Another one is to be: what runs alone goes on to its end, and nothing begins to. */
+/* A second queue is being created: launches that run alone run to their end, and none begins. */
 static void queue_begin_beside_others(void)
 {
     pthread_mutex_lock(&engine_lock);
@@ -95,7 +95,8 @@ static void queue_vacate(struct object *object, const struct move_context *move,
             residence_retire(move->context->at[residence_index], OBJECT_QUEUE, queue->real, NULL);
         queue->real = queue->next;
     } else {
-        /* At once: others may live there, and what they retire is not ours to add to. */
+        /* Release it at once: other virtual devices may be there, whose residence is not drained.
+         */
         residence_release(move->context->at[residence_index]->cl, OBJECT_QUEUE, queue->next);
     }
     queue->next = NULL;
@@ -116,7 +117,7 @@ OBJECT_CLASS(queue_class) = {
 cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret)
 {
     cl_int error;
-    /* Any in-order execution is one that an out-of-order queue may choose. */
+    /* In-order execution is a valid execution of an out-of-order queue may choose. */
     cl_command_queue_properties properties =
         queue->properties & devinfo_scalar(&residence->device->info,
                                            CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
@@ -220,7 +221,7 @@ cl_int queue_finish(struct queue *queue)
     }
     gate_leave();
     if (!real)
-        return CL_SUCCESS; /* suspended: everything was finished before */
+        return CL_SUCCESS; /* suspended: all commands ended before */
     cl_int error = residence_finish(residence, real);
     if (error == CL_SUCCESS)
         queue_ended(queue, order);
@@ -240,7 +241,7 @@ bool queue_drain_siblings(const struct residence *residence)
             if (residence_is_sibling(residence, context->at[residence_index])) {
                 any = true;
                 (void)queue_drain(context,
-                                  residence_index); /* what cannot end has no copy under way */
+                                  residence_index); /* a queue that fails has no copy under way */
             }
         object_unhold(context);
     }
@@ -266,7 +267,7 @@ cl_int queue_drain(struct context *context, uint8_t residence_index)
     return error;
 }
 
-/* What ran alone is not the child's. */
+/* The launch that ran alone belongs to the parent. */
 static void queue_in_child(void)
 {
     alone_count = 0;

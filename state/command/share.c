@@ -13,11 +13,11 @@ static struct command *share_copy_of(const struct command *command)
         return NULL;
     memcpy(copy, command, command->ops->size);
     struct pieces *pieces = copy->ops->pieces(copy);
-    pieces->back = NULL; /* the launch's */
+    pieces->back = NULL; /* belongs to the launch */
     return copy;
 }
 
-/* Under engine_lock. */
+/* With engine_lock. */
 static int share_join_locked(struct queue *queue, struct shared_launch *ret_launch)
 {
     struct event *event;
@@ -105,7 +105,7 @@ void share_rest(const struct shared_launch *launch, bool rests)
         defer_pump_soon();
 }
 
-/* What its drivers say nothing of until they are asked. */
+/* Ask the drivers, since some report ends only then. */
 static void share_ask(const struct shared_launch *launch)
 {
     gate_enter();
@@ -132,7 +132,7 @@ bool share_is_idle(const struct shared_launch *launch)
         event->parts->left == 0 && (pieces_none_left(launch->pieces) || launch->pieces->rests ||
                                     !atomic_load(&event->parts->open));
     if (idle)
-        (void)defer_in_pieces(launch->queue, &same, &busy); /* one is being given */
+        (void)defer_in_pieces(launch->queue, &same, &busy); /* a piece is being given */
     pthread_mutex_unlock(&engine_lock);
     return idle && !busy;
 }

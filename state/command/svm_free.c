@@ -8,15 +8,15 @@
 /*
  * clEnqueueSVMFree in three steps, because no driver may call the program inside the gate (G3): a
  * command that ends when the queue has come to it, the program's function on the callback thread,
- * and a command that was held until then and whose event the program gets.
+ * and a command that is deferred until then and has the event for the program.
  */
 
 struct release {
-    struct queue *queue; /* deferred */
-    struct event *done;  /* deferred; a user event */
+    struct queue *queue; /* held */
+    struct event *done;  /* held; a user event */
     void(CL_CALLBACK *call)(cl_command_queue, cl_uint, void *[], void *);
     void *data;
-    cl_int status; /* as it ended */
+    cl_int status; /* status of the first command */
     cl_uint count;
     void *pointers[];
 };
@@ -37,7 +37,7 @@ static void svm_free_release_free(struct release *release)
     free(release);
 }
 
-/* NULL without memory, or without a thread to call the program in. */
+/* Prepare the release. NULL without memory, or without a thread to call the program in. */
 static struct release *svm_free_release_new(struct queue *queue, cl_uint count,
                                             void *const *pointers)
 {
@@ -71,7 +71,7 @@ static void CL_CALLBACK svm_free_reached(cl_event event, cl_int status, void *da
     struct release *release = data;
     struct queue *queue = release->queue;
     release->status = status < 0 ? status : CL_COMPLETE;
-    /* Also where the program ends the thread. */
+    /* Also runs when the callback ends the thread. */
     pthread_cleanup_push(svm_free_release_ends, release);
     if (status == CL_COMPLETE && release->call)
         release->call(object_lend(queue), release->count, release->pointers, release->data);
@@ -94,7 +94,7 @@ cl_int svm_enqueue_free(struct queue *queue, cl_uint count, void *const *pointer
     struct event *done = release->done;
     cl_int error = command_run(&step, false, waits, wait_list, &first);
     if (error == CL_SUCCESS) {
-        /* Nobody who waits for the last step can flush the first. */
+        /* A thread that waits for the last step cannot flush the first. */
         (void)queue_flush(queue);
         cl_event last = (cl_event)done;
         object_hold(done);

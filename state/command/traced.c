@@ -7,17 +7,17 @@
 #include "state/base/threads/work.h"
 #include "state/program/pace.h"
 
-/* A launch whose end the driver is to tell. */
+/* A launch whose end the driver was asked to report. */
 struct running {
     const cl_icd_dispatch *cl;
     cl_event event; /* ours */
     uint64_t issued_ns;
     uint32_t queue;
-    uint32_t share; /* of its launch, in millionths, where it is a piece; else 0 */
+    uint32_t share; /* for a piece: its share of the launch, in millionths; else 0 */
     char name[SPAN_NAME];
 };
 
-/* How long it ran, as the device says; 0 where that is not known. */
+/* How long it ran, as the device reports; 0 if unknown. */
 static uint64_t traced_ran_ns(const struct running *running)
 {
     cl_ulong start = 0, end = 0;
@@ -35,7 +35,7 @@ static void CL_CALLBACK traced_ended(cl_event event, cl_int status, void *data)
     struct running *running = data;
     uint64_t now = clock_now_ns();
     (void)event;
-    /* Once the process ends nobody reads it, and the driver is left alone. */
+    /* When the process exits the span is not needed, and the driver must not be called. */
     if (work_begin()) {
         uint64_t ran = traced_ran_ns(running);
         bool piece = running->share != 0;
@@ -66,10 +66,10 @@ static uint32_t traced_number_of(const struct queue *queue)
     return (uint32_t)(((uintptr_t)queue - object_base) >> 4);
 }
 
-/* What a span's name has room for beside two numbers. */
+/* Room for a kernel's name in a span's name, beside two numbers. */
 #define PIECE_NAME_MAX 24
 
-/* Never 0: that is none. */
+/* At least 1, since 0 means none. */
 static uint32_t traced_share_of(const struct pieces *piece)
 {
     double share = 1e6 * (double)piece->count / (double)piece->groups;

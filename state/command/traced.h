@@ -5,19 +5,19 @@
 #include "state/command/pieces.h"
 
 /**
- * A launch of @kernel was given to the driver at @issued_ns, as @event (borrowed), while somebody
- * traces the program: its span is kept when it has ended. It is as long as its profile says where
- * its queue has one, and else begins when it was given.
+ * A launch of @kernel was given to the driver at @issued_ns, as @event (borrowed), while the
+ * program is traced: record its span when it has ended. The span's length is from profiling if the
+ * queue has it; otherwise the span begins when the launch was given.
  *
- * @piece  It is the planned piece of a launch: its name says which groups, its value how much of
- *         the launch that is, in millionths. NULL: it is a whole one.
-
- * Inside the gate. Where the driver tells of no ends, or there is no memory, there is no span.
+ * @piece  The piece of a launch: the span's name has its groups, its value the share of the launch
+ *         in millionths. NULL: a whole launch.
+ *
+ * Inside the gate. No span is recorded if the driver does not report the end, or memory is short.
  */
 void traced_launch(uint64_t issued_ns, cl_event event, const struct residence *residence,
                    const struct queue *queue, const char *kernel, const struct pieces *piece);
-/** The last of @pieces has ended: the span of the whole launch, with how many they were, is kept
- * where somebody traced when it began. */
+/** The last of @pieces has ended: record the span of the whole launch, with their number, if the
+ * program was traced when it began. */
 void traced_pieces(const struct queue *queue, const struct pieces *pieces);
 
 #endif

@@ -11,16 +11,17 @@
 #include "state/command/parts.h"
 #include "state/object/lost.h"
 
-/* How long after it was asked a driver that has said nothing is looked at, and how often then. */
+/* How long a driver that has reported nothing is waited for before polling begins, and the interval
+ * of polling. */
 #define LOOK_FIRST_NS 4000000u
 #define LOOK_MOST_NS  32000000u
-/* Events looked at in one go: a program may have thousands under way. */
+/* Events polled at a time: a program may have thousands under way. */
 #define LOOK_COUNT 64
 
 struct event_callback {
     struct event_callback *next;
     cl_int type;
-    cl_int status; /* what it is told; set when it is due */
+    cl_int status; /* status to report; set when it is due */
     void(CL_CALLBACK *call)(cl_event, cl_int, void *);
     void *data;
 };
@@ -32,18 +33,18 @@ struct callback_list {
 struct watch {
     struct callback_job job;       /* posted while `posted` */
     struct event *event;           /* guarded by engine_lock, like all below; NULL: it is gone */
-    struct watch *next, *previous; /* of those that wait for a driver */
+    struct watch *next, *previous; /* list of events that wait for a driver */
     struct callback_list ahead;    /* in the order of registration */
     struct callback_list due;      /* in the order to be called */
     uint8_t asked;                 /* bit per status that the driver was asked to report */
     bool listed;                   /* on the list: the event is held */
     bool posted;                   /* the event is held */
     bool unlisted;                 /* the job is to drop the list's hold */
-    uint64_t since;                /* listed, or its device was asked; by the host's clock */
-    const cl_icd_dispatch *asks;   /* event_reported_end; written before the driver is asked */
-    bool pumps;                    /* deferred commands wait for it in another residence */
-    _Atomic cl_int reached;        /* written under engine_lock */
-    _Atomic uint32_t refs;         /* the event's, and one for each report to come */
+    uint64_t since; /* when it was listed or its device was tested; by the host's clock */
+    const cl_icd_dispatch *asks; /* event_reported_end; written before the driver is asked */
+    bool pumps;                  /* deferred commands wait for it in another residence */
+    _Atomic cl_int reached;      /* written under engine_lock */
+    _Atomic uint32_t refs;       /* the event's, and one for each report to come */
 };
 
 static struct {
@@ -66,7 +67,8 @@ static void watch_unref(struct watch *watch)
         free(watch);
 }
 
-/* Once the process ends, what nobody waits for stays: the driver may have taken itself apart. */
+/* When the process exits, events that nobody waits for are leaked: the driver may have been
+ * destroyed already. */
 static void watch_let_go(struct event *event)
 {
     if (!work_is_over())
@@ -95,7 +97,7 @@ static struct event_callback *watch_next_due(struct watch *watch, struct event *
 
 struct due {
     struct watch *watch;
-    struct event *event; /* deferred: it stays */
+    struct event *event; /* held: it stays */
     struct event_callback *callback;
 };
 
@@ -113,7 +115,8 @@ static void watch_due_called(const struct due *due)
         object_release(due->event);
 }
 
-/* It ended its thread: the others are called in another, as the job still is posted. */
+/* A callback ended its thread: the others are called in another one, since the job is still posted.
+ */
 static void watch_due_gone(void *data)
 {
     const struct due *due = data;
@@ -121,7 +124,7 @@ static void watch_due_gone(void *data)
     callback_post(&due->watch->job);
 }
 
-/* One job an event, so that its callbacks are never called side by side or out of order. */
+/* One job for each event, so that its callbacks are never called side by side or out of order. */
 static void watch_call_due(struct callback_job *job)
 {
     struct due due = {.watch = container_of(job, struct watch, job)};
@@ -130,10 +133,10 @@ static void watch_call_due(struct callback_job *job)
         callback_program(watch_due_call, watch_due_gone, &due);
         watch_due_called(&due);
     }
-    watch_let_go(due.event); /* the job's */
+    watch_let_go(due.event); /* the job's hold */
 }
 
-/* Under engine_lock. */
+/* With engine_lock. */
 static void watch_post(struct watch *watch)
 {
     if (watch->posted)
@@ -143,7 +146,7 @@ static void watch_post(struct watch *watch)
     callback_post(&watch->job);
 }
 
-/* Those whose status was reached are due, the earliest status first. Under engine_lock. */
+/* Callbacks whose status was reached become due, the earliest status first. With engine_lock. */
 static void watch_make_due(struct watch *watch)
 {
     cl_int reached = atomic_load_explicit(&watch->reached, memory_order_relaxed);
@@ -164,7 +167,8 @@ static void watch_make_due(struct watch *watch)
         watch_post(watch);
 }
 
-/* Under engine_lock. The hold goes with the job: nobody unholds in a driver's thread (the gate). */
+/* With engine_lock. The job drops the hold, because a driver's thread must not (it could wait at
+ * the gate). */
 static void watch_unlist(struct watch *watch)
 {
     if (!watch->listed)
@@ -183,7 +187,7 @@ static void watch_unlist(struct watch *watch)
     watch_post(watch);
 }
 
-/* Under engine_lock. */
+/* With engine_lock. */
 static void watch_enlist(struct watch *watch)
 {
     watch->next = NULL;
@@ -208,12 +212,12 @@ static void watch_advance_locked(struct watch *watch, cl_int status)
     struct event *event = watch->event;
     cl_int reached = atomic_load_explicit(&watch->reached, memory_order_relaxed);
     if (event && atomic_load(&event->ended))
-        status = atomic_load(&event->status); /* what the program was told before it was watched */
+        status = atomic_load(&event->status); /* what the program was told before the event */
     if (!event || status >= reached || reached <= CL_COMPLETE)
         return;
     if (status < 0 && event_state(event) == EVENT_ISSUED && !event->parts &&
         !event_stands(event, status))
-        return; /* it is looked at again */
+        return; /* it is polled again */
     atomic_store(&watch->reached, status);
     if (status <= CL_COMPLETE && event_state(event) == EVENT_ISSUED)
         atomic_store(&event->status, status);
@@ -249,7 +253,7 @@ static void watch_reported(struct watch *watch, cl_int status)
     watch_unref(watch);
 }
 
-/* The driver's threads: whatever it says, what was asked for has been reached. */
+/* Callback in a driver's thread: whatever the status, what was asked for has been reached. */
 static void CL_CALLBACK watch_is_submitted(cl_event real, cl_int status, void *data)
 {
     (void)real;
@@ -268,7 +272,8 @@ static void CL_CALLBACK watch_has_ended(cl_event real, cl_int status, void *data
     watch_reported(watch, event_reported_end(watch->asks, real, status));
 }
 
-/* Have the driver report what callbacks wait for, and the end. Inside the gate, ISSUED. */
+/* Ask the driver to report the statuses that callbacks wait for, and the end. Inside the gate,
+ * ISSUED. */
 static void watch_ask(struct event *event, struct watch *watch)
 {
     static void(CL_CALLBACK *const reports[])(cl_event, cl_int, void *) = {
@@ -298,7 +303,7 @@ static void watch_ask(struct event *event, struct watch *watch)
             continue;
         atomic_fetch_add_explicit(&watch->refs, 1, memory_order_release);
         if (cl->clSetEventCallback(event->real, type, reports[type], watch) != CL_SUCCESS)
-            watch_unref(watch); /* then we look */
+            watch_unref(watch); /* polling finds it then */
     }
 }
 
@@ -314,7 +319,7 @@ void watch_leave(struct event *event)
     struct watch *watch = atomic_load_explicit(&event->watch, memory_order_relaxed);
     if (!watch)
         return;
-    /* Its parts lead to the event still: whoever comes from there finds no watch. */
+    /* Its parts still refer to the event: a report from there must find no watch. */
     pthread_mutex_lock(&engine_lock);
     watch->event = NULL;
     atomic_store(&event->watch, NULL);
@@ -322,13 +327,13 @@ void watch_leave(struct event *event)
     watch_unref(watch);
 }
 
-/* What the driver says of one event, if it did not say so by itself. Nobody may be waiting there
- * who would notice that its device is lost: where nothing comes for long, that is asked. */
+/* Poll one event. Perhaps no thread waits there that would notice a lost device: if nothing happens
+ * for long, the device is tested. */
 static void watch_look_at(struct event *event)
 {
     cl_int status;
     struct residence *doubted = NULL;
-    uint8_t residence_index = RESIDENCE_NONE; /* where it runs */
+    uint8_t residence_index = RESIDENCE_NONE; /* the residence where it runs */
     gate_enter();
     bool issued = event_state(event) == EVENT_ISSUED;
     bool known = issued && !event->parts && event_real_status(event, &status);
@@ -353,7 +358,7 @@ static void watch_look_at(struct event *event)
     watch_let_go(event);
 }
 
-/* Each in turn: the one looked at goes to the end of the list. */
+/* Poll each event in turn: a polled one goes to the end of the list. */
 static void watch_look_at_all(void)
 {
     struct event *events[LOOK_COUNT];
@@ -443,13 +448,13 @@ bool event_watch(struct event *event)
     pthread_mutex_lock(&engine_lock);
     bool first = !watch->pumps;
     watch->pumps = true;
-    /* Issued later, it is asked for then. */
+    /* When it is issued later, the driver is asked then. */
     bool issued = event_state(event) == EVENT_ISSUED;
     pthread_mutex_unlock(&engine_lock);
     if (!first || !issued)
         return true;
     watch_ask(event, watch);
-    /* Nobody waits for it there, so nobody would send it off. */
+    /* No thread waits for it in the driver, so it must be flushed here. */
     const struct queue *queue = event->queue;
     if (queue->real &&
         atomic_load(&queue->context->residence_index[queue->vdev_index]) == event->residence_index)

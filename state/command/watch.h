@@ -4,25 +4,28 @@
 #include "state/command/event.h"
 
 /*
- * What becomes of an event: the program's callbacks, and deferred commands that wait for a command
- * of another residence.
+ * Follows the status of an event, for the program's callbacks, and for deferred commands that wait
+ * for a command of another residence.
  *
- * Drivers say it by callbacks of their own. Some say it late, in a strange order, or never: a
- * thread of ours looks as well, a few milliseconds later. An event whose status is known to have
- * come as far as COMPLETE never reports less afterwards.
+ * Drivers report it by their own callbacks. Some report it late, in a strange order, or never: a
+ * thread of ours polls as well, a few milliseconds later. A status that was reached once is never
+ * reported as lower afterwards.
  */
 
-/** The part of an event that few events have. Owned by the event and by what drivers hold of it. */
+/** Additional state that few events need. Owned by the event and by pending reports of drivers. */
 struct watch;
 
-/** The lowest status that is known to have been reached; CL_QUEUED when nothing is known. */
+/** The furthest status that the event is known to have reached; CL_QUEUED when nothing is known. */
 cl_int watch_reached(const struct event *event);
-/** @event's status is @status now, or has passed it: callbacks that are due are posted. Under
- * engine_lock; no watch is allowed. */
+/**
+ * @event has reached @status: post the callbacks that are due. With engine_lock; does nothing
+ *        without a watch.
+ * engine_lock; no watch is allowed.
+ */
 void watch_advance(struct event *event, cl_int status);
-/** @event has become ISSUED: its driver is asked to report. Inside the gate. */
+/** @event has become ISSUED: ask its driver to report. Inside the gate. */
 void watch_issued(struct event *event);
-/** @event ends its life. It has no watch from then on. */
+/** @event is destroyed. It has no watch from then on. */
 void watch_leave(struct event *event);
 
 #endif

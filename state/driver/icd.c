@@ -63,7 +63,7 @@ static int icd_list_add(struct icd_list *list, const char *library)
 }
 
 /* An .icd file holds the name of one library in its first line, with or without a newline. */
-static int icd_add_icd_file(struct icd_list *list, const char *path)
+static int icd_add_file(struct icd_list *list, const char *path)
 {
     char text[4096];
     char *name = text;
@@ -120,7 +120,7 @@ static int icd_add_folder(struct icd_list *list, const char *folder)
         int length = snprintf(path, sizeof(path), "%s/%s", folder, names[i]->d_name);
 
         if (!err && length > 0 && (size_t)length < sizeof(path))
-            err = icd_add_icd_file(list, path);
+            err = icd_add_file(list, path);
         free(names[i]);
     }
     free(names);
@@ -139,10 +139,10 @@ static int icd_add_vendors(struct icd_list *list, const char *value, const char 
     if (!icd_has_suffix(value, ICD_SUFFIX))
         return icd_list_add(list, value);
     if (strchr(value, '/') || access(value, R_OK) == 0)
-        return icd_add_icd_file(list, value);
+        return icd_add_file(list, value);
     if (snprintf(path, sizeof(path), "%s/%s", default_folder, value) >= (int)sizeof(path))
         return 0;
-    return icd_add_icd_file(list, path);
+    return icd_add_file(list, path);
 }
 
 static int icd_add_filenames(struct icd_list *list, const char *value)

@@ -10,7 +10,8 @@
 #include "state/base/bytes/little_endian.h"
 
 #define VERSION 2u
-/* That is read still: its header ends sooner, and its digest is of its bytes as they are. */
+/* The older version, which can be read: its header is shorter, and its digest is of the plain
+ * bytes. */
 #define VERSION_FLAT 1u
 #define HEADER_FLAT  24
 
@@ -29,28 +30,28 @@ _Static_assert(IMAGE_DIGEST == SHA256_DIGEST_LENGTH, "a digest is SHA-256");
 _Static_assert(BASE_OFFSET + IMAGE_DIGEST == IMAGE_CHUNK_HEADER, "the base ends the header");
 _Static_assert(IMAGE_PARTS == 32 && IMAGE_CHUNK % IMAGE_PART == 0, "a bit is a part");
 
-/* One of so many parts at most is in a file without the others. */
+/* At most one in this many parts is in a file without the others. */
 #define FEW 4
 
-/* The fastest that still finds what repeats. */
+/* The fastest level that still compresses. */
 #define LEVEL 1
-/* So much in the middle of a chunk is looked at first: what does not get smaller there costs no
- * more than that. */
+/* Bytes in the middle of a chunk that are compressed first: if these do not get smaller, the chunk
+ * is not compressed. */
 #define LOOK ((size_t)64 << 10)
 
 struct image_packer {
     ZSTD_CCtx *pack;
     ZSTD_DCtx *unpack;
-    char *packed; /* also, of a chunk that has a base, its own parts until that comes */
+    char *packed; /* also holds the own parts of a chunk until its base is read */
     size_t size;
-    uint32_t parts; /* which those are */
+    uint32_t parts; /* bits of those parts */
 };
 
 struct image_digest image_digest_of(const void *bytes, size_t size)
 {
     struct image_digest digest;
     SHA256_CTX context;
-    /* Without OpenSSL's providers and their configuration: they would be the program's. */
+    /* The low-level functions, because providers and their configuration would be the program's. */
     SHA256_Init(&context);
     SHA256_Update(&context, bytes, size);
     SHA256_Final(digest.bytes, &context);
@@ -222,7 +223,7 @@ size_t image_pack(struct image_packer *packer, const void *bytes, size_t size,
     return packed;
 }
 
-/* What the file has, which is @has bytes. */
+/* Unpack the content of a file, which has @has bytes. */
 static const char *image_chunk_take(struct image_packer *packer, const unsigned char *file,
                                     size_t file_size, bool packed, size_t has, void *ret)
 {

@@ -8,17 +8,17 @@
 #include "state/base/compiler.h"
 
 /*
- * Contents are cut into chunks, each in a file of its own that is named by the digest of its bytes,
- * so that what did not change is in the folder once for all images. A chunk is parts, and its
- * digest is that of the digests of its parts: so one of which a part changed gets its new name
- * without a look at the others.
+ * Contents are cut into chunks, each in a file that is named by the digest of its bytes, so that
+ * unchanged bytes are in the folder once for all images. A chunk consists of parts, and its digest
+ * is computed from the digests of its parts: so the new name of a chunk of which one part changed
+ * is found without reading the others.
  *
- * A file is a header of fixed size, then bytes, or what zstd makes of them: all of the chunk's; or
- * those of a few parts, and the header names the chunk that has the others, its base. A base has
- * all of its bytes, so that nothing is read from more than two files. Chunks of nothing but zeros
- * have no file.
+ * A file is a header of fixed size, followed by the chunk's bytes, plain or compressed by zstd:
+ * either all of them, or only some parts, and then the header names the chunk that has the others,
+ * its base. A base has all of its bytes, so that reading a chunk takes two files at most. A chunk
+ * of only zeros has no file.
  *
- * Files of version 1 have all of a chunk, and are named by the SHA-256 of its bytes as they are.
+ * Files of version 1 have all bytes of a chunk, and are named by the SHA-256 of its plain bytes.
  *
  * Everything here is pure and thread-safe.
  */
@@ -28,11 +28,11 @@
 /** Bytes of every part but a chunk's last. */
 #define IMAGE_PART  ((size_t)64 << 10)
 #define IMAGE_PARTS (IMAGE_CHUNK / IMAGE_PART)
-/** Of the file of a chunk. */
+/** Size of the header of a chunk's file, and the largest size of such a file. */
 #define IMAGE_CHUNK_HEADER   64
 #define IMAGE_CHUNK_FILE_MAX (IMAGE_CHUNK_HEADER + IMAGE_CHUNK)
 
-/** A SHA-256. All zeros: so are the bytes. */
+/** A SHA-256. All zeros stand for bytes that are all zero. */
 #define IMAGE_DIGEST 32
 struct image_digest {
     unsigned char bytes[IMAGE_DIGEST];
@@ -40,13 +40,13 @@ struct image_digest {
 /** A chunk's name: its digest in small hexadecimal digits, with the NUL. */
 #define IMAGE_CHUNK_NAME (2 * IMAGE_DIGEST + 1)
 
-/** Of bytes as they are. */
+/** Digest of plain bytes. */
 struct image_digest image_digest_of(const void *bytes, size_t size);
-/** Of a part. */
+/** Digest of a part. */
 struct image_digest image_part_digest(const void *bytes, size_t size);
-/** Of a chunk, of the digests of its parts. */
+/** Digest of a chunk, from the digests of its parts. */
 struct image_digest image_parts_digest(const struct image_digest *parts, size_t count);
-/** Of a chunk, of its bytes. */
+/** Digest of a chunk, from its bytes. */
 struct image_digest image_chunk_digest(const void *bytes, size_t size);
 bool image_digest_is_zero(const struct image_digest *digest);
 bool image_digest_same(const struct image_digest *a, const struct image_digest *b);
@@ -56,7 +56,7 @@ static inline size_t image_part_count(size_t size)
 {
     return size / IMAGE_PART + (size % IMAGE_PART != 0);
 }
-/** Bytes of its part @index. */
+/** Size of part @index of such a chunk. */
 static inline size_t image_part_size(size_t size, size_t index)
 {
     size_t left = size - index * IMAGE_PART;
@@ -64,59 +64,60 @@ static inline size_t image_part_size(size_t size, size_t index)
 }
 
 void image_chunk_name(const struct image_digest *digest, char ret[IMAGE_CHUNK_NAME]);
-/** False: @name is no chunk's. */
+/** Parse a chunk's name. False: @name is none. */
 bool image_chunk_name_read(const char *name, struct image_digest *ret_digest);
 
-/** What the file of a chunk has. */
+/** What a chunk's file contains. */
 struct image_form {
-    size_t size;              /**< Of the chunk. */
-    bool packed;              /**< By zstd. */
-    uint32_t parts;           /**< Bits: it has these parts alone; 0: all. */
-    struct image_digest base; /**< The chunk that has the others; zeros: none. */
+    size_t size;              /**< Size of the chunk. */
+    bool packed;              /**< Compressed by zstd. */
+    uint32_t parts;           /**< Bits of the parts that the file has; 0: all. */
+    struct image_digest base; /**< The chunk with the other parts; zeros: none. */
 };
-/** True where as few parts of a chunk of @size bytes are to be in a file without the others: what
- * images of which each changes a little keep of one chunk is never much more than that chunk. */
+/** True when so few parts of a chunk of @size bytes changed that they are to be written without the
+ * others. Images that each change a few parts then never need much more space than whole chunks. */
 bool image_parts_are_few(uint32_t parts, size_t size);
-/** Bytes of them. */
+/** Size of these parts. */
 size_t image_parts_size(uint32_t parts, size_t size);
 
 void image_chunk_header(unsigned char ret[IMAGE_CHUNK_HEADER], const struct image_form *form);
 /**
- * Is @header, of which there is as much as the file has, that of a chunk of @size bytes, in a file
- * of @file_size? Returns NULL, or what is wrong.
+ * Check the header of the file of a chunk of @size bytes; @header has as much of it as the file of
+ * @file_size has. Returns NULL, or what is wrong.
  */
 const char *image_chunk_check(const unsigned char header[IMAGE_CHUNK_HEADER], uint64_t file_size,
                               size_t size, struct image_form *ret_form);
 
-struct image_packer; /* one thread's */
+struct image_packer; /* used by one thread */
 
 /** NULL without memory. */
 struct image_packer *image_packer_create(void);
 void image_packer_destroy(struct image_packer *packer);
 /**
- * Make @size bytes smaller.
+ * Compress @size bytes.
  *
- * @ret_packed  The packer's, until it is used again.
- * Returns how many bytes that are, or 0: it is not worth it (less than a sixteenth is saved), which
- * is found by a look at some of the bytes.
+ * @ret_packed  Owned by the packer; valid until it is used again.
+ * Returns the compressed size, or 0 when compressing is not worth it (less than a sixteenth is
+ * saved), which is decided from some of the bytes.
  */
 size_t image_pack(struct image_packer *packer, const void *bytes, size_t size,
                   const void **ret_packed);
 /**
  * Read a chunk's file.
  *
- * @file      All its bytes, nothing of which is trusted.
- * @digest    What the chunk's bytes have to have.
- * @ret       Room for exactly @size bytes, IMAGE_CHUNK at most; written in any case.
- * @ret_base  Not zeros: nothing is in @ret yet, for this chunk has bytes of that one, whose file is
- *            to be given to image_unpack_base next. Its own are the packer's until then.
+ * @file  All bytes of the file; untrusted.
+ * @digest  The expected digest of the chunk.
+ * @ret  Room for @size bytes, IMAGE_CHUNK at most; overwritten even on failure.
+ * @ret_base  If not zeros, the chunk needs bytes of that base and @ret is not filled yet: pass the
+ *            base's file to image_unpack_base next. The packer keeps the chunk's own parts until
+ *            then.
  * Returns NULL, or what is wrong.
  */
 const char *image_unpack(struct image_packer *packer, const void *file, size_t file_size,
                          const struct image_digest *digest, size_t size, void *ret,
                          struct image_digest *ret_base);
-/** As image_unpack, of the base's file. @digest is the chunk's still: what of the base it does not
- * need is not looked at. */
+/** As image_unpack, with the base's file. @digest is still the chunk's: parts of the base that the
+ * chunk does not use are not checked. */
 const char *image_unpack_base(struct image_packer *packer, const void *file, size_t file_size,
                               const struct image_digest *digest, size_t size, void *ret);
 

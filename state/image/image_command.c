@@ -11,7 +11,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/files/owned.h"
 
-/* A "*" at the end: all that begin so. */
+/* Variables that are kept. A "*" at the end: all names that begin so. */
 static const char *const kept[] = {
     "PATH",
     "LD_LIBRARY_PATH",
@@ -28,7 +28,7 @@ static const char *const kept[] = {
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
 };
-/* Ours: `reseat run` makes them anew. */
+/* Set again by `reseat run`. */
 static const char *const never[] = {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"};
 
 static bool command_line_matches(const char *pattern, const char *name, size_t length)
@@ -39,7 +39,7 @@ static bool command_line_matches(const char *pattern, const char *name, size_t l
                   : length == size && strncmp(pattern, name, size) == 0;
 }
 
-/* Among the names that the user added. */
+/* True for names that the user added. */
 static bool command_line_is_added(const char *name, size_t length)
 {
     for (const char *at = getenv(COMMAND_LINE_ENV_KEPT); at && *at;) {
@@ -62,7 +62,7 @@ static bool command_line_is_kept(const char *variable)
     return known;
 }
 
-/* All of a file of /proc, which says of no size. */
+/* Read a whole file of /proc, whose size is not known before. */
 static int command_line_read_all(const char *path, struct image_blob *ret_blob)
 {
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
@@ -100,7 +100,7 @@ static int command_line_read_link(const char *path, struct image_blob *ret_blob)
     return 0;
 }
 
-/* What is not kept goes, and what has no end. */
+/* Remove variables that are not kept, and those without a terminating NUL. */
 static void command_line_sift(struct image_blob *environment)
 {
     size_t left = 0;
@@ -115,7 +115,7 @@ static void command_line_sift(struct image_blob *environment)
         memmove(environment->bytes + left, variable, size);
         left += size;
     }
-    /* The rest is nobody's any more. */
+    /* Clear the rest, which may hold secrets. */
     explicit_bzero(environment->bytes + left, environment->size - left);
     environment->size = left;
 }
@@ -133,8 +133,8 @@ int command_line_describe(struct image_manifest *manifest)
         error = command_line_read_all("/proc/self/cmdline", &command->arguments);
     if (!error &&
         (!command->arguments.size || command->arguments.bytes[command->arguments.size - 1] != '\0'))
-        error = -ENODATA; /* the program wrote over it */
-    /* A longer one is as none: what was started by it is not known. */
+        error = -ENODATA; /* the program overwrote it */
+    /* An environment that is too long is left out. */
     if (!error && command_line_read_all("/proc/self/environ", &command->environment) == 0)
         command_line_sift(&command->environment);
     if (!error)

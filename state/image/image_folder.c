@@ -21,14 +21,15 @@
 #define CHUNKS "chunks"
 #define LOCK   "image_folder_lock"
 
-/* Who has the lock alone, has it for as long as a sweep takes; who shares it, perhaps for as long
- * as an image takes, which nobody waits for. */
+/* How long to wait for the lock: an exclusive holder keeps it for a sweep; a shared one perhaps for
+ * as long as writing an image takes, which is not waited for. */
 #define LOCK_NS      (10 * NS_PER_S)
 #define LOCK_STEP_NS (10 * NS_PER_MS)
 /* Names to try, each a millisecond later than the one before. */
 #define NAMES 1000
 
-/* The open folders. A child of a fork closes their locks, or it would hold them while it lives. */
+/* The open folders. A forked child closes their locks; otherwise it would hold them as long as it
+ * lives. */
 static struct image_folder *folders;
 static pthread_mutex_t folders_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -318,8 +319,8 @@ static uint64_t image_folder_ms_of(const char *name)
                                                                                                : 0;
 }
 
-/* Later than all that are there, whatever the clock says: the last one is what a program goes on
- * from, and what is kept. */
+/* Choose a name later than all others, whatever the clock says: the last image is the one that a
+ * program is restored from and that is retained. */
 int image_folder_begin(struct image_folder *folder, char ret_name[IMAGE_NAME_MAX],
                        struct owned *ret_image)
 {
@@ -565,8 +566,7 @@ void image_folder_abandon(struct image_folder *folder, const char *name)
 
 /* ---- keeping the last ones ---- */
 
-/* Whoever took the right has images that are not for the one before to remove, however late he is.
- */
+/* A later holder of the lease has images that an earlier one must not remove. */
 static bool image_folder_is_of_same(const struct image_manifest *one,
                                     const struct image_manifest *of)
 {

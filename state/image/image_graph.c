@@ -42,7 +42,7 @@ int graph_describe_program(struct image_manifest *manifest, const char *reason)
     struct image_about *about = record->about;
     about->created_ms = clock_wall_ms();
     about->pid = (uint64_t)getpid();
-    /* What the operator calls it, as elsewhere. */
+    /* The program's name for operators, as elsewhere. */
     const char *name = getenv("RESEAT_NAME");
     bool named = name && *name && text_is_safe(name, strlen(name));
     about->program = strdup(named ? name : program_invocation_short_name);
@@ -79,7 +79,7 @@ static int graph_add_queue(struct image_manifest *manifest, struct object *objec
                       queue->property_count * sizeof(*queue->property_list));
 }
 
-/* What it was built from for the first device that it was built for. */
+/* Add the recipe for the first device that the program was built for. */
 static int graph_keep_built(struct image_blob *blob, struct program *program)
 {
     uint32_t vdevs = program_vdevs(program);

@@ -5,53 +5,53 @@
 #include "state/memory/memory.h"
 
 /*
- * What an image says of a program: how it was started, all of its objects as it made them, and what
- * it calls them.
+ * Describes a program for an image: how it was started, all of its objects as it made them, and the
+ * names that it gave them.
  */
 
 /**
- * Add what program and process it is, now. @reason: a word, why there is an image.
- * Returns 0 or -ENOMEM.
+ * Add the description of program and process. @reason: a word for why the image is made. Returns 0
+ * or -ENOMEM.
  */
 MUST_CHECK int graph_describe_program(struct image_manifest *manifest, const char *reason);
 /**
- * Add every object there is: contexts, queues, programs as recipes, kernels with their arguments,
- * samplers, memory objects without their bytes, and their names. Events are not among them: who
- * waits for one is part of the process.
+ * Add all objects: contexts, queues, programs as recipes, kernels with their arguments, samplers,
+ * memory objects without their bytes, and their names. Events are left out: waiting for one is
+ * state of the process.
  *
  * Gate closed. Allocates and copies, calls no driver. Returns 0, -ENOMEM, or -E2BIG: a program is
  * too large for a container.
  */
 MUST_CHECK int graph_describe(struct image_manifest *manifest);
 
-/** Environment: names of variables, with commas, that images are to have besides those below. */
+/** Environment variable with a comma-separated list of further variables to be kept in images. */
 #define COMMAND_LINE_ENV_KEPT "RESEAT_KEPT_VARIABLES"
 /**
- * Add how the process was started: the command line and the working folder, and of the environment
- * that it was started with only what programs are made to find things by (paths, languages, the
- * settings of OpenCL's drivers and of OpenMP), for others may be secrets.
+ * Add how the process was started: the command line, the working folder, and of the environment
+ * only variables that programs use to find things (paths, languages, the settings of OpenCL drivers
+ * and of OpenMP), since others may be secrets.
  *
  * Reads /proc. Thread-safe. Returns 0, -ENOMEM, -E2BIG (the arguments are longer than an image
- * takes), or -errno: it cannot be told.
+ * takes), or -errno when /proc does not have them.
  */
 MUST_CHECK int command_line_describe(struct image_manifest *manifest);
 
 /*
- * What a program calls its memory objects (reseat_name in policy/reseat.h), so that a new process
- * finds them in an image.
+ * The names that a program gives to its memory objects (reseat_name in policy/reseat.h), so that a
+ * new process finds them in an image.
  */
 
-/** True for what an object can be called: safe text, IMAGE_OBJECT_NAME_MAX bytes at most. */
+/** True for a valid name: safe text, IMAGE_OBJECT_NAME_MAX bytes at most. */
 bool name_is_valid(const char *name);
 /**
- * Call @root so from now on, and not what it was called before.
+ * Name @root; its former name is dropped.
  *
- * @name  Copied. Valid.
- * Thread-safe; not inside the gate. Returns 0, -EEXIST (another living object is called so) or
+ * @name  Copied. Must be valid.
+ * Thread-safe; not inside the gate. Returns 0, -EEXIST (another living object has that name) or
  * -ENOMEM.
  */
 MUST_CHECK int names_set(struct memory *root, const char *name);
-/** True when another living object than @root is called so. Likewise. */
+/** True when another living object has that name. Thread-safe; not inside the gate. */
 bool names_taken(const struct memory *root, const char *name);
 /** Add all names to an image. Gate closed. 0 or -ENOMEM. */
 MUST_CHECK int names_describe(struct image_manifest *manifest);

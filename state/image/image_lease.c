@@ -18,7 +18,7 @@
 #define LEASES "rights"
 /* All files have one size, so that they are overwritten in place. */
 #define BLOCK LEASE_BLOCK
-/* Of "ID.N", and of the name of an unfinished file. */
+/* Longest "ID.N", and name of an unfinished file. */
 #define NAME_MAX_BYTES 64
 #define GENERATIONS    1000000u
 /* How the name of an unfinished file begins. */
@@ -40,8 +40,7 @@ static int image_lease_random_id(char ret_id[LEASE_ID_MAX])
     return 0;
 }
 
-/* The folder is looked at again each time: it is on another host, and who may enter it may have
- * changed. */
+/* Open the folder anew each time: it may be on another host, and its owner may have changed. */
 static int image_lease_open_leases(const char *path, bool make, struct owned *ret_leases)
 {
     struct owned CLEANUP(owned_close) folder = OWNED_NONE;
@@ -72,7 +71,7 @@ int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
     text[BLOCK] = '\0';
     if (sscanf(text, "reseat right 1\n%15s %" SCNu32 " %" SCNu64 " %" SCNu64 " %36s %64s\n", state,
                &holder.lease_ms, &holder.pid, &holder.beat, holder.boot, holder.host) != 6 ||
-        holder.lease_ms < LEASE_LEASE_LEAST_MS || holder.lease_ms > LEASE_LEASE_MOST_MS ||
+        holder.lease_ms < LEASE_LEAST_MS || holder.lease_ms > LEASE_MOST_MS ||
         !text_is_safe(holder.host, strlen(holder.host)) ||
         !text_is_safe(holder.boot, strlen(holder.boot)))
         return -EBADMSG;
@@ -269,7 +268,7 @@ static int image_lease_write_over(const struct owned *leases, const char *name,
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
     struct rlimit limit;
     struct stat stat;
-    /* The kernel would end the program with a signal. */
+    /* A larger write would end the program with a signal. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < BLOCK)
         return -EFBIG;
     int error = owned_take(
@@ -298,6 +297,6 @@ int lease_renew(struct lease *lease, enum lease_state state)
     image_lease_name_of(lease->id, lease->generation, name);
     image_lease_write_block(&lease->holder, block);
     error = image_lease_write_over(&leases, name, block);
-    /* Looked at last: a process that took the lease meanwhile has it. */
+    /* Checked last: another process may have taken the lease meanwhile. */
     return image_lease_is_there(&leases, lease->id, lease->generation + 1) ? -ESTALE : error;
 }

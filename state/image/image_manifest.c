@@ -61,7 +61,7 @@ void image_manifest_finish(struct image_manifest *manifest)
     *manifest = (struct image_manifest){0};
 }
 
-/* Of all but itself. */
+/* Digest of everything except the digest itself. */
 static struct image_digest image_manifest_digest_of(const unsigned char *bytes, size_t size)
 {
     struct image_digest digest;

@@ -8,9 +8,9 @@
  * the header is over everything else in it. Pure.
  */
 
-/** Of an image's manifest: contents of 15 TiB, or two million objects. */
+/** Limit of an image's manifest: contents of 15 TiB, or two million objects. */
 #define IMAGE_MANIFEST_MAX ((size_t)256 << 20)
-/** What is read of it to know whether it is one. */
+/** Bytes read to recognise a manifest. */
 #define IMAGE_MANIFEST_HEADER 56
 
 /** Records in the order of the file. */
@@ -19,10 +19,10 @@ struct image_manifest {
     size_t count;
 };
 
-/** Add a record that is zero; NULL without memory. */
+/** Add a zeroed record; NULL without memory. */
 struct image_record *image_manifest_add(struct image_manifest *manifest,
                                         enum image_record_kind kind);
-/** What an image is of; NULL only before that was added. */
+/** The record IMAGE_ABOUT; NULL only before it was added. */
 const struct image_about *image_manifest_about(const struct image_manifest *manifest);
 /** The first record of a kind, or NULL. */
 const struct image_record *image_manifest_find(const struct image_manifest *manifest,

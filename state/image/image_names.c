@@ -28,14 +28,14 @@ bool name_is_valid(const char *name)
     return length && length <= IMAGE_OBJECT_NAME_MAX && text_is_safe(name, length);
 }
 
-/* Or NULL. Inside the gate, or gate closed. */
+/* The object, if it is alive; or NULL. Inside the gate, or gate closed. */
 static const struct memory *names_living(const struct named *named)
 {
     const struct memory *root = object_weak_get(named->root);
     return root && object_refs(root) != 0 ? root : NULL;
 }
 
-/* Under the lock, inside the gate. */
+/* Lock held, inside the gate. */
 static bool names_is_taken(const struct memory *root, const char *name)
 {
     bool taken = false;
@@ -56,7 +56,7 @@ bool names_taken(const struct memory *root, const char *name)
     return taken;
 }
 
-/* What has gone, and what @root was called. Under the lock, inside the gate. */
+/* Drop the names of destroyed objects and of @root. Lock held, inside the gate. */
 static void names_forget(const struct memory *root)
 {
     size_t kept = 0;

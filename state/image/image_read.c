@@ -12,10 +12,10 @@
 struct reader {
     const struct image_folder *folder;
     const struct image_reading *reading;
-    struct image_jobs jobs; /* of the sinks */
+    struct image_jobs jobs; /* jobs for the sinks */
     uint64_t total;
     _Atomic uint64_t done;
-    pthread_mutex_t lock; /* of the problem: the first one counts */
+    pthread_mutex_t lock; /* guards `problem`: the first one counts */
     char *problem;
     bool failed;
 };
@@ -35,7 +35,7 @@ static int image_read_refuse(struct reader *r, const struct image_job *job, cons
     return error;
 }
 
-/* All of a chunk's file, to the worker's room. */
+/* Read a chunk's file to the worker's room. */
 static int image_read_file(struct reader *r, struct image_worker *worker,
                            const struct image_job *job, const char *name, size_t *ret_size)
 {

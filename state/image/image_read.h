@@ -3,29 +3,27 @@
 
 #include "state/image/image_folder.h"
 
-/*
- * Reading an image back: all bytes of it, or some, or only to see that they are good.
- */
+/* Reads an image: all bytes of it, or some, or only to check them. */
 
-/** Where an object's bytes go. */
+/** The destination of an object's bytes. */
 struct image_sink {
     const struct image_contents *contents;
-    char *bytes; /**< As many as it has; NULL: they are only compared with their digests. */
-    bool zero;   /**< They are zero now, so that zeros need not be written. */
+    char *bytes; /**< Room for all of its bytes; NULL: they are only compared with their digests. */
+    bool zero;   /**< @bytes are zero, so that zeros need not be written. */
 };
 
 struct image_reading {
     const struct image_sink *sinks;
     size_t count;
-    /** As of struct image_plan. */
+    /** As in struct image_plan. */
     int (*check)(void *data, uint64_t done, uint64_t total);
     void *data;
 };
 
 /**
- * Read what the sinks want. Threads of its own read and unpack. On failure bytes may be anything.
+ * Read the bytes for all sinks, with several threads. On failure the bytes are undefined.
  *
- * @ret_problem  Which chunk of which object, and what is wrong with it.
+ * @ret_problem  Which chunk of which object is wrong, and why.
  * Blocks on the disk. Returns 0, -EBADMSG, -ENOMEM, what check() says, or -errno.
  */
 MUST_CHECK int image_read(const struct image_folder *folder, const struct image_reading *reading,

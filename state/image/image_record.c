@@ -13,7 +13,7 @@
 /* A record is an array: its type's name, its version, and a map of its fields. */
 #define DEPTH 2
 
-/* Of a list of properties. */
+/* Most elements of a list of properties. */
 #define LIST_MOST 4096
 
 struct record_type {
@@ -166,7 +166,7 @@ static const char *image_record_check_command(const void *body)
                                                        : "\"environment\" is no list of texts";
 }
 
-/* The values of its variables are nobody's to see. */
+/* Values of environment variables are not shown. */
 static void image_record_describe_command(const void *body, image_say *say, void *data)
 {
     const struct image_command *command = body;
@@ -212,7 +212,7 @@ static void image_record_describe_bases(const void *body, image_say *say, void *
     say(data, "chunks", bases->digests.size / IMAGE_DIGEST, NULL);
 }
 
-/* It becomes one in a folder of ours. */
+/* The name becomes a file in a folder of ours, so it must be safe. */
 static const char *image_record_check_file(const void *body)
 {
     const struct image_file *file = body;

@@ -64,7 +64,7 @@ int image_work(size_t count, int (*job)(void *data, struct image_worker *, size_
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = (size_t)(processors > 0 ? processors : 1) + THREADS_MORE, started = 0;
     wanted = wanted < THREADS_MOST ? wanted : THREADS_MOST;
-    /* The caller is one of them, so that it is done without any other as well. */
+    /* The caller works too, so that the jobs are done even without other threads. */
     while (started + 1 < wanted && started + 1 < count &&
            thread_start("reseat-image", 0, image_work_run, &work, &threads[started]) == 0)
         started++;

@@ -4,11 +4,11 @@
 #include "state/base/compiler.h"
 #include "state/image/image_chunk.h"
 
-/** What a thread that reads or writes chunks has to itself. */
+/** Buffers of a thread that reads or writes chunks. */
 struct image_worker {
     struct image_packer *packer;
-    unsigned char *room; /**< Of a chunk's file. */
-    char *unpacked;      /**< Of a chunk. */
+    unsigned char *room; /**< Room for a chunk's file. */
+    char *unpacked;      /**< Room for a chunk. */
 };
 
 /** A chunk of one of several objects. */
@@ -24,10 +24,10 @@ struct image_jobs {
 MUST_CHECK int image_jobs_add(struct image_jobs *jobs, size_t object, uint64_t count);
 
 /**
- * Have threads of ours do @count jobs, each once, until one fails.
+ * Do @count jobs in several threads, each once, until one fails.
  *
  * @job  Returns 0 or -errno.
- * Returns 0, -ENOMEM, or what the first one that failed returned.
+ * Returns 0, -ENOMEM, or the error of the first job that failed.
  */
 MUST_CHECK int image_work(size_t count, int (*job)(void *data, struct image_worker *, size_t index),
                           void *data);

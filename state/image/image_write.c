@@ -235,7 +235,7 @@ struct keeping {
     size_t index; /* of the job */
     uint64_t chunk;
     size_t size;
-    const void *bytes;                     /* all of them, once they were looked at; or NULL */
+    const void *bytes;                     /* all bytes, once they were read; or NULL */
     const struct image_known_chunk *known; /* or NULL */
     struct image_known_chunk *made;
 };
@@ -267,8 +267,8 @@ static bool image_write_is_same(const uint64_t *stamps, const uint64_t *were, si
     return were && stamps[part] && stamps[part] == were[part];
 }
 
-/* The digests of its parts, those that are known without a look. @ret_changed: bits, those that are
- * not as in @known, of which there may be none. */
+/* Compute the digests of the parts; those that are known are not computed from bytes. @ret_changed:
+ * bits of the parts that differ from @known, which may be NULL. */
 static int image_write_digest_chunk(struct keeping *k, const struct image_known_chunks *known,
                                     struct image_digest *ret, uint32_t *ret_changed)
 {

@@ -13,9 +13,9 @@
 #include "state/move/spread.h"
 #include "state/program/pace.h"
 
-/* While others move the program. */
+/* Pause while another mover waits or works. */
 #define STAND_BACK_NS (2 * NS_PER_MS)
-/* A device that could not be made ready is not tried again for so long. */
+/* How long a device that could not be prewarmed is not tried again. */
 #define RETRY_NS (5 * NS_PER_S)
 
 struct member {
@@ -25,7 +25,7 @@ struct member {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-/* Guarded by the lock. */
+/* Guarded by `lock`. */
 static struct member members[ELASTIC_MAX];
 static struct device_key leavers[ELASTIC_MAX];
 static size_t leaver_count;
@@ -58,7 +58,8 @@ static bool elastic_offers(const void *unused, const struct context *context,
     return device && elastic_is_wanted(&device->key);
 }
 
-/* Also where a device was taken from the program. */
+/* Stops when a device is to leave (it may have been taken from the program), when another mover
+ * waits, and when the program exits. */
 static bool elastic_stops(const void *unused)
 {
     (void)unused;
@@ -75,7 +76,7 @@ static bool elastic_is_ready(const struct device_key *key)
     uintptr_t cursor = 0;
     struct context *context;
     bool ready = true;
-    gate_enter(); /* nobody takes residences apart */
+    gate_enter(); /* keeps movers from releasing residences */
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         bool here = false;
         for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
@@ -91,7 +92,7 @@ static bool elastic_is_ready(const struct device_key *key)
     return ready;
 }
 
-/* Whether it is due, and which one. */
+/* Returns whether member @i exists and may be tried now. */
 static bool elastic_member_at(size_t i, struct device_key *ret_key)
 {
     pthread_mutex_lock(&lock);
@@ -111,7 +112,8 @@ static void elastic_put_off(const struct device_key *key)
     pthread_mutex_unlock(&lock);
 }
 
-/* @again  What is there is not all that there is by now. */
+/* Prewarm the members for @vdev. @again: also those that are ready, because the program has made
+ * objects since. */
 static void elastic_make_ready(uint32_t vdev, bool again)
 {
     struct device_key key;
@@ -143,8 +145,8 @@ static void elastic_let_go(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Until nothing is left of the launch that @vdev is in the middle of, or that is better left alone.
- * As spread_run. */
+/* Spread the launch that @vdev is in the middle of, again after each interruption, until it ends or
+ * is not worth it. Returns as spread_run. */
 static int elastic_spread_launch(struct vdev *vdev)
 {
     struct spread_request request = {.vdev = vdev,
@@ -185,7 +187,7 @@ static void *elastic_thread(void *unused)
     (void)unused;
     while (elastic_await_launch()) {
         elastic_let_go();
-        /* It may have been asked for while the program starts. */
+        /* The agent may have asked for it while the program starts. */
         uint32_t count = __atomic_load_n(&the_vdev_count, __ATOMIC_ACQUIRE);
         for (uint32_t vdev = 0; vdev < count && atomic_load(&member_count) != 0; vdev++) {
             elastic_make_ready(vdev, false);
@@ -198,7 +200,7 @@ static void *elastic_thread(void *unused)
     return NULL;
 }
 
-/* Under no lock that a thread holds for long. */
+/* Called with no lock held that a thread may hold for long. */
 static void elastic_wake_thread(void)
 {
     pthread_mutex_lock(&lock);
@@ -249,7 +251,7 @@ int elastic_set(const struct device_key *devices, size_t count)
     return error;
 }
 
-/* Whoever waits in the thread is gone; what was ready stays the parent's. */
+/* The child has no such thread, and what was prewarmed remains the parent's. */
 static void elastic_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);

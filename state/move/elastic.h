@@ -8,24 +8,25 @@
 #include "state/driver/driver.h"
 
 /*
- * The elastic form: a program's long launches are done on more devices than the one that it is on
- * (spread.h), while it was given them. A thread of ours has them made ready, as a request to
- * prewarm does, and has them join launches. It is a mover, and yields: whoever waits to move the
- * program has them leave a launch in its middle, and what they did is brought home before.
+ * Spreads a program's long launches over more devices than its own, for as long as the agent allows
+ * it (`reseat spread`). A thread prewarms those devices and has them join launches (spread.h). It
+ * holds the movers' lock as a mover that yields: when somebody waits to move the program, the
+ * devices leave the launch in its middle, and what they computed is brought home first.
  */
 
-/** Devices that a program may be spread over, beside its own. */
+/** Most devices that a program may be spread over, beside its own. */
 #define ELASTIC_MAX 8
 
 /**
- * From now on long launches are spread over @devices, where that is worth it; none: over none.
- * Those that are not named any more leave, and are let go of. Does not block on a device.
- * Thread-safe. 0, -E2BIG, -ENOTSUP (launches are not given in pieces) or why there is no thread.
+ * Spread long launches over @devices from now on, where that is worth it. Residences on devices
+ * that are not listed any more are released; with @count 0 nothing is spread. Does not block on a
+ * device. Thread-safe. 0, -E2BIG, -ENOTSUP (launches are not given in pieces) or the error of
+ * starting the thread.
  *
- * @devices  Copied. The one where the program is does what it does anyway.
+ * @devices  Copied. May contain the program's own device, which makes no difference.
  */
 MUST_CHECK int elastic_set(const struct device_key *devices, size_t count);
-/** Of upcalls. */
+/** upcalls.h: elastic_wake. */
 void elastic_wake(void);
 
 #endif

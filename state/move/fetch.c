@@ -17,49 +17,50 @@
 #include "state/move/source.h"
 #include "state/object/lost.h"
 
-/* A command that names what a slice copies waits for the slice. */
+/* Target duration of a slice: a command that names an object of it waits that long. */
 #define SLICE_NS    (8 * NS_PER_MS)
 #define SLICE_FIRST ((size_t)8 << 20)
 #define SLICE_LEAST ((size_t)256 << 10)
 #define SLICE_MOST  ((size_t)256 << 20)
-/* Slices, and objects in all of them, for one closing of the gate. */
+/* Limits on what is copied between two closings of the gate: slices, and objects in them. */
 #define BATCH_SLICES 8
 #define BATCH_ROOTS  1024
-/* Threads of the program are kept out for so long when one of them is in a call that lasts. */
+/* Longest time that the gate stays closed because a thread of the program is in a call that lasts.
+ */
 #define GATE_NS (5 * NS_PER_MS)
-/* Until the next try, when there was nothing to be done at this one, twice as long each time; while
- * commands bring. */
+/* RETRY_NS: pause after a try in vain, doubled each time. STAND_BACK_NS: pause while commands bring
+ * bytes. */
 #define RETRY_NS      (20 * NS_PER_MS)
 #define STAND_BACK_NS (2 * NS_PER_MS)
-/* At the end the program is stopped for no longer than that, after what it had given until then has
- * ended, which is waited for with it running. So often it is tried. */
+/* The end needs a pause: first QUIESCE_NS at most are waited for given commands, with the program
+ * running; then the gate is closed for END_NS at most. END_TRIES tries. */
 #define END_NS     (20 * NS_PER_MS)
 #define QUIESCE_NS (10 * NS_PER_S)
 #define END_TRIES  10
 
-/* What of one object was at sources alone when the program moved. */
+/* One object whose latest bytes were only at sources when the program moved. */
 struct item {
     struct object_weak root;
     uint64_t bytes, stamp;
 };
 
-/* Of one virtual device. By who has move_run's lock. */
+/* What is fetched for one virtual device. Guarded by the movers' lock. */
 struct fetching {
     struct item *items;
-    size_t count, at; /* those before `at` are there, or left to commands */
+    size_t count, at; /* those before `at` are fetched, or left to commands */
     struct throttle throttle;
     uint64_t passed; /* bytes of the items before `at` */
     size_t slice;    /* bytes that take the link about SLICE_NS */
-    uint64_t due;    /* when it goes on, by the monotonic clock */
+    uint64_t due;    /* when it continues, by the monotonic clock */
     unsigned tries;  /* in vain */
     bool active;
 };
 
 static struct fetching fetchings[VDEVS];
-static bool running; /* the thread; likewise */
-/* When the first of them goes on: at once, if there is something new to fetch. */
+static bool running; /* the thread runs; guarded by the movers' lock */
+/* When the first of them continues; 0 when something new was added. */
 static _Atomic uint64_t due;
-/* For who looks on. */
+/* Progress, for fetch_read. */
 static struct {
     _Atomic uint64_t fetched, total;
 } figures[VDEVS];
@@ -80,8 +81,8 @@ static void fetch_forget(size_t vdev)
     atomic_store(&figures[vdev].fetched, 0);
 }
 
-/* Where the virtual device is in @root's context; RESIDENCE_NONE where it cannot be copied to. Gate
- * closed, or by who keeps moves away. */
+/* Index of @vdev's residence in @root's context; RESIDENCE_NONE where nothing can be copied to it.
+ * Gate closed, or while the caller keeps moves away. */
 static uint8_t fetch_index_of(const struct vdev *vdev, const struct memory *root)
 {
     const struct context *context = root->context;
@@ -93,13 +94,13 @@ static uint8_t fetch_index_of(const struct vdev *vdev, const struct memory *root
                : RESIDENCE_NONE;
 }
 
-/* Where @root's bytes go, and the places that they come from, as bits. */
+/* Residence that @root's bytes go to, and those that they come from, as bits. */
 struct way {
     uint8_t to;
     uint32_t from;
 };
 
-/* What there is no room for at the target goes to host memory, and what is there stays. */
+/* Bytes that do not fit on the target go to host memory, or stay there. */
 static struct way fetch_way_of(const struct vdev *vdev, const struct memory *root)
 {
     uint8_t residence_index = fetch_index_of(vdev, root);
@@ -119,7 +120,7 @@ static uint64_t fetch_left_of(const struct vdev *vdev, const struct memory *root
     return extents_lacking(root, way.to, way.from, replica_whole(root));
 }
 
-/* The first place that some of it comes from; RESIDENCE_NONE: all is there. */
+/* The first residence that some of @root's bytes come from; RESIDENCE_NONE: all are fetched. */
 static uint8_t fetch_first_source(const struct way *way, const struct memory *root)
 {
     for (uint8_t from = 0; from <= RESIDENCE_HOST; from++)
@@ -129,7 +130,7 @@ static uint8_t fetch_first_source(const struct way *way, const struct memory *ro
     return RESIDENCE_NONE;
 }
 
-/* What was used last comes first. */
+/* Most recently used first. */
 static int fetch_by_stamp(const void *a, const void *b)
 {
     const struct item *one = a, *other = b;
@@ -138,12 +139,12 @@ static int fetch_by_stamp(const void *a, const void *b)
 
 /* ---- the thread ---- */
 
-/* One closing of the gate's worth. */
+/* What is copied between two closings of the gate. */
 struct batch {
-    struct context *context; /* of all of them */
+    struct context *context; /* of all roots */
     uint8_t from, to;
     size_t count;
-    struct memory *roots[BATCH_ROOTS]; /* deferred, collected and watched */
+    struct memory *roots[BATCH_ROOTS]; /* held, collected and watched */
     uint64_t versions[BATCH_ROOTS];
 };
 
@@ -157,16 +158,15 @@ static void fetch_batch_release(struct batch *batch)
     batch->count = 0;
 }
 
-/* Not what is mapped, which is the host's until it is unmapped, and what the program let go of,
- * whose memory may be gone: at the end, with the program stopped. What another device of the
- * program has, a command brings from there. */
+/* Mapped objects belong to the host until they are unmapped, and objects that the program released
+ * may lose their memory at any time: both are copied at the end, with the program paused. */
 static bool fetch_is_wanted(struct memory *root)
 {
     return !root->uses_svm && object_refs(root) != 0 && !map_any(root);
 }
 
-/* The next objects of one context, with their versions of now. Those before them that are there by
- * now are passed. Gate closed. */
+/* Fill @batch with the next objects of one context and their current versions, and advance past
+ * leading items that are fetched already. Gate closed. */
 static void fetch_batch_fill(struct fetching *f, const struct vdev *vdev, struct batch *batch)
 {
     uint64_t bytes = 0;
@@ -197,7 +197,7 @@ static void fetch_batch_fill(struct fetching *f, const struct vdev *vdev, struct
     }
 }
 
-/* Parts of the batch's objects, of about as many bytes as a slice has. */
+/* Ranges of a batch's objects, together about f->slice bytes. */
 struct slice {
     struct memory *roots[BATCH_ROOTS];
     struct range ranges[BATCH_ROOTS];
@@ -206,8 +206,8 @@ struct slice {
     uint64_t bytes;
 };
 
-/* The first bytes at or behind @at that @from has and @to lacks, @most of them at most. Empty:
- * none. */
+/* The first range from @at on that @from has and @to lacks, @most bytes long at most. Empty: there
+ * is none. */
 static struct range fetch_next_range(const struct memory *root, uint8_t from, uint8_t to, size_t at,
                                      size_t most)
 {
@@ -223,7 +223,7 @@ static struct range fetch_next_range(const struct memory *root, uint8_t from, ui
     return (struct range){root->size, root->size};
 }
 
-/* From byte @at of root number @first on. Returns where the next one begins. */
+/* Fill @slice from byte @at of root number @first on, and advance both. */
 static void fetch_slice_fill(const struct batch *batch, size_t most, size_t *first, size_t *at,
                              struct slice *slice)
 {
@@ -260,7 +260,8 @@ static void fetch_size_slice(struct fetching *f, double bytes)
                                             : (size_t)bytes;
 }
 
-/* How it goes on when a driver failed: -ENODEV: without a source, which is lost; or -EIO. */
+/* A driver failed to copy. Returns -ENODEV where the source is lost (continue without it), else
+ * -EIO. */
 static int fetch_give_up(const struct batch *batch, cl_int reason)
 {
     struct residence *from = context_residence(batch->context, batch->from);
@@ -274,7 +275,7 @@ static int fetch_give_up(const struct batch *batch, cl_int reason)
     return -EIO;
 }
 
-/* 0, as replica_refresh, or -ENODEV: a source is lost. */
+/* 0, an error of replica_refresh, or -ENODEV: a source is lost. */
 static int fetch_slice_copy(struct fetching *f, const struct batch *batch,
                             const struct slice *slice)
 {
@@ -298,7 +299,7 @@ static int fetch_slice_copy(struct fetching *f, const struct batch *batch,
     return error == -EIO ? fetch_give_up(batch, reason) : error;
 }
 
-/* Tell how far it is: the first object of the batch may be there in part. */
+/* Publish the progress. Objects of the batch may be fetched in part. */
 static void fetch_tell(const struct fetching *f, const struct vdev *vdev, const struct batch *batch)
 {
     uint64_t fetched = f->passed;
@@ -311,11 +312,12 @@ static void fetch_tell(const struct fetching *f, const struct vdev *vdev, const 
     atomic_store(&figures[vdev->index].fetched, fetched);
 }
 
-/* When to go on: a moment of the monotonic clock. *ret_error: why not, as fetch_slice_copy. */
+/* Copy the batch slice by slice. Returns when to continue, by the monotonic clock; *@ret_error has
+ * an error of fetch_slice_copy. */
 static uint64_t fetch_batch_copy(struct fetching *f, const struct vdev *vdev,
                                  const struct batch *batch, int *ret_error)
 {
-    static struct slice slice; /* the thread's */
+    static struct slice slice; /* only the fetching thread uses it */
     size_t first = 0, at = 0;
     for (;;) {
         uint64_t now = clock_now_ns();
@@ -345,7 +347,8 @@ static uint64_t fetch_batch_left(const struct batch *batch)
     return left;
 }
 
-/* The item at `at` stays behind: no copy of it counts, though one was made. */
+/* If copying the batch brought nothing although nothing interrupted it, skip its first item, so
+ * that the fetch goes on. */
 static void fetch_pass_by(struct fetching *f, const struct batch *batch, uint64_t before)
 {
     if (fetch_batch_left(batch) < before || fetch_has_to_stop() || budget_is_brought() ||
@@ -357,8 +360,8 @@ static void fetch_pass_by(struct fetching *f, const struct batch *batch, uint64_
 
 /* ---- its end ---- */
 
-/* What is there is in host memory no more. The host copies' memory is given back with the gate
- * open, for that takes long. Gate closed, drained. */
+/* Drop the host copies of objects that are on the device now. Their memory is given back later,
+ * with the gate open, because that takes long. Gate closed, drained. */
 static size_t fetch_drop_host_copies(const struct fetching *f, const struct vdev *vdev,
                                      struct host_copy **ret_host_copies)
 {
@@ -374,10 +377,9 @@ static size_t fetch_drop_host_copies(const struct fetching *f, const struct vdev
     return count;
 }
 
-/* What a device has still: it is mapped, or the program let go of it. A slice of one object, so
- * that nothing waits long. 0, -EAGAIN (there may be more), or as fetch_slice_copy. Gate closed,
- * drained.
- */
+/* Copy what a source device still has: mapped objects, and objects that the program released. One
+ * slice of one object at a time, so that the pause stays short. 0, -EAGAIN (there may be more), or
+ * as fetch_slice_copy. Gate closed, drained. */
 static int fetch_copy_left(struct fetching *f, const struct vdev *vdev)
 {
     for (size_t i = 0; i < f->count; i++) {
@@ -405,8 +407,8 @@ static int fetch_copy_left(struct fetching *f, const struct vdev *vdev)
     return 0;
 }
 
-/* When, after a try in vain; 0: never. No device is left with what nobody needs, however long the
- * program's commands last; host memory may be. */
+/* When to try again after a try in vain; 0: never. As long as a source is a device, its memory is
+ * wanted back, so it is tried for ever; bytes in host memory may stay. */
 static uint64_t fetch_try_again(struct fetching *f, const struct vdev *vdev)
 {
     if (f->tries < END_TRIES)
@@ -416,8 +418,8 @@ static uint64_t fetch_try_again(struct fetching *f, const struct vdev *vdev)
     return clock_now_ns() + (RETRY_NS << (f->tries - 1));
 }
 
-/* Sources whose last byte has been fetched are let go of, whatever the program is in the middle of:
- * nothing runs there. */
+/* Release sources whose last byte has been fetched. No draining is needed: no command runs there.
+ */
 static void fetch_leave_sources(struct vdev *vdev)
 {
     struct move move = {.vdev = vdev};
@@ -429,7 +431,7 @@ static void fetch_leave_sources(struct vdev *vdev)
     source_tell(vdev);
 }
 
-/* 0: what is there is at no source any more. Else when to try again. */
+/* Finish fetching for @vdev. Returns 0 when no source has anything left, else when to try again. */
 static uint64_t fetch_end(struct fetching *f, struct vdev *vdev)
 {
     const struct move_request request = {.vdev = vdev->index};
@@ -465,10 +467,10 @@ static uint64_t fetch_end(struct fetching *f, struct vdev *vdev)
     return fetch_try_again(f, vdev);
 }
 
-/* Some of what is left. False: there is nothing more to do for this virtual device. */
+/* Fetch some of what is left. False: nothing more to do for this virtual device. */
 static bool fetch_some(struct fetching *f, struct vdev *vdev, uint64_t *ret_when)
 {
-    static struct batch batch; /* the thread's */
+    static struct batch batch; /* only the fetching thread uses it */
     int error = 0;
     if (gate_close(clock_now_ns() + GATE_NS) != 0) {
         *ret_when = clock_now_ns() + RETRY_NS;
@@ -493,7 +495,7 @@ static bool fetch_some(struct fetching *f, struct vdev *vdev, uint64_t *ret_when
     return *ret_when != 0;
 }
 
-/* Until it is due, and until nobody waits to move. */
+/* Wait until fetching is due and no mover waits. */
 static void fetch_await_turn(void)
 {
     uint64_t now, when;
@@ -503,7 +505,7 @@ static void fetch_await_turn(void)
     }
 }
 
-/* Which one goes on first; VDEVS: none. */
+/* The virtual device that is due first; VDEVS: none. */
 static size_t fetch_next_vdev(void)
 {
     size_t next = VDEVS;
@@ -577,8 +579,8 @@ uint64_t fetch_begin(struct vdev *vdev, bool on_demand, uint64_t bandwidth)
     return total;
 }
 
-/* Whoever fetched is gone. What it had not fetched commands bring. Its lists are left as they are:
- * somebody may have been making one longer. */
+/* The child has no fetching thread: its commands bring what is missing. The lists are leaked,
+ * because a thread of the parent may have been reallocating one. */
 static void fetch_in_child(void)
 {
     running = false;

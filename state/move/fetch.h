@@ -6,33 +6,33 @@
 #include "state/object/context.h"
 
 /*
- * Moves and resumes on demand. The program runs at once: the latest bytes of what it has are still
- * where it came from, its real objects are on the device without them, and a command that names one
- * has it brought (room/bring.c). A thread of ours brings the rest, what was used last first, while
- * the program runs: in slices that take some milliseconds, so that no command waits long behind
- * one, and it stands back while commands bring.
+ * Moves and resumes on demand. The program runs at once, with real objects on the target that have
+ * no content yet: the latest bytes are still at the sources. A command that names an object has its
+ * bytes brought (budget/bring.c). A thread fetches the rest while the program runs, most recently
+ * used objects first. It copies in slices of some milliseconds, so that no command waits long
+ * behind one, and pauses while commands bring bytes.
  *
- * Where it came from are its sources: host memory after a resume, and residences that it left
- * (source.h). Until the last byte
- * is fetched their replicas stay, so that no failure of the target loses one (M1); then they are
- * given back. What there is no room for in the target goes to host memory.
+ * Sources are host memory (after a resume) and the residences that the program left (source.h).
+ * Their replicas stay until the last byte is fetched, so that no failure of the target loses one
+ * (M1); then they are released. What does not fit on the target is copied to host memory.
  *
- * It is a mover: it has move_run's lock while it copies, and lets go of it as soon as another one
- * waits. That one takes what was not fetched from the sources to where it goes, unless it is on
- * demand as well: then they are sources still. A move back finds what is left there in its place.
+ * The thread holds the movers' lock while it copies, and releases it as soon as another mover
+ * waits. That move copies what is not fetched yet from the sources to its own target; if it is on
+ * demand too, they stay sources. A move back finds those bytes in their old residence.
  */
 
 /**
- * @vdev has just moved: fetch what its sources alone have, if it came without content (@on_demand)
- * or a residence that it left has some. Blocks on nothing. Without memory or a thread for it, it
- * stays there until commands name it. move_run's lock held.
+ * Begin to fetch what only the sources of @vdev have, after a move that committed without content
+ * (@on_demand) or where an earlier one left sources. Does not block. Without memory or a thread,
+ * the bytes stay at the sources until commands name them. Called with the movers' lock held.
  *
  * @bandwidth  Bytes a second; 0: no limit.
- * Returns how many bytes.
+ *
+ * Returns the number of bytes to fetch.
  */
 uint64_t fetch_begin(struct vdev *vdev, bool on_demand, uint64_t bandwidth);
 
-/** How much of what was left at sources is there; both 0 where nothing is fetched. Wait-free. */
+/** Bytes fetched so far, and in all; both 0 where nothing is being fetched. Wait-free. */
 void fetch_read(uint32_t vdev, uint64_t *ret_fetched, uint64_t *ret_total);
 
 #endif

@@ -24,14 +24,15 @@
 #include "state/object/usage.h"
 #include "state/program/program.h"
 
-/* A program that never stops making contexts or building: give up rather than chase it. */
+/* Passes of PREPARE before a move gives up on a program that keeps making contexts or building
+ * programs. */
 #define ATTEMPTS 10
-/* How often a move that waits for what goes first looks at its deadline and cancellation. */
+/* How often a move that waits for another operation checks its deadline and cancellation. */
 #define RETRY_STEP_NS 10000000u
-/* The same of one that waits until it is known how long a launch takes. */
+/* The same for one that waits until the speed of a launch is known. */
 #define SPREAD_STEP_NS 1000000u
 
-/* High-water marks of what is alive now, added to what the program ever did. */
+/* Update the high-water marks in @use with the live objects. */
 static void move_measure_memory(const struct vdev *vdev, struct plan_use *use)
 {
     uintptr_t cursor = 0;
@@ -53,7 +54,7 @@ static const struct device *move_served_by(const struct vdev *vdev)
     return here ? here : atomic_load(&vdev->last);
 }
 
-/* Within a grant that is less than the program has, what one command needs must fit. */
+/* When the grant is less than the program has, at least what one command uses must fit in it. */
 static void move_limit_to_grant(const struct move *move, struct plan_use *use,
                                 struct plan_offer *offer)
 {
@@ -121,7 +122,7 @@ static int move_plan(struct move *move)
     return 0;
 }
 
-/* From now on the pause lasts for as long as it has to. */
+/* From now on the pause is not limited any more: the move is about to commit. */
 static void move_pause_is_kept(struct move *move)
 {
     move->limits.deadline_ns = move->request->deadline_ns;
@@ -151,7 +152,7 @@ static int move_pause_begin(struct move *move)
     return error;
 }
 
-/* What came since, in the pause. */
+/* In the pause: make and copy what was added or written since. */
 static int move_bring_up_to_date(struct move *move)
 {
     uint64_t begun = clock_now_ns();
@@ -167,7 +168,7 @@ static int move_bring_up_to_date(struct move *move)
     return move->recovers ? 0 : move_copy_rest(move);
 }
 
-/* A strict move's pause would have lasted too long; there is time for another. */
+/* True when a strict move's pause was undone for lasting too long, and another may be tried. */
 static bool move_may_try_again(const struct move *move, int error)
 {
     uint64_t deadline = move->request->deadline_ns;
@@ -190,8 +191,8 @@ static bool move_has_to_stop(const void *data)
     return move_check((struct move *)(uintptr_t)data) != 0;
 }
 
-/* Source and target do what the program is in the middle of; what the source did of it is copied
- * while nothing runs. */
+/* Have source and target run the current launch together. What the source did of it is copied
+ * during the pause. */
 static int move_spread(struct move *move)
 {
     const struct spread_request request = {.vdev = move->vdev,
@@ -201,7 +202,7 @@ static int move_spread(struct move *move)
                                            .limits = move->limits};
     uint64_t bytes, ns;
     int error, spread;
-    /* While the first piece runs, which a pause would wait for as well. */
+    /* Wait while the launch's speed is unknown: a pause would wait for its first piece as well. */
     while ((error = move_check(move)) == 0 &&
            (spread = spread_run(&request, &move->spread)) == -EAGAIN)
         clock_sleep(SPREAD_STEP_NS);
@@ -216,8 +217,8 @@ static void move_spread_over(struct move *move)
     move->spread = NULL;
 }
 
-/* PREPARE, PAUSE and COPY, again while the program made something that takes long to make there, or
- * would be stopped for longer than it may. */
+/* PREPARE, PAUSE and COPY, repeated when the program made something that takes long to make at the
+ * target, or when the pause would be too long. */
 static int move_prepare_and_copy(struct move *move)
 {
     int error = 0, attempt = 0;
@@ -309,7 +310,7 @@ static void move_conclude(struct move *move, int error)
     move->report->lasting = error != 0 && move->report->lasting;
     move->report->result = move_result_of(error);
     if (move->report->result == MOVE_ROLLED_BACK && move->report->reached == MOVE_PLAN)
-        move->report->result = MOVE_REFUSED; /* there is nothing to roll back */
+        move->report->result = MOVE_REFUSED; /* nothing was made yet */
 }
 
 static void move_run_phases(struct move *move)
@@ -356,7 +357,7 @@ static void move_run_phases(struct move *move)
         defer_pump_soon();
         move_release_left(move);
         move->report->left = fetch_begin(move->vdev, move->on_demand, move->request->bandwidth);
-        (void)ready_drop(NULL, move->vdev); /* what it was for has come, elsewhere */
+        (void)ready_drop(NULL, move->vdev); /* the program moved, to this device or another one */
     } else {
         if (error == -EIO)
             move_examine_target(move);
@@ -374,7 +375,7 @@ static void move_run_phases(struct move *move)
     move_forget_contexts(move);
 }
 
-/* Whether something is let finish before @move, which has the lock. */
+/* True when another operation on @move's device must finish first. Movers' lock held. */
 static bool move_must_wait(const struct move *move)
 {
     if (move->request->dry_run)
@@ -385,8 +386,8 @@ static bool move_must_wait(const struct move *move)
 }
 
 /*
- * Lock, when nothing has to be let finish first. 0, or -errno with the reason written and the lock
- * open.
+ * Take the movers' lock once nothing has to finish first. 0, or -errno with the reason written and
+ * the lock not held.
  */
 static int move_lock_to_move(struct move *move)
 {
@@ -410,7 +411,7 @@ static int move_lock_to_move(struct move *move)
     }
 }
 
-/* To @to, wherever it is now; it has to be elsewhere. @ret_report says how that went. */
+/* Move @vdev to @to. False when it is there already; @ret_report has the result. */
 static bool move_to(struct vdev *vdev, const struct device *to, struct move_report *ret_report)
 {
     struct move_request request = {.target = &to->key, .vdev = vdev->index, .manner = MOVE_NEEDED};
@@ -425,7 +426,8 @@ bool move_home(struct vdev *vdev)
     return here && here != vdev->origin && move_to(vdev, vdev->origin, &report);
 }
 
-/* To where the program began, or else (that device may be gone) to where it was before. */
+/* Move back to the device where the program began, or where that fails (it may be gone) to the one
+ * before. */
 bool move_back(struct vdev *vdev, struct device *here, const char *kernel)
 {
     struct device *const ways[] = {vdev->origin, atomic_load(&vdev->last)};
@@ -466,7 +468,8 @@ void move_transact(struct move *move)
             return;
         }
         struct owned_room room = {0, 0};
-        /* A program that has each descriptor that it may waits for this, and lets none go. */
+        /* A program that uses up its limit of open files cannot close any while it waits for this
+         * move: give the move room. */
         if (move_can_recover(move))
             owned_room_begin(&room);
         if (work_begin() || move->resumes)
@@ -486,7 +489,7 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
         return -ENOENT;
     int error = move_lock_until(deadline_ns, false) ? 0 : -ETIMEDOUT;
     if (error == 0) {
-        /* Once the process ends, what there is goes with it. */
+        /* When the process exits, these residences go with it. */
         error = work_begin() && ready_drop(device, NULL) != 0 ? 0 : -ENOENT;
         work_end();
         move_unlock();
@@ -494,7 +497,7 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
     return error;
 }
 
-/* Around its phases. */
+/* A span around all phases. */
 static void move_trace_whole(const struct move_request *request, uint64_t begun,
                              const struct move_report *report)
 {

@@ -19,61 +19,63 @@ enum move_phase { MOVE_PLAN, MOVE_PREPARE, MOVE_PAUSE, MOVE_COPY, MOVE_COMMIT, M
 enum move_result {
     MOVE_DONE,
     MOVE_ROLLED_BACK, /**< Tried and failed: the program runs on where it was. */
-    MOVE_REFUSED,     /**< PLAN says that the target cannot run this program, or it is pinned:
-                           when asked, or since. */
-    MOVE_EXPIRED,     /**< The deadline passed; rolled back. */
-    MOVE_CANCELED,    /**< The operator changed their mind; rolled back. */
-    MOVE_ENDED,       /**< The program ends, and needs no device any more. */
+    MOVE_REFUSED,  /**< The target cannot run this program, or the program is pinned: found in PLAN
+                      or later. */
+    MOVE_EXPIRED,  /**< The deadline passed; rolled back. */
+    MOVE_CANCELED, /**< The operator changed their mind; rolled back. */
+    MOVE_ENDED,    /**< The program is exiting. */
 };
 
 struct move_progress {
     enum move_phase phase;
     uint64_t bytes_done;
     uint64_t bytes_total;
-    /** Programs that have to be built there, all and those that are; 0: none is being built. */
+    /** Programs to build at the target, and those built so far; 0: none is being built. */
     uint32_t builds, built;
-    char building[64]; /**< A kernel of the one under way, where one is known; else "". */
-    uint32_t round;    /**< Of copies ahead, from 1; 0: none yet. */
+    char building[64]; /**< A kernel of the program being built, or "" where none is known. */
+    uint32_t round;    /**< The round of copying ahead, from 1; 0: none yet. */
 };
 
-/** What a program that reconfigures itself is asked before; others are never asked. */
+/** What a program that registered to be asked (reseat.h) is asked before a move. */
 enum move_manner {
-    MOVE_ASKED,  /**< It is asked, and what it refuses does not happen. */
-    MOVE_TAKEN,  /**< It is asked, but its device is being taken: without its help, if need be. */
-    MOVE_NEEDED, /**< It is told afterwards: a thread of it waits for this move. */
+    MOVE_ASKED,  /**< It may refuse. */
+    MOVE_TAKEN,  /**< It is asked to prepare, but moved even without its help: its device is being
+                    taken away. */
+    MOVE_NEEDED, /**< It is only told afterwards: one of its threads waits for this move. */
 };
 
-/** How long the program may be stopped, where nobody says. */
+/** Longest pause aimed at where the request gives none. */
 #define MOVE_DOWNTIME_NS UINT64_C(50000000)
 
-/** How what the program has gets to where it goes. */
+/** When the content of memory objects is copied. */
 enum move_fetch {
-    MOVE_FETCH_AUTO,      /**< Of a resume on demand where it is much: 256 MiB. Else whole. */
-    MOVE_FETCH_ON_DEMAND, /**< The program runs at once; what a command names comes first. Until
-                               the rest is there, it stays where it was. Not of a suspend. */
-    MOVE_FETCH_WHOLE,     /**< All of it is there before the program runs. */
+    MOVE_FETCH_AUTO,      /**< On demand for a resume of 256 MiB or more; else whole. */
+    MOVE_FETCH_ON_DEMAND, /**< The program runs at once; objects are copied when a command names
+                             them, the rest in the background. Not for a suspend. */
+    MOVE_FETCH_WHOLE,     /**< Everything is copied before the program runs. */
 };
 
 struct move_request {
     const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
-    char target_name[DEVICE_NAME_MAX]; /**< What messages call it; "": what its driver does. */
+    char target_name[DEVICE_NAME_MAX]; /**< The target's name in messages; "": the driver's name for
+                                          it. */
     enum move_manner manner;
     uint32_t vdev;        /**< Which virtual device moves; 0 is the first. */
     uint64_t deadline_ns; /**< CLOCK_MONOTONIC; 0: none. */
-    bool dry_run;         /**< PLAN alone. */
-    /** Copies ahead go on until the program would be stopped for no longer; 0: MOVE_DOWNTIME_NS. */
+    bool dry_run;         /**< Run PLAN only. */
+    /** Copy ahead until the pause would be no longer than this; 0: MOVE_DOWNTIME_NS. */
     uint64_t max_downtime_ns;
-    bool strict; /**< Rather not at all than longer. Else the time aimed at, where it can be had. */
-    uint64_t bandwidth; /**< Bytes a second for what is copied while the program runs; 0: no limit.
-                             What is copied while it is stopped goes as fast as it can. */
-    /** Not a pause in the middle of a long launch, but its rest done here and there at once, and
-     * the switch at its end (spread.h); where that cannot be, as usual. */
+    bool strict; /**< Give up instead of pausing for longer; else max_downtime_ns is only an aim. */
+    uint64_t bandwidth; /**< Bytes a second while copying ahead; 0: no limit. Copies during the
+                           pause are not limited. */
+    /** Have source and target run the rest of a long launch together, and switch at its end
+     * (spread.h), instead of pausing in its middle. Where that is not possible, pause. */
     bool spreads;
     enum move_fetch fetch;
-    bool prewarm; /**< PLAN, and of PREPARE what takes long: the context, programs and kernels are
-                       made there, for a move that may come. The program stays where it is. */
-    const uint64_t *grant;     /**< Bytes that it may have on the target, or NULL: no limit. What is
-                                    beyond stays in host memory. */
+    bool prewarm; /**< Run PLAN and the slow part of PREPARE only: make the context, programs and
+                     kernels on the target for a later move. The program stays where it is. */
+    const uint64_t *grant; /**< Bytes that the program may have on the target, or NULL: no limit.
+                              The rest stays in host memory. */
     const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
     /** Called on the moving thread, outside every lock, a few times a second; may be NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
@@ -84,23 +86,24 @@ struct move_report {
     enum move_result result;
     enum move_phase reached;
     char reason[512];  /**< One line, "" when done. */
-    bool lasting;      /**< It would fail there again for as long as the program has what it has. */
-    uint64_t total_ns; /**< Until the driver that it left has released what it had, too. */
-    uint64_t arrived_ns;   /**< Of it until the program ran at the target; 0: it did not. */
+    bool lasting;      /**< The same move would fail again as long as the program keeps its present
+                          objects. */
+    uint64_t total_ns; /**< Until the driver of the source has released everything. */
+    uint64_t arrived_ns;   /**< Until the program ran at the target; 0: it did not. */
     uint64_t downtime_ns;  /**< From the gate's closing to its opening. */
-    uint64_t bytes;        /**< Copied, in both parts of the move. */
-    uint64_t left;         /**< On demand: to be fetched while the program runs. */
-    uint64_t build_ns;     /**< Of total_ns: what programs took to be built at the target, ... */
-    uint32_t built;        /**< ...and how many they were. */
-    uint64_t drain_ns;     /**< Of downtime_ns: the wait for commands that the device ran. */
-    uint64_t aim_ns;       /**< What downtime_ns was to be at most; 0: nothing was stopped. */
-    uint32_t rounds;       /**< Of copies ahead. */
-    uint64_t predicted_ns; /**< What copying was to stop it for, when it was stopped; 0: no
-                              bandwidth was known. */
+    uint64_t bytes;        /**< Copied, ahead and in the pause. */
+    uint64_t left;         /**< On demand: to be fetched after COMMIT. */
+    uint64_t build_ns;     /**< Of total_ns: building programs at the target. */
+    uint32_t built;        /**< Programs built at the target. */
+    uint64_t drain_ns;     /**< Of downtime_ns: waiting for commands that the source ran. */
+    uint64_t aim_ns;       /**< The limit or aim for downtime_ns; 0: the program was not paused. */
+    uint32_t rounds;       /**< Rounds of copying ahead. */
+    uint64_t predicted_ns; /**< Time for the copies of the pause as predicted when it began; 0: the
+                              bandwidth was not known. */
 };
 
 /**
- * Move one virtual device, with everything of it in every context, to @request->target.
+ * Move one virtual device, with all of its objects in every context, to @request->target.
  *
  * Blocks until the program runs again, on the target or where it was. One move at a time in a
  * process: a second caller waits for the first, within its own deadline; but requests to prewarm
@@ -110,67 +113,72 @@ struct move_report {
 void move_run(const struct move_request *request, struct move_report *ret_report);
 
 /**
- * Wait until the program has its virtual devices: its first OpenCL call may still be opening a
- * driver, and how many they are is known only then.
+ * Wait until the program's virtual devices exist. Its first OpenCL call may still be opening a
+ * driver, and how many devices it gets is known only afterwards.
  *
- * Until @deadline_ns (CLOCK_MONOTONIC; 0: half a minute). False: @ret_report says why
- * (MOVE_EXPIRED). Thread-safe; not inside the gate.
+ * Waits until @deadline_ns (CLOCK_MONOTONIC; 0: half a minute). Returns false after that;
+ * @ret_report has the reason (MOVE_EXPIRED). Thread-safe; not inside the gate.
  */
 MUST_CHECK bool move_await_start(uint64_t deadline_ns, struct move_report *ret_report);
 
 /**
- * Let go of what was made ahead on @target (request->prewarm), or on any device with NULL.
+ * Release what was made ahead (request->prewarm) on @target; with NULL, on all devices.
  *
  * Waits for a move that is under way, until @deadline_ns (CLOCK_MONOTONIC; 0: none), and for the
  * driver. Thread-safe; not inside the gate. 0, -ETIMEDOUT, or -ENOENT: there was none.
  */
 MUST_CHECK int move_cool(const struct device_key *target, uint64_t deadline_ns);
 
-/** What a program is told without having been asked. */
+/** What a program that registered is told about a move it was not asked about. */
 enum move_news {
-    MOVE_NEWS_MOVED, /**< It is somewhere else (MOVE_NEEDED). */
-    MOVE_NEWS_BACK,  /**< It is back where it was, after `arrive` had it so. */
-    MOVE_NEWS_STAYS, /**< It could not go back. */
+    MOVE_NEWS_MOVED, /**< It was moved (MOVE_NEEDED). */
+    MOVE_NEWS_BACK,  /**< It was moved back because `arrive` returned -EIO. */
+    MOVE_NEWS_STAYS, /**< `arrive` returned -EIO, but moving back failed. */
 };
 
 /**
- * Who speaks for a program that reconfigures itself. move_run calls it on the moving thread,
- * outside the gate and every lock; it may block, within its own deadlines and the request's.
+ * The callbacks of a program that reconfigures itself (interpose/aware). move_run calls them on the
+ * moving thread, outside the gate and every lock; they may block within their own deadlines and the
+ * request's.
  */
 struct plan_use;
 struct vdev;
 struct move_partner {
-    /** What the program asks of a device. False: it is moved like any other. */
+    /** The program's least requirements of a device. Returns false where it has not stated any:
+     * PLAN then compares all that it used. */
     bool (*minimum)(struct plan_use *ret_use);
     /**
-     * Before PREPARE: have the program save its progress and let go of what it can make again.
+     * Before PREPARE: have the program save its progress and release what it can make again.
      *
      * @target  NULL: suspend. Borrowed.
-     * Returns 0, 1 (it is to be moved as it is), or why not: -EBUSY, -ECANCELED, -ETIMEDOUT, -EIO,
-     * with one line in @ret_reason. After 0 and 1 `arrive` follows, then `told` if that gave -EIO;
-     * another mover's `leave` waits for that.
+     *
+     * Returns 0, 1 (move it like a program that did not register), or an error that ends the move:
+     * -EBUSY, -ECANCELED, -ETIMEDOUT, -EIO, with one line in @ret_reason. After 0 and 1 `arrive` is
+     * called, then `told` if `arrive` returned -EIO; until then another mover's `leave` blocks.
      */
     int (*leave)(const struct move_request *request, const struct device *target, char *ret_reason,
                  size_t reason_size);
     /**
-     * It ended: have the program configure itself for the device that it has now, if it is another
-     * one or the program let go of anything.
+     * After the move: have the program configure itself for the device where it now is, if that
+     * changed or if the program released anything before.
      *
-     * @done  It is where it was to go.
-     * Returns 0, or -EIO: the program wants to go back to where it was, with the reason. Never
-     * after a move that was not done, nor one to or from host memory.
+     * @done  The move succeeded.
+     *
+     * Returns 0, or -EIO with the reason: the program wants to go back to its former device. Never
+     * -EIO after a failed move, nor after one to or from host memory.
      */
     int (*arrive)(const struct move_request *request, bool done, char *ret_reason,
                   size_t reason_size);
-    /** What else happened to its virtual device. Never blocks. */
+    /** Something else happened to its virtual device. Never blocks. */
     void (*told)(const struct move_request *request, enum move_news news);
 };
-/** For good. Static storage. */
+/** Cannot be undone. @partner has static storage. */
 void move_set_partner(const struct move_partner *partner);
 
 /**
- * Move @vdev back to the device where it started, because the one where it is does not do what that
- * one promised. As move_run. False when it is there already, suspended, or the move failed.
+ * Move @vdev back to the device where it started, because its present device lacks what the first
+ * one promised to the program. Blocks as move_run. Returns false when it is there already,
+ * suspended, or the move failed.
  */
 bool move_home(struct vdev *vdev);
 /** upcalls.h: move_back, await_move. */
@@ -179,7 +187,7 @@ void move_await(void);
 
 const char *move_phase_name(enum move_phase phase);
 const char *move_result_name(enum move_result result);
-/** Of what ended with 0 or -errno, after something had begun. */
+/** The result for an operation that ended in @error (0 or -errno) after its PREPARE had begun. */
 enum move_result move_result_of(int error);
 
 #endif

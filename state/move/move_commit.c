@@ -26,7 +26,7 @@ static int move_commit_vacate(struct move *move, const struct object_class *clas
     return 0;
 }
 
-/* The program's clock goes on from where it is (M3). */
+/* Profiling times continue from the source's last time (M3). */
 static void move_commit_carry_clock(struct move *move)
 {
     const struct move_context *first = move->context_count != 0 ? &move->contexts[0] : NULL;
@@ -37,7 +37,7 @@ static void move_commit_carry_clock(struct move *move)
                                                                     : NULL);
 }
 
-/* Its objects are where they go to: so is the context. */
+/* All objects have been switched to the target: switch the context. */
 static void move_commit_arrive(struct move *move, struct move_context *entry)
 {
     struct context *context = entry->context;
@@ -46,14 +46,17 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
     if (entry->to != RESIDENCE_HOST) {
         residence_lives(context->at[entry->to], RESIDENCE_LIVE);
         context->at[entry->to]->left_by = NULL;
-        atomic_store(&context->at[entry->to]->recovered, false); /* it may have been left */
+        atomic_store(&context->at[entry->to]->recovered,
+                     false); /* left by an earlier move that set it */
     }
     if (entry->leaves) {
         struct residence *from = context->at[entry->from];
-        (void)residence_await_queue(from, from->io); /* what its driver mapped was unmapped there */
-        /* What it was given has ended: who is still in its driver when it is lost, as a build is,
-         * goes on where the program is. That may be since this move last looked; what is not
-         * protected has the errors of what was lost before it. */
+        (void)residence_await_queue(from,
+                                    from->io); /* wait for the unmap commands of vacated objects */
+        /* All commands of the source have ended. A thread that is still inside its driver when the
+         * device is lost (building a program, for example) must retry on the target instead of
+         * failing: `recovered` says so. The source may also have been lost since this move last
+         * looked; without protection, the program then gets the errors of the loss. */
         if (!move->recovers && (!residence_is_lost(from) || the_upcalls->is_protected()))
             atomic_store(&from->recovered, true);
         if (entry->stays) {
@@ -70,7 +73,7 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
         if (context->at[residence_index])
             residence_take_retired(context->at[residence_index], &move->retired);
-    entry->made = false; /* the context's now */
+    entry->made = false; /* it belongs to the context from here on */
 }
 
 void move_release_left(struct move *move)
@@ -84,7 +87,8 @@ void move_release_left(struct move *move)
     }
 }
 
-/* What a command of it needs at once is so on every device, unless it let go of what it had. */
+/* Bytes that one command needs at once are the same on every device, so take over that mark, unless
+ * the program released its objects to be moved. */
 static void move_commit_keep_least(const struct move *move)
 {
     const struct device *from = atomic_load(&move->vdev->device);

@@ -13,20 +13,20 @@
 #include "state/move/source.h"
 #include "state/object/lost.h"
 
-/* Progress is told between slices of this many bytes. */
+/* Progress is reported after each slice of this many bytes. */
 #define SLICE ((uint64_t)512 << 20)
-/* A command that has something brought waits for one. */
+/* The same while commands may bring bytes: they wait for a slice to end. */
 #define SLICE_SHARED ((uint64_t)16 << 20)
-/* Fewer bytes are there before a program that runs without them would notice. */
+/* A resume of fewer bytes is not on demand: they are copied before anybody would notice. */
 #define ON_DEMAND_FROM ((uint64_t)256 << 20)
 
-/* The roots of one context that the target lacks; each is held. */
+/* The roots of one context with bytes that the target lacks; each is held. */
 struct roots {
     struct memory **roots;
     uint64_t *versions;
     size_t count;
     uint64_t bytes;
-    uint8_t from; /* where they are read */
+    uint8_t from; /* index of the residence that they are read from */
 };
 
 static bool move_copy_takes_one_thread(const struct context *context, uint8_t residence_index)
@@ -39,8 +39,8 @@ static bool move_copy_is_in_place(const struct context *context, uint8_t residen
     return residence_index == RESIDENCE_HOST || context->at[residence_index]->in_place;
 }
 
-/* Both ends work on the same host bytes: nothing will be copied, so nothing can be ahead. Nor where
- * the copying and the program would be in a driver together that does not stand it. */
+/* True when nothing can be copied ahead: source and target work on the same host bytes, or a driver
+ * that runs commands in the calling thread would be used by the copies and the program at once. */
 static bool move_copy_nothing_ahead(const struct move_context *entry, uint8_t from)
 {
     const struct context *context = entry->context;
@@ -49,16 +49,15 @@ static bool move_copy_nothing_ahead(const struct move_context *entry, uint8_t fr
     return move_copy_is_in_place(context, from) && move_copy_is_in_place(context, entry->to);
 }
 
-/* Content that the target lacks at COMMIT is fetched later. */
+/* True when content is fetched after COMMIT. */
 static bool move_copy_waits(const struct move *move, const struct move_context *entry)
 {
     return move->on_demand && !move_copy_nothing_ahead(entry, entry->from);
 }
 
-/* Where content of @entry is read, one after the other: where the move begins, and what the virtual
- * device left on demand before, unless that can wait. *@cursor is 0 at first. RESIDENCE_NONE: no
- * more.
- */
+/* Iterates over the residences that content of @entry is read from: the source of the move, then
+ * sources that the virtual device left on demand, unless content is fetched after COMMIT. *@cursor
+ * is 0 at first. RESIDENCE_NONE: no more. */
 static uint8_t move_copy_next_origin(const struct move *move, const struct move_context *entry,
                                      unsigned *cursor)
 {
@@ -96,26 +95,27 @@ static int move_copy_roots_push(struct roots *roots, struct memory *root, bool a
     return 0;
 }
 
-/* It is there, and nothing but a command of the program will write to the program's memory. */
+/* True when @memory exists in the target and copying to it does not write memory of the program,
+ * which only the program's commands may do (L4). */
 static bool move_copy_can_arrive(const struct move_context *entry, const struct memory *memory)
 {
     return memory->real[entry->to] && !memory_would_write(memory, entry->to);
 }
 
-/* No virtual device stays at @from, where the move begins, or which the virtual device left on
- * demand before. */
+/* True when no virtual device stays in @from, which is the source of this move or of an earlier one
+ * on demand. */
 static bool move_copy_is_left(const struct move_context *entry, uint8_t from)
 {
     return entry->leaves || from != entry->from;
 }
 
-/* Bytes of @memory that are read at @from, or in host memory. */
+/* Counts bytes of @memory to be read from @from. */
 typedef uint64_t (*counter)(const struct move_context *entry, const struct memory *memory,
                             uint8_t from);
 
 /*
- * Those that go from one end of the move to the other. What another virtual device wrote last stays
- * with that one, and a command that needs it brings it (R2).
+ * Bytes that go to the target. What another virtual device wrote last stays in that one's
+ * residence, and a command that needs it brings it (R2).
  */
 static uint64_t move_copy_goes_along(const struct move_context *entry, const struct memory *memory,
                                      uint8_t from)
@@ -126,7 +126,7 @@ static uint64_t move_copy_goes_along(const struct move_context *entry, const str
                : 0;
 }
 
-/* Those that there is no room for in the target, and that the source has alone. */
+/* Bytes that do not fit in the target and that only the source has: they go to host memory. */
 static uint64_t move_copy_stays_in_host(const struct move_context *entry,
                                         const struct memory *memory, uint8_t from)
 {
@@ -136,8 +136,8 @@ static uint64_t move_copy_stays_in_host(const struct move_context *entry,
                : 0;
 }
 
-/* What cannot wait until a command names it: what is mapped changes without one, and what is in SVM
- * has no other memory to be in. */
+/* True for content that cannot be fetched later: a mapping changes without a command, and SVM has
+ * no other memory. */
 static bool move_copy_is_urgent(const struct memory *memory)
 {
     return map_any(memory->root) || memory->uses_svm;
@@ -155,16 +155,20 @@ static uint64_t move_copy_stays_in_host_at_once(const struct move_context *entry
     return move_copy_is_urgent(memory) ? move_copy_stays_in_host(entry, memory, from) : 0;
 }
 
-/* What a device that works in place leaves: most of it is in host memory already. */
+/* Bytes to be copied to host memory where the source works in place: most of them are there
+ * already. */
 static uint64_t move_copy_goes_to_host(const struct move_context *entry,
                                        const struct memory *memory, uint8_t from)
 {
     return move_copy_is_left(entry, from) ? replica_lacking(memory, from, RESIDENCE_HOST) : 0;
 }
 
-/* Versions are read here: with the gate closed, nobody is between giving a command and saying so.
+/*
+ * Collect the roots with bytes to copy, as @count counts them. Gate closed, so that each version
+ * that is read includes all commands given so far.
  *
- * @ahead  The program runs while they are copied. */
+ * @ahead  The program runs while they are copied.
+ */
 static int move_copy_roots_collect(const struct move_context *entry, uint8_t from, counter count,
                                    bool ahead, struct roots *ret_roots)
 {
@@ -187,7 +191,7 @@ static int move_copy_roots_collect(const struct move_context *entry, uint8_t fro
     return error;
 }
 
-/* Host memory has to be made for a part of them. */
+/* True when fresh host pages are needed for some of the roots. */
 static bool move_copy_take_fresh(const struct roots *roots)
 {
     uint64_t bytes = 0;
@@ -196,21 +200,21 @@ static bool move_copy_take_fresh(const struct roots *roots)
     return bytes > pages_warm();
 }
 
-/* While the program runs its commands have something brought, from where it is still or to where
- * they run. */
+/* True when the running program's commands may bring bytes from the same sources, or to the
+ * residences in use, during the copies. */
 static bool move_copy_is_shared(const struct move *move, const struct move_context *entry)
 {
     return entry->returns || source_residences(move->vdev, entry->context) != 0;
 }
 
-/* -ENODEV: where it was to be read is lost by now, and what can go still is to be listed anew. */
+/* -ENODEV: the residence to read from was lost meanwhile; collect again. */
 static int move_copy_refresh(struct move *move, const struct move_context *entry, uint8_t to,
                              const struct roots *roots, bool quiet)
 {
     uint8_t from = roots->from;
     struct transfer_limits limits = move->limits;
     limits.throttle =
-        quiet ? NULL : &move->throttle; /* nobody is stopped for longer than need be */
+        quiet ? NULL : &move->throttle; /* the bandwidth limit does not apply in a pause */
     limits.series = &move->series;
     limits.fresh = move_copy_take_fresh(roots);
     move->series.total = roots->bytes;
@@ -256,7 +260,8 @@ static int move_copy_refresh(struct move *move, const struct move_context *entry
     return error;
 }
 
-/* One round over one context, with the program running: only what nobody wrote since is kept. */
+/* One round over one context while the program runs: a copy counts only if nobody wrote the object
+ * meanwhile. */
 static int move_copy_ahead_round(struct move *move, const struct move_context *entry, uint8_t from,
                                  uint64_t least, uint64_t *ret_ns)
 {
@@ -269,7 +274,7 @@ static int move_copy_ahead_round(struct move *move, const struct move_context *e
     error = move_copy_roots_collect(entry, from, move_copy_goes_along, true, &roots);
     bool goes = error == 0 && roots.bytes != 0 && roots.bytes >= least;
     if (goes)
-        error = move_markers_index(move, &markers);
+        error = move_markers_put(move, &markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     if (error == 0 && goes) {
@@ -355,7 +360,7 @@ static int move_copy_arrive(struct move *move, const struct object_class *class,
                                : move_fail_object(move, class, object, entry, "made ready", error);
 }
 
-/* Kernels get their arguments, and what is mapped is mapped. */
+/* Set kernel arguments, and map what the program has mapped. */
 static int move_copy_arrive_all(struct move *move)
 {
     static const struct move_walk all = {.takes = move_copy_has_arrival, .act = move_copy_arrive};
@@ -387,7 +392,7 @@ static int move_copy_group(struct move *move, const struct move_context *entry, 
     return error;
 }
 
-/* All that is at @from. */
+/* Copy everything that is at @from. */
 static int move_copy_all(struct move *move, const struct move_context *entry, uint8_t from)
 {
     int error = move_copy_group(move, entry, from, entry->to, move_copy_goes_along);
@@ -395,8 +400,9 @@ static int move_copy_all(struct move *move, const struct move_context *entry, ui
                       : error;
 }
 
-/* What cannot wait. The rest stays in host memory, or where it is: what is lost has nothing to be
- * fetched, and what a device has that works in place is in host memory anyway. */
+/* Copy only what cannot be fetched later. The rest stays where it is: in host memory, or in the
+ * source, unless that is lost (nothing can be fetched from it) or works in place (its bytes are in
+ * host memory anyway). */
 static int move_copy_urgent(struct move *move, struct move_context *entry)
 {
     bool healthy = entry->from != RESIDENCE_HOST && move_source(entry, entry->from) == entry->from;
@@ -431,7 +437,7 @@ int move_copy_rest(struct move *move)
 int move_arrive(struct move *move)
 {
     int error = move_copy_arrive_all(move);
-    /* The device may have been lost in the middle of it all. */
+    /* The source may have been lost meanwhile. */
     if (error == 0)
         error = move_check_survivors(move);
     return error == 0 ? move_check(move) : error;
@@ -444,7 +450,7 @@ static uint64_t move_copy_is_only_there(const struct move_context *entry,
     return memory_only_at(memory, entry->to);
 }
 
-/* To host memory, what the target alone has. Gate closed. */
+/* Copy to host memory what only the target has. Gate closed. */
 static int move_copy_save(const struct move_context *entry)
 {
     struct roots roots = {0};
@@ -473,7 +479,7 @@ int move_rescue(struct move *move, int error)
         if (!entry->made || entry->returns || move_source(entry, entry->from) == entry->from)
             continue;
         struct residence *to = entry->context->at[entry->to];
-        /* Not for ever: a thread may be inside a call of the lost device's driver. */
+        /* With a limit, because a thread may be inside a call of the lost device's driver. */
         uint64_t closed = clock_now_ns();
         int failed = gate_close(closed + lost_answer_ns);
         if (failed == 0) {

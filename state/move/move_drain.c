@@ -7,9 +7,9 @@
 #include "state/move/move_priv.h"
 #include "state/object/lost.h"
 
-/* Waiting for what the source still runs, by markers behind it. */
+/* Waits for the source's commands by putting markers behind them. */
 
-/* An event behind everything given to @queue so far. */
+/* Makes an event that completes after everything given to @queue so far. */
 static int move_drain_mark(struct move *move, struct residence *residence, cl_command_queue queue,
                            cl_event *ret_event)
 {
@@ -28,8 +28,8 @@ static int move_drain_mark(struct move *move, struct residence *residence, cl_co
                      device_name(residence->device), error);
 }
 
-/* Drivers have no wait with a deadline: look, and sleep a little longer each time. -ENODEV: it is
- * lost, so that what it had has ended. */
+/* Wait for @event within the move's limits. Drivers have no wait with a deadline, so poll, with
+ * growing pauses. -ENODEV: the residence is lost, so its commands have ended. */
 static int move_drain_await(struct move *move, struct residence *residence, cl_event event)
 {
     uint64_t pause = 20000, asked = clock_now_ns();
@@ -60,9 +60,9 @@ static int move_drain_await(struct move *move, struct residence *residence, cl_e
 }
 
 struct move_marker {
-    struct residence *residence; /* referred to */
+    struct residence *residence; /* with a reference */
     cl_event event;
-    bool beside; /* not of the move's own: how it ends does not matter */
+    bool beside; /* runs beside the moving queues: its error does not matter */
 };
 
 void move_markers_finish(struct move_markers *markers)
@@ -74,7 +74,8 @@ void move_markers_finish(struct move_markers *markers)
     free(markers->markers);
 }
 
-/* A device that fails keeps nobody from leaving another, and one that is lost nobody. */
+/* Which errors of a wait do not fail the move: loss of the device, and any driver error of a marker
+ * that is only beside. */
 static int move_drain_forgive(struct move *move, bool beside, int error)
 {
     if (error == -ENODEV)
@@ -85,8 +86,8 @@ static int move_drain_forgive(struct move *move, bool beside, int error)
     return 0;
 }
 
-/* What the queue was given runs where the move begins: that of the virtual device, and of another
- * one that shares its residence and may have written what is copied. */
+/* True when the queue's commands run in the move's source: a queue of the moving virtual device, or
+ * of another one that shares the residence and may have written what is copied. */
 static bool move_drain_drains(const struct move *move, const struct queue *queue)
 {
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
@@ -101,7 +102,8 @@ static bool move_drain_drains(const struct move *move, const struct queue *queue
     return false;
 }
 
-/* It runs beside where the move begins, and copies nothing when host memory is taken from there. */
+/* True when the queue runs on a sibling of the source, whose commands must end before the source's
+ * host memory is taken. Nothing of it is copied. */
 static bool move_drain_drains_beside(const struct move *move, const struct queue *queue)
 {
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
@@ -115,27 +117,28 @@ static bool move_drain_drains_beside(const struct move *move, const struct queue
     return false;
 }
 
-struct placing {
+struct marking {
     const struct move *move;
     struct move_markers *markers;
 };
 
-/* How it ends is its launch's affair. */
-static void move_drain_place_piece(void *data, const struct event *event, uint8_t residence_index,
-                                   cl_event real)
+/* Add the event of a piece that runs outside its queue's residence. Its error is handled by its
+ * launch. */
+static void move_drain_mark_piece(void *data, const struct event *event, uint8_t residence_index,
+                                  cl_event real)
 {
-    const struct placing *placing = data;
+    const struct marking *marking = data;
     struct residence *residence = event->context->at[residence_index];
-    if (!move_drain_drains(placing->move, event->queue) &&
-        !move_drain_drains_beside(placing->move, event->queue))
+    if (!move_drain_drains(marking->move, event->queue) &&
+        !move_drain_drains_beside(marking->move, event->queue))
         return;
     (void)residence->cl->clRetainEvent(real);
     residence_ref(residence);
-    placing->markers->markers[placing->markers->count++] =
+    marking->markers->markers[marking->markers->count++] =
         (struct move_marker){.residence = residence, .event = real, .beside = true};
 }
 
-int move_markers_index(struct move *move, struct move_markers *ret_markers)
+int move_markers_put(struct move *move, struct move_markers *ret_markers)
 {
     size_t most = object_count(OBJECT_QUEUE) + parts_real_count() + 1;
     struct move_markers markers = {.markers = calloc(most, sizeof(*markers.markers))};
@@ -159,9 +162,9 @@ int move_markers_index(struct move *move, struct move_markers *ret_markers)
         }
         object_unhold(queue);
     }
-    struct placing placing = {move, &markers};
+    struct marking marking = {move, &markers};
     if (error == 0)
-        parts_each_beside(move_drain_place_piece, &placing);
+        parts_each_beside(move_drain_mark_piece, &marking);
     if (error == 0)
         *ret_markers = markers;
     else
@@ -180,15 +183,15 @@ int move_markers_await(struct move *move, const struct move_markers *markers)
     return error;
 }
 
-/* With the gate closed for the moment that it takes: POCL's basic device, which runs commands in
- * the thread that enqueues them, deadlocks when two threads enqueue in one queue. */
+/* Put the markers with the gate closed, because POCL's basic device runs commands in the thread
+ * that enqueues them and deadlocks when two threads enqueue in one queue. */
 static int move_drain_mark_all(struct move *move, struct move_markers *ret_markers)
 {
     int error = move_close_gate(move);
     if (error != 0)
         return error;
     uint64_t closed = clock_now_ns();
-    error = move_markers_index(move, ret_markers);
+    error = move_markers_put(move, ret_markers);
     gate_open();
     move->report->downtime_ns += clock_now_ns() - closed;
     return error;
@@ -207,11 +210,12 @@ int move_quiesce(struct move *move)
 int move_drain(struct move *move)
 {
     struct move_markers markers = {0};
-    int error = move_markers_index(move, &markers);
+    int error = move_markers_put(move, &markers);
     if (error == 0)
         error = move_markers_await(move, &markers);
     move_markers_finish(&markers);
-    /* The markers ended, so this returns at once; it lets drivers end what they do afterwards. */
+    /* The markers have completed, so this returns at once; it lets drivers finish their own work
+     * after a command. */
     for (size_t i = 0; error == 0 && i < move->context_count; i++)
         if (move->contexts[i].from != RESIDENCE_HOST &&
             queue_drain(move->contexts[i].context, move->contexts[i].from) != CL_SUCCESS)

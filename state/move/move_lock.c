@@ -9,22 +9,25 @@
 #include "state/base/threads/work.h"
 #include "state/move/move_priv.h"
 
-/* What all parts of a move ask: whose turn it is, whether it may go on, and what is said of it. */
+/* The movers' lock, and what all parts of a move use: limits, progress and the reason of a failure.
+ */
 
-/* As a long_lock is, which can be waited for only until it is released. */
+/* A lock with deadline, cancellation and shared use by requests to prewarm, which a long_lock does
+ * not have. */
 static struct {
-    pthread_mutex_t lock; /* deferred for a moment only */
+    pthread_mutex_t lock; /* held for a moment only */
     pthread_cond_t changed;
     bool held;           /* guarded by lock, like all below */
     struct move *making; /* requests to prewarm that build without it */
 } movers_lock = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-/* Movers that wait for that lock: those that yield give way to them. */
+/* Movers that wait for that lock and do not yield: others give way to them. */
 static _Atomic unsigned waiting;
 
-/* How often who waits looks whether it was canceled. */
+/* How often a waiting mover checks for cancellation. */
 #define LOOK_NS (50 * NS_PER_MS)
 
-/* Under the turn's lock. False: the deadline passed, or it was canceled. */
+/* Wait for a change of movers_lock, whose mutex is held. False: the deadline passed, or it was
+ * canceled. */
 static bool move_lock_await_change(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     uint64_t look = clock_now_ns() + LOOK_NS;
@@ -33,7 +36,7 @@ static bool move_lock_await_change(uint64_t deadline_ns, const atomic_bool *canc
     return (error == 0 || looks) && !(cancel && atomic_load(cancel));
 }
 
-/* @beside: others may be building for other devices. */
+/* @beside  Also take it while requests to prewarm build. */
 static bool move_lock_take(uint64_t deadline_ns, const atomic_bool *cancel, bool beside)
 {
     bool waits = true;
@@ -46,7 +49,7 @@ static bool move_lock_take(uint64_t deadline_ns, const atomic_bool *cancel, bool
     return taken;
 }
 
-static bool move_lock_take_turn_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
+static bool move_lock_take_alone(uint64_t deadline_ns, const atomic_bool *cancel, bool yields)
 {
     atomic_fetch_add(&waiting, !yields);
     bool taken = move_lock_take(deadline_ns, cancel, false);
@@ -56,12 +59,12 @@ static bool move_lock_take_turn_alone(uint64_t deadline_ns, const atomic_bool *c
 
 bool move_lock_until(uint64_t deadline_ns, bool yields)
 {
-    return move_lock_take_turn_alone(deadline_ns, NULL, yields);
+    return move_lock_take_alone(deadline_ns, NULL, yields);
 }
 
 bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return move_lock_take_turn_alone(deadline_ns, cancel, false);
+    return move_lock_take_alone(deadline_ns, cancel, false);
 }
 
 bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel)
@@ -93,7 +96,7 @@ void move_make_end(struct move *move)
 {
     struct move **at = &movers_lock.making;
     pthread_mutex_lock(&movers_lock.lock);
-    /* Only who prewarms has it meanwhile, and not for long. */
+    /* Only other requests to prewarm can hold it now, and only briefly. */
     while (movers_lock.held)
         (void)clock_wait(&movers_lock.changed, &movers_lock.lock, 0);
     movers_lock.held = true;

@@ -9,13 +9,12 @@
 #include "state/object/upcalls.h"
 
 /*
- * Moves from a device that is lost. What it was given has ended, in error; nothing can be read
- * there. So a move goes only where every object that was written has a replica with its latest
- * bytes elsewhere: in host memory, in the residence of another virtual device, or in the target,
- * where they were copied ahead.
+ * Moves from a lost device. Its commands have ended with an error, and nothing can be read there.
+ * So the move is possible only when the latest bytes of every object that was written exist
+ * elsewhere: in host memory, in another virtual device's residence, or in the target, copied ahead.
  */
 
-/* Of so many the reason says which they are. */
+/* Number of objects that the reason lists. */
 #define NAMED 3
 
 uint8_t move_source(const struct move_context *entry, uint8_t from)
@@ -24,7 +23,7 @@ uint8_t move_source(const struct move_context *entry, uint8_t from)
     return lost ? RESIDENCE_HOST : from;
 }
 
-/* Its context's residence for @vdev is lost. */
+/* True when the residence of @vdev in @root's context is lost. */
 static bool move_lost_is_concerned(const struct memory *root, const struct vdev *vdev)
 {
     const struct context *context = root->context;
@@ -62,8 +61,8 @@ int move_check_survivors(struct move *move)
     struct memory *memory;
     if (move->recovers)
         return 0;
-    /* What had not ended there is to be done again first, which a move that began before the loss
-     * does not, nor does one to host memory. */
+    /* A recovery would replay unfinished commands. A move that began before the loss, or one to
+     * host memory, does not, so it must fail and leave the recovery to another move. */
     if ((move->report->reached != MOVE_PLAN || !move->request->target) &&
         the_upcalls->can_recover(move->vdev))
         return move_fail(move, -EPERM, "%s was lost", device ? device_name(device) : "the device");

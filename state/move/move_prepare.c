@@ -17,7 +17,7 @@ static bool move_prepare_known(const struct move *move, const struct context *co
     return false;
 }
 
-/* The place of @context's residence on @device, or RESIDENCE_NONE. */
+/* Index of @context's residence on @device, or RESIDENCE_NONE. */
 static uint8_t move_prepare_index_on(const struct context *context, const struct device *device)
 {
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
@@ -27,7 +27,7 @@ static uint8_t move_prepare_index_on(const struct context *context, const struct
     return RESIDENCE_NONE;
 }
 
-/* With @standby others that stay free; RESIDENCES_MAX where there is none. */
+/* A free residence index that leaves @standby others free; RESIDENCES_MAX where there is none. */
 static uint8_t move_prepare_free_index(const struct context *context, unsigned standby)
 {
     uint8_t found = RESIDENCES_MAX;
@@ -79,7 +79,7 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
             if (failed != 0)
                 return failed;
             added.made = true;
-            gate_enter(); /* who has it closed walks over at[] */
+            gate_enter(); /* a mover that closed the gate walks over at[] */
             context->at[added.to] = made;
             gate_leave();
         } else {
@@ -96,9 +96,8 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
     return 0;
 }
 
-/* Contexts that hold the virtual device and are not in move->contexts yet are added. 0 or -errno.
- */
-static int move_prepare_move_find_contexts(struct move *move)
+/* Add contexts of the virtual device that are not in move->contexts yet. 0 or -errno. */
+static int move_prepare_find_contexts(struct move *move)
 {
     uintptr_t cursor = 0;
     struct context *context;
@@ -157,8 +156,7 @@ bool move_is_stale(struct move *move)
     return stale;
 }
 
-/* Not for want of memory, nor because the device is gone: so the same again, if it is tried again.
- */
+/* True for errors that a second try would repeat: not a shortage of memory, nor a lost device. */
 static bool move_prepare_is_lasting(cl_int error)
 {
     return error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
@@ -228,7 +226,7 @@ static const struct move_walk everything = {.takes = move_prepare_is_made,
 
 int move_prepare(struct move *move)
 {
-    int error = move_prepare_move_find_contexts(move);
+    int error = move_prepare_find_contexts(move);
     return error == 0 && move->target ? move_prepare_make(move, &everything) : error;
 }
 
@@ -237,7 +235,7 @@ int move_prepare_rest(struct move *move)
     return move->target ? move_walk(move, &everything) : 0;
 }
 
-/* Queues are made as the move begins: each has one that is next. */
+/* Queues are left out: those of the next move are made when it begins. */
 static bool move_prepare_is_code(const struct object_class *class)
 {
     return class->type == OBJECT_PROGRAM || class->type == OBJECT_KERNEL ||
@@ -248,7 +246,7 @@ int move_prepare_code(struct move *move)
 {
     static const struct move_walk code = {.takes = move_prepare_is_code,
                                           .act = move_prepare_make_real};
-    int error = move_prepare_move_find_contexts(move);
+    int error = move_prepare_find_contexts(move);
     if (error != 0)
         return error;
     move_make_begin(move);
@@ -275,7 +273,7 @@ int move_rehearse(struct move *move)
         return 0;
     static const struct move_walk programs = {.takes = move_prepare_is_program,
                                               .act = move_prepare_make_real};
-    int error = move_prepare_move_find_contexts(&resume);
+    int error = move_prepare_find_contexts(&resume);
     if (error == 0)
         error = move_walk(&resume, &programs);
     move_undo(&resume);

@@ -7,18 +7,18 @@
 
 /** What PLAN compares with the target. */
 enum move_basis {
-    MOVE_BY_USE,     /**< All that the program ever did, and what is alive. */
-    MOVE_BY_REST,    /**< What is alive: what it did is past. */
-    MOVE_BY_MINIMUM, /**< What it asks for. */
+    MOVE_BY_USE,     /**< Everything that the program ever used, and its live objects. */
+    MOVE_BY_REST,    /**< Live objects only: the program released the rest to be moved. */
+    MOVE_BY_MINIMUM, /**< The requirements that the program stated. */
 };
 
-/** What the rounds of copies ahead showed. */
+/** Results of the rounds of copying ahead. */
 struct move_rounds {
     double bandwidth; /**< Bytes a second of the link; 0: not known. */
-    uint64_t took_ns; /**< The last one. */
-    bool idle;        /**< It found all being written: the next one comes another time. */
-    unsigned in_vain; /**< How many did not leave less than the one before; and pauses. */
-    unsigned pauses; /**< How often the program was stopped, and that would have lasted too long. */
+    uint64_t took_ns; /**< Duration of the last round. */
+    bool idle; /**< The last round found every object being written: try another a little later. */
+    unsigned in_vain; /**< Rounds that did not reduce what is left, and pauses that were undone. */
+    unsigned pauses;  /**< Pauses that were undone because they would have lasted too long. */
 };
 
 /** A move under way. Owned by move_run. */
@@ -29,244 +29,251 @@ struct move {
     struct move_report *report;
     struct vdev *vdev;
     struct device *target; /**< NULL: suspend. */
-    /** What it runs is not waited for by move_quiesce; or NULL. */
+    /** A queue that move_quiesce does not wait for; or NULL. */
     const struct queue *apart;
     struct move_context *contexts;
     size_t context_count;
     struct transfer_limits limits;
-    struct throttle throttle;      /**< Of what is copied ahead. */
+    struct throttle throttle;      /**< Of copying ahead. */
     struct transfer_series series; /**< Of all copies. */
     struct move_rounds rounds;
-    uint64_t refreshed; /**< Bytes that are up to date at the target now, copied or shared. */
+    uint64_t refreshed; /**< Bytes up to date at the target, whether copied or shared. */
     _Atomic uint64_t done;
     uint64_t total;
-    struct move_progress builds; /**< Of that only what is built. */
+    struct move_progress builds; /**< Only the fields about builds are used. */
     bool paused;
     bool rehearses;        /**< Every context gets a residence of its own: move_rehearse. */
-    struct spread *spread; /**< The launch that source and target did together; or NULL. Owned. */
-    bool yields;           /**< To whoever waits to move. */
-    int unrecovered;       /**< What move_recover said. */
-    bool recovers;         /**< The virtual device is lost, and what it did is done again. */
-    bool on_demand;        /**< Content stays where it is at COMMIT: fetch.h. */
-    bool resumes;  /**< From host memory: the program may wait for it, so it is not given up. */
-    bool gave_way; /**< Of a request to prewarm: to another mover, which waits; then it goes on. */
-    struct move *next; /**< Of those that prewarm at once: move_lock.c. */
+    struct spread *spread; /**< The launch that source and target run together; or NULL. Owned. */
+    bool yields;           /**< Gives way to any mover that waits. */
+    int unrecovered;       /**< Error of move_recover. */
+    bool recovers;  /**< The virtual device is lost; this move restores a snapshot and replays the
+                       journal. */
+    bool on_demand; /**< Content is left at the source and fetched after COMMIT: fetch.h. */
+    bool resumes; /**< A resume from host memory: goes on even while the program exits, for a thread
+                     may wait for it. */
+    bool gave_way;     /**< A prewarm that released the lock for another mover, and continues
+                          afterwards. */
+    struct move *next; /**< Next of the moves that prewarm at the same time: move_lock.c. */
     uint64_t begun_at, paused_at;
-    uint64_t phase_at;      /**< When report->reached began, for who traces; 0: nobody does. */
-    struct residence *left; /**< By COMMIT: residences. Owned. */
-    struct retired_list *retired; /**< And what was left in those that stay. Owned. */
+    uint64_t phase_at;            /**< When report->reached began, for traces; 0: not traced. */
+    struct residence *left;       /**< Residences that COMMIT took out of their contexts. Owned. */
+    struct retired_list *retired; /**< Objects of the source in residences that stay. Owned. */
 };
 
 /*
  * move_lock.c: what all parts of a move ask.
  */
 
-/** The lock of move_run, until @deadline_ns (0: none). False: it was not to be had.
- * @yields  Who takes it lets go of it as soon as somebody else waits for it. */
+/**
+ * Take the movers' lock (of move_run). Returns false when it was not free by @deadline_ns (0: no
+ * deadline).
+ * @yields  The caller will release the lock as soon as a mover that does not yield waits.
+ */
 bool move_lock_until(uint64_t deadline_ns, bool yields);
 /** The same, also until @cancel (or NULL) is true. */
 MUST_CHECK bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel);
-void move_lock(void); /**< For as long as it takes. */
+void move_lock(void); /**< Without a deadline. */
 void move_unlock(void);
 /**
- * The same for a request to prewarm. Several are served at once: between the two calls below each
- * builds at a place of its own, without the lock, which only others of them can have meanwhile.
+ * Take the lock for a request to prewarm. Several requests build at the same time, each for its own
+ * device: between move_make_begin and move_make_end a request does not hold the lock, and only
+ * other requests to prewarm may take it.
  */
 MUST_CHECK bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel);
 void move_make_begin(struct move *move);
 void move_make_end(struct move *move);
-/** One of them builds for @target. With the lock. */
+/** True while one of them builds for @target. Movers' lock held. */
 bool move_is_made_ready(const struct device_key *target);
-/** Somebody waits for it who does not yield. */
+/** True when a mover that does not yield waits for the lock. */
 bool move_is_awaited(void);
-/** 0, or -EPERM with the reason written. */
+/** 0, or -EPERM with the reason in the report when the program is pinned. */
 MUST_CHECK int move_check_pins(struct move *move);
-/** Write the reason (once) and give @error back. */
+/** Write the report's reason unless it has one, and return @error. */
 int move_fail(struct move *move, int error, const char *format, ...) PRINTF(3, 4);
-/** 0, -ETIMEDOUT, -ECANCELED or -ESHUTDOWN; -EAGAIN where a mover waits for one that prewarms. */
+/** 0, or why the move must end: -ETIMEDOUT, -ECANCELED, -ESHUTDOWN; -EAGAIN for a mover that yields
+ * while another waits. */
 int move_check(struct move *move);
 /**
- * Close the gate, and look whether the program pinned itself since: then it is open again, and
- * nothing of the source was touched. 0, -ETIMEDOUT, -ECANCELED or -EPERM, with the reason written.
+ * Close the gate and check the pins again. If the program became pinned meanwhile, the gate is
+ * opened and nothing of the source was touched. 0, -ETIMEDOUT, -ECANCELED or -EPERM, with the
+ * reason written.
  */
 MUST_CHECK int move_close_gate(struct move *move);
 void move_enter_phase(struct move *move, enum move_phase phase);
 void move_end_phase(struct move *move); /**< The last one. */
 void move_tell(struct move *move);
 
-/*
- * move_undo.c, too: what a move does with objects is up to their classes.
- */
+/* Walks over the objects of a move (move_undo.c). */
 
-/** A walk over the objects of the moving contexts in the order of their types, or back: what is
- *  made from others after them, or before. */
+/** A walk over the objects of the moving contexts in the order of their types, so that an object
+ * comes after those it is made from; or backwards. */
 struct move_walk {
     bool back;
-    /** Of types with real objects: those to go to. NULL: all. */
+    /** Which classes (of those with real objects) to visit. NULL: all. */
     bool (*takes)(const struct object_class *class);
     /** @object is held. 0, or what ends the walk. */
     int (*act)(struct move *move, const struct object_class *class, struct object *object,
                struct move_context *entry);
 };
-/** 0, or what ended it. */
+/** 0, or the error that ended the walk. */
 int move_walk(struct move *move, const struct move_walk *walk);
 
-/** Write that @object cannot be @done at the target for @error, or what its class said of that. */
+/** Write the reason that @object cannot be @done at the target: the message of its class for
+ * @error, else a general one. */
 int move_fail_object(struct move *move, const struct object_class *class,
                      const struct object *object, const struct move_context *entry,
                      const char *done, cl_int error);
 
 /*
- * move_prepare.c: the target residence and everything in it but content. All are idempotent: a
- * second pass makes what came since the first.
+ * move_prepare.c: makes the target residence and all objects in it, without content. All functions
+ * are idempotent: a second pass makes what was added since the first.
  */
 
 /**
- * Before a suspend: could the program be resumed where it is? Free where the process can reach what
- * it could when that driver last worked. Otherwise what a resume makes (residences, programs) is
- * made there and taken apart again. 0, -EPERM with the reason written, or as move_check.
+ * Before a suspend: check that the program could be resumed on its present device. This costs
+ * nothing while the process can open the same files as when that driver last worked. Otherwise
+ * residences and programs are made on the device, as a resume would, and released again. 0, -EPERM
+ * with the reason written, or as move_check.
  */
 MUST_CHECK int move_rehearse(struct move *move);
 void move_forget_contexts(struct move *move);
 /** True when the program made a context or built a program since move_prepare. Gate closed. */
 bool move_is_stale(struct move *move);
-/** Residences, and in them real objects, of programs first. The program runs. */
+/** Make residences and all real objects in them, programs first. The program runs. */
 MUST_CHECK int move_prepare(struct move *move);
-/** Of that only programs, kernels and what else is made of no bytes, for a request to prewarm. */
+/** Make only programs, kernels and other objects without bytes, for a request to prewarm. */
 MUST_CHECK int move_prepare_code(struct move *move);
-/** Real objects that came since, which are quick to make: those of programs built already. */
+/** In the pause: make the objects that were added since, except programs and contexts
+ * (move_is_stale), so that it takes little time. */
 MUST_CHECK int move_prepare_rest(struct move *move);
 
-/*
- * move_drain.c: what the source still runs.
- */
+/* move_drain.c: waits for what the source still runs. */
 
 /** Wait until everything given to the source has ended. Gate closed. 0, -EIO, -ETIMEDOUT... */
 MUST_CHECK int move_drain(struct move *move);
-/** Wait, with the program running, until what was given to the source so far has ended: what is
- * left to drain once the gate is closed is what came since. */
+/** Wait, with the program running, until everything given to the source so far has ended, so that
+ * draining with the gate closed only waits for what was given since. */
 MUST_CHECK int move_quiesce(struct move *move);
 
 struct move_markers {
     struct move_marker *markers;
     size_t count;
 };
-/** A marker in every queue whose commands the move has to see ended, and what runs beside them.
- * Gate closed. */
-MUST_CHECK int move_markers_index(struct move *move, struct move_markers *ret_markers);
+/** Put a marker in every queue whose commands must have ended before content is copied, and add the
+ * events of commands that run beside those queues. Gate closed. */
+MUST_CHECK int move_markers_put(struct move *move, struct move_markers *ret_markers);
 MUST_CHECK int move_markers_await(struct move *move, const struct move_markers *markers);
 void move_markers_finish(struct move_markers *markers);
 
-/*
- * move_copy.c: content.
- */
-
-/** Copy ahead what the program does not write at the moment, where it is @least bytes. The program
- * runs.
- * @ret_ns  How long the link took for it. */
-MUST_CHECK int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes,
-                               uint64_t *ret_ns);
-/** True when @move, prepared, is on demand: asked for, or a resume that is worth it for what there
- *  is. */
-bool move_is_on_demand(const struct move *move);
-/** Bytes that would have to be copied if the program were stopped now. From anywhere: what others
- * do at the same time may be counted or not. */
-uint64_t move_left(const struct move *move);
-/** Bring the rest up to date. Gate closed; may be tried again later. */
-MUST_CHECK int move_copy_rest(struct move *move);
-/** Then: give kernels their arguments, map what is mapped. Gate closed until COMMIT or ROLLBACK. */
-MUST_CHECK int move_arrive(struct move *move);
-
-/*
- * move_rounds.c: how long the program will be stopped.
- */
+/* move_copy.c: copies content. */
 
 /**
- * Copy ahead in rounds, for as long as that makes the pause shorter: until it is as short as was
- * asked for. The program runs. -EBUSY with the reason written: it cannot be, and nothing else was
- * to be.
+ * Copy ahead what the program does not write at the moment, objects of @least bytes or more. The
+ * program runs.
+ * @ret_ns  Time that the copies took.
+ */
+MUST_CHECK int move_copy_round(struct move *move, uint64_t least, uint64_t *ret_bytes,
+                               uint64_t *ret_ns);
+/** After PREPARE: true when @move is on demand, because that was asked for or because it is a
+ * resume of many bytes. */
+bool move_is_on_demand(const struct move *move);
+/** Bytes that a pause would have to copy if it began now. Approximate while the program runs. */
+uint64_t move_left(const struct move *move);
+/** Copy what is left. Gate closed; may be called again after a failure. */
+MUST_CHECK int move_copy_rest(struct move *move);
+/** After the last copy: set kernel arguments and map what the program has mapped. Gate closed until
+ * COMMIT or ROLLBACK. */
+MUST_CHECK int move_arrive(struct move *move);
+
+/* move_rounds.c: decides when to pause the program. */
+
+/**
+ * Copy ahead in rounds while each makes the pause shorter, until it is as short as requested. The
+ * program runs. -EBUSY with the reason written: a strict request's limit cannot be met.
  */
 MUST_CHECK int move_copy_ahead(struct move *move);
-/** How long the move may stop the program, or aims to, where that is no strict limit. */
+/** Longest pause of a strict move; of others, the pause aimed at. */
 uint64_t move_downtime_limit(const struct move *move);
-/** When a pause that begins now has to be over: a strict move's limit, or its deadline; 0: any
- * time. */
+/** When a pause that begins now must end: by the strict limit or the deadline; 0: no limit. */
 uint64_t move_pause_limit(const struct move *move);
-/** The program is stopped, and drained. 0, or -ETIMEDOUT when a strict move's pause would last
- * longer than it may. */
+/** After draining: 0, or -ETIMEDOUT when the rest of a strict move's pause would exceed its limit.
+ */
 MUST_CHECK int move_check_pause(struct move *move);
-/** It did, and the program runs again: let it, for a while. Counts as a round in vain. As
- * move_check. */
+/** After a pause that was undone: let the program run for a while before the next. Counts as a
+ * round in vain. Returns as move_check. */
 MUST_CHECK int move_rest(struct move *move);
 
 /*
  * move_lost.c: moves from a device that is lost.
  */
 
-/** Where bytes that are at @from are read: there, or in host memory if that residence is lost. */
+/** Where the bytes of @from are read: there, or in host memory if that residence is lost. */
 uint8_t move_source(const struct move_context *entry, uint8_t from);
-/** 0, or -EPERM with the reason written: the latest bytes of some object were on the lost device
- *  of the virtual device alone. Not with a table locked. */
+/** 0, or -EPERM with the reason written when some object's latest bytes were only on the lost
+ * device. Not with a table locked. */
 MUST_CHECK int move_check_survivors(struct move *move);
 /**
- * Before a rollback: what was copied ahead from a device that is lost may be in the target alone,
- * and is brought to host memory (R4). Where that fails the target stays, as the context's.
+ * Before a rollback: when the source was lost, bytes that were copied ahead may exist only in the
+ * target. Copies them to host memory (R4). If that fails, the target stays in the context as a
+ * residence.
  *
- * Blocks on the link, whatever the move's limits. Returns @error, or where the target is lost as
- * well -EPERM with the reason written. Gate open; move_run's lock held.
+ * Blocks on the link and ignores the move's limits. Returns @error, or -EPERM with the reason
+ * written where the target is lost as well. Gate open; movers' lock held.
  */
 MUST_CHECK int move_rescue(struct move *move, int error);
 /** The virtual device is lost, and this move can recover it (upcalls.h). */
 bool move_can_recover(const struct move *move);
-/** After COMMIT of a recovery, gate closed. 0 or -errno with the reason written: what was made is
- *  taken for lost. */
+/** After COMMIT of a recovery, gate closed: replay the journal. 0, or -errno with the reason
+ * written: the new residences count as lost. */
 MUST_CHECK int move_recover(struct move *move);
 
-/** A driver failed in the move: find out whether what it made was lost, before it is taken apart.
- */
+/** After a driver error in the move: find out whether the target was lost, before it is taken
+ * apart. */
 void move_examine_target(const struct move *move);
 
-/*
- * move_commit.c: the point of no return, and the way back from before it.
- */
+/* move_commit.c: the point of no return. */
 
-/** Memory for what move_commit will set aside, so that it cannot fail. Gate closed. */
+/** Allocate what move_commit needs, so that it cannot fail. Gate closed. */
 MUST_CHECK int move_reserve(struct move *move);
-/** Point every object at the target; what nothing refers to any more is left in @move. Gate closed.
- */
+/** Switch every object to the target; objects of the source that nothing refers to any more are
+ * left in @move. Gate closed. */
 void move_commit(struct move *move);
 /** Release what move_commit left. Gate open. */
 void move_release_left(struct move *move);
 
 /*
- * move_undo.c: the way back.
+ * move_undo.c: rollback.
  *
- * What is in the target is released at once; that takes no closed gate, for the program looks only
- * where its virtual devices are. But a thread that is about to release an object may still look at
- * the table of residences, so that the target's goes with the gate closed, and then it must not
- * take long: a thread may be inside a call of a driver that lasts (M4). What cannot go within a
- * moment goes later, or is the target of the next move.
+ * Objects in the target are released with the gate open, because the program only uses residences
+ * where its virtual devices are. The target residence itself is taken out of the context's table
+ * with the gate closed, for a thread that is about to release an object may still read that table.
+ * Closing the gate for this must not take long, as a thread may be in a slow driver call (M4): a
+ * residence that cannot go at once stays vacant until later, or becomes the target of the next
+ * move.
  */
 
-/** Take everything out of the target again, and leave residences that were made for it vacant. Gate
- *  open; move_run's lock held. */
+/** Release everything in the target, and leave residences that were made for this move vacant. Gate
+ * open; movers' lock held. */
 void move_undo(struct move *move);
-/** True when @residence was left vacant: it is this move's target now. move_run's lock held. */
+/** Take over @residence as this move's target if an earlier rollback left it vacant. Returns
+ * whether it did. Movers' lock held. */
 bool move_take_vacant(const struct residence *residence);
-/** Another try for the residences that earlier rollbacks left vacant. Gate open; move_run's lock
- *  held. */
+/** Try again to release residences that rollbacks left vacant. Gate open; movers' lock held. */
 void move_release_vacant(void);
 
 /**
- * move.c: one transaction. @move is filled in by the caller up to `minimum`, with its request and
- * report. One at a time in a process.
+ * move.c: one transaction. The caller fills in @move up to `minimum`, with request and report. One
+ * at a time in a process.
  */
 void move_transact(struct move *move);
 
-/** move_reconfigure.c: the body of move_run. The report has no times yet. */
+/** move_reconfigure.c: the body of move_run. Leaves the times of the report to the caller. */
 void reconfigure_run(const struct move_request *request, struct move_report *ret_report);
-/** What the program did is past: what is alive is noted anew. It was not past after all, if
- *  @restore. move_run's lock held. */
+/**
+ * Forget what the program used in the past, so that PLAN compares only live objects; with @restore,
+ * undo that. Movers' lock held.
+ * @restore. move_run's lock held.
+ */
 void reconfigure_marks_renew(void);
 void reconfigure_marks_end(bool restore);
 

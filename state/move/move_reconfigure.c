@@ -16,11 +16,11 @@
 #include "state/recipe/recipe.h"
 
 /*
- * A move of a program that reconfigures itself: it is asked before the transaction and told after
- * it, by whoever speaks for it (move_partner). The transaction between is the same as any.
+ * Moves of a program that reconfigures itself: it is asked before the transaction and told after
+ * it, through move_partner. The transaction is the same as for other programs.
  */
 
-/* How long a program may take to open its first driver before a move of it gives up. */
+/* How long a move waits for a program that is opening its first driver. */
 #define START_PATIENCE_NS 30000000000u
 
 static const struct move_partner *_Atomic the_partner;
@@ -62,7 +62,7 @@ static void move_reconfigure_note_programs(void)
     }
 }
 
-/* The marks of kernels, for the way back. Guarded by move_run's lock. */
+/* Marks of kernels, to be restored. Guarded by the movers' lock. */
 static struct {
     struct saved {
         struct kernel *kernel; /* deferred */
@@ -77,7 +77,7 @@ static void move_reconfigure_renew_kernels(void)
     struct kernel *kernel;
     while ((kernel = object_next(OBJECT_KERNEL, &cursor))) {
         if (!array_make_room(&saved.list, saved.count, sizeof(saved.list[0]))) {
-            object_unhold(kernel); /* it keeps its marks */
+            object_unhold(kernel); /* its marks stay as they are */
             continue;
         }
         saved.list[saved.count].kernel = kernel;
@@ -125,7 +125,7 @@ static void move_reconfigure_transact(const struct move_request *request, enum m
     move_transact(&move);
 }
 
-/* True when the program may be asked: the target has what it asks for. */
+/* True when the target has what the program requires, so that asking it makes sense. */
 static bool move_reconfigure_is_worth_asking(const struct move_request *request,
                                              const struct plan_use *minimum,
                                              struct move_report *report)
@@ -150,13 +150,13 @@ static enum move_result move_reconfigure_result_of(int error)
     }
 }
 
-/* Where a program was, and what it might have there. */
+/* The former device, and the former grant there. */
 struct origin {
     const struct device *device;
     struct budget_use room;
 };
 
-/* The program could not be configured for where it is. */
+/* The program could not configure itself for the target: move it back. */
 static void move_reconfigure_go_back(const struct move_partner *partner,
                                      const struct move_request *request,
                                      const struct origin *origin, struct move_report *report,
@@ -170,11 +170,11 @@ static void move_reconfigure_go_back(const struct move_partner *partner,
         .grant = origin->room.limited ? &origin->room.granted : NULL,
     };
     struct move_report way_back;
-    /* What it did while it tried is past as well. */
+    /* Its failed attempt may have released objects, so compare live objects only. */
     move_reconfigure_transact(&back, MOVE_BY_REST, NULL, &way_back);
     report->downtime_ns += way_back.downtime_ns;
     report->bytes += way_back.bytes;
-    /* Somebody else may have brought it back, or elsewhere. */
+    /* Another mover may have moved it in between. */
     bool gone =
         way_back.result != MOVE_DONE && atomic_load(&the_vdevs[request->vdev]->device) != from;
     partner->told(&back, gone ? MOVE_NEWS_STAYS : MOVE_NEWS_BACK);
@@ -197,7 +197,7 @@ static void move_reconfigure_run_asked(const struct move_partner *partner,
     if (!move_reconfigure_is_worth_asking(request, minimum, report) || request->dry_run)
         return;
     if (request->target && driver_open_device(request->target, &target) != 0)
-        return; /* move_reconfigure_is_worth_asking opened it */
+        return; /* the driver is open since move_reconfigure_is_worth_asking */
     struct origin origin = {.device = atomic_load(&the_vdevs[request->vdev]->device)};
     int left = partner->leave(request, target, reason, sizeof(reason));
     if (left < 0) {
@@ -213,7 +213,8 @@ static void move_reconfigure_run_asked(const struct move_partner *partner,
     move_reconfigure_go_back(partner, request, &origin, report, reason);
 }
 
-/* A thread of the program waits for this move, or may: it is in no position to be asked. */
+/* True when a thread of the program waits, or may wait, for this move: then the program cannot be
+ * asked first. */
 static bool move_reconfigure_is_needed(const struct move_request *request)
 {
     struct device *here = atomic_load(&the_vdevs[request->vdev]->device);
@@ -250,7 +251,7 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
         move_reconfigure_transact(request, MOVE_BY_USE, NULL, report);
         return;
     }
-    if (request->prewarm) { /* it is asked when it is to go */
+    if (request->prewarm) { /* it is asked when it really moves */
         move_reconfigure_transact(request, MOVE_BY_MINIMUM, &minimum, report);
         return;
     }

@@ -6,23 +6,22 @@
 #include "state/move/move_priv.h"
 
 /*
- * Rounds of copies ahead. Each copies what the program wrote during the one before; what is left
- * after it, at the bandwidth that it had, is how long the program would be stopped. As long as the
- * program writes slower than the link takes it, each round leaves less than the one before. One
- * that writes faster never gets there: then the move goes on with the longer pause, or, where the
- * time was asked for in so many words, gives up and says why.
+ * Rounds of copying ahead. Each copies what the program wrote during the one before; what is left
+ * after a round, divided by the bandwidth measured in it, predicts the pause. While the program
+ * writes more slowly than the link copies, each round leaves less than the one before. Otherwise
+ * the move accepts the longer pause, or, if the limit is strict, gives up with the reason.
  */
 
-/* Fewer bytes than these are not worth a round while they do not stop the program for long. */
+/* Fewer bytes are not worth a round while they fit in the pause. */
 #define WORTH ((uint64_t)8 << 20)
-/* So many rounds are made also where the pause would be short enough, as long as they help: shorter
- * is better. */
+/* Rounds made even when the pause would be short enough, while they help: a shorter pause is
+ * better. */
 #define SOME 3
-/* A round helps when it leaves less than this much of what the one before left. */
+/* A round helps when it leaves less than this share of what the one before left. */
 #define HELPS 0.9
-/* More that do not are made only where it is that or nothing. */
+/* After this many rounds in vain, only a strict move whose deadline has not come goes on. */
 #define IN_VAIN_MAX 2
-/* After a pause that was not enough the program runs for so many times as long as it may last. */
+/* After an undone pause the program runs for this multiple of the longest pause. */
 #define RESTS        4
 #define REST_STEP_NS 5000000u
 
@@ -46,7 +45,7 @@ static uint64_t move_rounds_predict(const struct move *move, uint64_t left)
     return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
 }
 
-/* One more round, and then the pause, would end after the deadline. */
+/* True when one more round and then the pause would end after the deadline. */
 static bool move_rounds_is_late(const struct move *move, uint64_t predicted)
 {
     uint64_t deadline = move->request->deadline_ns;
@@ -68,14 +67,14 @@ static int move_rounds_give_up(struct move *move, uint64_t left, uint64_t predic
                      (double)predicted / NS_PER_MS, limit);
 }
 
-/* 1: another round. 0: stop the program now. -EBUSY. */
+/* 1: another round. 0: begin the pause. -EBUSY: give up. */
 static int move_rounds_decide(struct move *move, uint64_t left)
 {
     const struct move_rounds *rounds = &move->rounds;
     uint64_t predicted = move_rounds_predict(move, left);
     bool strict = move->request->strict, in_vain = rounds->in_vain >= IN_VAIN_MAX;
     bool late = move_rounds_is_late(move, predicted);
-    /* Where no bandwidth is known it is tried. */
+    /* Without a known bandwidth, the first pause is simply tried. */
     bool fits =
         rounds->bandwidth > 0 ? predicted <= move_downtime_limit(move) : rounds->pauses == 0;
     if (move->report->rounds == 0 && rounds->pauses == 0)
@@ -91,7 +90,7 @@ static int move_rounds_decide(struct move *move, uint64_t left)
     return !fits;
 }
 
-/* The program runs for @ns. 0 or as move_check. */
+/* Let the program run for @ns. Returns as move_check. */
 static int move_rounds_rest(struct move *move, uint64_t ns)
 {
     uint64_t until = clock_now_ns() + ns;
@@ -120,7 +119,7 @@ static int move_rounds_copy_round(struct move *move)
     if (error != 0)
         return error;
     rounds->idle = bytes == 0;
-    /* A few bytes say more of what surrounds a copy than of the link. */
+    /* The time of a small copy is mostly overhead and says little about the link. */
     if (ns != 0 && bytes != 0 && (bytes >= WORTH || rounds->bandwidth <= 0))
         rounds->bandwidth = (double)bytes * NS_PER_S / (double)ns;
     rounds->took_ns = clock_now_ns() - began;

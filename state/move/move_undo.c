@@ -7,16 +7,16 @@
 #include "state/command/command.h"
 #include "state/move/move_priv.h"
 
-/* How long threads of the program may be kept out for a residence that nobody needs. */
+/* How long the gate may be closed to take out a residence that nobody needs. */
 #define PATIENCE_NS 5000000u
-/* Between two tries: a call of a driver may last for seconds. */
+/* Pause between two tries: a driver call may last for seconds. */
 #define PAUSE_LEAST_NS 10000000
 #define PAUSE_MOST_NS  500000000
 
-/* Residences that are still in their contexts' tables, which are held. Guarded by move_run's lock.
- */
+/* Vacant residences, still in the tables of their contexts, which are held. Guarded by the movers'
+ * lock. */
 static struct residence *vacant;
-static bool releasing; /* a thread is at it */
+static bool releasing; /* the thread below runs */
 
 bool move_take_vacant(const struct residence *residence)
 {
@@ -26,7 +26,7 @@ bool move_take_vacant(const struct residence *residence)
     if (!*at)
         return false;
     *at = residence->next;
-    object_unhold(residence->owner); /* the caller has it from the table of objects */
+    object_unhold(residence->owner); /* the caller holds it as well */
     return true;
 }
 
@@ -58,7 +58,7 @@ static void *move_undo_release_thread(void *unused)
         if (pause < PAUSE_MOST_NS)
             pause += pause / 2;
         move_lock();
-        /* Once the process ends, what is left goes with it. */
+        /* When the process exits, these residences go with it. */
         bool goes_on = work_begin();
         while (goes_on && vacant && move_undo_release_first())
             ;
@@ -75,7 +75,7 @@ void move_release_vacant(void)
         ;
     if (!vacant || releasing)
         return;
-    /* Without a thread the next move tries again. */
+    /* If no thread can be started, the next move tries again. */
     releasing = thread_start("reseat-undo", 0, move_undo_release_thread, NULL, NULL) == 0;
 }
 
@@ -91,7 +91,7 @@ static struct move_context *move_walk_entry_of(const struct move *move,
     return NULL;
 }
 
-/* Those made from others of their type, or the others. */
+/* Visit either the objects made from others of their type (@parts), or the others. */
 static int move_walk_class(struct move *move, const struct move_walk *walk,
                            const struct object_class *class, bool parts)
 {
@@ -126,8 +126,8 @@ static bool move_undo_is_made(const struct object_class *class)
     return class->make_real != NULL;
 }
 
-/* Of what is shared nobody but a mover looks at the target: what it holds while it does cannot
- * leave by itself. */
+/* The gate may be open: only movers look at an object's real part in the target, and they hold the
+ * lock. */
 static int move_undo_vacate(struct move *move, const struct object_class *class,
                             struct object *object, struct move_context *entry)
 {

@@ -14,9 +14,10 @@
 #define PARK_NS (10 * NS_PER_S)
 #define LOOK_NS (5 * NS_PER_MS)
 
-static uint64_t parked_ns; /* By who has move_run's lock. */
+static uint64_t parked_ns; /* Guarded by the movers' lock. */
 
-/* Threads that waited in a driver let go of its residence a moment after the move. */
+/* Wait for references to residences: threads that waited in a driver release theirs a moment after
+ * the move. */
 static void park_await_residences(uint64_t deadline_ns)
 {
     while (residence_count() != 0 && clock_now_ns() < deadline_ns && !work_is_over())

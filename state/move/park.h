@@ -7,23 +7,25 @@
 #include "state/base/compiler.h"
 
 /*
- * A suspended program whose process is to be kept as it is (CRIU) and restored, elsewhere or later.
- * Parked, it has nothing of a driver (driver_leave_all), no residence is made or moved, and no
- * thread is in an entry point that touches one: they wait at the gate, which is closed. What is
- * left in the process is memory, threads that wait, and what is the program's own.
+ * Parking prepares the process of a suspended program to be saved by CRIU and restored elsewhere or
+ * later. A parked process has no open driver (driver_leave_all), and no residence is made or moved.
+ * Threads that call an entry point wait at the closed gate. What remains in the process is memory,
+ * waiting threads, and what the program itself owns.
  */
 
 /**
- * Park. The program is suspended, all of it, with its bytes in host memory.
+ * Park the program, which must be suspended completely with its bytes in host memory.
  *
  * @deadline_ns  CLOCK_MONOTONIC; 0: ten seconds from now.
- * Blocks on the servers. By a thread of ours, which ends it: what it has taken is its own.
- * Returns 0, -EBUSY (not all is suspended, or something of a residence is left), -EPERM (a driver
- * stays), -ETIMEDOUT, -ESHUTDOWN (the process ends) or -errno, with one line in @ret_reason; then
- * the program goes on as it was, suspended.
+ *
+ * Blocks on the device servers. park_end has to be called by the same thread of ours, which keeps
+ * the movers' lock and the gate until then. Returns 0, -EBUSY (not everything is suspended, or
+ * something still refers to a residence), -EPERM (a driver cannot be closed), -ETIMEDOUT,
+ * -ESHUTDOWN (the process is exiting) or -errno, with one line in @ret_reason; then the program
+ * stays suspended and is not parked.
  */
 MUST_CHECK int park_begin(uint64_t deadline_ns, char *ret_reason, size_t size);
-/** It goes on, suspended, in this process or one that was restored from it. */
+/** Unpark: the program is suspended as before, in this process or in one restored from it. */
 void park_end(void);
 
 #endif

@@ -5,11 +5,11 @@
 #include "state/base/array.h"
 #include "state/object/lost.h"
 
-/* Which of those residences are meant. */
+/* Selects residences that were made ahead. */
 struct choice {
     const struct device *device; /* NULL: any */
     const struct vdev *vdev;     /* NULL: any */
-    bool lost;                   /* only those whose device is gone */
+    bool lost;                   /* only on lost devices */
 };
 
 static bool ready_is_chosen(const struct context *context, uint8_t residence_index,
@@ -21,7 +21,7 @@ static bool ready_is_chosen(const struct context *context, uint8_t residence_ind
            (!choice->lost || residence_is_lost(context->at[residence_index]));
 }
 
-/* At most one residence of each context, as in a move. */
+/* Choose at most one residence in each context, as a move has. */
 static void ready_choose(const struct choice *choice, struct move *ret_move)
 {
     uintptr_t cursor = 0;
@@ -34,7 +34,7 @@ static void ready_choose(const struct choice *choice, struct move *ret_move)
         if (residence_index == RESIDENCES_MAX ||
             !array_make_room(&ret_move->contexts, ret_move->context_count,
                              sizeof(ret_move->contexts[0])))
-            continue; /* without memory it stays until the next time */
+            continue; /* without memory it is kept until the next time */
         object_hold(context);
         atomic_store(&context->ready[residence_index], NULL);
         ret_move->contexts[ret_move->context_count++] =
@@ -46,7 +46,7 @@ static void ready_choose(const struct choice *choice, struct move *ret_move)
     }
 }
 
-/* As a rollback takes its target apart. */
+/* Release the chosen residences as a rollback releases its target. Returns how many. */
 static unsigned ready_drop_chosen(const struct choice *choice)
 {
     unsigned all = 0;
@@ -87,7 +87,7 @@ bool ready_take(struct context *context, uint8_t residence_index)
     return atomic_exchange(&context->ready[residence_index], NULL) != NULL;
 }
 
-/* Those that the move made, or took over, are for the next. */
+/* Mark the residences that the move made or took over as made ahead, for a later move. */
 static void ready_keep(struct move *move)
 {
     for (size_t i = 0; i < move->context_count; i++) {

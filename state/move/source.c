@@ -5,12 +5,12 @@
 #include "state/command/command.h"
 #include "state/memory/memory.h"
 
-/* What source_read reports: devices, by virtual device. */
+/* Devices that source_read reports, by virtual device. */
 static struct device *_Atomic reported[VDEVS][RESIDENCES_MAX];
 
-/* @vdev left it on demand; it may be lost by now. */
-static bool source_is_source(const struct context *context, uint8_t residence_index,
-                             const struct vdev *vdev)
+/* True for a source of @vdev, which may be lost by now. */
+static bool source_is_left_by(const struct context *context, uint8_t residence_index,
+                              const struct vdev *vdev)
 {
     return context->at[residence_index] && context->at[residence_index]->left_by == vdev;
 }
@@ -19,7 +19,7 @@ uint32_t source_residences(const struct vdev *vdev, const struct context *contex
 {
     uint32_t sources = 0;
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
-        if (source_is_source(context, residence_index, vdev) &&
+        if (source_is_left_by(context, residence_index, vdev) &&
             context_life(context, residence_index) == RESIDENCE_SOURCE)
             sources |= 1u << residence_index;
     return sources;
@@ -53,7 +53,7 @@ void source_tell(const struct vdev *vdev)
     for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
         for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
             size_t i = 0;
-            if (!source_is_source(context, residence_index, vdev))
+            if (!source_is_left_by(context, residence_index, vdev))
                 continue;
             while (i < count && devices[i] != context->at[residence_index]->device)
                 i++;
@@ -64,7 +64,7 @@ void source_tell(const struct vdev *vdev)
         atomic_store(&reported[vdev->index][i], devices[i]);
 }
 
-/* A virtual device is on @device, or one before @vdev reports it. */
+/* True when a virtual device is on @device, or one with a lower index already reports it. */
 static bool source_is_reported(const struct device *device, uint32_t vdev)
 {
     bool is = false;
@@ -88,8 +88,8 @@ uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX])
     return count;
 }
 
-/* Bytes of @context's objects that @residence_index alone has; RESIDENCE_NONE: that are nowhere any
- * more. Gate closed. */
+/* Bytes of @context's objects that only @residence_index has; with RESIDENCE_NONE: that no
+ * residence has any more. Gate closed. */
 static uint64_t source_only_at(const struct context *context, uint8_t residence_index)
 {
     uint64_t bytes = 0;
@@ -101,7 +101,8 @@ static uint64_t source_only_at(const struct context *context, uint8_t residence_
     return bytes;
 }
 
-/* Some object was made over host memory there, which nothing may copy to or from as it goes. */
+/* True when some object there uses the program's host memory, which may not be copied to or from
+ * while the program runs. */
 static bool source_is_over_host(const struct context *context, uint8_t residence_index)
 {
     bool over_host = false;
@@ -113,7 +114,8 @@ static bool source_is_over_host(const struct context *context, uint8_t residence
     return over_host;
 }
 
-/* Release the memory objects of a residence whose bytes are elsewhere, or lost with it. */
+/* Release the memory objects of a source: their latest bytes are elsewhere, or were lost with it.
+ */
 static void source_vacate(struct context *context, uint8_t residence_index)
 {
     struct residence *residence = context->at[residence_index];
@@ -141,7 +143,7 @@ void source_release(const struct vdev *vdev, struct context *context, struct res
 {
     for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
         struct residence *residence = context->at[residence_index];
-        if (!source_is_source(context, residence_index, vdev) ||
+        if (!source_is_left_by(context, residence_index, vdev) ||
             (!residence_is_lost(residence) && source_only_at(context, residence_index) != 0))
             continue;
         source_vacate(context, residence_index);
@@ -161,7 +163,7 @@ void source_release_all(const struct vdev *vdev, struct residence **list)
         source_release(vdev, context, list);
 }
 
-/* A child's drivers are gone: nothing can be read there. */
+/* A forked child has no drivers, so nothing can be read from sources. */
 static void source_in_child(void)
 {
     for (size_t vdev = 0; vdev < VDEVS; vdev++)

@@ -4,31 +4,31 @@
 #include "state/object/context.h"
 
 /*
- * Residences that a virtual device left on demand (RESIDENCE_SOURCE): of all that they had they
- * keep the memory objects whose latest bytes are still to be fetched (fetch.h). No command runs
- * there. They go once no byte is there alone any more (R4), or are where a virtual device moves to
- * again.
+ * Sources: residences that a virtual device left in a move on demand (RESIDENCE_SOURCE). They keep
+ * only the memory objects whose latest bytes are still to be fetched (fetch.h). No command runs
+ * there. A source is released once it is the only holder of no byte (R4); a move back makes it an
+ * ordinary residence again.
  */
 
-/** Residence indexes of @context that @vdev left on demand and that can be read, as bits. By
- * movers. */
+/** Residence indexes of readable sources of @vdev in @context, as bits. For movers. */
 uint32_t source_residences(const struct vdev *vdev, const struct context *context);
-/** True when there is any, in some context. By movers. */
+/** True when @vdev has a source in some context. For movers. */
 bool source_any(const struct vdev *vdev);
-/** Take the residences of @context that @vdev left on demand out of it, if nothing is there alone
- * any more or they are lost: in front of *@list, to be unreferenced. Gate closed. */
+/** Take the sources of @vdev that are lost, or no longer the only holder of a byte, out of
+ * @context. They are put in front of *@list; the caller unreferences them. Gate closed. */
 void source_release(const struct vdev *vdev, struct context *context, struct residence **list);
 /** The same in all contexts. */
 void source_release_all(const struct vdev *vdev, struct residence **list);
 
-/** A device that a virtual device left on demand and that has memory of the program's still. */
+/** A source's device, as reported to operators. */
 struct source {
     struct device *device;
-    uint64_t bytes; /**< What the program has there, unless a virtual device of it counts that. */
+    uint64_t bytes; /**< Bytes of the program there; 0 where a virtual device on the same device
+                       already counts them. */
 };
-/** Update what source_read reports of @vdev. By movers. */
+/** Update what source_read reports for @vdev. For movers. */
 void source_tell(const struct vdev *vdev);
-/** Returns how many there are. Wait-free. */
+/** Returns the number of entries. Wait-free. */
 uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX]);
 
 #endif

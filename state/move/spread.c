@@ -19,15 +19,15 @@
 #include "state/program/pace.h"
 #include "state/program/program.h"
 
-/* A thread may be giving a piece just now. */
+/* Tries to join a launch while one of its pieces is just being enqueued. */
 #define JOIN_TRIES   100
 #define JOIN_STEP_NS 100000u
-/* Less than that is over before anybody has joined. */
+/* Shorter rests of a launch end before a helper could join. */
 #define LEAST_NS (20 * NS_PER_MS)
-/* How often it is looked whether the queue's own pieces have ended, and all others. */
+/* Polling intervals: for the queue's own pieces, and for the helpers. */
 #define IDLE_STEP_NS 50000u
 #define HELP_STEP_NS 200000u
-/* So long home waits for a place in any case. */
+/* Least time that home, when it is done, waits for a helper. */
 #define PATIENCE_NS NS_PER_MS
 
 static _Atomic uint64_t launch_count, item_count;
@@ -73,7 +73,8 @@ static struct named *spread_named_of(struct spread *s, struct memory *root)
     return named;
 }
 
-/* Where that is not known, or it is a structure: as much as any device does. */
+/* Size of the elements that the kernel writes through argument @use. Where it is unknown or a
+ * structure: the most that any device writes at once. */
 static size_t spread_unit_of(const struct command *command, unsigned use)
 {
     enum { MOST = 8 };
@@ -102,8 +103,8 @@ static int spread_add_use(struct spread *s, struct memory *memory, unsigned use,
     return 0;
 }
 
-/* What is written has a new version from here on, which no other place has: whatever is copied
- * there is none. */
+/* Give written ranges a new version at home before helpers copy them, so that no helper's copy
+ * counts as the latest. */
 static void spread_watch(struct spread *s)
 {
     for (size_t i = 0; i < s->named_count; i++) {
@@ -144,7 +145,8 @@ static int spread_list_named(struct spread *s)
     return error;
 }
 
-/* Then what came before the launch in its own queue has ended, where that is in order. */
+/* Wait until the first piece has begun: in an in-order queue, everything before the launch has
+ * ended then. */
 static int spread_await_first_piece(const struct spread *s, struct move *move)
 {
     int error = 0;
@@ -158,7 +160,7 @@ static int spread_await_first_piece(const struct spread *s, struct move *move)
     return error;
 }
 
-/* What came before the launch has ended. */
+/* Wait until all commands before the launch have ended. */
 static int spread_quiesce(const struct spread *s)
 {
     const struct queue *queue = s->launch.queue;
@@ -177,8 +179,9 @@ static int spread_quiesce(const struct spread *s)
     return error == -EAGAIN ? -EINTR : error;
 }
 
-/* Would home, which has nothing else to do since @idle_since, do all of its part again before it
- * has ended? One whose speed is not known takes as long again as it has taken. Under the lock. */
+/* True when home, idle since @idle_since, would do the helper's whole part again faster than the
+ * helper finishes. A helper of unknown speed is assumed to need as long again as it has taken. Lock
+ * held. */
 static bool spread_is_behind(const struct helper *h, uint64_t idle_since)
 {
     uint64_t now = clock_now_ns();
@@ -189,7 +192,7 @@ static bool spread_is_behind(const struct helper *h, uint64_t idle_since)
     return now - idle_since > PATIENCE_NS && (rest > again || waited > again);
 }
 
-/* Nobody waits for it but who takes it apart: what it does is thrown away. Under the lock. */
+/* Stop waiting for @h and throw its results away; only spread_end joins its thread. Lock held. */
 static void spread_abandon(struct helper *h)
 {
     log_info("%s does no part of a launch any more: it takes longer than the rest",
@@ -199,15 +202,15 @@ static void spread_abandon(struct helper *h)
     h->groups = NULL;
 }
 
-/* Where a virtual device lives the program's commands would come upon what it still writes; and so
- * would whoever moves a virtual device there. */
+/* An abandoned helper still writes to its residence: not allowed where a virtual device lives,
+ * whose commands would read that, or where the caller moves one to. */
 static bool spread_may_be_abandoned(const struct helper *h)
 {
     return h->spread->request->abandons &&
            !context_is_inhabited(h->spread->context, h->residence_index);
 }
 
-/* Until all have ended, or are not waited for. */
+/* Wait until all helpers have ended or are abandoned. */
 static void spread_await_helpers(struct spread *s)
 {
     uint64_t idle_since = 0;
@@ -261,7 +264,8 @@ static void spread_await_idle(const struct spread *s)
         clock_sleep(IDLE_STEP_NS);
 }
 
-/* All that it wrote, but where the queue's own pieces wrote something else. */
+/* Find what the helper wrote. -EEXIST: it wrote bytes that the queue's own pieces wrote
+ * differently. */
 static int spread_find(struct helper *h, const struct transfer_limits *limits)
 {
     struct spread *s = h->spread;
@@ -277,7 +281,7 @@ static int spread_find(struct helper *h, const struct transfer_limits *limits)
     return -EEXIST;
 }
 
-/* False when home failed: then the launch has. */
+/* Store the helper's results at home. False: home failed, and so does the launch. */
 static bool spread_apply(struct helper *h)
 {
     struct spread *s = h->spread;
@@ -307,7 +311,7 @@ static void spread_bring_home(struct helper *h)
         atomic_fetch_add(&item_count, h->items);
         return;
     }
-    bool failed = error == 0; /* what home has is neither this nor that */
+    bool failed = error == 0; /* home's replica is partly updated */
     log_info("what %s did of a launch is %s (%s)", device_name(h->residence->device),
              failed ? "lost, and so is the launch" : "done again",
              error == 0 ? "it could not be brought home" : strerror(-error));
@@ -327,7 +331,8 @@ static bool spread_some_helped(const struct spread *s)
 static void spread_gather(struct spread *s)
 {
     uint64_t begun = span_begin();
-    /* Nor what is given back before all that was done is here. */
+    /* The queue rests until the helpers' results are merged, also for groups that are given back.
+     */
     share_rest(&s->launch, true);
     spread_await_idle(s);
     for (unsigned i = 0; i < s->helper_count; i++)
@@ -336,7 +341,7 @@ static void spread_gather(struct spread *s)
     span_end(begun, "spread", "merge", NULL, 0);
 }
 
-/* 0, or why nobody does. */
+/* 0 when at least one helper began, else why none did. */
 static int spread_begin_helpers(struct spread *s)
 {
     const struct spread_request *request = s->request;
@@ -393,7 +398,7 @@ int spread_run(const struct spread_request *request, struct spread **ret_spread)
     else
         pace_spread(s->launch.pieces->pace, false);
     atomic_fetch_add(&launch_count, 1);
-    pthread_mutex_lock(&s->lock); /* Who was abandoned may look whether it was. */
+    pthread_mutex_lock(&s->lock); /* An abandoned helper may be reading it. */
     s->request = NULL;
     pthread_mutex_unlock(&s->lock);
     *ret_spread = s;

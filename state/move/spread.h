@@ -4,60 +4,62 @@
 #include "state/move/move_priv.h"
 
 /*
- * One launch in several places. A launch that is given in pieces goes on where its queue is, from
- * its first group on; other residences of its context, which a mover has made ready, do groups from
- * its end, as many as each has time for. They begin with what the launch's buffers have at that
- * moment; what each of them wrote is found by its difference to that, and brought to where the
- * queue is (merge.h). Work-groups that use no atomic functions cannot tell: natively, too, none may
- * rely on what another one wrote (3.3.4 of the specification). Where two places wrote the same
- * bytes, and something else, what one of them did is thrown away and done again where the queue is,
- * and the kernel is not spread any more.
+ * One launch on several devices. A launch that is given in pieces continues on its queue's
+ * residence ("home"), from its first work-group on; other residences of its context, prewarmed by a
+ * mover, take groups from its end, as many as each has time for. They begin with a copy of the
+ * launch's buffers; what each of them wrote is found as the difference from that copy, and brought
+ * home (merge.h). Work-groups without atomic functions cannot notice: without reseat, too, none may
+ * rely on what another one wrote (3.3.4 of the specification). Where two residences wrote different
+ * values to the same bytes, the work of the helper is thrown away and done again at home, and the
+ * kernel is not spread any more.
  *
- * Nothing that a residence did counts before its difference has been brought home: where it fails,
- * is lost, or is too slow to be worth it, its groups are given back. So a launch takes no longer
- * than without it, but for what home does again.
+ * A helper's work counts only once its difference has been brought home. If the helper fails, is
+ * lost, or is too slow, its groups are given back to home. So spreading costs at most what home
+ * does again.
  *
  * Merging by difference is how Pandit and Govindarajan spread launches ("Fluidic Kernels:
  * Cooperative Execution of OpenCL Programs on Multiple Heterogeneous Devices", CGO 2014).
  *
- * All of it is a mover's: under move_run's lock, with the gate open.
+ * All functions but spread_read are called by a mover, under the movers' lock, with the gate open.
  */
 
 struct spread;
 
 struct spread_request {
-    struct vdev *vdev; /**< Whose launch. */
-    /** It may be what is left of one that was spread: not worth it says nothing of the kernel. */
+    struct vdev *vdev; /**< The virtual device whose launch is spread. */
+    /** The launch may be the rest of one that was spread before, so -ENOENT does not mean that the
+     * kernel is not worth spreading. */
     bool again;
-    /** True for a place of @context that is to do a part, if it can. */
+    /** True for a residence of @context that may help. */
     bool (*offers)(const void *data, const struct context *context, uint8_t residence_index);
-    /** Asked between pieces, by several threads: no more are to be taken. */
+    /** True when helpers must stop. Called between pieces, by several threads. */
     bool (*stops)(const void *data);
     const void *data;
-    /** Once home has nothing left to do, a place that is slower at its part than home would be is
-     *  waited for by spread_end alone, and the launch ends before. For who does not go to it. */
+    /** When home has nothing left to do, end the launch without waiting for a helper that takes
+     * longer than home would to do its part again; spread_end waits for it. For callers that do not
+     * move to a helper's device. */
     bool abandons;
-    /** It gives way to whoever waits to move, while what came before the launch is awaited. */
+    /** Give way to a waiting mover while earlier commands are awaited. */
     bool yields;
-    struct transfer_limits limits; /**< Of what is copied before. */
+    struct transfer_limits limits; /**< Of the copies before the launch is joined. */
 };
 
 /**
- * Have what is offered join the launch that the program is in the middle of, and do a part of it,
- * until no group is left or request->stops; then bring home what it did. The launch goes on
- * meanwhile, but it does not end, nor goes on after a stop, before spread_end.
+ * Have the residences that @request offers join the launch that the program runs now, until no
+ * group is left or request->stops, then bring home what they did. The launch continues meanwhile,
+ * but it does not end, nor continue after a stop, before spread_end.
  *
- * Blocks for as long as the launch takes. 0, or why not: -ENOENT (no launch that is worth it),
- * -EAGAIN (how long it takes is not known yet), -EINTR (it gave way to a mover, and may be begun
- * again), -ENOTSUP, -EBUSY, -ENOSPC, -ENOMEM, -EIO, -ETIMEDOUT, -ECANCELED. The program is never
- * worse off.
+ * Blocks for as long as the launch takes. 0, or why it was not spread: -ENOENT (no launch that is
+ * worth it), -EAGAIN (its speed is not known yet), -EINTR (it gave way to a mover; call again),
+ * -ENOTSUP, -EBUSY, -ENOSPC, -ENOMEM, -EIO, -ETIMEDOUT, -ECANCELED. After an error the launch runs
+ * as if this had not been called.
  */
 MUST_CHECK int spread_run(const struct spread_request *request, struct spread **ret_spread);
-/** The launch ends, or goes on, where its queue is now. Blocks for as long as a place takes for a
- *  piece that it was abandoned with. NULL is allowed. */
+/** Let the launch end, or continue where its queue is now. Blocks until helpers that were abandoned
+ * have finished their current piece. NULL is allowed. */
 void spread_end(struct spread *spread);
 
-/** Launches that were spread so far, and work-items of them that other places did. Wait-free. */
+/** Launches spread so far, and their work-items done by helpers. Wait-free. */
 void spread_read(uint64_t *ret_launches, uint64_t *ret_items);
 
 #endif

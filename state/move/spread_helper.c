@@ -16,9 +16,10 @@
 #include "state/program/pace.h"
 #include "state/program/program.h"
 
-/* What is gained must be so many times what it costs: neither is known well. */
+/* Least ratio of gain to cost: both are estimates. */
 #define WORTH 2.0
-/* Piece by which it is decided whether it is worth it: a driver compiles for the first. */
+/* Index of the piece after which it is decided whether helping is worth it; a driver may compile
+ * for the first ones. */
 #define MEASURED_AT 2
 
 double spread_home_per_s(const struct spread *s)
@@ -33,7 +34,7 @@ static double spread_helper_slice_s(void)
 
 /* ---- a place that helps ---- */
 
-/* Every program of the context is there as it is here. */
+/* True when every program of the context is built there in its current edition. */
 static bool spread_helper_is_ready(const struct context *context, uint8_t residence_index)
 {
     uintptr_t cursor = 0;
@@ -61,7 +62,8 @@ static int spread_helper_make_real(struct helper *h)
     return fits ? 0 : -ENOTSUP;
 }
 
-/* What the launch only reads as it was when it began; what it writes as it is now. */
+/* Copy the launch's objects to the helper: those it only reads (@writes false) must be unchanged
+ * since it began; those it writes are copied in their present state. */
 static int spread_helper_bring(const struct helper *h, bool writes)
 {
     struct spread *s = h->spread;
@@ -84,12 +86,12 @@ static int spread_helper_bring(const struct helper *h, bool writes)
             continue;
         error = replica_refresh(&batch, &bytes, &reason);
         if (error == 0 && !writes && !replica_has(named->root, h->residence_index, named->range))
-            error = -EBUSY; /* somebody writes what this launch reads */
+            error = -EBUSY; /* another command writes what this launch reads */
     }
     return error;
 }
 
-/* From here on what it writes is kept apart from what it began with. */
+/* Remember what each written range begins with, to find what the helper writes. */
 static int spread_helper_keep(struct helper *h)
 {
     struct spread *s = h->spread;
@@ -98,7 +100,7 @@ static int spread_helper_keep(struct helper *h)
         const struct named *named = &s->named[i];
         if (!named->writes)
             continue;
-        /* The same bytes as at home: nothing that is written there can be thrown away. */
+        /* Helper and home share these bytes, so its results could not be thrown away. */
         if (merge_is_shared(named->root, s->home, h->residence_index))
             return -ENOTSUP;
         compare_forget_at(named->root, h->residence_index);
@@ -108,7 +110,8 @@ static int spread_helper_keep(struct helper *h)
     return error;
 }
 
-/* Seconds that copying takes what it lacks; of bringing home what it writes it is noted. */
+/* Predicted seconds for copying what the helper lacks. Also notes the cost of bringing its results
+ * home. */
 static double spread_helper_predict(struct helper *h)
 {
     const struct spread *s = h->spread;
@@ -127,8 +130,8 @@ static double spread_helper_predict(struct helper *h)
     return lacks != 0 ? transfer_predict(home, h->residence, lacks) : 0;
 }
 
-/* What is remembered of its device; or room for it. */
-static struct pace_elsewhere *spread_helper_memory_of(const struct helper *h)
+/* The entry that remembers its device's speed, or a free one. */
+static struct pace_elsewhere *spread_helper_pace_of(const struct helper *h)
 {
     struct pace *pace = h->spread->launch.pieces->pace;
     const struct device *device = h->residence->device;
@@ -141,24 +144,25 @@ static struct pace_elsewhere *spread_helper_memory_of(const struct helper *h)
 void helper_remember(const struct helper *h)
 {
     if (h->per_s > 0)
-        *spread_helper_memory_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
+        *spread_helper_pace_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
 }
 
 static void spread_helper_recall(struct helper *h)
 {
-    const struct pace_elsewhere *known = spread_helper_memory_of(h);
+    const struct pace_elsewhere *known = spread_helper_pace_of(h);
     if (known->device == h->residence->device)
         h->per_s = known->per_s;
 }
 
-/* Seconds that a piece takes there, however small: as long as one that fills the device. */
+/* Least seconds that a piece takes there: a piece smaller than what fills the device takes as long.
+ */
 static double spread_helper_least_s(const struct helper *h)
 {
     return (double)h->pieces->fill * (double)h->pieces->row / h->per_s;
 }
 
-/* Where its speed is remembered: what the launch gains by it, against what bringing it home costs,
- * and its last piece, which the launch may have to wait for. */
+/* Where its speed is remembered: compare the launch's gain with the cost of bringing results home
+ * and with the last piece, which the launch may have to wait for. */
 static bool spread_helper_was_worth_it(const struct helper *h, double left)
 {
     double home = spread_home_per_s(h->spread), items = left * home;
@@ -224,8 +228,8 @@ void helper_end(struct helper *h)
 
 /* ---- its part ---- */
 
-/* Seconds until the queue itself would have done all that is left: its pieces that run, of which
- * nobody knows how far they are, are taken to be half done. */
+/* Seconds until home alone would have done everything. Pieces that are running count as half done.
+ */
 static double spread_helper_home_s(const struct spread *s, double left)
 {
     const struct pieces *pieces = s->launch.pieces;
@@ -235,7 +239,7 @@ static double spread_helper_home_s(const struct spread *s, double left)
     return running + left / home;
 }
 
-/* Seconds until it has done all that it has taken. */
+/* Seconds until the helper has done the pieces it has taken. */
 static double spread_helper_busy_s(const struct helper *h)
 {
     double lasted = (double)(clock_now_ns() - h->since) / (double)NS_PER_S;
@@ -243,15 +247,16 @@ static double spread_helper_busy_s(const struct helper *h)
     return h->running != 0 && rest > 0 ? rest : 0;
 }
 
-/* Seconds that it takes to fetch what it has done, and @more work-items. */
+/* Seconds to fetch the results of what it has taken and of @more work-items. */
 static double spread_helper_fetch_s(const struct helper *h, double more)
 {
     double all = (double)h->pieces->groups * (double)h->pieces->row;
     return h->fetch_s * ((double)h->claimed + more) / all;
 }
 
-/* As many as take a slice, but towards the end fewer, so that all places end at once, with what
- * they did fetched from all: as many as fill the device at least, for fewer take as long. */
+/* Number of work-groups for the next piece: as many as take a slice; towards the end fewer, so that
+ * all devices end at the same time, fetching included; but at least as many as fill the device,
+ * since fewer take as long. 0: home would finish before such a piece. */
 static size_t spread_helper_choose_count(const struct helper *h)
 {
     double home = spread_home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
@@ -267,7 +272,7 @@ static size_t spread_helper_choose_count(const struct helper *h)
     size_t count = (size_t)((items < part ? items : part) / row);
     count = count < fill ? fill : count - count % fill;
     double more = (double)count * row;
-    /* The queue itself would do all that is left before this. */
+    /* Home would do everything that is left before this piece is done. */
     return spread_helper_busy_s(h) + more / h->per_s + spread_helper_fetch_s(h, more) <
                    spread_helper_home_s(h->spread, left)
                ? count
@@ -287,7 +292,7 @@ static void spread_helper_note_claim(struct helper *h, struct groups *entry, siz
     h->groups = entry;
 }
 
-/* The driver's word of this residence. */
+/* The driver reported @error for this residence. */
 static void spread_helper_failed(struct helper *h, cl_int error)
 {
     bool lost = residence_failed(h->residence, error);
@@ -296,7 +301,7 @@ static void spread_helper_failed(struct helper *h, cl_int error)
     h->error = -EIO;
 }
 
-/* A piece that is to be given now, or NULL. */
+/* Claim the next piece to give to the driver, or NULL. Lock held. */
 static struct flight *spread_helper_claim(struct helper *h)
 {
     const struct spread_request *request = h->spread->request;
@@ -346,7 +351,8 @@ static bool spread_helper_give(struct helper *h)
     return error == CL_SUCCESS;
 }
 
-/* The first pieces are small, and a driver may compile for them: as pace_measured. */
+/* Update the speed. The first pieces are small and a driver may compile for them, so a higher speed
+ * counts at once and a lower one by half. */
 static void spread_helper_measure(struct helper *h, const struct flight *flight)
 {
     uint64_t now = clock_now_ns(), since = flight->given > h->since ? flight->given : h->since;
@@ -357,7 +363,7 @@ static void spread_helper_measure(struct helper *h, const struct flight *flight)
     h->items += (uint64_t)items;
 }
 
-/* What the rest of the launch gains by it, against what it costs to bring its part home. */
+/* Compare the gain for the rest of the launch with the cost of bringing the helper's part home. */
 static bool spread_helper_is_worth_it(const struct helper *h)
 {
     double home = spread_home_per_s(h->spread), left = (double)share_left(&h->spread->launch);
@@ -366,7 +372,8 @@ static bool spread_helper_is_worth_it(const struct helper *h)
     return gain > WORTH * part * h->cost_s;
 }
 
-/* Whatever a wait said, what counts is how the command ended. */
+/* Wait for a piece and return its own final status, since a wait may succeed for a command that
+ * failed. */
 static cl_int spread_helper_await_piece(struct residence *residence, cl_event event)
 {
     cl_int status = CL_COMPLETE, error = residence_await_events(residence, 1, &event);
@@ -396,7 +403,7 @@ static void spread_helper_await_first(struct helper *h)
     pthread_mutex_unlock(&h->spread->lock);
 }
 
-/* What it did, to host memory, while home may still do its own part. */
+/* Fetch its results to host memory while home still does its own part. */
 static void spread_helper_fetch(struct helper *h)
 {
     struct spread *s = h->spread;

@@ -9,19 +9,19 @@
 #include "state/memory/merge.h"
 #include "state/move/spread.h"
 
-/* What one launch that is spread has, and each place that helps with it: of spread.c, which begins
- * and ends it and brings home what was done, and of spread_helper.c, which does a place's part. */
+/* The structs of one spread launch and of each residence that helps, shared by spread.c (begins,
+ * ends, merges) and spread_helper.c (does one helper's part). */
 
-/* Pieces of a place with its driver at once, at most. */
+/* Most pieces that a helper has in its driver at once. */
 #define AT_ONCE 2
 
-/* The bytes of one root that the launch names. */
+/* The bytes of one root that the launch uses. */
 struct named {
-    struct memory *root; /* deferred, collected and watched */
+    struct memory *root; /* held, collected and watched */
     struct range range;
     uint64_t version;
     bool writes;
-    size_t unit; /* that kernels write at once there, at most */
+    size_t unit; /* largest unit, in bytes, that the kernel writes */
 };
 
 struct flight {
@@ -30,53 +30,56 @@ struct flight {
     uint64_t given;
 };
 
-/* A place that does a part. */
+/* A residence that does a part of the launch. */
 struct helper {
     struct spread *spread;
     uint8_t residence_index;
     struct residence *residence;
-    struct command *command;          /* owned */
-    struct pieces *pieces;            /* the command's: what it is to do next */
-    cl_command_queue queues[AT_ONCE]; /* what one piece leaves idle at its end the next one fills */
-    struct merge **merges;            /* owned; one for each of spread->named, or NULL */
-    struct groups *groups;            /* owned: what it has done, or is at */
+    struct command *command; /* owned */
+    struct pieces *pieces;   /* the command's: what to do next */
+    cl_command_queue
+        queues[AT_ONCE];   /* two, so that a second piece fills the device while the first ends */
+    struct merge **merges; /* owned; one for each of spread->named, or NULL */
+    struct groups *groups; /* owned: groups done or in progress */
     struct flight flights[AT_ONCE];
     unsigned running;
-    uint64_t items, claimed, since; /* done; taken; and when the last one ended, or it began */
+    uint64_t items, claimed,
+        since; /* work-items done and taken; when the last piece ended, or the first began */
     unsigned pieces_given, pieces_done;
     double per_s;   /* work-items a second; 0: not known */
-    double cost_s;  /* of bringing home what it does, at most */
-    double fetch_s; /* of it until home is asked, of the whole launch */
-    int error;      /* what it did is to be thrown away */
+    double cost_s;  /* most seconds to bring its results home */
+    double fetch_s; /* the part of cost_s before home is involved, for the whole launch */
+    int error;      /* its results must be thrown away */
     uint64_t deadline_ns;
     bool ended;
     atomic_bool abandoned;
-    bool started; /* has a thread */
+    bool started; /* its thread runs or is to be joined */
     pthread_t thread;
 };
 
 struct spread {
     struct shared_launch launch;
-    const struct spread_request *request; /* while it is run */
+    const struct spread_request *request; /* NULL after spread_run */
     struct context *context;
     uint8_t home;
     struct named *named;
     size_t named_count;
     struct helper helpers[RESIDENCES_MAX];
     unsigned helper_count;
-    pthread_mutex_t lock; /* of what helpers have taken and done, while their threads run */
+    pthread_mutex_t lock; /* guards the helpers' counts and flags while their threads run */
 };
 
-/* Work-items that the launch's own place does in a second. */
+/* Work-items a second that home does. */
 double spread_home_per_s(const struct spread *s);
 
-/* What @h does its part with, and the bytes that it needs. Gate open. 0, -ENOENT (it would not be
- * worth it), or why it cannot be. Whatever comes of it, helper_end is for the end. */
+/* Prepare @h: its command, objects and copies of the bytes that it needs. Gate open. 0, -ENOENT
+ * (not worth it), or another error. In any case call helper_end afterwards. */
 int helper_begin(struct helper *h);
 void helper_end(struct helper *h);
-/* A thread's: pieces until none is left or it fails, then what they wrote to host memory. */
+/* Thread function: run pieces until none is left or one fails, then fetch what they wrote to host
+ * memory. */
 void *helper_run(void *helper);
-/* How fast its device was, for the next launch. Its thread has ended, or was abandoned. */
+/* Remember the speed of its device for the next launch. Its thread has ended or was abandoned. */
 void helper_remember(const struct helper *h);
 
 #endif

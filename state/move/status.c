@@ -13,14 +13,14 @@
 
 uint32_t status_vdev_count(void)
 {
-    return __atomic_load_n(&the_vdev_count, __ATOMIC_ACQUIRE); /* of the thread that starts up */
+    return __atomic_load_n(&the_vdev_count,
+                           __ATOMIC_ACQUIRE); /* written by the thread that starts the program */
 }
 
-/* Of how long it is that a share is worth something. */
+/* Shortest period whose share of waiting is meaningful. */
 #define SHARE_MIN_NS (200 * NS_PER_MS)
 
-/* A quarter of what was measured since the last status counts at once, in steps that are worth
- * telling. */
+/* Smoothed: a quarter of the new measurement counts, rounded to steps that are worth reporting. */
 static uint32_t status_busy_of(struct device *device)
 {
     struct budget *budget = &device->budget;
@@ -44,7 +44,8 @@ static void status_read_sources(uint32_t vdev, struct vdev_status *status)
 void status_vdev(uint32_t index, struct vdev_status *ret_status)
 {
     struct vdev_status status = {0};
-    /* Whoever lets go of an object last releases it, and this may be the last. */
+    /* Dropping the last reference releases an object in its driver, and this thread's may be the
+     * last. */
     bool goes_on = work_begin();
     if (index < the_vdev_count) {
         struct vdev *vdev = the_vdevs[index];
@@ -124,7 +125,7 @@ static uint8_t status_ready_residence(const struct context *context, const struc
     return residence_index;
 }
 
-/* Where @device is in the list, at the end of which it is put. STATUS_READY_MAX: it is full. */
+/* Index of @device in the list, appended if missing. STATUS_READY_MAX: the list is full. */
 static uint32_t status_ready_index(struct device *device, struct device **devices, uint32_t *count)
 {
     uint32_t i = 0;
@@ -149,7 +150,7 @@ static uint32_t status_ready_devices(struct device **ret_devices)
     return count;
 }
 
-/* What a move to @device would make first. */
+/* Programs and contexts that a move to @device would have to make first. */
 static uint32_t status_behind_on(const struct device *device)
 {
     uint32_t behind = 0;

@@ -7,8 +7,8 @@
 #include "state/budget/budget.h"
 #include "state/program/pace.h"
 
-/** A device that a virtual device left on demand, with bytes of the program's that are there still,
- *  unless another virtual device counts them. */
+/** A device left in a move on demand, with bytes of the program that are not fetched yet. Bytes
+ * that another virtual device counts are left out. */
 struct source_status {
     struct device_key device;
     uint64_t bytes;
@@ -16,58 +16,60 @@ struct source_status {
 
 /** A virtual device as an operator sees it. */
 struct vdev_status {
-    struct device_key device; /**< Where it is; of a suspended one, where it was. */
+    struct device_key device; /**< Where it is; of a suspended one, where it was before. */
     bool suspended;
     bool moving;
     bool lost;                  /**< The device was lost, and has not answered since. */
     uint64_t device_bytes;      /**< Bytes of memory objects held in residences on this device. */
-    uint64_t fetched, to_fetch; /**< Bytes left behind on demand: there by now, and in all; or 0. */
+    uint64_t fetched, to_fetch; /**< Of a move on demand: bytes fetched so far, and in all; or 0. */
     uint32_t source_count;
     struct source_status sources[RESIDENCES_MAX];
-    uint64_t spilled_bytes; /**< Of those that are in host memory for want of room there. */
+    uint64_t spilled_bytes; /**< Bytes in host memory because the device has no room for them. */
     struct budget_use room;
-    uint32_t busy;  /**< Thousandths of its time, of late, that a thread waited for the device. */
-    uint32_t moves; /**< Completed ones, suspends and resumes included. */
+    uint32_t
+        busy; /**< Share of recent time, in thousandths, in which a thread waited for the device. */
+    uint32_t moves; /**< Completed moves, suspends and resumes included. */
     uint64_t last_downtime_ns;
     uint64_t contexts, queues, memories, programs, kernels, events; /**< Live objects. */
     const char *pinned; /**< Why it cannot move, or NULL. Static. */
 };
 
-/** Devices that a program may be ready for at once, at most. */
+/** Most devices that a program may be ready for at once. */
 #define STATUS_READY_MAX 8
 
-/** A device that a program could move to with nothing made first (move_request.prewarm). */
+/** A prewarmed device (move_request.prewarm). */
 struct ready_status {
     struct device_key device;
-    uint32_t behind; /**< Programs built, and contexts made, since. */
+    uint32_t behind; /**< Programs and contexts that were made since and are missing there. */
 };
 
-/** Thread-safe; takes no lock. Returns how many there are. */
+/** Fill in the prewarmed devices. Thread-safe; takes no lock. Returns the number of entries. */
 uint32_t status_ready(struct ready_status ret_ready[STATUS_READY_MAX]);
 
-/** Kernels whose launches are not given in pieces that are told of, at most. */
+/** Most kernels listed by status_whole. */
 #define STATUS_WHOLE_MAX 16
-/** Those that were launched so far, and why; with a slice. Thread-safe, likewise. Returns how many
- *  there are. */
+/** With `--slice`: the kernels launched so far whose launches cannot be given in pieces, and why.
+ * Thread-safe; takes no lock. Returns the number of entries. */
 uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX]);
 
-/** What launches were done in several places. */
+/** Launches that were spread over several devices. */
 struct spread_status {
-    uint64_t slice_ns; /**< How long their pieces are to take; 0: they are given whole. */
-    uint64_t launches; /**< So many were spread so far, ... */
-    uint64_t items;    /**< ...and other places did so many of their work-items. */
+    uint64_t slice_ns; /**< Target duration of a piece; 0: launches are given whole. */
+    uint64_t launches; /**< Launches spread so far. */
+    uint64_t items;    /**< Their work-items that other devices did. */
 };
 
 /** Wait-free. */
 void status_spread(struct spread_status *ret_status);
 
-/** How many virtual devices the program has; 0 until it has started. */
+/** Number of virtual devices; 0 until the program has started. */
 uint32_t status_vdev_count(void);
 /** Thread-safe; takes no lock that a program's call holds while it blocks. */
 void status_vdev(uint32_t vdev, struct vdev_status *ret_status);
 /**
- * Bytes of large memory objects that a suspend would find no host memory for yet, counted up to
- * what is kept warm at most; 0 while something moves. Thread-safe, likewise.
+ * Bytes of large memory objects for which a suspend would have to allocate host memory, at most as
+ * many as may be kept warm; 0 while something moves. Thread-safe; takes no lock that a program's
+ * call holds while it blocks.
  */
 uint64_t status_host_need(void);
 

@@ -20,22 +20,22 @@
 #include "state/move/move_priv.h"
 #include "state/transfer/transfer.h"
 
-/* Host copies of less are parts of pages that others use as well. */
+/* Smaller host copies share pages with other data, so giving them back frees nothing. */
 #define WORTH ((size_t)64 << 10)
 
-/* How often somebody is told how far it is. */
+/* How often progress is reported. */
 #define TELL_NS (200 * NS_PER_MS)
 
-/* One root whose bytes are written, with the gate open. */
+/* One root to be written, with the gate open. */
 struct item {
-    struct memory *root; /* deferred */
+    struct memory *root; /* held */
     struct host_copy *host_copy;
-    char *bytes; /* where they are; NULL: it was never written */
-    bool steady; /* nobody writes there while the program is suspended */
+    char *bytes; /* its bytes; NULL: it was never written */
+    bool steady; /* nothing writes there while the program is suspended */
     uint64_t version;
 };
 
-/* One root whose bytes are in the image alone. */
+/* One root whose bytes are only in the image. */
 struct away {
     struct object_weak root;
     char *bytes;
@@ -43,14 +43,14 @@ struct away {
     struct image_contents *contents; /* of `manifest` */
 };
 
-/* By who has move_run's lock. */
+/* Guarded by the movers' lock. */
 static struct {
     char path[PATH_MAX], image[IMAGE_NAME_MAX];
     struct owned hold;
     struct image_manifest manifest;
     struct away *aways;
     size_t count;
-    bool touched; /* a try to fill host memory again left something there */
+    bool touched; /* an attempt to fill host memory wrote to some of it */
 } stored = {.hold = {.fd = -1}};
 static _Atomic uint64_t bytes_away;
 
@@ -70,7 +70,8 @@ static void stored_forget(void)
     atomic_store(&bytes_away, 0);
 }
 
-/* What is away is lost to a child, whose drivers are gone as well; the image is its parent's. */
+/* A forked child cannot use these objects: its drivers are gone. The image belongs to its parent.
+ */
 static void stored_in_child(void)
 {
     owned_close(&stored.hold);
@@ -126,7 +127,8 @@ static bool stored_is_suspended(const struct context *context)
     return true;
 }
 
-/* Nobody writes to its host memory, nor knows where that is. Gate closed. */
+/* True when the program cannot write to its host memory: it does not know the address. Gate closed.
+ */
 static bool stored_is_steady(struct memory *root)
 {
     bool ours = root->shadow_copy || (root->host_copy && root->host_copy->ours);
@@ -218,7 +220,8 @@ static int stored_write_image(struct storing *s, struct image_folder *folder, ch
 
 /* ---- giving back ---- */
 
-/* Its whole pages. Bytes around them stay, and are written over with the same. */
+/* Give back the whole pages within @bytes; the bytes around them stay and are overwritten with the
+ * same content later. */
 static size_t stored_give_back(char *bytes, size_t size)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -229,7 +232,7 @@ static size_t stored_give_back(char *bytes, size_t size)
     return end - begin;
 }
 
-/* As it was when it was written. Gate closed. */
+/* True when the object is unchanged since it was written. Gate closed. */
 static bool stored_is_same(const struct item *item)
 {
     struct memory *root = item->root;
@@ -241,7 +244,7 @@ static bool stored_is_same(const struct item *item)
 static struct image_contents *stored_contents_of(const struct image_manifest *manifest, size_t *at,
                                                  uint64_t id)
 {
-    /* They are in the order of the items. */
+    /* Records are in the order of the items. */
     for (; *at < manifest->count; (*at)++)
         if (manifest->records[*at].kind == IMAGE_CONTENTS &&
             manifest->records[*at].contents->id == id)
@@ -273,8 +276,8 @@ static int stored_release_memory(struct storing *s)
             (struct away){object_weak(item->root), item->bytes, item->version, contents};
     }
     gate_open();
-    /* The digests stay with us: what is read back is what was written, whatever becomes of the
-     * image's manifest. */
+    /* Keep the digests in memory, so that what is read back is checked against what was written
+     * even if the image's manifest changes. */
     stored.manifest = s->manifest;
     s->manifest = (struct image_manifest){0};
     atomic_store(&bytes_away, s->report->freed);
@@ -300,8 +303,8 @@ static int stored_put_image(struct storing *s)
         error = image_folder_open(s->request->folder, IMAGE_TO_WRITE, &folder, problem);
     if (!error)
         error = stored_write_image(s, folder, problem);
-    /* Written is not read. What this throws away of the kernel's memory was thrown away when it was
-     * written, so that it comes from the disk. */
+    /* Read the image back from the disk: its pages were dropped from the page cache when it was
+     * written. */
     if (!error)
         error = image_verify(folder, &s->manifest, stored_check, s, problem);
     if (!error)
@@ -338,9 +341,10 @@ void stored_put(const struct stored_request *request, struct stored_report *ret_
 
 /* ---- bringing back ---- */
 
-/* What is still away is filled again. Those that the program let go of meanwhile are not. */
+/* Roots to fill again: those still only in the image, unless the program released them meanwhile.
+ */
 struct bringing {
-    struct memory **roots; /* deferred */
+    struct memory **roots; /* held */
     struct host_copy **host_copies;
     struct image_sink *sinks;
     size_t count;
@@ -417,6 +421,6 @@ int stored_bring(struct move *move)
             "its data is in the image %s, which cannot be read: %.320s; put the image back "
             "and resume again",
             stored.image, *problem ? problem : strerror(-error));
-    /* What was wrong is the disk's; the driver's errors mean other things to who called. */
+    /* The error came from the disk; driver errors would mislead the caller. */
     return error == 0 ? 0 : -ENODATA;
 }

@@ -12,12 +12,12 @@
 
 /* Events in one call of the driver. */
 #define AWAIT_EVENTS 16
-/* How long each side of a wait looks before it sleeps: what is over sooner would take as long again
- * to wake a thread. Where there are processors to spare. */
+/* How long each side spins before it sleeps, because waking a thread takes as long again as a short
+ * wait. Only with several processors. */
 #define SPIN_NS         30000u
 #define SPIN_PROCESSORS 4
 
-/* What a helper does in the driver; it refers to nothing of ours. */
+/* A driver call for a helper; it refers to no object of ours. */
 struct driver_call {
     cl_int (*run)(const struct driver_call *call);
     const cl_icd_dispatch *cl;
@@ -28,14 +28,14 @@ struct driver_call {
     cl_event events[AWAIT_EVENTS];
 };
 
-/* A thread of ours that waits in drivers for others, one at a time. */
+/* A helper thread that makes driver calls for others, one at a time. */
 struct helper {
-    struct helper *next; /* of those that are called, or idle; guarded by lock, like... */
-    const struct residence *waited; /* whose wait that is; not referred to */
+    struct helper *next;            /* in the list `busy` or `idle`; guarded by lock, like... */
+    const struct residence *waited; /* the residence waited for; no reference is held */
     pthread_cond_t called, ended;
     struct driver_call call;
     cl_int result;
-    bool abandoned; /* ...up to here: nobody waits any more */
+    bool abandoned; /* ...up to here: the caller does not wait any more */
     atomic_bool calls, ends;
 };
 
@@ -57,7 +57,7 @@ static void await_spin(const atomic_bool *flag)
         ;
 }
 
-/* Under the lock. */
+/* Lock held. */
 static void await_leave_busy(struct helper *helper)
 {
     struct helper **link = &busy;
@@ -109,7 +109,7 @@ static struct helper *await_helper_create(void)
     return NULL;
 }
 
-/* Have a helper do @call for a wait for @residence; NULL without memory or threads. */
+/* Have a helper make @call for a wait for @residence; NULL without memory or threads. */
 static struct helper *await_helper_call(const struct residence *residence,
                                         const struct driver_call *call)
 {
@@ -134,8 +134,8 @@ static struct helper *await_helper_call(const struct residence *residence,
     return helper;
 }
 
-/* Nobody waits for it any more. True with its result when it had ended; else it ends by itself, or
- * is in the driver for good. */
+/* Stop waiting for @helper. True with its result if it had ended; else the helper ends by itself,
+ * or stays in the driver for good. */
 static bool await_helper_leave(struct helper *helper, cl_int *ret_result)
 {
     pthread_mutex_lock(&lock);
@@ -152,7 +152,8 @@ static bool await_helper_leave(struct helper *helper, cl_int *ret_result)
     return ended;
 }
 
-/* Until it ended, the time has come, or @leaves is lost; NULL: whatever becomes of it. */
+/* Wait until the helper ends, @until_ns, or @leaves is lost. With @leaves NULL, a loss does not end
+ * the wait. */
 static void await_helper_wait(struct helper *helper, uint64_t until_ns,
                               const struct residence *leaves)
 {
@@ -173,8 +174,8 @@ void await_lost(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Four bytes to the device: a marker alone may be the host's own affair. Where there is no room for
- * them, nothing is said of the device. */
+/* Write four bytes to the device, because a marker alone may complete on the host. Success where
+ * there is no room for them. */
 static cl_int await_write_bytes(const struct driver_call *call, cl_command_queue queue)
 {
     static const cl_uint value;
@@ -198,7 +199,7 @@ static cl_int await_write_bytes(const struct driver_call *call, cl_command_queue
     return error != CL_SUCCESS ? error : status < 0 ? status : CL_SUCCESS;
 }
 
-/* On a queue of its own, for others may be in those that there are. */
+/* Test the device on a new queue, since other threads may use the existing ones. */
 static cl_int await_run_probe(const struct driver_call *call)
 {
     cl_int error;
@@ -220,7 +221,8 @@ static cl_int await_run_probe(const struct driver_call *call)
     return error;
 }
 
-/* It may be left behind, and the residence go: it has references of its own. */
+/* Start a test. It has references of its own, as it may be left behind and the residence released.
+ */
 static struct helper *await_probe_start(struct residence *residence)
 {
     const cl_icd_dispatch *cl = residence->cl;
@@ -251,9 +253,9 @@ enum answer await_answer(struct residence *residence, uint64_t patience_ns)
     return result == CL_SUCCESS ? ANSWER_GOOD : ANSWER_ERROR;
 }
 
-/* What a wait that lasts asks of the device meanwhile. */
+/* Tests that a long wait makes of the device. */
 struct look {
-    struct helper *probe; /* under way; or NULL */
+    struct helper *probe; /* the running test; or NULL */
     uint64_t patience_ns;
 };
 
@@ -273,13 +275,13 @@ static void await_look(struct look *look, struct residence *residence)
     look->patience_ns *= 2;
 }
 
-/* False when it could not be done aside. */
+/* Make @call in a helper thread. False when it could not be done aside. */
 static bool await_call_aside(struct residence *residence, const struct driver_call *call,
                              cl_int *ret_result)
 {
     cl_int ignored;
     struct look at = {NULL, lost_patience_ns};
-    /* Who comes from a handler of exit() is alone in the driver. */
+    /* In a handler of exit(), this is the only thread in the driver. */
     if (!residence->waits_aside || residence_is_lost(residence) || work_is_over())
         return false;
     struct helper *helper = await_helper_call(residence, call);
@@ -344,7 +346,8 @@ cl_int residence_await_queue(struct residence *residence, cl_command_queue real)
 
 static void await_in_child(void)
 {
-    static struct helper *of_parent[2] __attribute__((used)); /* whose threads are not here */
+    static struct helper *of_parent[2] __attribute__((
+        used)); /* keeps the parent's helpers reachable; their threads do not exist in the child */
     of_parent[0] = idle;
     of_parent[1] = busy;
     idle = busy = NULL;

@@ -4,25 +4,27 @@
 #include "state/object/residence.h"
 
 /*
- * Waits for drivers that end when the residence is lost, though the driver's own does not.
+ * Waits for drivers that end when the residence is lost, even if the driver's own call never
+ * returns.
  *
- * Nothing gets a thread out of a driver. So a wait for a device that can be lost without a word is
- * done by a thread of ours, and who waits for that one can leave it behind: it then ends by itself,
- * or never. What it uses there stays valid, for then nothing of that residence is released
- * (lost.h). Waits for a CPU, which is lost with the process, are done in the thread itself, and so
- * are those in drivers that are known to end them with an error (residence_create).
+ * A thread cannot be taken out of a driver. So where a device can be lost without the driver
+ * reporting it, a helper thread of ours calls the driver, and the caller waits for the helper,
+ * which it can leave behind: the helper then ends later, or never. The handles that it uses stay
+ * valid, because nothing of such a residence is released (lost.h). Waits for a CPU, which cannot be
+ * lost without the process, and waits in drivers that are known to report an error
+ * (residence_create), are done by the calling thread itself.
  */
 
 enum answer {
     ANSWER_GOOD,
     ANSWER_ERROR,
-    ANSWER_NONE, /**< In the time that it had. */
+    ANSWER_NONE, /**< No answer in time. */
 };
-/** Ask the device of @residence, which is not lost, to end a command of ours (lost.h). Blocks, but
- *  no longer than @patience_ns. ANSWER_GOOD without a thread or memory for it. */
+/** Test the device of @residence, which is not lost, with a command of ours (lost.h). Blocks for
+ * @patience_ns at most. ANSWER_GOOD also without a thread or memory for the test. */
 enum answer await_answer(struct residence *residence, uint64_t patience_ns);
 
-/** Some residence is lost: who waits for it looks. Anywhere. */
+/** A residence was lost: wake those who wait for it. Callable anywhere. */
 void await_lost(void);
 
 #endif

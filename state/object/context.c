@@ -81,7 +81,7 @@ int context_vdev_index(const struct context *context, const struct vdev *vdev)
     return -1;
 }
 
-/* Is none of @vdevs on a device? 0 stands for all of the context's. */
+/* True when none of @vdevs is on a device. @vdevs 0 stands for all of the context's. */
 static bool context_suspended(const struct context *context, uint32_t vdevs)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++)
@@ -146,7 +146,7 @@ bool vdev_is_lost(const struct vdev *vdev)
     return lost;
 }
 
-/* A residence for each device, once; residence_index[] says which virtual device has which. */
+/* Make one residence for each device; residence_index[] tells which virtual device is where. */
 static cl_int context_settle(struct context *context, struct device *const *devices)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++) {
@@ -206,7 +206,8 @@ static void context_destroy(struct object *object)
 {
     struct context *context = (struct context *)object;
     destructor_run(&context->destructors);
-    free(context->svm.blocks); /* nobody can free the allocations any more; their pins go with it */
+    free(context->svm
+             .blocks); /* the program cannot free the allocations any more; their pins go with it */
     context_unhold_vdevs(context);
     free(context->properties);
 }
@@ -245,7 +246,7 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
         memcpy(context->properties, properties, count * sizeof(*properties));
         context->property_count = count;
     }
-    /* A move may come between looking where the virtual devices are and being one of what moves. */
+    /* A move may come between reading where the virtual devices are and publishing the context. */
     struct device *devices[VDEVS] = {NULL};
     struct retry retry = {context->vdevs, context->vdev_count, 0};
     bool settled = false;

@@ -28,19 +28,20 @@ struct vdev {
     struct object object; /**< A cl_device_id of the program. */
     uint32_t index;
     struct device
-        *_Atomic device;         /**< Where it is; NULL: suspended. Changed with the gate closed. */
-    struct device *_Atomic last; /**< Where it was before that. Likewise. */
-    struct device *origin; /**< Where it started: what it was promised under --profile native. */
+        *_Atomic device; /**< Its real device; NULL: suspended. Changed with the gate closed. */
+    struct device *_Atomic last; /**< The device before that. Changed with the gate closed. */
+    struct device *origin; /**< The device where it started, whose properties the program was told
+                              under --profile native. */
     _Atomic uint32_t moves;
     _Atomic uint64_t last_downtime_ns;
-    struct device_clock clock; /**< Of its profiling times. */
+    struct device_clock clock; /**< Clock of its profiling times. */
     _Atomic bool moving;
-    uint64_t granted;        /**< Its part of what the program may have on `device`. By budget.c. */
-    bool limited;            /**< Somebody says what it may have. Likewise. */
-    uint32_t retries;        /**< Pieces of work that moves wait for: retry.c's, as is... */
-    uint64_t retry_until;    /**< ...how long at most. CLOCK_MONOTONIC. */
+    uint64_t granted; /**< Its share of what the program may have on `device`. Owned by budget.c. */
+    bool limited;     /**< The agent limits what it may have. Owned by budget.c. */
+    uint32_t retries; /**< Operations that moves wait for; owned by retry.c, like the next field. */
+    uint64_t retry_until;    /**< When moves stop waiting for them. CLOCK_MONOTONIC. */
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
-    struct pins pins;        /**< Its own; those of its contexts count as well. */
+    struct pins pins;        /**< Pins of the device itself; those of its contexts count as well. */
 };
 
 /** The shared virtual memory allocations of a context, by address. Guarded by svm.c's lock. */
@@ -52,12 +53,14 @@ struct svm_table {
 struct context {
     struct object object;
     cl_uint vdev_count;
-    _Atomic uint8_t residence_index[VDEVS]; /**< Of each of vdevs[], or RESIDENCE_NONE. Changed
-                                               under a closed gate. */
-    struct residence *at[RESIDENCES_MAX];   /**< Or NULL. Changed under a closed gate; what a mover
-                                               prepares is in no residence_index[] yet. */
-    struct vdev *vdevs[VDEVS];              /**< Held. */
-    /** What at[] was made ahead on, for a move that may come; or NULL. By movers; read anywhere. */
+    _Atomic uint8_t residence_index[VDEVS]; /**< Residence of each of vdevs[], or RESIDENCE_NONE.
+                                               Changed under a closed gate. */
+    struct residence
+        *at[RESIDENCES_MAX];   /**< Or NULL. Changed under a closed gate, except that a mover adds a
+                                  residence that no residence_index[] refers to yet. */
+    struct vdev *vdevs[VDEVS]; /**< Held. */
+    /** Device of each residence that was prewarmed for a possible move; or NULL. Written by movers,
+     * read anywhere. */
     struct device *_Atomic ready[RESIDENCES_MAX];
     cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */
     size_t property_count;             /**< Elements, the final 0 included. */
@@ -69,8 +72,8 @@ struct context {
 };
 
 /**
- * The program's one platform and its virtual devices, made at the first call and never freed.
- * @count  1 to VDEVS. 0, -ENOMEM or -EALREADY.
+ * Make the program's one platform and its virtual devices, at the first call. They are never freed.
+ * @count  1 to VDEVS. Returns 0, -ENOMEM or -EALREADY.
  */
 MUST_CHECK int vdevs_init(struct device *const *devices, uint32_t count);
 /** Wait until vdevs_init is done. 0, or -ETIMEDOUT (@deadline_ns: CLOCK_MONOTONIC, 0 for none). */
@@ -80,11 +83,11 @@ extern struct vdev *the_vdevs[VDEVS];
 extern uint32_t the_vdev_count;
 
 /**
- * Enter the gate with a virtual device of @context on a device; while all are suspended, wait
- * outside the gate: what a suspended virtual device is not needed for goes on without it. Leave
- * with gate_leave. The fast path costs what gate_enter does.
+ * Enter the gate with at least one virtual device of @context on a device. While all are suspended,
+ * waits outside the gate. Leave with gate_leave. The fast path costs what gate_enter does.
  */
-/** For who is inside: with one of @vdevs (bits; 0: any) on a device. */
+/** Leave and re-enter the gate until one of @vdevs (bits; 0: any) is on a device. Called inside the
+ * gate. */
 void context_enter_slow(struct context *context, uint32_t vdevs);
 static inline void context_enter(struct context *context)
 {
@@ -93,14 +96,14 @@ static inline void context_enter(struct context *context)
                  RESIDENCE_NONE))
         context_enter_slow(context, 0);
 }
-/** Where the virtual devices are now, NULL for a suspended one; waits while all are. Not inside the
- * gate. */
+/** The devices where the virtual devices are now, NULL for a suspended one; waits while all are
+ * suspended. Not inside the gate. */
 void vdevs_wait(cl_uint count, struct vdev *const *vdevs, struct device **ret_devices);
-/** Wake those who wait for a residence. After a resume, with the gate open. */
+/** Wake threads that wait for a residence. After a resume, with the gate open. */
 void context_wake(void);
 
-/** Where objects of this context are made first: with the first virtual device that is on a device.
- * Inside the gate, after context_enter. */
+/** Index of the residence where new objects of this context are made first: that of the first
+ * virtual device that is on a device. Inside the gate, after context_enter. */
 static inline uint8_t context_home(const struct context *context)
 {
     uint8_t residence_index =
@@ -109,8 +112,8 @@ static inline uint8_t context_home(const struct context *context)
         residence_index = atomic_load_explicit(&context->residence_index[i], memory_order_relaxed);
     return residence_index;
 }
-/** True when a virtual device is in @residence_index: else what is there is a mover's alone, which
- * makes it and takes it apart with the gate open. */
+/** True when a virtual device is in @residence_index. Otherwise only a mover uses the residence,
+ * and makes and releases it with the gate open. */
 static inline bool context_is_inhabited(const struct context *context, uint8_t residence_index)
 {
     bool inhabited = false;
@@ -125,7 +128,7 @@ static inline struct residence *context_residence(const struct context *context,
 {
     return residence_index == RESIDENCE_HOST ? NULL : context->at[residence_index];
 }
-/** What becomes of the residence in @residence_index; RESIDENCE_DRAINING where there is none. */
+/** State of the residence in @residence_index; RESIDENCE_DRAINING where there is none. */
 static inline enum residence_life context_life(const struct context *context,
                                                uint8_t residence_index)
 {
@@ -134,52 +137,52 @@ static inline enum residence_life context_life(const struct context *context,
                                                            memory_order_acquire)
                : RESIDENCE_DRAINING;
 }
-/** True when commands run in @residence_index. One that a mover prepares, or left on demand, is
- * none. */
+/** True when commands run in @residence_index: not in one that a mover prepares, nor in one left on
+ * demand. */
 static inline bool context_lives(const struct context *context, uint8_t residence_index)
 {
     return context_life(context, residence_index) == RESIDENCE_LIVE;
 }
-/** True when what is in @residence_index can be read, and stays for as long as it is needed. */
+/** True when replicas in @residence_index can be read and stay as long as they are needed. */
 static inline bool context_is_readable(const struct context *context, uint8_t residence_index)
 {
     enum residence_life life = context_life(context, residence_index);
     return life == RESIDENCE_LIVE || life == RESIDENCE_SOURCE;
 }
-/** One context's part in a move of one of its virtual devices: what the classes of its objects are
- * told. */
+/** One context in a move of one of its virtual devices, as passed to the classes of its objects. */
 struct move_context {
     struct context *context; /**< Held. */
     int vdev_index;
-    uint8_t from, to; /**< RESIDENCE_HOST: from a suspension, or to one. */
-    bool made;        /**< The target residence is ours: it was made for this move. */
+    uint8_t from, to; /**< RESIDENCE_HOST: a resume, or a suspend. */
+    bool made;        /**< The move owns the target residence: it was made for this move. */
     bool leaves;      /**< No other virtual device of the context stays in `from`. */
-    bool stays;       /**< Content that `to` lacks stays in `from`: on demand, and `leaves`. */
-    bool recovers;    /**< `from` is lost, and what was given to it is given again at `to`. */
-    bool returns; /**< `to`, `made` like any other, has content that some virtual device left there.
-                   */
+    bool stays;       /**< On demand, and `leaves`: content that `to` lacks stays in `from`. */
+    bool recovers;    /**< `from` is lost, and the journal is replayed at `to`. */
+    bool returns; /**< `to` is a former source: `made` is set, and it has content that some virtual
+                     device left there. */
     char reason[256]; /**< Why an object cannot be used at `to`; else empty. */
-    bool drained; /**< COMMIT: nothing copies any more while host memory is taken from `from`. */
-    /** Of a program that did not build at `to`: a line of the log, else empty. */
+    bool drained; /**< During COMMIT: no copies run any more while host memory is taken from `from`.
+                   */
+    /** For a program that did not build at `to`: a line of the build log, else empty. */
     char build_log[160];
-    /** That was for no fault of the program's: it may build there later. */
+    /** The build failed for a reason that may pass. */
     bool build_passing;
 };
-/** True when maps go along: the driver at `to` maps what is mapped before COMMIT. */
+/** True when mappings are carried along: the driver at `to` maps what is mapped before COMMIT. */
 static inline bool move_carries_maps(const struct move_context *move)
 {
     return move->to != RESIDENCE_HOST && move->made && !move->returns &&
            (move->leaves || move->from == RESIDENCE_HOST);
 }
-/** Another virtual device lives at `to`, and the program runs: it makes real objects there itself
- *  when it first uses them. Those that are missing then are made with the gate closed. */
+/** True when another virtual device lives at `to` and the program runs. The program then makes
+ * missing real objects there itself when it first uses them; those still missing are made with the
+ * gate closed. */
 static inline bool move_is_busy(const struct move_context *move)
 {
     return !move->made && !the_thread.gate.owner;
 }
-/** True when no virtual device stays in @residence_index, `from` or `to`: objects that they share
- * leave it.
- */
+/** True when no virtual device stays in @residence_index (`from` or `to`), so that shared objects
+ * are removed from it. */
 static inline bool move_empties(const struct move_context *move, uint8_t residence_index)
 {
     return residence_index == move->from ? move->leaves : move->made;

@@ -4,7 +4,7 @@
 #include "state/base/log.h"
 #include "state/object/residence.h"
 
-/* As the host's clock has it since the last move. */
+/* The program's time at @host, advanced by the host's clock since the last move. */
 static uint64_t device_clock_at_host(const struct device_clock *clock, uint64_t host)
 {
     return clock->at_move + (host - clock->host_at_move);
@@ -12,7 +12,7 @@ static uint64_t device_clock_at_host(const struct device_clock *clock, uint64_t 
 
 void device_clock_find(struct device_clock *clock, uint64_t end)
 {
-    /* Not earlier than it was: so nothing of this device lies before the move. */
+    /* Not before the time of the move, so that no event on this device lies before it. */
     int64_t unknown = DEVICE_CLOCK_UNKNOWN;
     atomic_compare_exchange_strong(&clock->shift, &unknown,
                                    (int64_t)(device_clock_at_host(clock, clock_now_ns()) - end));
@@ -30,7 +30,7 @@ uint64_t device_clock_translate(struct device_clock *clock, uint64_t time)
     return time;
 }
 
-/* What it is at least, at @host: it runs as the host's does. */
+/* Lower bound of the program's time at @host, since it advances as the host's clock does. */
 static uint64_t device_clock_at_least(const struct device_clock *clock, uint64_t host)
 {
     uint64_t time = clock->host_at_move ? device_clock_at_host(clock, host) : 0;
@@ -50,7 +50,7 @@ uint64_t device_clock_last(struct device_clock *clock)
     if (clock->last == 0)
         clock->last = device_clock_guess(clock);
     if (clock->last == 0)
-        clock->last = clock_now_ns(); /* no time was seen: any will do */
+        clock->last = clock_now_ns(); /* the program has seen no time: any will do */
     return clock->last;
 }
 
@@ -61,7 +61,8 @@ void device_clock_inherit(struct device_clock *clock, const struct device_clock 
     clock->host_at_move = whole->host_at_move;
 }
 
-/* When a marker that ended was queued, by its device; when it ended, where that is not said. */
+/* Device time when a completed marker was queued; or when it ended, if the driver does not tell
+ * that. */
 static bool device_clock_marker_time(struct residence *residence, cl_event event,
                                      cl_ulong *ret_time)
 {
@@ -69,7 +70,7 @@ static bool device_clock_marker_time(struct residence *residence, cl_event event
     cl_ulong end = 0, queued = 0;
     if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
             CL_SUCCESS ||
-        end == 0) /* NVIDIA's driver has no times of some commands, and says 0 */
+        end == 0) /* NVIDIA's driver has no times for */
         return false;
     bool known = cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
                                              &queued, NULL) == CL_SUCCESS;
@@ -78,12 +79,12 @@ static bool device_clock_marker_time(struct residence *residence, cl_event event
 }
 
 /*
- * Both clocks at one moment: the device's when a marker was queued, the host's right before. A
- * marker may end much later on a busy machine, and each move would add that to the program's clock.
- * It is later at all, so the host's clock is never behind what the device's is taken for.
+ * Read both clocks at nearly the same moment: the device's when a marker was queued, the host's
+ * right before. The marker's end is no use: on a busy machine it may come much later, and each move
+ * would add that to the program's clock. The small error that remains never makes the program's
+ * clock run backwards.
  */
-static bool device_clock_read_clock(struct residence *residence, uint64_t *ret_device,
-                                    uint64_t *ret_host)
+static bool device_clock_read(struct residence *residence, uint64_t *ret_device, uint64_t *ret_host)
 {
     cl_event event;
     cl_ulong time = 0;
@@ -108,16 +109,16 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
 {
     int64_t shift = atomic_load(&clock->shift);
     uint64_t device, host = clock_now_ns(), time = 0;
-    if (residence && shift != DEVICE_CLOCK_UNKNOWN &&
-        device_clock_read_clock(residence, &device, &host))
+    if (residence && shift != DEVICE_CLOCK_UNKNOWN && device_clock_read(residence, &device, &host))
         time = device + (uint64_t)shift;
-    /* Clocks drift, and some devices' stand still: never back, whichever is behind. */
+    /* Clocks drift, and some devices' clocks stand still: take the latest time, so that the
+     * program's clock never runs backwards. */
     if (device_clock_at_least(clock, host) > time)
         time = device_clock_at_least(clock, host);
     if (clock->last > time)
         time = clock->last;
     clock->last = 0;
-    clock->at_move = time != 0 ? time : host; /* no time was seen: any will do */
+    clock->at_move = time != 0 ? time : host; /* the program has seen no time: any will do */
     clock->host_at_move = host;
     atomic_store(&clock->shift, DEVICE_CLOCK_UNKNOWN);
 }
@@ -125,6 +126,6 @@ void device_clock_leave(struct device_clock *clock, struct residence *residence)
 void device_clock_arrive(struct device_clock *clock, struct residence *residence)
 {
     uint64_t device, host;
-    if (residence && device_clock_read_clock(residence, &device, &host))
+    if (residence && device_clock_read(residence, &device, &host))
         atomic_store(&clock->shift, (int64_t)(device_clock_at_host(clock, host) - device));
 }

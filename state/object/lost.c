@@ -15,10 +15,11 @@
 uint64_t lost_patience_ns = 2000000000u;
 uint64_t lost_answer_ns = 5000000000u;
 
-/* Errors from here down are vendors' own: NVIDIA's has -9999 for a kernel that faulted. */
+/* Errors from here down are vendors' own: NVIDIA's driver returns -9999 for a kernel that faulted.
+ */
 #define VENDORS_OWN (-1200)
 
-/* What a shortage is reported with as well. */
+/* Errors that a shortage of memory causes as well. */
 static bool lost_is_like_shortage(cl_int error)
 {
     return error == CL_OUT_OF_RESOURCES || error == CL_OUT_OF_HOST_MEMORY;
@@ -59,7 +60,7 @@ bool residence_failed(struct residence *residence, cl_int error)
     return residence_is_lost(residence);
 }
 
-/* What a build says on a lost device, and an allocation. */
+/* Errors that a lost device may cause, including those of builds and allocations. */
 static bool lost_may_be_loss(cl_int error)
 {
     return lost_is_suspicious(error) || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
@@ -107,7 +108,7 @@ static bool lost_has_vdev(const struct context *context, const struct vdev *vdev
     return has;
 }
 
-/* One that lives there, held; or NULL. */
+/* A context of @vdev, held; or NULL. */
 static struct context *lost_context_of(const struct vdev *vdev)
 {
     uintptr_t cursor = 0;
@@ -119,7 +120,7 @@ static struct context *lost_context_of(const struct vdev *vdev)
 
 bool vdevs_outlive(cl_uint count, struct vdev *const *vdevs, cl_int error)
 {
-    unsigned tries = 1; /* only a loss is a reason */
+    unsigned tries = 1; /* no retry without a loss */
     if (count != 1 || !the_upcalls || !the_upcalls->is_protected())
         return false;
     struct context *context = lost_context_of(vdevs[0]);
@@ -137,7 +138,7 @@ void residence_doubt(struct residence *residence)
                        false);
 }
 
-/* A table for each device, once. */
+/* The table of calls for a lost device that still answers, made once for each device. */
 static const cl_icd_dispatch *lost_answering(struct device *device)
 {
     cl_icd_dispatch *known = atomic_load(&device->lost_calls);
@@ -181,7 +182,7 @@ void residence_lose(struct residence *residence, const char *reason, bool answer
     log_warn("%s is lost: %s", device_name(residence->device), reason);
     atomic_store(&residence->device->lost, true);
     atomic_store(&residence->notified, NULL);
-    /* Unless a thread that saw the loss found meanwhile that the driver hangs. */
+    /* Keep the table if a thread that saw the loss has found meanwhile that the driver hangs. */
     const cl_icd_dispatch *own = residence->device->cl;
     atomic_compare_exchange_strong(&residence->cl, &own,
                                    answers ? lost_answering(residence->device) : &driver_lost);

@@ -11,7 +11,8 @@
 
 /* A slot is reused only when this many others of its type were freed after it. */
 #define QUARANTINE 4096
-/* Regions grow by this much at a time; pages are touched one by one all the same. */
+/* Regions grow by this much at a time; the kernel still allocates single pages when they are
+ * touched. */
 #define GROWTH ((uintptr_t)1 << 20)
 #define REGION ((uintptr_t)1 << OBJECT_REGION_SHIFT)
 /* No slot is larger. */
@@ -22,7 +23,7 @@ READ_MOSTLY uintptr_t object_base;
 READ_MOSTLY struct object_region object_regions[OBJECT_TYPES];
 
 READ_MOSTLY const struct object_class *object_classes[OBJECT_TYPES];
-/* All that were linked: the linker names where the section begins and ends, if there is one. */
+/* All classes that were linked: the linker defines the section's begin and end, if it exists. */
 extern const struct object_class *const __start_reseat_class[]
     __attribute__((weak, visibility("hidden")));
 extern const struct object_class *const __stop_reseat_class[]
@@ -38,15 +39,16 @@ struct free_slot {
 };
 
 static struct {
-    _Alignas(64) atomic_flag lock;  /* a line for each type: threads are busy with their own */
+    _Alignas(64)
+        atomic_flag lock; /* a cache line for each type: threads often use different types */
     struct free_slot *first, *last; /* guarded by lock; first in, first out */
     size_t free_count;              /* guarded by lock */
     uintptr_t committed;            /* guarded by lock */
     _Atomic uint64_t taken;         /* slots in use; written under lock */
 } slots[OBJECT_TYPES];
 
-/* A few instructions run under it: a mutex would cost more than they do, and every event, buffer
- * and kernel of the program passes twice. */
+/* A spin lock, since only a few instructions run under it: a mutex would cost more than they do,
+ * and every event, buffer and kernel of the program takes the lock twice. */
 static void object_lock(enum object_type type)
 {
     while (atomic_flag_test_and_set_explicit(&slots[type].lock, memory_order_acquire))
@@ -76,10 +78,10 @@ static uintptr_t object_slot_size(enum object_type type)
 }
 
 /*
- * Regions do not begin with a slot, but each a few lines and pages later than the one before: the
- * first context, kernel and queue of a program are used together, and addresses that differ in
- * their upper half alone push each other out of a processor's first cache (AMD's way predictor
- * looks at bits 12 to 27). A multiple of every slot's size.
+ * The first slot of each region lies a few cache lines and pages further in than that of the region
+ * before. The first context, kernel and queue of a program are used together, and addresses that
+ * differ only in their upper half evict each other from a processor's first-level cache (AMD's way
+ * predictor looks at bits 12 to 27). A multiple of every slot's size.
  */
 static uintptr_t object_first_slot(enum object_type type)
 {
@@ -97,10 +99,10 @@ static bool object_map_at(uintptr_t start, uintptr_t size)
 }
 
 /*
- * A limit of the address space (RLIMIT_AS) counts what is reserved. Then nothing is: the range is
- * one of addresses that nobody uses, far below those that the kernel gives out, and regions are
- * mapped as they grow. Slots are recognised in the same way, and a region that meets another's
- * memory cannot grow, which is all.
+ * Used when reserving fails, because a limit of the address space (RLIMIT_AS) counts reserved
+ * memory. The range is then one of unused addresses, far below those that the kernel gives out, and
+ * regions are mapped as they grow. Slots are recognised in the same way; the only difference is
+ * that a region that meets foreign memory cannot grow.
  */
 static uintptr_t object_unreserved(void)
 {
@@ -110,7 +112,7 @@ static uintptr_t object_unreserved(void)
     munmap(top, GROWTH);
     uintptr_t base = (uintptr_t)top / 2 & ~(REGION - 1);
     for (unsigned tries = 0; tries < 8 && base >= OBJECT_TYPES * REGION; tries++) {
-        /* The first of the platform's, which every program needs. */
+        /* Map the begin of the platform's region, which every program needs. */
         if (object_map_at(base + OBJECT_PLATFORM * REGION, GROWTH)) {
             slots[OBJECT_PLATFORM].committed = GROWTH;
             return base;
@@ -184,7 +186,7 @@ static HOT struct object *object_slot_take(enum object_type type)
             slots[type].last = NULL;
         slots[type].free_count--;
         object = &slot->object;
-        /* So many others were used since that no cache has the next one any more. */
+        /* So many slots were used since that the next one is in no cache any more. */
         for (size_t at = 0; slot->next && at < object_classes[type]->size; at += CACHE_LINE)
             __builtin_prefetch((char *)slot->next + at, 1);
     }
@@ -263,7 +265,8 @@ static ALWAYS_INLINE void object_dropped(struct object *object, bool last)
     gate_leave();
     if (!last)
         return;
-    atomic_store_explicit(&object->refs, 0, memory_order_release); /* it may have been lent */
+    atomic_store_explicit(&object->refs, 0,
+                          memory_order_release); /* a lent handle has the flag OBJECT_LENT set */
     if (class->destroy)
         class->destroy(object);
     object_slot_give(object);
@@ -290,12 +293,12 @@ static HOT bool object_release_last(struct object *object)
     now.both = atomic_load_explicit(&object->counts, memory_order_relaxed);
     do {
         next = now;
-        if (UNLIKELY((now.refs & ~OBJECT_USER_MEMORY) == 0)) {
+        if (UNLIKELY((now.refs & ~OBJECT_LENT) == 0)) {
             gate_leave();
             return false;
         }
         next.refs--;
-        next.holds -= (next.refs & ~OBJECT_USER_MEMORY) == 0;
+        next.holds -= (next.refs & ~OBJECT_LENT) == 0;
     } while (!atomic_compare_exchange_weak_explicit(&object->counts, &now.both, next.both,
                                                     memory_order_acq_rel, memory_order_relaxed));
     object_dropped(object, next.holds == 0);
@@ -306,7 +309,7 @@ HOT bool object_release(void *pointer)
 {
     struct object *object = pointer;
     uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
-    while ((refs & ~OBJECT_USER_MEMORY) > 1)
+    while ((refs & ~OBJECT_LENT) > 1)
         if (atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return true;
@@ -318,7 +321,8 @@ HOT void object_unhold(void *pointer)
     struct object *object = pointer;
     if (!object)
         return;
-    /* Who only looked at it does not wait for a mover, which waits for as long as a kernel runs. */
+    /* A thread that merely held the object must not wait for a mover, which may wait for a long
+     * kernel: drop the hold without the gate unless it is the last. */
     uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
     while (holds > 1)
         if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
@@ -340,8 +344,8 @@ static bool object_hold_if_live(struct object *object)
                                                     memory_order_acq_rel, memory_order_relaxed));
     if (atomic_load_explicit(&object->state, memory_order_acquire) == OBJECT_LIVE)
         return true;
-    /* The slot was freed and taken again in between: it belongs to its new creator, who may have
-     * published and released it since. */
+    /* The slot was freed and reused in between: it belongs to its new creator, which may even have
+     * published and released the new object. */
     object_unhold(object);
     return false;
 }
@@ -352,7 +356,7 @@ void *object_next(enum object_type type, uintptr_t *cursor)
     if (*cursor == 0)
         *cursor = object_first_slot(type);
     while (*cursor < atomic_load_explicit(&region->used, memory_order_acquire)) {
-        /* Read after `used`: the first object may just have been made. */
+        /* Read object_base after `used`, since the first object may just have been made. */
         uintptr_t start = object_base + (uintptr_t)type * REGION;
         struct object *object = (struct object *)(start + *cursor);
         *cursor += region->slot_mask + 1;
@@ -367,7 +371,7 @@ uint64_t object_count(enum object_type type)
     return atomic_load_explicit(&slots[type].taken, memory_order_relaxed);
 }
 
-/* No allocation in between. */
+/* Locks all slots for a fork. */
 static void object_lock_all(void)
 {
     for (int type = 1; type < OBJECT_TYPES; type++)

@@ -12,16 +12,16 @@
 /*
  * Virtual objects: every handle that the program sees.
  *
- * All of them live in slots of one reserved range of addresses, one region a type, so that any
- * pointer a program passes (NULL, freed, foreign) is told from a live handle by arithmetic and one
- * load, and is never followed before. A slot is reused only after many others, with a new
+ * All live in slots of one reserved range of addresses, one region for each type. So any pointer
+ * that a program passes (NULL, freed, foreign) is told from a live handle by arithmetic and one
+ * load, and is never dereferenced unchecked. A slot is reused only after many others, with a new
  * generation, so that a handle used after its release is recognised too.
  */
 
-/** In the order in which a move makes them: what an object is made from is of a type before its
- * own, or of its own. It takes them away in the opposite order. */
+/** The types, in the order in which a move makes their objects: an object is made from objects of
+ * earlier types or of its own. They are taken apart in the opposite order. */
 enum object_type {
-    OBJECT_NONE, /* so that NULL, and any pointer before the heap exists, is of no type */
+    OBJECT_NONE, /* NULL, and any pointer before the heap exists, has this type */
     OBJECT_PLATFORM,
     OBJECT_DEVICE,
     OBJECT_CONTEXT,
@@ -31,15 +31,15 @@ enum object_type {
     OBJECT_SAMPLER,
     OBJECT_QUEUE,
     OBJECT_EVENT,
-    OBJECT_EXTRA, /**< None of OpenCL's: tests bring a class of their own. */
+    OBJECT_EXTRA, /**< Not an OpenCL type: tests define a class of their own. */
     OBJECT_TYPES
 };
 
 enum object_state {
     OBJECT_FREE,
-    OBJECT_BUILDING, /**< Allocated, not whole: nobody but its creator looks at it. */
-    OBJECT_LIVE,     /**< Whole; possibly released by the program and held only by us. */
-    OBJECT_LEAVING,  /**< Its last hold is gone: nobody but its destroyer looks at it. */
+    OBJECT_BUILDING, /**< Allocated, not complete: only its creator may use it. */
+    OBJECT_LIVE,    /**< Complete; possibly released by the program and held only by the library. */
+    OBJECT_LEAVING, /**< Its last hold is gone: only its destroyer may use it. */
 };
 
 /** First member of every virtual object. */
@@ -47,7 +47,7 @@ struct object {
     const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
     union {
         struct {
-            _Atomic uint32_t refs;  /**< The program's references, and OBJECT_USER_MEMORY; 0 makes
+            _Atomic uint32_t refs;  /**< The program's references, and OBJECT_LENT; 0 makes
                                          the handle invalid. */
             _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
         };
@@ -57,8 +57,9 @@ struct object {
     _Atomic uint32_t state;
 };
 
-/** Of refs: the handle stays valid without a reference, until the object ends: see object_lend. */
-#define OBJECT_USER_MEMORY 0x80000000u
+/** Flag in refs: the handle stays valid without a reference until the object is destroyed: see
+ * object_lend. */
+#define OBJECT_LENT 0x80000000u
 
 #define OBJECT_REGION_SHIFT 32
 
@@ -71,8 +72,8 @@ extern uintptr_t object_base; /* 0 until the first allocation; written once */
 extern struct object_region object_regions[OBJECT_TYPES];
 
 /**
- * The live object behind a handle that the program passed, or NULL when it is none of @type.
- * Borrowed; the program keeps it alive as the specification asks of it. Wait-free.
+ * The live object of a handle that the program passed, or NULL when it is none of @type. Borrowed:
+ * the program must keep it alive, as the specification requires. Wait-free.
  */
 static inline void *object_get(const void *handle, enum object_type type)
 {
@@ -92,58 +93,62 @@ static inline void *object_get(const void *handle, enum object_type type)
 
 struct move_context; /* context.h */
 
-/** What the engine does with the objects of one type, each of whose files brings its own. */
+/** The operations of the objects of one type, defined in the file of that type. */
 struct object_class {
     enum object_type type;
     size_t size;
-    /** All references and holds are gone: release every real object. Inside the gate, in the
-     * section in which the last hold went, so that no mover meets an object that is half gone. NULL
-     * where there is nothing to do. */
+    /** The last hold is gone: release every real object. Called inside the gate, in the same
+     * section that dropped the hold, so that no mover meets a half-destroyed object. NULL where
+     * there is nothing to do. */
     void (*leave)(struct object *object);
-    /** Then, outside that section: everything else. Without locks, in any thread. Or NULL. */
+    /** Called after `leave`, outside that section: frees everything else. Without locks, in any
+     * thread. Or NULL. */
     void (*destroy)(struct object *object);
 
     /*
-     * Of types that have real objects, one for each residence. All but the operations that may be
-     * NULL are there or none is, and `leave` with them.
+     * For types with one real object in each residence. Either all of these operations are set,
+     * except those that may be NULL, and `leave` as well, or none is.
      */
 
-    /** Release one real object. @kept: what was kept until then, as residence_retire was given it,
-     * or NULL. Any thread; blocks on the driver. */
+    /** Release one real object. @kept: as passed to residence_retire, or NULL. Any thread; blocks
+     * on the driver. */
     void (*release)(const cl_icd_dispatch *cl, void *real, void *kept);
-    size_t context;   /**< Where the object's struct context * is: offsetof. */
+    size_t context;   /**< Offset of the object's struct context *: offsetof. */
     const char *name; /**< For operators: "a sampler". */
-    /** Which one, where there is more to say: "kernel blur". @ret_text has the name. Or NULL. */
+    /** Describe the object for operators: "kernel blur". @ret_text has the name. Or NULL. */
     void (*describe)(const struct object *object, char *ret_text, size_t size);
     /**
-     * PREPARE: make the real object at move->to, if it is not there. The program runs; then once
-     * more with the gate closed. Blocks on the driver. CL_SUCCESS or what ends the move, with
-     * move->reason where that is no driver's error. NULL: none is made before it is needed.
+     * PREPARE: make the real object at move->to unless it exists. Called while the program runs,
+     * then again with the gate closed. Blocks on the driver. CL_SUCCESS or an error that ends the
+     * move, with move->reason if it is not a driver's error. NULL: none is made before it is
+     * needed.
      */
     cl_int (*make_real)(struct object *object, struct move_context *move);
-    /** COPY, when all objects and their content are at move->to: what depends on others. Gate
-     *  closed. CL_SUCCESS or what ends the move. Or NULL. */
+    /** COPY, when all objects and their content are at move->to: set up what depends on other
+     * objects. Gate closed. CL_SUCCESS or an error that ends the move. Or NULL. */
     cl_int (*arrive)(struct object *object, const struct move_context *move);
     /**
-     * Nothing of the object is left in @residence_index, where it was real or not; the real object
-     * goes with residence_retire. COMMIT, gate closed: move->from, or host memory, and what was
-     * made at move->to is the object's now. ROLLBACK, the program runs: move->to.
+     * Remove everything of the object from @residence_index, whether it was real there or not; the
+     * real object is released through residence_retire. In COMMIT, with the gate closed: for
+     * move->from, or host memory; what was made at move->to belongs to the object from here on. In
+     * ROLLBACK, while the program runs: for move->to.
      */
     void (*vacate)(struct object *object, const struct move_context *move, uint8_t residence_index);
-    /** True for what is made from another object of its type: it is made after those that are not,
-     *  and vacated before. NULL: none is. */
+    /** True for an object made from another object of its type: it is made after the others, and
+     * vacated before. NULL: none is. */
     bool (*is_part)(const struct object *object);
 };
-/** True when @class has all operations that it must have: others have no objects. */
+/** True when @class has all operations that it must have. Incomplete classes have no objects. */
 bool object_class_is_whole(const struct object_class *class);
-/** What follows in braces is the class called @name. It is found by the linker. */
+/** Defines the class @name, whose initializer follows in braces. The linker collects all classes.
+ */
 #define OBJECT_CLASS(name)                                                                         \
     static const struct object_class name;                                                         \
     static const struct object_class *const name##_here                                            \
         __attribute__((section("reseat_class"), used)) = &name;                                    \
     static const struct object_class name
-/** By type; NULL where none was linked: there are no objects of such a type. Written before the
- *  first object is made. */
+/** The linked classes, by type; NULL where none was linked: such objects cannot exist. Written
+ * before the first object is made. */
 extern const struct object_class *object_classes[OBJECT_TYPES];
 
 /** The table that loaders call through; set once by interpose before any object exists. */
@@ -165,35 +170,36 @@ static inline void object_hold(void *object)
 {
     atomic_fetch_add_explicit(&((struct object *)object)->holds, 1, memory_order_relaxed);
 }
-/** NULL is allowed. Passes the gate, and may wait for a mover, only with the last hold. */
+/** Drop a hold. NULL is allowed. Only the last hold passes the gate, where it may wait for a mover.
+ */
 void object_unhold(void *object);
 
 static inline void object_retain(void *object)
 {
     if (UNLIKELY(
             (atomic_fetch_add_explicit(&((struct object *)object)->refs, 1, memory_order_relaxed) &
-             ~OBJECT_USER_MEMORY) == 0))
+             ~OBJECT_LENT) == 0))
         object_hold(object);
 }
 /**
- * Drop one reference of the program's; at zero the handle is invalid and its hold is dropped.
- * False when there was none left to drop: nothing is changed then.
+ * Drop one reference of the program's; with the last one the handle becomes invalid and its hold is
+ * dropped. False, with nothing changed, when the program has no reference.
  */
 bool object_release(void *object);
 
 /**
- * Give the program a handle to an object that another one holds: the context of a queue, the
- * program of a kernel. It is valid as long as that holder is, whether the program kept a reference
- * to it or not: objects retain what they are made of.
+ * Give the program a handle to an object that another object holds: the context of a queue, the
+ * program of a kernel. The handle is valid as long as the holder is, even if the program released
+ * its own references: objects retain what they are made of.
  *
- * @object  Held by something that the program has a valid handle to; or NULL.
+ * @object  Held by an object that the program has a valid handle to; or NULL.
  * Returns @object.
  */
 static inline void *object_lend(void *object)
 {
     if (object &&
         UNLIKELY(atomic_load_explicit(&((struct object *)object)->refs, memory_order_relaxed) == 0))
-        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_USER_MEMORY,
+        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_LENT,
                                  memory_order_relaxed);
     return object;
 }
@@ -201,10 +207,10 @@ static inline void *object_lend(void *object)
 static inline uint32_t object_refs(const void *object)
 {
     return atomic_load_explicit(&((const struct object *)object)->refs, memory_order_relaxed) &
-           ~OBJECT_USER_MEMORY;
+           ~OBJECT_LENT;
 }
 
-/** A weak reference: says later whether the slot still holds the same object. */
+/** A weak reference: tells later whether the slot still holds the same object. */
 struct object_weak {
     struct object *object;
     uint32_t generation;

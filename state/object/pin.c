@@ -54,7 +54,7 @@ const char *pin_reason(struct vdev *vdev)
     return reason;
 }
 
-/* The first virtual device of @context that is on a device without @bits; NULL when all have them.
+/* The first virtual device of @context whose device lacks some of @bits; NULL when none does.
  * Inside the gate. */
 static struct vdev *pin_vdev_without(const struct context *context, cl_device_info name,
                                      uint64_t bits)
@@ -68,7 +68,7 @@ static struct vdev *pin_vdev_without(const struct context *context, cl_device_in
     return NULL;
 }
 
-/* Inside the gate with no virtual device of @context suspended. */
+/* Enter the gate with no virtual device of @context suspended. */
 static void pin_enter_whole(struct context *context)
 {
     gate_enter();

@@ -7,11 +7,11 @@
 #include "state/base/threads/fork.h"
 #include "state/object/lost.h"
 
-/* Residences that keep some, at most. */
+/* Most residences that keep registered memory. */
 #define KEPT_MOST 16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by it: one of a residence, the first kept_count. */
+/* Guarded by the lock above: at most one for each residence, in the first kept_count entries. */
 static struct pinned kept[KEPT_MOST];
 static size_t kept_count;
 
@@ -38,7 +38,7 @@ void pinned_destroy(struct pinned *pin)
     memset(pin, 0, sizeof(*pin));
 }
 
-/* With its memory, unless the driver of a lost device may still write there. */
+/* Destroy @pin with its memory, unless the driver of a lost device may still write there. */
 static void pinned_destroy_whole(struct pinned *pin)
 {
     char *memory = residence_is_lost(pin->residence) ? NULL : pin->memory;
@@ -53,7 +53,7 @@ static void pinned_destroy_kept(struct pinned *pin)
     pinned_destroy_whole(pin);
 }
 
-/* The one of @residence; kept_count: there is none. Under the lock. */
+/* Index of the entry of @residence; kept_count: there is none. Lock held. */
 static size_t pinned_find(const struct residence *residence)
 {
     size_t at = 0;
@@ -62,7 +62,7 @@ static size_t pinned_find(const struct residence *residence)
     return at;
 }
 
-/* Under the lock. */
+/* Lock held. */
 static struct pinned pinned_take_at(size_t at)
 {
     struct pinned pin = kept[at];
@@ -83,8 +83,8 @@ bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pi
     return found;
 }
 
-/* Whoever has the last reference forgets what it keeps. Under the lock, so that it is still there.
- */
+/* Take a reference unless the residence is being destroyed. Its last reference calls pinned_forget,
+ * so the struct still exists while the lock is held. */
 static bool pinned_try_ref(struct residence *residence)
 {
     uint32_t refs = atomic_load(&residence->refs);
@@ -93,7 +93,7 @@ static bool pinned_try_ref(struct residence *residence)
     return refs != 0;
 }
 
-/* The host runs short of memory. */
+/* Called when the host runs short of memory: free everything that is kept. */
 static void pinned_shrink(void)
 {
     struct residence *residence;
@@ -111,7 +111,7 @@ static void pinned_shrink(void)
     } while (residence);
 }
 
-/* In place of a smaller one of its residence. Under the lock. */
+/* Keep @pin, in place of a smaller one of its residence, which *@ret_other then has. Lock held. */
 static bool pinned_keep(const struct pinned *pin, struct pinned *ret_other)
 {
     size_t at = pinned_find(pin->residence);
@@ -154,7 +154,7 @@ void pinned_forget(const struct residence *residence)
         pinned_destroy_kept(&pin);
 }
 
-/* The parent's driver has it. */
+/* The memory is registered with the parent's driver. */
 static void pinned_in_child(void)
 {
     kept_count = 0;

@@ -4,24 +4,23 @@
 #include "state/object/residence.h"
 
 /*
- * Host memory of ours that a driver has registered, so that bytes go between it and the device at
- * the link's speed.
+ * Host memory that a driver has registered, so that transfers run at the link's speed.
  *
- * To register, and to undo it, takes milliseconds on an idle device; on a busy one NVIDIA's driver
- * has both wait until all that runs there has ended. So a residence keeps some of what it
- * registered for whoever needs it next: as much as host memory is kept warm (pages.h), and until
- * the host runs short. It goes with its residence. A child of a fork has none.
+ * Registering and unregistering takes milliseconds on an idle device; on a busy one, NVIDIA's
+ * driver makes both wait until everything that runs there has ended. So a residence keeps some
+ * registered memory for the next use: as much as host memory is kept warm (pages.h), until the host
+ * runs short, and until the residence ends. A forked child has none.
  *
- * Thread-safe, but that one pin is one thread's. Not inside the gate.
+ * Thread-safe, except that one pin belongs to one thread. Not inside the gate.
  */
 
-/** A buffer over it (CL_MEM_USE_HOST_PTR), which no command uses, so that it takes no memory of the
- *  device. */
+/** A buffer made over the memory (CL_MEM_USE_HOST_PTR); no command uses it, so that it takes no
+ * memory of the device. */
 struct pinned {
     struct residence *residence; /**< Borrowed. */
     char *memory;
     size_t size;
-    cl_mem buffer; /**< NULL: there is none. */
+    cl_mem buffer; /**< NULL: not registered. */
 };
 
 /**
@@ -32,12 +31,13 @@ bool pinned_create(struct residence *residence, char *memory, size_t size, struc
 /** Blocks until the driver let go of the memory. A zeroed pin is allowed. */
 void pinned_destroy(struct pinned *pin);
 
-/** What @residence keeps, if that is at least @size bytes: memory for pinned_give(). */
+/** Take the memory that @residence keeps, if it has at least @size bytes. It is given back by
+ * pinned_give(). */
 bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pin);
-/** Nobody uses @pin any more, whose memory came from pages_take(): it is kept, or destroyed with
- *  its memory. Blocks. Afterwards it is zeroed. */
+/** @pin, whose memory came from pages_take(), is not used any more: keep it, or destroy it with its
+ * memory. Blocks. Afterwards it is zeroed. */
 void pinned_give(struct pinned *pin);
-/** @residence ends: nothing is kept of it. Its driver is called, unless it is lost. */
+/** @residence ends: free what it keeps. */
 void pinned_forget(const struct residence *residence);
 
 #endif

@@ -22,7 +22,7 @@ void residence_release(const cl_icd_dispatch *cl, enum object_type type, void *r
         object_classes[type]->release(cl, real, NULL);
 }
 
-/* A context's error reports, handed to the program on the callback thread. */
+/* An error report for a context, passed to the program on the callback thread. */
 struct report {
     struct callback_job job;
     struct context *context; /* held */
@@ -57,7 +57,7 @@ static void CL_CALLBACK residence_context_notified(const char *text, const void 
                                                    void *data)
 {
     struct residence *residence = data;
-    /* Oclgrind's reports say not of whom. */
+    /* Oclgrind's reports do not name a context. */
     struct context *context = residence ? atomic_load(&residence->notified) : NULL;
     log_warn("the driver reports: %s", text ? text : "(nothing)");
     if (!context || !context->notify || callback_start() != 0)
@@ -96,8 +96,8 @@ static bool residence_makes_image_of(const struct residence *residence, cl_mem b
     return image != NULL;
 }
 
-/* Trust, but verify: a write must show through the pointer once it is mapped. HOST_PTR_UNTRIED when
- * the driver fails. */
+/* Find out what the device does with host pointers: a write must be visible through the pointer
+ * once it is mapped. HOST_PTR_UNTRIED when the driver fails. */
 static enum host_ptr residence_try_host_pointer(struct residence *residence)
 {
     enum { SIZE = 4096 };
@@ -132,7 +132,7 @@ static enum host_ptr residence_try_host_pointer(struct residence *residence)
 out:
     if (buffer)
         residence->cl->clReleaseMemObject(buffer);
-    if (!residence_is_lost(residence)) /* whose driver may still write there */
+    if (!residence_is_lost(residence)) /* a lost device's driver may still write there */
         free(bytes);
     return found;
 }
@@ -143,8 +143,8 @@ static void residence_learn_host_pointers(struct residence *residence)
     struct device *device = residence->device;
     if (atomic_load(&device->host_ptr) == HOST_PTR_UNTRIED)
         atomic_store(&device->host_ptr, (uint8_t)residence_try_host_pointer(residence));
-    /* Our own driver copies to and from host memory in parts at once, which a map through it does
-     * not, and a server cannot register memory of this process. */
+    /* Our remote driver copies to and from host memory in several parts at once, which mapping
+     * through it does not, and a server cannot register memory of this process. */
     bool through_server = device->between && residence_has_link(residence);
     residence->maps_host_ptr = atomic_load(&device->host_ptr) == HOST_PTR_MAPPED && !through_server;
     residence->in_place = residence->maps_host_ptr &&
@@ -183,7 +183,8 @@ cl_int residence_finish(struct residence *residence, cl_command_queue real)
     if (UNLIKELY(residence->finish_forgets) &&
         residence->cl->clEnqueueMarkerWithWaitList(real, 0, NULL, &event) == CL_SUCCESS) {
         residence->cl->clFlush(real);
-        (void)residence_await_events(residence, 1, &event); /* it says itself how it ended */
+        (void)residence_await_events(residence, 1,
+                                     &event); /* the event's own status is checked below */
         residence->cl->clReleaseEvent(event);
     }
     cl_int error = residence_await_queue(residence, real);
@@ -204,12 +205,13 @@ cl_int residence_unmap(struct residence *residence, cl_mem real, void *pointer)
     cl_int error = cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
     if (error != CL_INVALID_VALUE)
         return error;
-    /* Mesa's rusticl knows of a map only once it was executed. */
+    /* Mesa's rusticl knows about a mapping only once it was executed. */
     (void)residence_await_queue(residence, residence->io);
     return residence->cl->clEnqueueUnmapMemObject(residence->io, real, pointer, 0, NULL, NULL);
 }
 
-/* Those that a lost device's driver may still be in stay. */
+/* Number of residences. Those that a hanging driver of a lost device may still use are never
+ * destroyed. */
 static _Atomic unsigned alive;
 
 int residence_create(struct context *context, struct device *device,
@@ -244,7 +246,7 @@ int residence_create(struct context *context, struct device *device,
     if (!residence->io)
         goto failed;
     residence_learn_host_pointers(residence);
-    /* What was lost before is used again once it has answered, in a context of its own. */
+    /* A device that was lost is used again only after it has answered, in a context of its own. */
     error = CL_DEVICE_NOT_AVAILABLE;
     if (atomic_load(&device->lost) && !residence_is_lost(residence) &&
         await_answer(residence, lost_answer_ns) != ANSWER_GOOD)
@@ -295,7 +297,7 @@ void retired_release(struct retired_list *list)
 
 void residence_take_retired(struct residence *residence, struct retired_list **list)
 {
-    /* With the gate closed no new reference is taken. */
+    /* The gate is closed, so no new reference is taken. */
     if (!residence->retired || residence->retired->count == 0 || residence_is_lost(residence) ||
         atomic_load_explicit(&residence->refs, memory_order_acquire) != 1)
         return;

@@ -4,7 +4,7 @@
 #include "state/base/threads/fork.h"
 
 static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* virtual devices' retries and retry_until */
+    PTHREAD_MUTEX_INITIALIZER; /* guards retries and retry_until of virtual devices */
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 
 void retry_again(struct retry *retry)

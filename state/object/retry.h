@@ -4,34 +4,34 @@
 #include "state/object/context.h"
 
 /*
- * Work that a move makes start over, because it is done outside the gate and for the device where
- * it begins: builds, and contexts that are being made. Where moves come faster than it ends it
- * would never end; so that what had to start over a few times is let finish, and moves of its
- * devices wait before they begin.
+ * Operations that a move forces to start again, because they run outside the gate for the device
+ * where they began: builds, and the creation of contexts. If moves came faster than such an
+ * operation ends, it would never end; so once it had to start again a few times, moves of its
+ * devices wait for it before they begin.
  *
- * They wait within their own deadline and cancellation, and no longer than RETRY_NS, for the work
- * may hang in a driver. A suspended device is resumed all the same, since the work may wait for
- * that.
+ * They wait within their own deadline and cancellation, and for RETRY_NS at most, since the
+ * operation may hang in a driver. A resume does not wait, since the operation may be waiting for
+ * it.
  */
 
 #define RETRY_AFTER 3 /**< Attempts in vain. */
 #define RETRY_NS    120000000000u
 
-/** One piece of such work; starts as {.virtual devices, .count}. */
+/** One such operation; initialised as {.vdevs, .count}. */
 struct retry {
     struct vdev *const *vdevs; /**< Borrowed. */
     cl_uint count;
-    unsigned attempts; /**< In vain so far. */
+    unsigned attempts; /**< Attempts in vain so far. */
 };
 
-/** Another attempt was in vain. Not inside the gate. */
+/** Note an attempt in vain. */
 void retry_again(struct retry *retry);
-/** The work has ended; also where no attempt was in vain. */
+/** The operation has ended; also to be called where no attempt was in vain. */
 void retry_end(struct retry *retry);
 
-/** True while moves of @vdev are to wait. */
+/** True while moves of @vdev must wait. */
 bool retry_delays_moves(const struct vdev *vdev);
-/** Wait until some work has ended, but no longer than @wait_ns. */
+/** Wait until some operation has ended, but no longer than @wait_ns. */
 void retry_wait(uint64_t wait_ns);
 
 #endif

@@ -4,8 +4,9 @@
 #include <string.h>
 
 /*
- * The real part stays: POCL's threads look at a queue's device after what they did there was waited
- * for, and the queue and the device were released; no call tells when they have. It is 1 KiB.
+ * The real sub-device is leaked (1 KiB): POCL's threads still read a queue's device after its
+ * commands were waited for and queue and device were released, and no call tells when they are
+ * done.
  */
 void sub_device_destroy(struct sub_device *part)
 {
@@ -16,7 +17,7 @@ void sub_device_destroy(struct sub_device *part)
     free(part);
 }
 
-/* Elements of the one partition that a list names, with the 0 that ends it. */
+/* Number of elements of the partition that a list names, with the 0 that ends it. */
 static size_t sub_device_list_length(const cl_device_partition_property *properties)
 {
     size_t count = 2;
@@ -26,7 +27,8 @@ static size_t sub_device_list_length(const cl_device_partition_property *propert
     return count + 1;
 }
 
-/* An unpublished virtual device for a part of @parent, which is pinned by it. Inside the gate. */
+/* Make an unpublished virtual device for a sub-device of @parent, which is pinned. Inside the gate.
+ */
 static struct vdev *sub_device_vdev_new(struct vdev *parent,
                                         const cl_device_partition_property *properties)
 {
@@ -47,7 +49,7 @@ static struct vdev *sub_device_vdev_new(struct vdev *parent,
     part->parent = parent;
     object_hold(parent);
     part->device = *atomic_load(&parent->device);
-    /* What is on parts is not counted: nothing of a program that is pinned can be spilled. */
+    /* Memory on sub-devices is not counted: a pinned program cannot spill. */
     memset(&part->device.budget, 0, sizeof(part->device.budget));
     vdev->part = part;
     vdev->index = parent->index;
@@ -79,7 +81,7 @@ static bool sub_device_can_divide(const struct device *device, cl_device_partiti
     return found;
 }
 
-/* Inside the gate with @parent on a device, which can be divided so. */
+/* Enter the gate with @parent on a device that can be divided so. */
 static cl_int sub_device_enter(struct vdev *parent, cl_device_partition_property kind,
                                bool *ret_stray)
 {
@@ -96,7 +98,7 @@ static cl_int sub_device_enter(struct vdev *parent, cl_device_partition_property
     return CL_DEVICE_PARTITION_FAILED;
 }
 
-/* The real sub-devices, @count of them, each with its virtual device. Inside the gate. */
+/* Make @count real sub-devices, each with its virtual device. Inside the gate. */
 static cl_int sub_device_divide(struct vdev *parent, const cl_device_partition_property *properties,
                                 cl_uint count, struct vdev **ret_vdevs)
 {

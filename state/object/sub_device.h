@@ -9,7 +9,7 @@
  * was divided is pinned while one of its parts lives.
  */
 
-/** What a virtual device that is a part has besides. */
+/** Additional state of a virtual device that is a sub-device. */
 struct sub_device {
     struct vdev *parent;                      /**< Held. */
     struct device device;                     /**< The parent's, with the real sub-device's handle,
@@ -21,21 +21,21 @@ struct sub_device {
 /**
  * clCreateSubDevices.
  *
- * @properties  The first one is one that the program was told of.
+ * @properties  The first one is among those that the program was told of.
  * @count       Room in @ret_vdevs, which may be NULL.
  * @ret_vdevs   Published, with one reference of the program's.
  * @ret_count   How many there are, or would be. May be NULL.
- * @ret_stray   @parent is on a device that cannot be divided, and is to be moved home (move_home)
- *              before another try. Always set.
+ * @ret_stray  Set when @parent is on a device that cannot be divided: move it home (move_home) and
+ *             try again. Always written.
  *
- * Waits while @parent is suspended; not inside the gate. Untouched on failure. A context takes no
- * more than VDEVS devices, so no more parts than that are made: CL_DEVICE_PARTITION_FAILED.
+ * Waits while @parent is suspended; not inside the gate. Other outputs are untouched on failure.
+ * More than VDEVS parts give CL_DEVICE_PARTITION_FAILED, since a context takes no more devices.
  */
 cl_int sub_device_create(struct vdev *parent, const cl_device_partition_property *properties,
                          cl_uint count, struct vdev **ret_vdevs, cl_uint *ret_count,
                          bool *ret_stray);
 
-/** What a virtual device that was a part had. NULL is allowed. */
+/** Free the state of a virtual device that was a sub-device. NULL is allowed. */
 void sub_device_destroy(struct sub_device *part);
 
 #endif

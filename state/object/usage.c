@@ -11,7 +11,7 @@
 #include "state/base/threads/fork.h"
 #include "state/opencl/image.h"
 
-/* More names than all extensions of OpenCL C; the rest is not claimed. */
+/* More than OpenCL C has extensions; further names are not noted. */
 #define EXTENSIONS_MAX     64
 #define EXTENSION_NAME_MAX 128
 
@@ -30,7 +30,7 @@ enum mark {
     MARK_WRITE_IMAGES,
     MARK_SAMPLERS,
     MARK_C_VERSION,
-    /* What is used or not. */
+    /* Flags. */
     MARK_IMAGES,
     MARK_FP64,
     MARK_FP16,
@@ -48,11 +48,11 @@ struct marks {
 };
 
 static struct marks marks;
-static struct marks before; /* usage_renew; one mover's at a time */
+static struct marks before; /* saved by usage_renew; used by one mover at a time */
 
 static pthread_mutex_t extension_lock = PTHREAD_MUTEX_INITIALIZER; /* adding */
 static const char *extensions[EXTENSIONS_MAX];                     /* ever used; never freed */
-static _Atomic size_t extension_count; /* those before it never change */
+static _Atomic size_t extension_count; /* entries below it never change */
 
 static void usage_raise_mark(enum mark mark, uint64_t value)
 {
@@ -104,10 +104,10 @@ static void usage_note_extension(const char *name)
     pthread_mutex_unlock(&extension_lock);
 }
 
-/* Where a walk over source text is. */
+/* Position of a scan over source text. */
 struct scan {
     const char *at, *end;
-    unsigned conditionals; /* #if... not ended */
+    unsigned conditionals; /* open #if directives */
     bool comment;          /* inside a block comment */
 };
 
@@ -249,13 +249,14 @@ void usage_note_subgroups(void)
     usage_raise_flag(MARK_SUBGROUPS, true);
 }
 
-/* Bits: the largest power of two that divides every origin, which all share with their OR. */
+/* The largest power of two, in bits, that divides every origin; computed from the OR of all
+ * origins. */
 static uint64_t usage_alignment_bits(void)
 {
     uint64_t origins = atomic_load(&marks.origins);
     if (!usage_read_mark(MARK_SUB_BUFFERS))
         return 0;
-    /* All at 0: any alignment there is. */
+    /* All origins are 0, which fits any alignment. */
     return origins ? (origins & -origins) * 8 : (uint64_t)1 << 62;
 }
 

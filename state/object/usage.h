@@ -5,10 +5,10 @@
 #include "state/recipe/recipe.h"
 
 /*
- * What the program has used so far, for PLAN: high-water marks of the whole process. They only
- * rise, noting is lock-free and costs a few loads where nothing is new. Nothing is claimed that is
- * not known: a wrong claim refuses a move that would have worked, a missing one is caught when
- * PREPARE builds and allocates on the target.
+ * What the program has used so far, for PLAN, as high-water marks of the whole process. They only
+ * rise; noting is lock-free and costs a few loads where nothing is new. What is not known is not
+ * noted: a wrong mark would refuse a move that works, while a missing one is caught when PREPARE
+ * builds and allocates on the target.
  */
 
 struct memory;
@@ -18,29 +18,31 @@ struct image_shape;
 /** The index space of a launch (5.8). */
 struct launch_space {
     uint32_t dims;                         /**< 1 to 3. */
-    const size_t *offset, *global, *local; /**< Borrowed. No @offset: zeroes. No @local: the driver
-                                                chooses. */
-    size_t items;                          /**< Of a work-group; 0 without @local. */
+    const size_t *offset, *global, *local; /**< Borrowed. @offset may be NULL: zeroes. @local may be
+                                              NULL: the driver chooses. */
+    size_t items;                          /**< Work-items of a work-group; 0 without @local. */
     const struct group_limits
-        *presented; /**< Of the device, to the program. Static; NULL: nothing. */
-    bool uneven;    /**< Its last work-groups are smaller than the others. */
+        *presented; /**< Limits that the program was told. Static; NULL: none. */
+    bool uneven;    /**< The last work-groups are smaller than the others. */
 };
-/** Most work-groups have a power of two of work-items, and a division takes long. */
+/** Most work-groups have a power of two of work-items, which a mask tests without a slow division.
+ */
 static inline bool launch_divides(size_t global, size_t local)
 {
     return (local & (local - 1)) == 0 ? (global & (local - 1)) == 0 : global % local == 0;
 }
 
-/** What one kernel's parameters take (kernel creation). */
+/** What one kernel's parameters need. */
 struct usage_kernel {
     uint32_t parameter_bytes;
     uint32_t read_images, write_images, samplers;
     bool fp64, fp16; /**< Parameters of such types. */
 };
 void usage_note_kernel(const struct usage_kernel *kernel);
-/** @local_memory is static and dynamic. */
+/** @local_memory  Static and dynamic bytes. */
 void usage_note_launch(const struct launch_space *space, uint64_t local_memory);
-/** A successful build. Reads source text: extensions enabled outside of conditionals, -cl-std. */
+/** Note a successful build. Reads its source text: extensions enabled outside of conditionals,
+ * -cl-std. */
 void usage_note_recipe(const struct recipe *recipe);
 /** Pixels of an image, layers of an array. */
 void usage_note_image(const struct image_shape *shape);
@@ -52,15 +54,15 @@ void usage_note_sub_buffer(uint64_t origin);
 void usage_note_subgroups(void);
 
 /**
- * All marks; device_memory is not kept here and is 0. By one mover at a time.
- * @ret  Its extensions are borrowed: the list is good until the next call, the names for ever.
+ * Read all marks; device_memory is not kept here and is 0. By one mover at a time.
+ * @ret  Its list of extensions is valid until the next call, the names forever.
  */
 void usage_read(struct plan_use *ret);
 
 /**
- * A program that reconfigures itself says that what it used is past: marks begin anew, and what is
- * alive is noted by the caller. usage_restore: it did not come to that, they are what they were, or
- * more. By one mover at a time; what other threads note meanwhile counts.
+ * Start the marks again, for a program that reconfigures itself and released what it used; the
+ * caller notes what is alive. usage_restore: the move did not happen, so the marks become at least
+ * what they were. By one mover at a time; marks that other threads note meanwhile count.
  */
 void usage_renew(void);
 void usage_restore(void);

@@ -6,7 +6,7 @@
 #include "state/base/compiler.h"
 
 const char *const carried_extensions[] = {
-    /* Pure OpenCL C: a compiler has them or what is in common lacks them. */
+    /* Features of the language only: each compiler either has them or the common set lacks them. */
     "cl_khr_byte_addressable_store",
     "cl_khr_global_int32_base_atomics",
     "cl_khr_global_int32_extended_atomics",
@@ -27,7 +27,7 @@ const char *const carried_extensions[] = {
     "cl_nv_pragma_unroll",
     "cl_amd_media_ops",
     "cl_amd_media_ops2",
-    /* Kernels ask for the size of their sub-group when they run. */
+    /* Allowed because kernels query the size of their sub-group at run time. */
     "cl_khr_subgroups",
     "cl_khr_subgroup_extended_types",
     "cl_khr_subgroup_non_uniform_vote",
@@ -38,18 +38,18 @@ const char *const carried_extensions[] = {
     "cl_khr_subgroup_clustered_reduce",
     "cl_khr_subgroup_rotate",
     "cl_khr_subgroup_named_barrier",
-    /* Images whose bytes are read and written like any other's. */
+    /* Images whose bytes can be copied like any other image's. */
     "cl_khr_3d_image_writes",
     "cl_khr_image2d_from_buffer",
     "cl_khr_depth_images",
     "cl_khr_srgb_image_writes",
-    /* Older names of core calls, which we have whatever the driver has. */
+    /* Older names of core calls, which the library provides whatever the driver has. */
     "cl_khr_create_command_queue",
     "cl_khr_il_program",
     "cl_khr_extended_versioning",
     "cl_khr_spirv_no_integer_wrap_decoration",
     "cl_khr_spirv_linkonce_odr",
-    /* Hints promise nothing, so a target that ignores them keeps the promise. */
+    /* Hints: a target that ignores them breaks no promise. */
     "cl_khr_priority_hints",
     "cl_khr_throttle_hints",
 };
@@ -66,7 +66,8 @@ const char *const carried_features[] = {
     "__opencl_c_int64",
     "__opencl_c_integer_dot_product_input_4x8bit",
     "__opencl_c_integer_dot_product_input_4x8bit_packed",
-    "__opencl_c_program_scope_global_variables", /* never in all: see proposal.c and DEVINFO_PINS */
+    "__opencl_c_program_scope_global_variables", /* never offered by all devices: see proposal.c and
+                                                    DEVINFO_PINS */
     "__opencl_c_read_write_images",
     "__opencl_c_subgroups",
     "__opencl_c_work_group_collective_functions",
@@ -76,7 +77,7 @@ const size_t carried_feature_count = ARRAY_SIZE(carried_features);
 static_assert(ARRAY_SIZE(carried_extensions) <= CARRIED_MAX, "room for the extensions");
 static_assert(ARRAY_SIZE(carried_features) <= CARRIED_MAX, "room for the features");
 
-/* What is kept out, by the beginning of its name. The first that fits counts. */
+/* Reasons for leaving an extension out, by the beginning of its name. The first match counts. */
 static const struct {
     const char *beginning, *why;
 } refusals[] = {

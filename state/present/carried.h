@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * What can be carried from device to device, of what devices offer beside the core. A list of what
- * is allowed, not of what is refused: an extension that nobody has thought about stays out.
+ * The extensions and features, beyond the core, that a program can keep when it moves between
+ * devices. This is a list of what is allowed: an extension that nobody has examined is not offered.
  */
 
 /** Room for either list. */
@@ -21,7 +21,7 @@ extern const size_t carried_feature_count;
 /** Why an extension or a feature that is not in its list is left out. Static. */
 const char *carried_refusal(const char *name);
 
-/** The place of a name in its list, or -1. */
+/** Index of a name in its list, or -1. */
 int carried_extension_find(const char *name);
 int carried_feature_find(const char *name);
 

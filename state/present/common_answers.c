@@ -7,7 +7,7 @@
 #include "state/base/cleanup.h"
 #include "state/present/reply.h"
 
-/* The least version of @name in one device's list; 0 where it is not in it. */
+/* The lowest version of @name in one device's list; 0 where it is not in it. */
 static cl_version common_answers_listed_version(const struct devinfo *device, cl_device_info list,
                                                 const char *name)
 {
@@ -40,9 +40,9 @@ cl_version common_name_version(const struct common *common, cl_device_info list,
 }
 
 /* Note a name that the devices in @lack do not have, or that all have. */
-static bool common_answers_common_name(const struct common *common, enum reason_kind kind,
-                                       const char *name,
-                                       bool (*has)(const struct devinfo *, const char *))
+static bool common_answers_combine_name(const struct common *common, enum reason_kind kind,
+                                        const char *name,
+                                        bool (*has)(const struct devinfo *, const char *))
 {
     struct reason *reason = reasons_note_name(common->reasons, kind, name, REASON_EQUAL, NULL);
     bool in_all = true;
@@ -60,7 +60,7 @@ static bool common_answers_common_name(const struct common *common, enum reason_
 
 bool common_extension(const struct common *common, const char *name)
 {
-    return common_answers_common_name(common, REASON_EXTENSION, name, devinfo_has_extension);
+    return common_answers_combine_name(common, REASON_EXTENSION, name, devinfo_has_extension);
 }
 
 static bool common_answers_has_feature(const struct devinfo *device, const char *name)
@@ -70,7 +70,7 @@ static bool common_answers_has_feature(const struct devinfo *device, const char 
 
 bool common_feature(const struct common *common, const char *name)
 {
-    return common_answers_common_name(common, REASON_FEATURE, name, common_answers_has_feature);
+    return common_answers_combine_name(common, REASON_FEATURE, name, common_answers_has_feature);
 }
 
 static bool common_answers_is_list(const struct devinfo_param *param)
@@ -153,10 +153,10 @@ static uint64_t common_answers_number_of(const struct devinfo *device,
     return number;
 }
 
-/* Combine one element of all; the devices that keep it from being more have decided. */
-static uint64_t common_answers_common_number(const struct common *common,
-                                             const struct devinfo_param *param, size_t at,
-                                             struct reason *reason)
+/* Combine one element of all devices' answers, and note the devices that limit it. */
+static uint64_t common_answers_combine_number(const struct common *common,
+                                              const struct devinfo_param *param, size_t at,
+                                              struct reason *reason)
 {
     uint64_t result = common_answers_number_of(common->devices[0], param, at), all = result;
     bool differ = false;
@@ -179,9 +179,9 @@ static uint64_t common_answers_common_number(const struct common *common,
     return result;
 }
 
-/* Numbers one by one, over the elements that all have. A scalar is an array of one. */
-static int common_answers_common_numbers(const struct common *common,
-                                         const struct devinfo_param *param)
+/* Combine arrays of numbers element by element, up to the shortest. A scalar is an array of one. */
+static int common_answers_combine_numbers(const struct common *common,
+                                          const struct devinfo_param *param)
 {
     uint8_t CLEANUP(cleanup_free) *combined = NULL;
     struct reason *reason = reasons_note_answer(common->reasons, param->name, REASON_EQUAL, NULL);
@@ -199,7 +199,7 @@ static int common_answers_common_numbers(const struct common *common,
     if (!combined)
         return -ENOMEM;
     for (size_t at = 0; at < size; at += param->size) {
-        uint64_t result = common_answers_common_number(common, param, at, reason);
+        uint64_t result = common_answers_combine_number(common, param, at, reason);
 
         memcpy(combined + at, &result, param->size);
     }
@@ -224,8 +224,8 @@ static size_t common_answers_roomiest(const struct common *common)
     return best;
 }
 
-static int common_answers_common_memory(const struct common *common,
-                                        const struct devinfo_param *param)
+static int common_answers_combine_memory(const struct common *common,
+                                         const struct devinfo_param *param)
 {
     size_t best = common_answers_roomiest(common);
     struct reason *reason = reasons_note_answer(common->reasons, param->name, REASON_EQUAL, NULL);
@@ -239,8 +239,8 @@ static int common_answers_common_memory(const struct common *common,
     return reply_set_scalar(common->answers, param->name, result, param->size);
 }
 
-static int common_answers_common_names(const struct common *common,
-                                       const struct devinfo_param *param)
+static int common_answers_combine_names(const struct common *common,
+                                        const struct devinfo_param *param)
 {
     char CLEANUP(cleanup_free) *words = strdup(devinfo_string(common->devices[0], param->name));
     char CLEANUP(cleanup_free) *combined = words ? calloc(1, strlen(words) + 2) : NULL;
@@ -278,9 +278,10 @@ static bool common_answers_has_pair(const struct devinfo *device, cl_device_info
     return false;
 }
 
-/* The first device's entries that all have: the name in any version, or this very pair. */
-static int common_answers_common_lists(const struct common *common,
-                                       const struct devinfo_param *param)
+/* Keep the first device's entries that all devices have: the name in any version, or the exact
+ * pair. */
+static int common_answers_combine_lists(const struct common *common,
+                                        const struct devinfo_param *param)
 {
     const struct devinfo_value *first = devinfo_find(common->devices[0], param->name);
     cl_name_version CLEANUP(cleanup_free) *combined =
@@ -304,8 +305,8 @@ static int common_answers_common_lists(const struct common *common,
     return reply_set(common->answers, param->name, combined, used * sizeof(*combined));
 }
 
-static int common_answers_common_first(const struct common *common,
-                                       const struct devinfo_param *param)
+static int common_answers_combine_first(const struct common *common,
+                                        const struct devinfo_param *param)
 {
     const struct devinfo_value *first = devinfo_find(common->devices[0], param->name);
 
@@ -314,8 +315,8 @@ static int common_answers_common_first(const struct common *common,
                      common_answers_is_list(param) ? first->size : param->size);
 }
 
-static int common_answers_common_none(const struct common *common,
-                                      const struct devinfo_param *param)
+static int common_answers_combine_none(const struct common *common,
+                                       const struct devinfo_param *param)
 {
     static const uint8_t zero[sizeof(cl_name_version)];
 
@@ -329,7 +330,7 @@ static int common_answers_common_none(const struct common *common,
 int common_param(const struct common *common, const struct devinfo_param *param)
 {
     if (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS)
-        return common_answers_common_none(common, param);
+        return common_answers_combine_none(common, param);
     if (param->rule == DEVINFO_OURS)
         return 0;
     if (param->rule == DEVINFO_AND ? !common_answers_one_answers(common, param)
@@ -337,17 +338,17 @@ int common_param(const struct common *common, const struct devinfo_param *param)
         return 0;
     switch (param->rule) {
     case DEVINFO_NAMES:
-        return common_answers_common_names(common, param);
+        return common_answers_combine_names(common, param);
     case DEVINFO_VERSIONS:
     case DEVINFO_PAIRS:
-        return common_answers_common_lists(common, param);
+        return common_answers_combine_lists(common, param);
     case DEVINFO_FIRST:
-        return common_answers_common_first(common, param);
+        return common_answers_combine_first(common, param);
     case DEVINFO_MEMORY:
-        return common->least_memory ? common_answers_common_numbers(common, param)
-                                    : common_answers_common_memory(common, param);
+        return common->least_memory ? common_answers_combine_numbers(common, param)
+                                    : common_answers_combine_memory(common, param);
     default:
-        return common_answers_common_numbers(common, param);
+        return common_answers_combine_numbers(common, param);
     }
 }
 
@@ -370,7 +371,7 @@ static bool common_answers_has_format(const struct devinfo_formats *list,
     return false;
 }
 
-/* True when every device has the format; the ones that do not are noted where some has. */
+/* True when every device has the format; notes the devices without it if some device has it. */
 static bool common_answers_format_in_all(const struct common *common,
                                          const struct devinfo_formats *list,
                                          const cl_image_format *format)
@@ -394,7 +395,7 @@ static bool common_answers_format_in_all(const struct common *common,
     return in_all;
 }
 
-/* What the others have and the first does not is only of interest to who asks for reasons. */
+/* Formats that the first device lacks are only noted, for callers that ask for reasons. */
 static void common_answers_note_others_formats(const struct common *common)
 {
     for (size_t i = 1; common->reasons && i < common->count; i++) {

@@ -4,13 +4,13 @@
 #include "state/driver/devinfo.h"
 #include "state/present/reasons.h"
 
-/* How the answers of several devices combine into what all of them offer. Pure. */
+/* Combines the answers of several devices into what all of them offer. Pure. */
 
-/** The devices, and what comes of it. All borrowed. */
+/** The devices, and the results. All borrowed. */
 struct common {
     const struct devinfo *const *devices;
     size_t count;
-    bool least_memory; /**< DEVINFO_MEMORY too is the least of all. */
+    bool least_memory; /**< DEVINFO_MEMORY parameters are the least of all. */
     struct devinfo *answers;
     struct reasons *reasons; /**< Or NULL. */
 };
@@ -21,14 +21,14 @@ bool common_answers(const struct devinfo *device, const struct devinfo_param *pa
 /**
  * Combine the answers to one parameter, as its row in the table says.
  *
- * An ability that some device says nothing of is one that it does not have. Any other parameter
- * that some device does not answer, or answers in another size, is left out, and so are those of
- * kind DEVINFO_OURS. DEVINFO_NONE and DEVINFO_PINS give zero, "" or an empty list.
- * Returns 0 or -ENOMEM.
+ * An ability that some device does not mention counts as missing. Any other parameter that some
+ * device does not answer, or answers in another size, is left out, and so are those of kind
+ * DEVINFO_OURS. DEVINFO_NONE and DEVINFO_PINS give zero, "" or an empty list.
  */
 MUST_CHECK int common_param(const struct common *common, const struct devinfo_param *param);
 
-/** Combine image formats: for each access and type, those of the first that all have. */
+/** Combine image formats: for each access and type, the first device's formats that all devices
+ * have. */
 MUST_CHECK int common_formats(const struct common *common);
 
 /** True when all devices name this extension; notes which do not. */

@@ -15,11 +15,11 @@
 #define VERSION_1_2 CL_MAKE_VERSION(1, 2, 0)
 #define VERSION_2   CL_MAKE_VERSION(2, 0, 0)
 #define VERSION_3   CL_MAKE_VERSION(3, 0, 0)
-/* No suite was passed, in the form of a date that parsers of dates take. */
+/* "No conformance suite passed", in the form of a date that parsers of dates take. */
 #define NOT_CONFORMANT "v0000-01-01-00"
 #define PLATFORM_ICD   "cl_khr_icd"
 
-/* See present_build: what 2.x adds and requires is not carried. */
+/* See present_build: what 2.x requires cannot be carried. */
 static cl_version present_carried_version(cl_version version)
 {
     if (version >= VERSION_3)
@@ -27,7 +27,7 @@ static cl_version present_carried_version(cl_version version)
     return version >= VERSION_2 ? VERSION_1_2 : version;
 }
 
-/* 3.0 is only told where every query that it requires has an answer. */
+/* Version 3.0 is only presented where every query that it requires has an answer. */
 static bool present_answers_everything(const struct devinfo *device)
 {
     for (size_t i = 0; i < devinfo_param_count; i++) {
@@ -56,8 +56,8 @@ static cl_version present_device_version(const struct devinfo *device, const cha
 }
 
 /*
- * OpenCL C: 1.2 at most. A later one may only be told where all of its features are offered
- * (CL_DEVICE_OPENCL_C_VERSION, 4.2), and pipes never are.
+ * OpenCL C is presented as 1.2 at most. A later version would require all of its features
+ * (CL_DEVICE_OPENCL_C_VERSION, 4.2), and pipes are never offered.
  */
 static void present_proposal_versions(struct proposal *proposal)
 {
@@ -89,7 +89,7 @@ static void present_proposal_versions(struct proposal *proposal)
             reason_by(reason, i);
 }
 
-/* An extension that nobody may be told of is noted once, whoever has it. */
+/* Note each refused extension once, whichever devices have it. */
 static int present_note_refused(const struct common *common)
 {
     for (size_t i = 0; common->reasons && i < common->count; i++) {
@@ -126,7 +126,7 @@ static int present_proposal_names(struct proposal *proposal)
     return present_note_refused(&proposal->common);
 }
 
-/* The names that are left, with the least version that some device gives, or @fallback. */
+/* Write the remaining names, with the lowest version that some device gives, or @fallback. */
 static int present_write_versioned(struct proposal *proposal, cl_device_info list,
                                    const char *const *names, const bool *has, size_t count,
                                    cl_version fallback)
@@ -171,7 +171,7 @@ static int present_write_names(struct proposal *proposal)
     return err;
 }
 
-/* OpenCL C 2.0 requires what is not carried, as OpenCL 2.0 does. */
+/* OpenCL C 2.0 is left out: like OpenCL 2.0, it requires what cannot be carried. */
 static int present_write_c_versions(struct proposal *proposal)
 {
     const struct devinfo_value *combined =
@@ -191,7 +191,7 @@ static int present_write_c_versions(struct proposal *proposal)
                      used * sizeof(*entries));
 }
 
-/* CL_DEVICE_IL_VERSION in the words of CL_DEVICE_ILS_WITH_VERSION, which is the finer list. */
+/* Write CL_DEVICE_IL_VERSION from CL_DEVICE_ILS_WITH_VERSION, which is the finer list. */
 static int present_write_ils(struct proposal *proposal)
 {
     const struct devinfo_value *ils = devinfo_find(&proposal->answers, CL_DEVICE_ILS_WITH_VERSION);
@@ -227,7 +227,7 @@ static const char *present_profile_name(const struct proposal *proposal)
     return proposal_is_embedded(proposal) ? "EMBEDDED_PROFILE" : "FULL_PROFILE";
 }
 
-/* Strings of our own; the first device's in the native profile, where they still tell the truth. */
+/* Strings are our own; in the native profile the first device's, where they are still true. */
 static int present_write_strings(struct proposal *proposal, bool native, cl_device_type type)
 {
     const struct devinfo *first = proposal->common.devices[0];
@@ -235,7 +235,7 @@ static int present_write_strings(struct proposal *proposal, bool native, cl_devi
     const struct {
         cl_device_info name;
         const char *ours;
-        bool own; /* The device's own holds too. */
+        bool own; /* The first device's own value is also true. */
         const char *because;
     } strings[] = {
         {CL_DEVICE_NAME, name, true, NULL},
@@ -274,7 +274,7 @@ static int present_write_numbers(struct proposal *proposal, bool native, cl_devi
 {
     const struct devinfo *first = proposal->common.devices[0];
     struct devinfo *answers = &proposal->answers;
-    /* 0 is no vendor's, so that a program takes no vendor's path. */
+    /* 0 is no vendor's id, so that a program takes no vendor-specific path. */
     uint64_t vendor = native ? devinfo_scalar(first, CL_DEVICE_VENDOR_ID, 0) : 0;
     int err = reply_set_scalar(answers, CL_DEVICE_TYPE, type, sizeof(cl_device_type));
 
@@ -289,7 +289,7 @@ static int present_write_numbers(struct proposal *proposal, bool native, cl_devi
     return err;
 }
 
-/* Last: the answers that the presented version and extensions do not have. */
+/* Called last: drop answers that the presented version and extensions do not have. */
 static void present_drop_unoffered(struct proposal *proposal)
 {
     for (size_t i = 0; i < devinfo_param_count; i++) {
@@ -348,7 +348,7 @@ static int present_proposal_write(struct proposal *proposal, bool native,
     return err;
 }
 
-/* 4.1: what every device of the platform has, and the platform's own. */
+/* 4.1: the extensions that every device of the platform has, and the platform's own. */
 static int present_platform_extensions(const struct proposal *proposal, struct devinfo *platform)
 {
     const char *names = devinfo_string(&proposal->answers, CL_DEVICE_EXTENSIONS);
@@ -392,7 +392,7 @@ static int present_platform_write(const struct proposal *proposal, struct devinf
             return err;
     }
     err = present_platform_extensions(proposal, platform);
-    /* Parallel to the device: there by version, or by cl_khr_extended_versioning. */
+    /* As for the device: present by version, or by cl_khr_extended_versioning. */
     if (!err && devinfo_find(&proposal->answers, CL_DEVICE_NUMERIC_VERSION))
         err = reply_set_scalar(platform, CL_PLATFORM_NUMERIC_VERSION, proposal->version,
                                sizeof(cl_version));
@@ -403,8 +403,8 @@ static int present_platform_write(const struct proposal *proposal, struct devinf
 }
 
 /*
- * The devices that a program can be on: the one it starts on, and in the portable profile those
- * that a move goes to, which takes 1.2. @ret_place: where in @devices each is.
+ * Choose the devices that a program can be on: the one it starts on, and in the portable profile
+ * the possible targets of a move, which need 1.2. @ret_place: index in @devices of each.
  */
 static size_t present_choose(const struct devinfo *const *devices, size_t count,
                              enum present_profile profile, const struct devinfo **ret_chosen,
@@ -421,7 +421,7 @@ static size_t present_choose(const struct devinfo *const *devices, size_t count,
     return used;
 }
 
-/* Notes were made of the devices that took part; let them say which of all these are. */
+/* Convert device numbers in the reasons from the chosen devices to all devices. */
 static void present_name_all_devices(struct reasons *reasons, const size_t *place, size_t used,
                                      enum present_profile profile)
 {
@@ -553,7 +553,7 @@ cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
         return CL_INVALID_VALUE;
     if (access & CL_MEM_KERNEL_READ_AND_WRITE && present->version < VERSION_2)
         return CL_INVALID_VALUE;
-    /* A kernel's reading and writing of one image is more than a program's reading and writing. */
+    /* READ_AND_WRITE in one kernel is stricter than READ_WRITE, so drop the latter. */
     if (access & CL_MEM_KERNEL_READ_AND_WRITE)
         access &= ~(cl_mem_flags)CL_MEM_READ_WRITE;
     if (access & (access - 1))

@@ -5,50 +5,52 @@
 #include "state/present/reasons.h"
 
 /*
- * What the program is told about its device and platform. Built once, then constant: the answers
- * never change during the program's life, wherever it moves. Reading is free of locks.
+ * What the program is told about its device and platform. Built once, then constant for the
+ * program's life, wherever it moves. Read without locks.
  */
 
 enum present_profile {
-    /** What every device offers, under a virtual device's name; and the most memory of any. */
+    /** What every device offers, under the name of a virtual device, but with the memory of the
+     * largest one. */
     PRESENT_PORTABLE,
-    /** The same, but for memory: what every device has. */
+    /** The same, but with the memory that every device has. */
     PRESENT_COMMON,
-    /** The first device's own, less what cannot be carried. */
+    /** The first device's own answers, except what cannot be carried. */
     PRESENT_NATIVE,
 };
 
-/** What whoever starts the program may say. */
+/** Settings given when the program is started. */
 struct present_terms {
     enum present_profile profile;
     cl_device_type type; /**< Reported as CL_DEVICE_TYPE; 0: the first device's own. */
-    uint64_t memory;     /**< Bytes of device memory; PRESENT_PORTABLE only. 0: the most of any. */
-    /** Its drivers are in other processes, where none of its addresses mean anything: what pins a
-     * program is not there, whatever the profile. */
+    uint64_t memory; /**< Bytes of device memory to present; PRESENT_PORTABLE only. 0: that of the
+                        largest device. */
+    /** The program's drivers are in other processes, where its addresses mean nothing: features
+     * that would pin the program are not offered, whatever the profile. */
     bool isolated;
 };
 
 struct present {
     struct devinfo device;   /**< Answers of clGetDeviceInfo, and image formats. */
     struct devinfo platform; /**< Answers of clGetPlatformInfo. */
-    cl_version version;      /**< Of both, as CL_MAKE_VERSION. */
-    char *prologue;          /**< Goes before every source: see proposal_prologue. */
+    cl_version version;      /**< Version of both, as CL_MAKE_VERSION. */
+    char *prologue;          /**< Text put before every source: see proposal_prologue. */
 };
 
 /**
  * Decide the answers.
  *
- * OpenCL 2.x is presented as 1.2: it requires shared virtual memory, pipes and device queues, which
- * are not carried, and only 3.0 lets a device leave them out. So is a 3.0 that leaves a query
- * of 3.0 without an answer. Devices before 1.2, which nothing moves to, take no part, but for the
- * first.
+ * OpenCL 2.x is presented as 1.2, because it requires shared virtual memory, pipes and device
+ * queues, which cannot be carried; only 3.0 makes them optional. A 3.0 that does not answer some
+ * query of 3.0 is presented as 1.2 as well. Devices older than 1.2, which cannot be a move's
+ * target, are ignored, except for the first device.
  *
- * Memory is the exception to what every device offers: what does not fit where the program is makes
- * it move, or wait, or spill. An object is as large as the device with the most memory takes it; of
- * memory that the terms name, at least what OpenCL requires of so much (4.2).
+ * Memory is an exception: what does not fit on the present device makes the program move, wait or
+ * spill. The largest object is that of the device with the most memory; with memory given in
+ * @terms, at least what OpenCL requires for so much (4.2).
  *
- * @devices  What each device says of itself, image formats included (a device without them is
- *           taken to have no images); [0] is the one that the program starts on. Borrowed.
+ * @devices  Answers of each device, image formats included (a device without formats is taken to
+ *           have no images); [0] is the one that the program starts on. Borrowed.
  * @terms    Borrowed.
  * @ret      Owned by the caller (present_finish).
  * Returns 0, -EINVAL (no device) or -ENOMEM. Pure.
@@ -56,7 +58,7 @@ struct present {
 MUST_CHECK int present_build(const struct devinfo *const *devices, size_t count,
                              const struct present_terms *terms, struct present *ret);
 /**
- * The same, and why each answer is what it is.
+ * The same, with the reason for each answer.
  *
  * @ret_reasons  Of the devices in the order of @devices; owned by the caller (reasons_finish).
  * NULL: nobody asks.

@@ -4,13 +4,13 @@
 #include "state/object/context.h"
 #include "state/present/present.h"
 
-/* What this program is told, and the limits that its calls are compared with. */
+/* The answers given to this program, and the limits that its calls are checked against. */
 
-/** What the program is told about its devices, the same of each; constant once the program runs.
+/** What the program is told about its devices, the same for each; constant once the program runs.
  */
 extern struct present the_present;
 
-/** Of the_present, what every launch is compared with. */
+/** Limits of the_present that every launch is checked against. */
 struct call_limits {
     bool uniform_groups; /**< Work-groups of one launch all have the same size. */
     bool subgroups;      /**< The device has any. */
@@ -19,17 +19,17 @@ struct call_limits {
 };
 extern struct call_limits the_limits;
 
-/** The same of a virtual device, by its index, and of buffers: of a program that registered
- * (policy/reseat.h) these follow the device that the virtual device has. */
+/** Limits of each virtual device, for launches and buffers. For a program that registered
+ * (policy/reseat.h) they follow the device where the virtual device is. */
 struct vdev_limits {
     struct group_limits groups;
     _Atomic uint64_t allocation; /**< Bytes of the largest buffer. */
 };
 extern struct vdev_limits vdev_limits[VDEVS];
-/** Those of one device. Not atomic as a whole. */
+/** Set the limits from one device. Not atomic as a whole. */
 void vdev_limits_set(struct vdev_limits *limits, const struct devinfo *device);
 
-/** Of a context: the largest of its virtual devices' (5.2.1: "for all devices in context"). */
+/** For a context: the largest of its virtual devices' (5.2.1: "for all devices in context"). */
 static inline uint64_t limits_allocation(const struct context *context)
 {
     uint64_t most = 0;

@@ -12,14 +12,14 @@
 #define VERSION_3 CL_MAKE_VERSION(3, 0, 0)
 #define ANY_BIT   UINT64_MAX
 
-/* Of image formats: every access, and those for which kernels write. */
+/* Access flags of image formats: all, and those for which kernels write. */
 #define WRITTEN      (CL_MEM_WRITE_ONLY | CL_MEM_READ_WRITE | CL_MEM_KERNEL_READ_AND_WRITE)
 #define EVERY_ACCESS (WRITTEN | CL_MEM_READ_ONLY)
 
 #define WITHOUT(name) name, "not offered without " name
 
-/* Limits that the specification wants to be 0 without images (table 5: "if CL_DEVICE_IMAGE_...").
- */
+/* Limits that the specification requires to be 0 without images (table 5: "if
+ * CL_DEVICE_IMAGE_..."). */
 static const cl_device_info image_limits[] = {
     CL_DEVICE_MAX_READ_IMAGE_ARGS,
     CL_DEVICE_MAX_WRITE_IMAGE_ARGS,
@@ -43,7 +43,7 @@ static const char *const image_extensions[] = {
     "cl_khr_srgb_image_writes",
 };
 
-/* An extension and the number that says how far it goes: neither without the other. */
+/* An extension and the parameter that goes with it: neither is offered without the other. */
 static const struct {
     const char *extension, *without;
     cl_device_info param;
@@ -56,7 +56,7 @@ static const struct {
     {WITHOUT("cl_khr_subgroup_named_barrier"), CL_DEVICE_MAX_NAMED_BARRIER_COUNT_KHR},
 };
 
-/* Numbers that follow from an extension alone. */
+/* Parameters that exist only with an extension. */
 static const struct {
     const char *extension, *without;
     cl_device_info param;
@@ -67,7 +67,7 @@ static const struct {
     {WITHOUT("cl_khr_fp16"), CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF},
 };
 
-/* A feature of OpenCL C 3.0 and the capability that it stands for: neither without the other. */
+/* A feature of OpenCL C 3.0 and its capability: neither is offered without the other. */
 static const struct {
     const char *feature, *without;
     cl_device_info param;
@@ -170,7 +170,8 @@ static void proposal_cap(struct proposal *proposal, cl_device_info name, cl_devi
         proposal_change(proposal, name, proposal_number(proposal, most), because);
 }
 
-/* How many formats the lists of these accesses have, of one image type (0: all) that @is counts. */
+/* Number of formats in the lists of these accesses, for one image type (0: all), that satisfy @is.
+ */
 static size_t proposal_formats_of(const struct proposal *proposal, cl_mem_flags accesses,
                                   cl_mem_object_type type, bool (*is)(const cl_image_format *))
 {
@@ -187,7 +188,7 @@ static size_t proposal_formats_of(const struct proposal *proposal, cl_mem_flags 
     return count;
 }
 
-/* Take away what proposal_formats_of counts. */
+/* Remove the formats that proposal_formats_of counts. */
 static void proposal_drop_formats(struct proposal *proposal, cl_mem_flags accesses,
                                   cl_mem_object_type type, bool (*is)(const cl_image_format *),
                                   const char *because)
@@ -245,7 +246,7 @@ static void proposal_agree_work(struct proposal *proposal)
                       dimensions * sizeof(size_t));
 }
 
-/* Images whose formats nobody knows cannot be made. */
+/* Without known formats, images are not offered. */
 static void proposal_agree_images(struct proposal *proposal)
 {
     const char *because = "no images without a format that all devices have";
@@ -265,7 +266,7 @@ static void proposal_agree_images(struct proposal *proposal)
     proposal_drop_formats(proposal, EVERY_ACCESS, 0, proposal_any_format, because);
 }
 
-/* What images can do beyond being read, and the formats that say for which it holds (5.3.2.1). */
+/* Image abilities beyond reading, and the formats for which they hold (5.3.2.1). */
 static void proposal_agree_image_formats(struct proposal *proposal)
 {
     if (!proposal_formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE2D, proposal_depth_format))
@@ -278,7 +279,7 @@ static void proposal_agree_image_formats(struct proposal *proposal)
     if (!proposal_formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, proposal_any_format))
         proposal_drop_extension(proposal, "cl_khr_3d_image_writes",
                                 "no 3D format that all devices can write to");
-    /* Before 3.0, read-write says nothing of kernels that write. */
+    /* Before 3.0, CL_MEM_READ_WRITE in a list does not imply that kernels write. */
     if (proposal->version >= VERSION_3 &&
         !proposal_has_extension(proposal, "cl_khr_3d_image_writes"))
         proposal_drop_formats(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, proposal_any_format,
@@ -296,7 +297,7 @@ static void proposal_agree_image_formats(struct proposal *proposal)
                               "CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS is 0");
 }
 
-/* Numbers of sub-groups, the feature, and whatever builds on either. */
+/* The parameters of sub-groups, the feature, and whatever builds on either. */
 static void proposal_agree_subgroups(struct proposal *proposal)
 {
     const char *because = NULL;
@@ -324,7 +325,7 @@ static void proposal_agree_extensions(struct proposal *proposal)
             proposal_drop_extension(proposal, extension_numbers[i].extension,
                                     "the number that goes with it is 0");
     }
-    /* Programs in intermediate language need one that every device takes. */
+    /* Intermediate language is offered only if some version suits every device. */
     if (!devinfo_string(&proposal->answers, CL_DEVICE_IL_VERSION)[0])
         proposal_drop_extension(proposal, "cl_khr_il_program",
                                 "no intermediate language that all devices take");
@@ -347,7 +348,8 @@ static void proposal_mask(struct proposal *proposal, cl_device_info name, uint64
     proposal_change(proposal, name, proposal_number(proposal, name) & bits, because);
 }
 
-/* Orders and scopes of atomic operations, each with its feature; fences have the same two lists. */
+/* Memory orders and scopes of atomic operations, each with its feature; fences have the same two
+ * lists. */
 static void proposal_agree_atomics(struct proposal *proposal)
 {
     static const cl_device_info lists[] = {CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES,
@@ -380,14 +382,14 @@ static void proposal_agree_features(struct proposal *proposal)
         if (!(has & feature_numbers[i].bits))
             proposal_drop_feature(proposal, feature_numbers[i].feature,
                                   "the capability that it stands for is not there");
-        /* Only 3.0 names features, so only there does a missing name mean something. */
+        /* Only 3.0 lists features, so only there does a missing name mean something. */
         else if (proposal->version >= VERSION_3 &&
                  feature_numbers[i].param != CL_DEVICE_IMAGE_SUPPORT &&
                  !proposal_has_feature(proposal, feature_numbers[i].feature))
             proposal_change(proposal, feature_numbers[i].param, has & ~feature_numbers[i].bits,
                             feature_numbers[i].without);
     }
-    /* A fence may always acquire and release; the rest it has with the feature. */
+    /* Acquire and release are always allowed for fences; the rest needs the feature. */
     for (size_t i = 0; proposal->version >= VERSION_3 && i < ARRAY_SIZE(fence_features); i++) {
         if (!proposal_has_feature(proposal, fence_features[i].feature))
             proposal_mask(proposal, CL_DEVICE_ATOMIC_FENCE_CAPABILITIES, ~fence_features[i].bits,
@@ -395,7 +397,7 @@ static void proposal_agree_features(struct proposal *proposal)
     }
 }
 
-/* 4.2: how large an object has to be possible where there is so much memory. */
+/* 4.2: the least size of the largest object for so much memory. */
 static uint64_t proposal_required_object(const struct proposal *proposal, uint64_t memory)
 {
     uint64_t share = memory / 4, floor = 1 << 20;
@@ -428,13 +430,13 @@ static void proposal_agree_sizes(struct proposal *proposal)
         proposal_take_memory(proposal);
     proposal_cap(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_GLOBAL_MEM_SIZE,
                  "no more than CL_DEVICE_GLOBAL_MEM_SIZE");
-    /* A device of 3.0 that is told as 1.2 would promise objects that it does not take. */
+    /* A 3.0 device presented as 1.2 would promise larger objects than it takes. */
     object = proposal_number(proposal, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     if (!proposal->native && proposal->version < VERSION_3 && object &&
         object < proposal_number(proposal, CL_DEVICE_GLOBAL_MEM_SIZE) / 4)
         proposal_change(proposal, CL_DEVICE_GLOBAL_MEM_SIZE, 4 * object,
                         "before OpenCL 3.0 one object may have a quarter of it");
-    /* A pixel has a byte at least. */
+    /* A pixel has at least one byte. */
     if (!proposal->native)
         proposal_cap(proposal, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
                      "no more than CL_DEVICE_MAX_MEM_ALLOC_SIZE");
@@ -484,7 +486,7 @@ void proposal_agree(struct proposal *proposal)
     proposal_agree_memory(proposal);
 }
 
-/* Names come from drivers: only what is a macro's name gets into a program's source. */
+/* Names come from drivers: only valid macro names may be put into a program's source. */
 static bool proposal_prologue_is_macro(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -494,7 +496,7 @@ static bool proposal_prologue_is_macro(const char *name)
     return !name[strspn(name, letters)];
 }
 
-/* Each name once. */
+/* Add #undef of @name, once for each name. */
 static void proposal_prologue_hide(FILE *text, const char *name, char *hidden, size_t size)
 {
     size_t used = strlen(hidden);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The place of the first answer that is not before @name. */
+/* Index of the first answer that is not before @name. */
 static size_t reply_place(const struct devinfo *info, cl_device_info name)
 {
     size_t at = 0;

@@ -3,7 +3,8 @@
 
 #include "state/driver/devinfo.h"
 
-/* Building a struct devinfo of our own, answer by answer; devinfo_find and the rest read it. */
+/* Builds a struct devinfo of our own, answer by answer; devinfo_find and the other readers read it.
+ */
 
 /** Set or replace one answer; @bytes are copied. Returns 0 or -ENOMEM. */
 MUST_CHECK int reply_set(struct devinfo *info, cl_device_info name, const void *bytes, size_t size);
@@ -13,11 +14,11 @@ MUST_CHECK int reply_set_string(struct devinfo *info, cl_device_info name, const
 MUST_CHECK int reply_set_scalar(struct devinfo *info, cl_device_info name, uint64_t value,
                                 size_t size);
 
-/** Change a scalar answer in place, keeping its size; nothing where there is none. */
+/** Change a scalar answer in place, keeping its size; does nothing where there is none. */
 void reply_change(struct devinfo *info, cl_device_info name, uint64_t value);
 /** Keep the first @size bytes of an answer that has more. */
 void reply_shorten(struct devinfo *info, cl_device_info name, size_t size);
-/** Forget one answer. */
+/** Remove one answer. */
 void reply_drop(struct devinfo *info, cl_device_info name);
 
 #endif

@@ -9,7 +9,7 @@
 
 /* @options with one blank between words and none around them, where no quotes or backslashes make
  * blanks mean something. Owned by the caller (free()); NULL without memory. */
-static char *recipe_hash_recipe_plain_options(const char *options)
+static char *recipe_hash_plain_options(const char *options)
 {
     if (strpbrk(options, "\"'\\"))
         return strdup(options);
@@ -69,7 +69,7 @@ int recipe_hash(const struct recipe *recipe, const char *prologue, struct conten
     content_hash_number(hash, recipe->kind);
     if (recipe->kind == RECIPE_SOURCE || recipe->kind == RECIPE_IL)
         return recipe_hash_leaf(recipe, prologue, hash);
-    char *CLEANUP(cleanup_free) options = recipe_hash_recipe_plain_options(recipe->options);
+    char *CLEANUP(cleanup_free) options = recipe_hash_plain_options(recipe->options);
     if (!options)
         return -ENOMEM;
     content_hash_string(hash, options);

@@ -21,19 +21,19 @@
 #include "state/recovery/replay.h"
 #include "state/snapshot/snapshot.h"
 
-/* Until the program has something, and between two snapshots that are not due yet. */
+/* How often the thread checks while the program has no objects, or no snapshot is due. */
 #define RETRY_NS UINT64_C(100000000)
-/* After one that could not be made. */
+/* Pause after a snapshot that failed. */
 #define FAILED_NS UINT64_C(1000000000)
-/* A snapshot is begun when the journal has this much of what it may. */
+/* A snapshot is begun when the journal has reached this share of its limit. */
 #define NEARLY 0.5
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct protect_settings settings; /* guarded by lock, like all below */
-    unsigned under_way; /* snapshots that are made, until the journal before them is let go */
-    struct protect_status status;          /* what snapshots change of it */
+    unsigned under_way; /* snapshots in progress, until the journal before them is let go */
+    struct protect_status status;          /* the fields that snapshots change */
     uint64_t begun_ns, tried_ns, total_ns; /* of the last snapshot, like... */
     int error;                             /* ...this */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -54,9 +54,9 @@ bool protect_is_on(void)
     return atomic_load(&on) && !protect_refusal();
 }
 
-/* What has ended by now the program need not have been told: nothing of it is in the journal. All
- * that was given has; where its driver says otherwise, as one does whose device is lost at this
- * moment, it is in the journal alone. */
+/* Settle the events of commands that have ended, so that none of them need be in the journal. A
+ * command whose driver reports otherwise, as that of a device being lost does, stays in the journal
+ * alone. */
 static int protect_settle_events(void)
 {
     uintptr_t cursor = 0;
@@ -70,14 +70,14 @@ static int protect_settle_events(void)
     return doubted ? -EIO : 0;
 }
 
-/* What a snapshot is made for, besides. */
+/* Context of a snapshot request. */
 struct beginning {
     const struct snapshot_request *wanted;
     struct journal_entry *former;
-    bool protects; /* it is the point of a protected program */
+    bool protects; /* the journal starts again with it, for a protected program */
 };
 
-/* At the moment of a snapshot: what comes from here on is not in it. */
+/* Called at the moment of a snapshot: the journal starts again with the commands that follow. */
 static int protect_begin_journal(void *data, const struct snapshot *snapshot)
 {
     struct beginning *beginning = data;
@@ -151,7 +151,8 @@ void protect_forget(void)
         snapshot_forget();
 }
 
-/* What another thread took out of the journal is being let go: true once it is. */
+/* Wait until other threads have freed the journal entries that they took out. True if there was
+ * something to wait for. */
 static bool protect_await_snapshots(void)
 {
     pthread_mutex_lock(&state.lock);
@@ -162,12 +163,12 @@ static bool protect_await_snapshots(void)
     return waits;
 }
 
-/* So much of the time may snapshots take where the journal is not whole, or full before its time.
- */
+/* Largest share of the time for snapshots where the journal is not complete, or is full before a
+ * snapshot is due. */
 #define HASTE 0.1
 
-/* When the next one is due, from when the last was begun: the budget is for what stops the program,
- * and a tenth of it for the rest. Under the lock. */
+/* When the next snapshot is due, from the begin of the last. Only the time for which it stops the
+ * program, and a tenth of the rest, count against the budget. Lock held. */
 static uint64_t protect_due_at(bool hurries)
 {
     uint64_t stopped = state.error == 0 ? state.status.downtime_ns : 0;
@@ -181,16 +182,16 @@ static uint64_t protect_due_at(bool hurries)
     return state.begun_ns + (interval > least ? interval : least);
 }
 
-/* The same where somebody waits to be told that something is gone: after an interval, also where
- * snapshots cost more than their budget. Under the lock. */
+/* The same when the program waits to be told that an object is gone: after an interval, even if
+ * that exceeds the budget. Lock held. */
 static uint64_t protect_due_for_ends(void)
 {
     uint64_t hasty = protect_due_at(true), interval = state.begun_ns + state.settings.interval_ns;
     return hasty > interval ? hasty : interval;
 }
 
-/* The last snapshot is so near that with one more at its distance snapshots took too much of the
- * time. */
+/* True when the last snapshot is so recent that another one now would exceed the share of the time
+ * for snapshots. */
 static bool protect_was_lately(void)
 {
     pthread_mutex_lock(&state.lock);
@@ -199,8 +200,9 @@ static bool protect_was_lately(void)
     return lately;
 }
 
-/* Without a snapshot the journal is worth nothing, but nothing is kept for it any more. Where it is
- * for a loss that there is no snapshot, the journal is needed first. */
+/* Make a snapshot so that kept objects can be freed. If that fails, end the journal: without a
+ * snapshot it is useless, and then nothing is kept for it. But if the snapshot failed because of a
+ * loss, the recovery needs the journal first. */
 bool protect_relieve(bool anyway)
 {
     uint64_t entries, bytes;
@@ -224,8 +226,8 @@ bool protect_relieve(bool anyway)
     return true;
 }
 
-/* What one that is made now may stop the program for: the budget, which it would use up for that
- * long. Under the lock. */
+/* How long a snapshot now may stop the program: as long as the budget allows for the time since the
+ * last one. Lock held. */
 static uint64_t protect_most_now(void)
 {
     uint64_t since =
@@ -248,8 +250,11 @@ bool protect_is_waited_for(void)
     return waits;
 }
 
-/* @ret_most_ns  Where it is due: what it may stop the program for; 0: however long, as without it
- * the program would soon not be protected, or would wait. */
+/*
+ * @ret_most_ns  If a snapshot is due: how long it may stop the program; 0: without limit, because
+ *               the program would soon not be protected, or would wait.
+ * the program would soon not be protected, or would wait.
+ */
 static bool protect_is_due(uint64_t *ret_most_ns)
 {
     uint64_t count, bytes;
@@ -267,7 +272,8 @@ static bool protect_is_due(uint64_t *ret_most_ns)
     return true;
 }
 
-/* A driver's process that dies is what a snapshot is there for: the next one is not waited for. */
+/* Have a standby process for the isolated driver ready, so that recovery need not wait for one when
+ * the driver's process dies. */
 static void protect_keep_standby(bool wanted)
 {
     const struct device *device = the_vdev_count == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
@@ -304,7 +310,7 @@ int protect_begin(const struct protect_settings *settings)
     int error = recovery_start(settings->keys, settings->key_count);
     if (error != 0)
         atomic_store(&on, false);
-    /* Of a program that has nothing yet it is this at once. */
+    /* For a program without objects, make the first snapshot at once. */
     if (error == 0 && the_vdev_count != 0 && object_count(OBJECT_CONTEXT) == 0)
         (void)protect_now();
     return error;
@@ -337,7 +343,7 @@ void protect_read(struct protect_status *ret_status)
     journal_size(&ret_status->commands, &ret_status->bytes);
 }
 
-/* The parent's thread is not here: a child is protected when it says so. */
+/* The child has no such thread: it is protected only when it asks for it. */
 static void protect_in_child(void)
 {
     atomic_store(&on, false);

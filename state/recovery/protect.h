@@ -11,84 +11,84 @@
 /*
  * Protection: the program outlives the loss of its device.
  *
- * Snapshots are made again and again, and the commands between them are kept in the journal. What
- * becomes of the program when its device is lost is in recovery.h.
+ * Snapshots are made at intervals, and the commands between them are kept in the journal.
+ * recovery.h tells what happens when the device is lost.
  *
- * What cannot be protected is said (protect_read), and is as it is without: programs that are
- * pinned (object/pin.h), have several virtual devices, or gave a launch in pieces or a command that
- * ended in an error since the last snapshot; and what was printed by kernels is printed again.
- * Where what is done again depends on chance (the order of atomic functions on floats) it may come
- * out otherwise.
+ * A program that cannot be protected runs as without protection, and protect_read tells why: it is
+ * pinned (object/pin.h), has several virtual devices, or since the last snapshot gave a launch in
+ * pieces or a command that failed. Output that kernels printed is printed again. Where the replayed
+ * results depend on chance (the order of atomic operations on floats), they may differ.
  */
 
-/** How often snapshots are made, where nobody says. */
+/** Default interval between snapshots. */
 #define PROTECT_INTERVAL_NS UINT64_C(10000000000)
-/** What the journal may take, where nobody says. */
+/** Default limit of the journal, in bytes. */
 #define PROTECT_BYTES (UINT64_C(256) << 20)
-/** Points are made no more often than so that they take this part of the time. */
+/** Largest share of the time that snapshots may take. */
 #define PROTECT_BUDGET 0.01
-/** And one that is made because it is time stops the program for no longer than this, or than the
- *  budget of the time since the one before, if that is more; else it is put off. */
+/** A snapshot that is made because its interval has passed stops the program for no longer than
+ * this, or than the budget for the time since the last one if that is more; else it is put off. */
 #define PROTECT_PAUSE_NS MOVE_DOWNTIME_NS
 
 struct protect_settings {
     uint64_t interval_ns; /**< 0: PROTECT_INTERVAL_NS. */
-    uint64_t bytes;       /**< Of the journal; 0: PROTECT_BYTES. */
-    /** Where it may go when its device is lost, besides where it is and began; copied. None: where
-     *  the drivers have devices (driver_list). */
+    uint64_t bytes;       /**< Limit of the journal; 0: PROTECT_BYTES. */
+    /** Devices for the recovery, besides the present one and the first; copied. None: all devices
+     * of the drivers (driver_list). */
     const struct device_key *keys;
     size_t key_count;
 };
 
-/** From now on, or in another way. Thread-safe; not inside the gate. 0, -ENOMEM, -EAGAIN (no
- *  thread). */
+/** Turn protection on, or change its settings. Thread-safe; not inside the gate. 0, -ENOMEM,
+ * -EAGAIN (no thread). */
 MUST_CHECK int protect_begin(const struct protect_settings *settings);
-/** Not any more. Blocks on a snapshot or a move that is under way. */
+/** Turn protection off. Blocks on a snapshot or a move that is under way. */
 void protect_end(void);
 /** Make a snapshot at once. 0, or as snapshot_make. */
 int protect_now(void);
-/** A snapshot for somebody else, as snapshot_make; of a program that is protected it is its point
- * from then on, and the journal begins anew with it. */
+/** Make a snapshot for another purpose, as snapshot_make; for a protected program the journal
+ * starts again with it. */
 struct snapshot_request;
 struct snapshot_report;
 int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report);
-/** Nobody else needs the latest point any more: it goes, unless the program is protected. */
+/** The latest snapshot is not needed for another purpose any more: free it unless the program is
+ * protected. */
 void protect_forget(void);
 
 struct protect_status {
     bool on;
     enum recovery_state recovery;
-    const char *broken; /**< Why the program is not protected at the moment; NULL: it is. Static. */
-    uint64_t snapshots; /**< That were made. */
+    const char *broken; /**< Why the program is not protected at present; NULL: it is. Static. */
+    uint64_t snapshots; /**< Snapshots made. */
     uint64_t recoveries;
-    uint64_t differences;     /**< Reads that, done again, gave other bytes than the program has. */
-    uint64_t commands, bytes; /**< Of the journal. */
+    uint64_t differences; /**< Replayed reads that gave other bytes than the program was given. */
+    uint64_t commands, bytes; /**< Commands in the journal, and their bytes. */
     uint64_t snapshot_bytes;
-    uint64_t at_ns;       /**< CLOCK_MONOTONIC, of the last snapshot; 0: there was none. */
-    uint64_t downtime_ns; /**< That it took. */
-    uint64_t paused_ns;   /**< That all of them took since protection began... */
-    uint64_t since_ns;    /**< ...then, by CLOCK_MONOTONIC. */
-    uint64_t put_off_ns;  /**< The next one is put off, as it would stop the program for so long; 0:
-                               it is not. */
+    uint64_t at_ns;       /**< Time of the last snapshot, CLOCK_MONOTONIC; 0: there was none. */
+    uint64_t downtime_ns; /**< Pause of the last snapshot. */
+    uint64_t paused_ns;   /**< Pauses of all snapshots since protection began... */
+    uint64_t since_ns;    /**< ...at this time, CLOCK_MONOTONIC. */
+    uint64_t put_off_ns;  /**< The next snapshot is put off because it would pause the program for
+                             this long; 0: it is not. */
 };
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);
-/** The program let go of something and asked to be told when it is gone, which is kept for the
- * journal: the next snapshot is not put off. Thread-safe; looks at all of its memory. */
+/** True when the program released an object with a callback that tells when it is gone, and the
+ * object is kept for the journal: then the next snapshot is not put off. Thread-safe; walks all
+ * memory objects. */
 bool protect_is_waited_for(void);
 
-/*
- * Of this folder alone.
- */
+/* For this folder only. */
 
-/** Protection was turned on: the thread (recovery.h) runs. */
+/** True when protection was turned on, so the thread (recovery.h) runs. */
 bool protect_wants_thread(void);
-/** The program is protected at the moment, and why it is not; NULL: it is, or nobody wants that. */
+/** True when the program is protected at present; and the reason why it is not, NULL: it is, or
+ * protection is off. */
 bool protect_is_on(void);
 const char *protect_refusal(void);
-/** Of the thread, while no device is lost: make a snapshot if it is time. */
+/** Called by the thread while no device is lost: make a snapshot if it is time. */
 void protect_make_if_due(void);
-/** As upcalls.h has it. */
+/** upcalls.h: relieve. */
 bool protect_relieve(bool anyway);
 
 #endif

@@ -25,29 +25,29 @@
 #define IDLE_NS UINT64_C(100000000)
 /* The pause after all devices were tried in vain. */
 #define SEARCH_NS UINT64_C(200000000)
-/* A program without a context tries so many devices before it pauses. */
+/* Devices that a program without a context tries before it pauses. */
 #define AT_ONCE 4
 /* How often a thread that waits for a recovery looks whether there can be one. */
 #define LOOK_NS UINT64_C(50000000)
 
-/* A lost residence whose commands are not done again yet: threads wait for `recovered` of it. */
+/* A lost residence whose work is not done again yet: threads wait for its flag `recovered`. */
 struct awaited_residence {
     struct awaited_residence *next;
-    struct residence *residence; /* referred to */
+    struct residence *residence; /* with a reference */
 };
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic enum recovery_state state; /* written under the lock, which guards all below, too */
-    bool running;                      /* the thread */
+    bool running;                      /* the thread runs */
     bool unseen;                       /* a residence was lost since the thread looked */
-    uint64_t count;                    /* of recoveries */
+    uint64_t count;                    /* number of recoveries */
     bool replace, replaced;  /* a program without a context wants another device; it has one */
-    unsigned replacements;   /* of the thread alone */
+    unsigned replacements;   /* used by the thread alone */
     struct device_key *keys; /* owned; written while the thread does not run, like... */
     size_t key_count;        /* ...this */
-    struct awaited_residence *awaited; /* of movers alone */
+    struct awaited_residence *awaited; /* used by movers alone */
 } machine = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 enum recovery_state recovery_state(void)
@@ -69,21 +69,21 @@ const char *recovery_state_text(enum recovery_state state)
     return texts[state];
 }
 
-/* Under the lock. */
+/* Lock held. */
 static void recovery_enter(enum recovery_state state)
 {
     atomic_store(&machine.state, state);
     pthread_cond_broadcast(&machine.changed);
 }
 
-/* A mover is at it, and says what becomes of it. */
+/* True for the states that only a mover ends. */
 static bool recovery_is_movers(enum recovery_state state)
 {
     return state >= RECOVERY_OPENING && state <= RECOVERY_REPLAYING;
 }
 
-/* The trace shows how long nobody looked for another device. Not under the lock: lost_last has one
- * of the same rank. */
+/* Trace how long the loss was not noticed. Not under the lock: lost_last takes a lock of the same
+ * rank. */
 static void recovery_trace_notice(void)
 {
     struct loss loss;
@@ -108,8 +108,8 @@ static void recovery_notice(void)
     pthread_mutex_unlock(&machine.lock);
 }
 
-/* The thread has looked: @lost, the program's device; @refused, it cannot be recovered. A recovery
- * since @count makes that untrue. Returns the state. */
+/* The thread has looked. @lost: the program's device is lost. @refused: the program cannot be
+ * recovered. Ignored if a recovery happened since @count. Returns the state. */
 static enum recovery_state recovery_judge(bool lost, bool refused, uint64_t count)
 {
     pthread_mutex_lock(&machine.lock);
@@ -137,7 +137,7 @@ static void recovery_open(void)
         recovery_trace_notice();
 }
 
-/* Its move is over. Unless it recovered the program another one is tried, or protection is off. */
+/* The recovering move is over. Unless it succeeded or protection is off, another one is tried. */
 static void recovery_close(void)
 {
     pthread_mutex_lock(&machine.lock);
@@ -181,8 +181,8 @@ static bool recovery_can(const struct vdev *vdev)
     return vdev_is_lost(vdev) && protect_is_on() && vdev == the_vdevs[0];
 }
 
-/* Threads that wait for @residence wait for a recovery, this or a later one. Without memory they
- * get the errors that they would get without protection. */
+/* Have threads that wait for @residence wait for this recovery or a later one. Without memory they
+ * get the errors of an unprotected program. */
 static void recovery_await_one(struct residence *residence)
 {
     struct awaited_residence *one = malloc(sizeof(*one));
@@ -213,7 +213,7 @@ static int recovery_replay(struct move_context *contexts, size_t count, struct r
  * What threads of the program wait for.
  */
 
-/* Enters the gate, so not under the lock. */
+/* Enters the gate, so the lock must not be held. */
 static bool recovery_is_lost(void)
 {
     return the_vdev_count == 1 && vdev_is_lost(the_vdevs[0]);
@@ -228,7 +228,7 @@ static bool recovery_await(struct residence *residence)
     return atomic_load(&residence->recovered);
 }
 
-/* Of a program that has no context yet. Others may ask meanwhile: one answer is for all. */
+/* For a program without a context. Several threads may ask at once: one answer is for all. */
 static bool recovery_await_replacement(void)
 {
     bool replaced = false;
@@ -255,8 +255,7 @@ uint64_t recovery_count(void)
     return count;
 }
 
-/* A snapshot fails for what a driver says of a command, before anybody asked what is behind that.
- */
+/* A snapshot may fail with a driver's error before anybody checked whether a loss is behind it. */
 static bool recovery_find_loss(void)
 {
     uintptr_t cursor = 0;
@@ -281,9 +280,7 @@ bool recovery_outlived(uint64_t count, uint64_t deadline_ns, const atomic_bool *
     return !lost;
 }
 
-/*
- * The device that is chosen without an agent.
- */
+/* Choice of a device without an agent. */
 
 static bool recovery_move_to(const struct device_key *key)
 {
@@ -298,7 +295,8 @@ static bool recovery_move_to(const struct device_key *key)
     return true;
 }
 
-/* One of @keys, from the one after @here on: those before it may be the ones that it lost first. */
+/* Move to one of @keys, starting after @here, since earlier ones may be those that it lost before.
+ */
 static bool recovery_move_to_other(const struct device_key *const *keys, size_t count,
                                    const struct device_key *here)
 {
@@ -313,7 +311,8 @@ static bool recovery_move_to_other(const struct device_key *const *keys, size_t 
     return done;
 }
 
-/* Those that were given; without any, those that drivers list. NULL: none. Owned by the caller. */
+/* The devices given in the settings; without any, those of the drivers. NULL: none. Owned by the
+ * caller. */
 static const struct device_key **recovery_list_keys(size_t *ret_count)
 {
     struct device **devices = NULL;
@@ -329,13 +328,13 @@ static const struct device_key **recovery_list_keys(size_t *ret_count)
     return keys;
 }
 
-/* Any other device; then the device itself, which may have come back. */
+/* Try all other devices, then the lost device itself, which may have come back. */
 static bool recovery_choose(void)
 {
     const struct device *here = atomic_load(&the_vdevs[0]->device);
     struct owned_room room;
     size_t count;
-    owned_room_begin(&room); /* to find them */
+    owned_room_begin(&room); /* opening drivers needs descriptors */
     const struct device_key **keys = recovery_list_keys(&count);
     owned_room_end(&room);
     bool done = here && recovery_move_to_other(keys, count, &here->key);
@@ -350,7 +349,7 @@ static bool recovery_choose(void)
 /* The agent is not told: no data was lost. */
 static void recovery_replace(void)
 {
-    /* Where none can be used they are given time. */
+    /* Give devices time if none can be used. */
     if (machine.replacements++ >= AT_ONCE)
         clock_sleep(SEARCH_NS);
     bool done = recovery_choose();
@@ -365,7 +364,7 @@ static void recovery_replace(void)
  * The thread.
  */
 
-/* What the thread found to do. */
+/* Work for the thread. */
 struct turn {
     bool unseen, replace; /* as in the machine */
     uint64_t count;
@@ -390,7 +389,8 @@ static bool recovery_await_turn(struct turn *ret_turn)
     return goes_on;
 }
 
-/* It can go nowhere: threads that wait for a recovery get their errors. */
+/* The program is pinned and cannot be recovered: threads that wait for a recovery get their errors.
+ */
 static void recovery_give_up_if_pinned(void)
 {
     const char *pinned = pin_reason(the_vdevs[0]);
@@ -405,7 +405,7 @@ static void *recovery_thread(void *unused)
     struct turn turn;
     (void)unused;
     while (recovery_await_turn(&turn)) {
-        /* What is lost may be a device that the program left, with bytes that are nowhere else. */
+        /* The lost device may be a source, with bytes that are nowhere else. */
         bool lost = recovery_is_lost() || (turn.unseen && budget_find_data_lost());
         if (lost)
             recovery_give_up_if_pinned();
@@ -476,7 +476,7 @@ void recovery_install(bool (*agent_chooses)(void))
     the_upcalls = &upcalls;
 }
 
-/* The parent's thread is not here: a child is protected when it says so. */
+/* The child has no such thread: it is protected only when it asks for it. */
 static void recovery_in_child(void)
 {
     atomic_store(&machine.state, RECOVERY_RUNNING);

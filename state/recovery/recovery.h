@@ -56,28 +56,27 @@ enum recovery_state {
 
 /** Wait-free. */
 enum recovery_state recovery_state(void);
-/** In words, for an operator; "" for running. */
+/** The state in words, for operators; "" for running. */
 const char *recovery_state_text(enum recovery_state state);
-/** The program waits for a device where what it did is done again, or that is being done. */
+/** True while a recovery is needed or under way. */
 static inline bool recovery_is_under_way(enum recovery_state state)
 {
     return state >= RECOVERY_CHOOSING && state <= RECOVERY_REPLAYING;
 }
 
 /**
- * Give the lower mechanisms what they may ask of the upper ones (upcalls.h). Once, before the
- * program's first object.
+ * Install the upward calls (upcalls.h). Once, before the program's first object.
  *
- * @agent_chooses  True while an agent chooses the device, and moves the program there. It is asked
- *                 again and again. NULL: no agent ever does.
+ * @agent_chooses  True while an agent chooses the device and moves the program there. Called
+ *                 repeatedly. NULL: no agent ever does.
  */
 void recovery_install(bool (*agent_chooses)(void));
 
 /** How often the program was recovered. Thread-safe. */
 uint64_t recovery_count(void);
 /**
- * What a protected program asked for failed. If its device was lost, wait until the program was
- * recovered. True: it was, and the request can be tried again.
+ * Call after a request of a protected program failed. If its device was lost, waits until the
+ * program was recovered. True: it was, and the request can be tried again.
  *
  * @count  recovery_count() before the request: the recovery may be over by now.
  * @deadline_ns  CLOCK_MONOTONIC; 0: none. @cancel: may be NULL.
@@ -85,17 +84,15 @@ uint64_t recovery_count(void);
  */
 bool recovery_outlived(uint64_t count, uint64_t deadline_ns, const atomic_bool *cancel);
 
-/*
- * Of this folder alone.
- */
+/* For this folder only. */
 
-/** An event of the mover that replays: the next state. */
+/** Called by the mover that replays: the next state. */
 void recovery_step(enum recovery_state state);
 
-/** Start the thread if it does not run. @keys: as in protect_settings, copied. 0, -ENOMEM, -EAGAIN.
- *  One that runs looks at once whether protection is on. */
+/** Start the thread if it does not run; a running one checks at once whether protection is on.
+ * @keys: as in protect_settings, copied. 0, -ENOMEM, -EAGAIN. */
 MUST_CHECK int recovery_start(const struct device_key *keys, size_t key_count);
-/** Protection is off: wait until the thread has ended. */
+/** After protection was turned off: wait until the thread has ended. */
 void recovery_await_end(void);
 
 #endif

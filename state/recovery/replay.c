@@ -33,7 +33,7 @@ static int PRINTF(3, 4) replay_fail(const struct replay *r, int error, const cha
     return error;
 }
 
-/* Where @context goes; RESIDENCE_NONE: it is not concerned. */
+/* Index of @context's new residence; RESIDENCE_NONE: it is not concerned. */
 static uint8_t replay_index_of(const struct replay *r, const struct context *context)
 {
     for (size_t i = 0; i < r->count; i++)
@@ -42,14 +42,15 @@ static uint8_t replay_index_of(const struct replay *r, const struct context *con
     return RESIDENCE_NONE;
 }
 
-/* The device there would write to memory that the program has: what it lent, or maps. */
+/* True when the device works on memory that the program has, lent or mapped, so that restoring
+ * would write to it. */
 static bool replay_would_meet_program(struct memory *root, uint8_t residence_index)
 {
     return memory_works_in_host_copy(root, residence_index) &&
            (memory_is_user_memory(root) || map_any(root));
 }
 
-/* Nobody has had its latest bytes since the loss but what is restored: other replicas are stale. */
+/* Only the snapshot has valid bytes after the loss: all other replicas become stale. */
 static int replay_restore_root(const struct replay *r, struct transfer *transfer,
                                struct memory *root, uint8_t residence_index)
 {
@@ -74,7 +75,7 @@ static int replay_restore_root(const struct replay *r, struct transfer *transfer
          at = run.range.end) {
         if (!run.bytes)
             continue;
-        /* An item's host bytes begin where the object does. */
+        /* A transfer item's host pointer is that of the object's first byte. */
         struct transfer_item item = {.to = root->real[residence_index],
                                      .host = (char *)((uintptr_t)run.bytes - run.range.begin),
                                      .offset = run.range.begin,
@@ -107,8 +108,8 @@ static int replay_restore(const struct replay *r, const struct move_context *ent
     return error;
 }
 
-/* Some drivers take the longer for each command the more of them are queued, which the program may
- * have waited for one by one; and what is read again takes memory. */
+/* Most commands in a queue before a wait: some drivers take longer for each command the more are
+ * queued, and reads that are compared need memory. */
 #define PENDING_MOST  256
 #define PENDING_BYTES ((size_t)16 << 20)
 
@@ -119,7 +120,7 @@ struct reread {
     size_t size;
 };
 
-/* A queue that was given something which has not been waited for. */
+/* A queue with commands that have not been waited for. */
 struct pending {
     struct residence *residence;
     cl_command_queue real;
@@ -136,7 +137,7 @@ uint64_t replay_differences(void)
     return atomic_load(&differences);
 }
 
-/* It is read. */
+/* A read has ended: compare its bytes, or give them to the program. */
 static void replay_give_or_compare(const struct pending *pending, const struct reread *read)
 {
     const struct journal_entry *entry = read->entry;
@@ -150,7 +151,8 @@ static void replay_give_or_compare(const struct pending *pending, const struct r
     free(read->bytes);
 }
 
-/* Where it fails, what was to be read may still be written to: that is left. */
+/* Wait for the pending commands. After a failure the buffers of reads are leaked, since the driver
+ * may still write to them. */
 static int replay_finish(const struct replay *r, struct pending *pending)
 {
     cl_int error =
@@ -166,7 +168,7 @@ static int replay_finish(const struct replay *r, struct pending *pending)
                              device_name(pending->residence->device), error);
 }
 
-/* Before something is given to @real. */
+/* Called before a command is given to @real. */
 static int replay_make_way(const struct replay *r, struct pending *pending, cl_command_queue real)
 {
     bool waits = pending->real != real || pending->count >= PENDING_MOST ||
@@ -182,7 +184,7 @@ static void replay_is_given(struct pending *pending, struct residence *residence
     pending->count++;
 }
 
-/* It changes no memory that anybody looks at. */
+/* True for a command that changes no memory that is read. */
 static bool replay_is_idle(const struct journal_entry *entry)
 {
     const struct command_ops *ops = entry->command->ops;
@@ -207,9 +209,9 @@ static cl_int replay_make_ready(struct command *command, struct residence *resid
     return command->queue ? command_ready(command, residence, residence_index) : CL_SUCCESS;
 }
 
-/* Beside the bytes that the program was given it is compared with them. So are those that it was
- * not given yet read: a driver whose device is lost in this recovery may write them later, when the
- * program has its memory back. */
+/* Do a read again, into memory of ours, and compare it with what the program was given. A read that
+ * the program was not given yet goes through our memory too: if the device is lost during this
+ * recovery, its driver may write there later, when the program uses its own memory again. */
 static int replay_read_again(const struct replay *r, struct journal_entry *entry,
                              struct residence *residence, uint8_t residence_index,
                              struct pending *pending)
@@ -235,18 +237,19 @@ static int replay_read_again(const struct replay *r, struct journal_entry *entry
     replay_is_given(pending, residence, real);
     pending->reads[pending->read_count++] = (struct reread){entry, again, given, size};
     pending->read_bytes += size;
-    /* What comes behind may take from the program's memory what it is given. */
+    /* Later commands may read from the program's memory what this one gives. */
     return entry->ended && command->queue->in_order ? 0 : replay_finish(r, pending);
 }
 
-/* What the program was given is read only to be compared. */
+/* True for a read that is only compared, since the program has its bytes. */
 static bool replay_is_read_again(const struct journal_entry *entry)
 {
     return entry->command->queue && entry->command->ops->output &&
            (!entry->ended || (entry->event && entry->event->digest != 0));
 }
 
-/* Each behind the one before, also where the queues would not have had it so. */
+/* Give one command. All commands run one after the other, even those of different or out-of-order
+ * queues. */
 static int replay_give(const struct replay *r, struct journal_entry *entry, struct pending *pending)
 {
     struct command *command = entry->command;

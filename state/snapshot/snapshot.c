@@ -62,7 +62,8 @@ static uint64_t snapshot_limit_of(const struct making *making)
     return asked != 0 ? asked : MOVE_DOWNTIME_NS;
 }
 
-/* The pause: time to read what is expected to have changed, and to digest all that was compared. */
+/* Predicted pause: time to read what is expected to have changed, and to digest all that was
+ * compared. */
 static uint64_t snapshot_predict(const struct making *making)
 {
     double seconds = making->bandwidth > 0 ? (double)making->expected / making->bandwidth : 0;
@@ -78,7 +79,7 @@ static bool snapshot_is_late(const struct making *making, uint64_t predicted)
     return deadline != 0 && clock_now_ns() + making->took_ns + predicted >= deadline;
 }
 
-/* 1: another round ahead. 0: now. -EBUSY with the reason. */
+/* 1: another round. 0: begin the pause. -EBUSY with the reason. */
 static int snapshot_decide(struct making *making)
 {
     uint64_t bytes = making->expected, predicted = snapshot_predict(making);
@@ -101,8 +102,9 @@ static int snapshot_decide(struct making *making)
                      (double)bytes / 1e6, (double)predicted / NS_PER_MS, (double)most / NS_PER_MS);
 }
 
-/* A launch is half given: what it writes is of no moment. *ret_suspended: one that goes on only
- * when a mover, who waits for this one, has resumed the program. Gate closed. */
+/* True when a launch has been given to the driver only in part: its writes belong to no moment.
+ * *ret_suspended: one of them continues only when the program is resumed, by a mover that waits for
+ * this snapshot. Gate closed. */
 static bool snapshot_is_in_pieces(bool *ret_suspended)
 {
     bool any = false;
@@ -121,8 +123,8 @@ static bool snapshot_is_in_pieces(bool *ret_suspended)
     return any;
 }
 
-/* What came behind a launch in pieces goes by itself when the program gives nothing more; what
- * waits for the program does not. */
+/* True while deferred commands should be waited for: those behind a launch in pieces are issued
+ * without further calls of the program, but those that wait for the program are not. */
 static bool snapshot_is_settling(const struct making *making)
 {
     return making->stands && defer_any() && clock_now_ns() < making->stood_at + SETTLE_NS;
@@ -152,9 +154,8 @@ static void snapshot_open_gate(struct making *making)
     making->report->downtime_ns += clock_now_ns() - making->closed_at;
 }
 
-/* A snapshot that nobody asked for is made another time, so that a move need not wait for the
- * launch.
- */
+/* Let a launch in pieces go on. A snapshot that nobody asked for gives up when a move waits, so
+ * that the move need not wait for the launch. */
 static int snapshot_await_pieces(struct making *making)
 {
     snapshot_open_gate(making);
@@ -238,7 +239,8 @@ static int snapshot_make_once(struct making *making)
             break;
         again = snapshot_attempt(making);
         if (again == 0) {
-            /* Before the gate opens: no command may come between this moment and the snapshot. */
+            /* Publish before the gate opens, so that no command comes between this moment and the
+             * snapshot. */
             making->before = snapshot_publish(making->next);
             making->next = NULL;
         }
@@ -280,7 +282,7 @@ static int snapshot_run_turn(const struct snapshot_request *request, struct snap
                  .throttle = {.rate = request->bandwidth},
                  .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
     making.base = snapshot_pin();
-    /* A snapshot reads host memory, from which stored bytes are gone. */
+    /* A snapshot reads host memory, which lacks bytes that are stored in an image. */
     int error = stored_bytes() == 0
                     ? snapshot_make_once(&making)
                     : move_fail(&making.move, -EBUSY, "it is suspended to an image");
@@ -319,7 +321,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
     return error;
 }
 
-/* A child of a fork has no drivers, so it has no snapshot either. */
+/* A forked child has no drivers, so it has no snapshot either. */
 static void snapshot_in_child(void)
 {
     latest = NULL;

@@ -42,7 +42,8 @@ static bool snapshot_compare_is_same(const struct stale *stale, struct range chu
 size_t stale_run(const struct stale *stale, struct range chunk, size_t at, bool *ret_same)
 {
     bool same = snapshot_compare_is_same(stale, chunk, at);
-    /* An image's only chunk may have more pieces than there are bits: none of them is looked at. */
+    /* The only chunk of an image may have more parts than there are bits: its parts are not
+     * compared. */
     size_t end = stale->same == 0 ? chunk.end : at;
     while (end < chunk.end && snapshot_compare_is_same(stale, chunk, end) == same)
         end += DIGEST_CHUNK;
@@ -55,7 +56,7 @@ static struct chunk *snapshot_compare_chunk_of(const struct group *group, size_t
     return group->kept->chunks[group->making->stale[at].chunk];
 }
 
-/* The residence index of the device that has all of a stale chunk, where host memory has not; or
+/* Index of the residence that has all of a stale chunk, if host memory has not; else
  * RESIDENCE_NONE. */
 static uint8_t snapshot_compare_index_of(const struct group *group, size_t at)
 {
@@ -100,8 +101,9 @@ static void snapshot_compare_end(const struct group *group)
     budget_copy_end();
 }
 
-/* It is worth the while. What is kept is digested while the program runs: that does not count, for
- * what it spares is copied, stored and hashed too, or stops the program. */
+/* True when digesting on the device is worth it. The cost of digesting what is kept does not count:
+ * that happens while the program runs, and what it finds unchanged need not be copied, stored and
+ * hashed. */
 static bool snapshot_compare_pays(const struct group *group)
 {
     size_t bytes = 0;
@@ -139,7 +141,7 @@ static int snapshot_compare_learn(const struct group *group)
     return error == -ENOTSUP ? 0 : error;
 }
 
-/* Stale chunks from @at on that lie side by side at @residence_index. */
+/* End of the stale chunks from @at on that are adjacent and at @residence_index. */
 static size_t snapshot_compare_stretch_end(const struct group *group, size_t at,
                                            uint8_t residence_index)
 {

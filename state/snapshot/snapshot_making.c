@@ -10,12 +10,11 @@
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
 
-/* So many bytes are copied between two looks at the limits, or while a command may wait for them.
- */
+/* Bytes copied between two looks at the limits, or while a command may wait for them. */
 #define SLICE       ((uint64_t)256 << 20)
 #define SLICE_AHEAD ((uint64_t)64 << 20)
 
-/* A run of bytes that a device has. */
+/* A range to read from a device. */
 struct piece {
     struct residence *from; /* borrowed: the mover's lock keeps it */
     struct transfer_item item;
@@ -55,8 +54,8 @@ int making_find(struct making *making)
     return error;
 }
 
-/* The latest version of some byte of @range. *@extent is the one that its first byte was in when
- * asked last, or an empty one. */
+/* The latest version of any byte of @range. *@extent caches the extent of its first byte; empty at
+ * first. */
 static uint64_t snapshot_making_newest(const struct memory *root, struct range range,
                                        struct extent *extent)
 {
@@ -218,7 +217,8 @@ static int snapshot_making_slice_add(struct slice *slice, const struct memory *r
 {
     if (!array_make_room(&slice->pieces, slice->count, sizeof(slice->pieces[0])))
         return -ENOMEM;
-    /* An item's host bytes begin where the object does, of which this is a part. */
+    /* A transfer item's host pointer is that of the object's first byte, of which this is a part.
+     */
     char *host = (char *)((uintptr_t)to - range.begin);
     slice->pieces[slice->count++] = (struct piece){
         .from = root->context->at[residence_index],
@@ -266,7 +266,7 @@ bool making_owns(const struct making *making, const struct chunk *chunk)
     return chunk && chunk->since == making->serial;
 }
 
-/* Bits: the parts that were not found to be the same, and have to be read. */
+/* Bits of the parts that were not found to be the same, and have to be read. */
 static uint32_t snapshot_making_differing(const struct chunk *chunk, const struct stale *stale)
 {
     size_t count = digest_chunks(chunk->size);
@@ -338,8 +338,8 @@ static int snapshot_making_own(struct making *making, struct kept *kept, const s
     return 0;
 }
 
-/* What is in host memory is looked at instead of copied: that takes no longer, and what is the same
- * needs no memory, and nobody hashes or stores it again. */
+/* Compare bytes that are in host memory instead of copying them: that takes no longer, and
+ * unchanged bytes need no memory and are not hashed or stored again. */
 static void snapshot_making_look_in_host(struct making *making, struct stale *stale, bool ahead)
 {
     struct memory *root = making->roots[stale->root];
@@ -380,7 +380,7 @@ static int snapshot_making_add_chunk(struct making *making, struct slice *slice,
     int error = snapshot_making_own(making, kept, stale, keeps);
     for (size_t at = all.begin; error == 0 && at < all.end;) {
         size_t end = stale_run(stale, all, at, &same);
-        /* What is the same is in the chunk, unless that took the place of another. */
+        /* Unchanged parts are in the chunk already, unless it replaced a shared one. */
         if (keeps && same) {
             at = end;
             continue;
@@ -441,10 +441,10 @@ static int snapshot_making_slice_read(struct making *making, struct slice *slice
     return error;
 }
 
-/* The state of a stale chunk. */
-enum { COPIED = 1, VISITED = 2 /* its root is: the first of it says so */ };
+/* Flags of a stale chunk. */
+enum { COPIED = 1, VISITED = 2 /* its root is visited; set for the root's first chunk */ };
 
-/* The chunks of one root from @at on. Returns where the next one's begin, or -errno. */
+/* Add the chunks of one root from @at on. Returns the index behind them, or -errno. */
 static int64_t snapshot_making_add_root_chunks(struct making *making, struct slice *slice,
                                                size_t at, size_t end, bool ahead, uint8_t *done)
 {
@@ -461,7 +461,7 @@ static int64_t snapshot_making_add_root_chunks(struct making *making, struct sli
     return error != 0 ? error : (int64_t)at;
 }
 
-/* @done has the states of the stale chunks from @first on. */
+/* @done has the flags of the stale chunks from @first on. */
 static int snapshot_making_copy_slice(struct making *making, size_t first, size_t end, bool ahead,
                                       uint8_t *done)
 {
@@ -505,7 +505,7 @@ int making_copy(struct making *making, bool ahead)
     free(done);
     copied = making->report->copied + making->seen_same - copied;
     uint64_t ns = clock_now_ns() - began - (making->move.throttle.slept_ns - slept);
-    /* The time for few bytes is mostly latency, and says nothing of the bandwidth. */
+    /* The time for few bytes is mostly latency, and tells nothing about the bandwidth. */
     if (ahead && copied != 0 && ns != 0 && (making->bandwidth == 0 || copied >= SLICE_AHEAD))
         making->bandwidth = (double)copied * NS_PER_S / (double)ns;
     return error == 0 && ahead ? making_learn(making) : error;

@@ -4,15 +4,13 @@
 #include "state/move/move_priv.h"
 #include "state/snapshot/snapshot_store.h"
 
-/*
- * Making a snapshot: what is to be copied, and copying it.
- */
+/* Makes a snapshot: lists what is to be copied, and copies it. */
 
-/** A chunk that was written since it was copied last. */
+/** A stale chunk: written since it was copied last. */
 struct stale {
-    size_t root, chunk; /**< Of making->next. */
-    uint64_t version;   /**< What its bytes will be, if no command writes meanwhile. */
-    uint32_t same;      /**< Bit i: part i of it, of DIGEST_CHUNK, was found to be what is kept. */
+    size_t root, chunk; /**< Indexes in making->next. */
+    uint64_t version;   /**< Version of its bytes after copying, if no command writes meanwhile. */
+    uint32_t same;      /**< Bit i: part i (of DIGEST_CHUNK bytes) was found unchanged. */
 };
 
 /** A snapshot that is being made. The mover's lock is held. */
@@ -20,84 +18,81 @@ struct making {
     const struct snapshot_request *request;
     struct snapshot_report *report;
     struct move
-        move; /**< For what snapshots and moves have in common: no virtual device of it moves. */
+        move; /**< Used for the parts that snapshots share with moves; no virtual device moves. */
     uint64_t serial;
-    struct snapshot *base; /**< The latest snapshot, pinned; or NULL. */
-    struct snapshot *next; /**< Owned. */
-    struct snapshot
-        *former; /**< What `next` was before the last look: goes with the gate open. Owned. */
-    struct snapshot *before; /**< The one that it took the place of. Owned. */
-    struct memory **roots;   /**< Those of `next`, held. */
+    struct snapshot *base;   /**< The latest snapshot, pinned; or NULL. */
+    struct snapshot *next;   /**< Owned. */
+    struct snapshot *former; /**< `next` before the last look; freed with the gate open. Owned. */
+    struct snapshot *before; /**< The snapshot that it replaced. Owned. */
+    struct memory **roots;   /**< The roots of `next`, held. */
     size_t root_count;
-    struct stale *stale; /**< In the order of their roots. */
+    struct stale *stale; /**< Sorted by root. */
     size_t stale_count;
     uint64_t stale_bytes;
-    uint64_t
-        expected; /**< Of these, bytes that have to be read, as far as the last round tells... */
-    uint64_t compared;            /**< ...because so many are digested. */
-    uint64_t left;                /**< `expected` of the last look. */
-    uint64_t digest_ns, digested; /**< What devices digested in the last round: time, and bytes. */
-    uint64_t seen_same;           /**< Bytes of host memory that were what is kept. */
+    uint64_t expected; /**< Bytes of them that will have to be read, judging by the last round... */
+    uint64_t compared; /**< ...and bytes that are digested instead. */
+    uint64_t left;     /**< `expected` of the last look. */
+    uint64_t digest_ns, digested; /**< Digesting by devices in the last round: time, and bytes. */
+    uint64_t seen_same;           /**< Bytes of host memory that were found unchanged. */
     double bandwidth;             /**< Bytes a second of the last round; 0: none was measured. */
-    uint64_t took_ns;             /**< The last round. */
-    unsigned in_vain;             /**< Rounds that did not leave less than the one before. */
+    uint64_t took_ns;             /**< Duration of the last round. */
+    unsigned in_vain;             /**< Rounds that did not reduce what is left. */
     uint64_t closed_at;
     bool closed;
-    bool stands;       /**< The program was asked to give nothing until the snapshot is made... */
-    uint64_t stood_at; /**< ...and does so since then. */
+    bool stands;       /**< The program gives no commands until the snapshot is made... */
+    uint64_t stood_at; /**< ...since this time. */
 };
 
-/** The residences whose commands have to have ended. Inside the gate, or with it closed. */
+/** Find the residences whose commands must have ended. Inside the gate, or with it closed. */
 MUST_CHECK int making_find(struct making *making);
-/** All roots there are, with what is known of their bytes, and what of these is stale. Gate closed.
- *  0 or -ENOMEM. */
+/** List all roots, with what is kept of their bytes, and which chunks are stale. Gate closed. 0 or
+ * -ENOMEM. */
 MUST_CHECK int making_collect(struct making *making);
 /**
- * Copy what is stale. @ahead: with the gate open, and everything that was given at the last
- * making_collect ended; what cannot be copied so is left. Otherwise with the gate closed, all of
- * it.
+ * Copy the stale chunks. @ahead: with the gate open, when all commands given before the last
+ * making_collect have ended; chunks that cannot be copied so are left. Otherwise with the gate
+ * closed, all of them.
  */
 MUST_CHECK int making_copy(struct making *making, bool ahead);
-/** True when @chunk, which may be NULL, is `next`'s alone. */
+/** True when only `next` has @chunk, which may be NULL. */
 bool making_owns(const struct making *making, const struct chunk *chunk);
-/** True when @chunk, which may be NULL, keeps what of it is the same: it is `next`'s alone, or what
- * differs becomes parts beside it. Else all of it is read. */
+/** True when unchanged parts of @chunk, which may be NULL, need not be read: only `next` has it, or
+ * its changed parts become chunks beside it. Else all of it is read. */
 bool making_keeps(const struct making *making, const struct chunk *chunk,
                   const struct stale *stale);
-/** Where the host copy, or what stands for it, has the latest bytes of @extent; or NULL. */
+/** Address of the latest bytes of @extent in the host copy, or in its substitute; or NULL. */
 const char *making_in_host(const struct memory *root, const struct extent *extent);
-/** The place of a device that has them elsewhere; or RESIDENCE_NONE. */
+/** Index of a residence that has them; or RESIDENCE_NONE. */
 uint8_t making_on_device(const struct memory *root, const struct extent *extent);
 /** Bytes of `next` that it shares with `base`. */
 uint64_t making_shared(const struct making *making);
-/** Roots are held no longer: they can go while the program runs. Gate open. */
+/** Release the holds on roots, so that they can be destroyed while the program runs. Gate open. */
 void making_let_go(struct making *making);
 void making_finish(struct making *making);
 
 /*
- * What of a snapshot that counts as written was written: a kernel that is given a buffer may write
- * all of it, and mostly does not. What is kept of the bytes already is digested in host memory,
- * while the program runs, and what the device has is digested there (state/memory/compare.h says
- * where that pays). A chunk whose digests are all the same stays the chunk that it is, shared with
- * the snapshot before; of one that is this snapshot's alone, or of which few parts differ, those
- * are read.
+ * Finds out which bytes that count as written really changed: a kernel that is given a buffer may
+ * write all of it, and mostly does not. The bytes kept from before are digested in host memory
+ * while the program runs, and the device's bytes are digested there (state/memory/compare.h decides
+ * where that pays). A chunk whose digests are all equal stays shared with the snapshot before; of a
+ * chunk that only this snapshot has, or in which few parts differ, only those parts are read.
  *
- * What is in host memory already is not digested: it is compared itself, as it would be copied.
+ * Bytes that are in host memory are not digested but compared directly, instead of being copied.
  *
- * The digests are of what is kept, not of what was there when it was copied: so it makes no
- * difference what a command wrote meanwhile.
+ * Digests are computed from the kept bytes, not from the device's bytes at the time they were
+ * copied; so writes in between do not matter.
  */
 
-/** Look at what is stale, as making_copy is going to copy it. 0, -ENOMEM, -ETIMEDOUT, -ECANCELED.
- */
+/** Compare the stale chunks in the same way as making_copy will copy them. 0, -ENOMEM, -ETIMEDOUT,
+ * -ECANCELED. */
 MUST_CHECK int making_compare(struct making *making, bool ahead);
-/** Digest what was copied ahead, where the pause can be expected to find most of it the same. Gate
- * open. As making_compare. */
+/** Digest what was copied ahead, if the pause will probably find most of it unchanged. Gate open.
+ * Returns as making_compare. */
 MUST_CHECK int making_learn(struct making *making);
 
-/** All of a stale chunk is what is kept. */
+/** True when all of a stale chunk is unchanged. */
 bool stale_is_same(const struct stale *stale, struct range chunk);
-/** The end of the run of @chunk's bytes from @at on that are all the same, or all not. */
+/** End of the run of @chunk's bytes from @at on that are all unchanged, or all changed. */
 size_t stale_run(const struct stale *stale, struct range chunk, size_t at, bool *ret_same);
 
 #endif

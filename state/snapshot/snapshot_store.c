@@ -18,22 +18,22 @@ uint64_t snapshot_bytes(void)
 
 /* ---- memory ---- */
 
-/* Chunks are too small to be in large pages each, and then their pages come at a tenth of the
- * speed: so many are made together. What one leaves the next one of its size takes. */
+/* A chunk is too small for a large page, and small pages are made at a tenth of the speed: so many
+ * chunks are allocated together as a slab. A freed chunk is reused by the next one of its size. */
 #define SLAB_CHUNKS 32
 #define SLAB_ALL    UINT32_MAX
 _Static_assert(SLAB_CHUNKS *SNAPSHOT_CHUNK >= PAGES_LEAST, "it is in large pages");
 
 struct slab {
     struct slab *next;
-    size_t size;   /* of its chunks */
+    size_t size;   /* size of each chunk */
     char *memory;  /* owned */
     uint32_t free; /* a bit for each chunk */
 };
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs; /* guarded by slabs_lock */
 
-/* A new slab, of which the first chunk is taken. */
+/* Make a slab; its first chunk is taken. */
 static struct slab *snapshot_store_slab_create(size_t size)
 {
     struct slab *slab = malloc(sizeof(*slab));
@@ -127,7 +127,7 @@ uint32_t chunk_own_parts(const struct chunk *chunk)
     return own;
 }
 
-/* At most one part of so many. */
+/* At most one in this many parts. */
 #define FEW 4
 
 bool chunk_parts_are_few(uint32_t parts, size_t size)
@@ -348,7 +348,7 @@ bool snapshot_run(const struct snapshot *snapshot, size_t index, size_t at,
     *ret_run = (struct snapshot_run){range, NULL, 0};
     if (!chunk)
         return true;
-    /* From the chunk's beginning, so that a run is never split in two. */
+    /* Start at the chunk's beginning, so that a run is never split in two. */
     struct chunk_run run = chunk_run(chunk, 0);
     size_t begin = 0;
     while (run.end <= at - range.begin) {

@@ -2,7 +2,7 @@
 
 #include "state/base/clock.h"
 
-/* Nanoseconds that @bytes take at @rate: in two steps, so that no product overflows. */
+/* Nanoseconds for @bytes at @rate, computed in two steps, so that no product overflows. */
 static uint64_t throttle_cost_ns(uint64_t bytes, uint64_t rate)
 {
     uint64_t seconds = bytes / rate, rest = bytes % rate;

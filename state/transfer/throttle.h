@@ -4,24 +4,24 @@
 #include <stdint.h>
 
 /*
- * A bandwidth that copies keep to: a bucket of tokens, one a byte, that fills at that rate and
- * holds what a moment brings. Whoever takes more than there is owes it, and waits until that is
- * paid. It knows no clock: times are the caller's, so that tests have their own.
+ * A bandwidth limit for copies: a token bucket with one token a byte, which fills at the limit's
+ * rate and holds BURST_NS worth of tokens. Taking more than it holds incurs a debt, which the taker
+ * waits out. It has no clock of its own: callers pass the time, so that tests can choose it.
  */
 
-/** How much may be saved up: nanoseconds of the rate. */
+/** Most tokens that the bucket holds, as nanoseconds of the rate. */
 #define THROTTLE_BURST_NS 10000000u
 
-/** Zeroed: no limit. One thread at a time. */
+/** Zeroed: no limit. Not thread-safe. */
 struct throttle {
     uint64_t rate;     /**< Bytes a second; 0: no limit. */
-    uint64_t paid_ns;  /**< When all that was taken is paid for. */
-    uint64_t slept_ns; /**< How long its users have waited for it, all together. */
+    uint64_t paid_ns;  /**< When the debt is paid off. */
+    uint64_t slept_ns; /**< Time that its users have waited, in all. */
 };
 
 /**
- * Take @bytes. Returns when they may go: @now_ns, or later. Any number of bytes may be taken at
- * once; what they cost is waited for before they go, but for what was saved up.
+ * Take @bytes, any number. Returns when they may be sent: @now_ns, or later if the bucket held too
+ * few tokens.
  */
 uint64_t throttle_take(struct throttle *throttle, uint64_t bytes, uint64_t now_ns);
 

@@ -33,15 +33,15 @@ static bool transfer_needs_host(const struct transfer *transfer)
     return transfer->limits.through_host || transfer->limits.work;
 }
 
-/* A driver would have to be given host memory that it must not be given, or nothing would be done
- * to the bytes. */
+/* True when bytes must pass through our chunks, because the driver must not be given the host's
+ * memory or because work is done on the bytes. */
 static bool transfer_needs_ring(const struct transfer *transfer)
 {
     return transfer_is_direct(transfer) || transfer->limits.user_memory || transfer->limits.work;
 }
 
-/* The driver's own way from one of its devices to another, past the host. What is little goes by a
- * ring: its ends need not meet first. */
+/* The driver's function that copies directly between its devices, or NULL. Small transfers use the
+ * ring, since setting up the direct way takes longer. */
 static between_function transfer_find_between(const struct transfer *transfer, uint64_t total)
 {
     const struct residence *from = transfer->from, *to = transfer->to;
@@ -51,8 +51,8 @@ static between_function transfer_find_between(const struct transfer *transfer, u
     return from->device->between;
 }
 
-/* How to go about @total bytes; sets shape but for what only the making of it tells. @predict: also
- * where that needs no figures. */
+/* Choose the shape for @total bytes, except what is only known once it is made. @predict: also
+ * compute the prediction where the choice does not need it. */
 static void transfer_choose(struct transfer *transfer, uint64_t total, bool predict)
 {
     struct transfer_shape *shape = &transfer->shape;
@@ -78,8 +78,8 @@ static void transfer_choose(struct transfer *transfer, uint64_t total, bool pred
             probe_link(transfer->to, &to);
         probe_host(&host);
         cost_route(&way, &choice, &places);
-        /* Where a driver works in the calling thread (POCL's basic device), a second one lets the
-         * two devices work at once. */
+        /* Where a driver works in the calling thread (POCL's basic device), a second thread lets
+         * both devices work at once. */
         shape->threads = transfer_is_direct(transfer) && host_cores() > 1 && !simple;
     }
     shape->chunk = choice.chunk;
@@ -98,7 +98,8 @@ double transfer_predict(struct residence *from, struct residence *to, uint64_t t
     return transfer.shape.predicted;
 }
 
-/* What one of the ends keeps registered, or else memory of our own; so that it has its place. */
+/* Take registered memory that one of the ends keeps, or else new memory, in whose place the other
+ * end registers it. */
 static bool transfer_find_memory(struct transfer *transfer, size_t size)
 {
     struct residence *ends[2] = {transfer->from, transfer->to};
@@ -116,7 +117,8 @@ static bool transfer_find_memory(struct transfer *transfer, size_t size)
     return transfer->memory != NULL;
 }
 
-/* The one end that is registered keeps it; of two the first, as the other one's is its guest. */
+/* Let the end that registered the memory keep it; of two, the first, because the second only
+ * borrowed it. */
 static void transfer_give_memory(struct transfer *transfer)
 {
     int keeps = transfer->pins[0].buffer ? 0 : 1;
@@ -130,7 +132,8 @@ static void transfer_give_memory(struct transfer *transfer)
     transfer->memory = NULL;
 }
 
-/* Memory for the ring, known to the drivers. Without it a host end is still reached directly. */
+/* Make the ring's memory and register it with the drivers. Without a ring, drivers access a host
+ * end directly. */
 static bool transfer_make_ring(struct transfer *transfer)
 {
     struct residence *ends[2] = {transfer->from, transfer->to};
@@ -142,7 +145,7 @@ static bool transfer_make_ring(struct transfer *transfer)
         if (residence_has_link(ends[i]) && !transfer->pins[i].buffer &&
             !pinned_create(ends[i], transfer->memory, transfer->memory_size, &transfer->pins[i]))
             shape->registered = false;
-    /* A copy stage pays only where the link runs faster for it. */
+    /* Without registered memory, the extra copy gains nothing. */
     if (!shape->registered && !transfer_needs_ring(transfer)) {
         transfer_give_memory(transfer);
         return false;
@@ -150,20 +153,21 @@ static bool transfer_make_ring(struct transfer *transfer)
     return true;
 }
 
-/* Bytes that one wait covers: few enough for a slow link to notice that it was cancelled, more
- * where a driver's memory copy is faster for being asked for more at once. */
+/* Bytes for each wait of a transfer without a ring: few, so that cancellation is noticed on a slow
+ * link; more where a driver's memory copy is faster for large requests. */
 static size_t transfer_plain_room(const struct transfer *transfer)
 {
     return transfer_has_link(transfer) ? PLAIN_SLOT_LINK : PLAIN_SLOT_UNIFIED;
 }
 
-/* Bytes of a slot, however slow they are to go. */
+/* Bytes of a slot without a bandwidth limit. */
 static size_t transfer_whole_room(const struct transfer *transfer)
 {
     return transfer->shape.chunk ? transfer->shape.chunk : transfer_plain_room(transfer);
 }
 
-/* What goes at once, so that a slow pace is kept from moment to moment. */
+/* Bytes to send at once under a bandwidth limit, so that a slow pace is kept from moment to moment.
+ */
 static size_t transfer_paced_room(const struct transfer *transfer, size_t room)
 {
     const struct throttle *throttle = transfer->limits.throttle;
@@ -175,7 +179,7 @@ static size_t transfer_paced_room(const struct transfer *transfer, size_t room)
     return room < moment ? room : (size_t)moment;
 }
 
-/* Make what shape asks for: ring, slots, threads. */
+/* Make what `shape` describes: ring, slots, threads. */
 static int transfer_build(struct transfer *transfer)
 {
     struct transfer_shape *shape = &transfer->shape;
@@ -216,8 +220,8 @@ static int transfer_plan(struct transfer *transfer, uint64_t total)
     return transfer_build(transfer);
 }
 
-/* What @series keeps between these ends, made ready for @total bytes under @limits; or NULL. What
- * does not do for them is freed. */
+/* Take what @series keeps for these ends, prepared for @total bytes and @limits; or NULL. What does
+ * not fit them is freed. */
 static struct transfer *transfer_series_take(struct transfer_series *series,
                                              const struct residence *from,
                                              const struct residence *to, uint64_t total,
@@ -242,7 +246,7 @@ static struct transfer *transfer_series_take(struct transfer_series *series,
     return transfer;
 }
 
-/* Nothing is under way in @transfer. */
+/* Keep @transfer, which is idle, in @series. */
 static void transfer_series_give(struct transfer_series *series, struct transfer *transfer)
 {
     const size_t last = TRANSFER_SERIES_KEPT - 1;
@@ -319,7 +323,7 @@ int transfer_create_shaped(struct residence *from, struct residence *to,
     return 0;
 }
 
-/* Send the slot being filled on its way. */
+/* Submit the slot being filled. */
 static int transfer_submit_filling(struct transfer *transfer)
 {
     struct slot *slot = transfer->filling;
@@ -329,14 +333,14 @@ static int transfer_submit_filling(struct transfer *transfer)
     return slot_submit(transfer, slot);
 }
 
-/* Room for more in the slot being filled, or 0 when it is to be sent first. */
+/* Room left in the slot being filled, or 0 when it must be submitted first. */
 static size_t transfer_room_left(const struct transfer *transfer, const struct walk *walk)
 {
     const struct slot *slot = transfer->filling;
     size_t room = transfer->room - slot->used;
     if (slot->piece_count == SLOT_PIECES)
         return 0;
-    /* No splinters: what does not fit begins the next slot. */
+    /* Do not split off small parts: what does not fit begins the next slot. */
     if (slot->used && room < walk->left && room < transfer->room / 8)
         return 0;
     return transfer->shape.passes && walk->whole.image && room > PASSED_MOST ? PASSED_MOST : room;
@@ -384,7 +388,7 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
 
 int transfer_flush(struct transfer *transfer)
 {
-    (void)transfer_submit_filling(transfer); /* its error is kept */
+    (void)transfer_submit_filling(transfer); /* the transfer records its error */
     return slots_drain(transfer);
 }
 
@@ -393,7 +397,8 @@ void transfer_destroy(struct transfer *transfer)
     if (!transfer)
         return;
     if (transfer->filling) {
-        (void)transfer_fail(transfer, -ECANCELED, 0); /* not flushed: not wanted */
+        (void)transfer_fail(transfer, -ECANCELED,
+                            0); /* destroyed without a flush: nobody wants the rest */
         (void)transfer_submit_filling(transfer);
     }
     struct transfer_series *series = transfer->limits.series;

@@ -6,74 +6,80 @@
 #include "state/transfer/throttle.h"
 
 /*
- * The transfer engine: bytes of many objects from one end to another, as fast as the link.
+ * The transfer engine: copies the bytes of many objects from one end to another at the speed of the
+ * link.
  *
  * An end is a residence or host memory. Stages (device read, copy between pinned and pageable
- * memory, what else is done to the bytes, device write) run as a pipeline over chunks; chunk size,
- * number of chunks and each stage's threads are chosen by a cost model (cost.h) from figures that
- * were measured on the residences at hand. Small objects are batched without waiting for each.
+ * memory, work on the bytes such as a digest, device write) run as a pipeline over chunks; the cost
+ * model (cost.h) chooses chunk size, number of chunks and each stage's threads from figures that
+ * were measured on these devices. Small objects are batched without waiting for each.
  */
 
 struct transfer;
 
-/** Ways that one move takes: out, in, and straight. */
+/** Transfers that a series keeps: one for each direction that a move uses (from a device, to one,
+ * and between two). */
 #define TRANSFER_SERIES_KEPT 3
 
-/** What is done to bytes on their way, beside moving them: a digest, a compression. */
+/** Work on the bytes of a transfer besides copying: a digest, a compression. */
 struct transfer_work {
-    /** Takes bytes in any order, each once; several threads call it. They may be looked at until it
+    /** Called with every byte once, in any order, by several threads. @bytes are valid until it
      * returns. */
     void (*run)(void *data, const char *bytes, size_t size);
     void *data;
-    struct cost_stage cost; /**< COST_WORK, for the choice of chunks and threads. */
+    struct cost_stage
+        cost; /**< Its cost, of kind COST_WORK, for the choice of chunks and threads. */
 };
 
 /**
- * What transfers between the same ends have in common: chunks, registered, and threads. Who makes
- * many one after the other keeps them from one to the next here. Zeroed: none yet. One thread at a
- * time; the ends that were used with it live until transfer_series_finish.
+ * Registered chunks and threads that consecutive transfers between the same ends reuse. Zeroed:
+ * empty. Not thread-safe; the ends that were used with it must live until transfer_series_finish.
  */
 struct transfer_series {
-    /** Bytes to come one way, for the choice of chunks and threads; 0: each transfer's own. */
+    /** Bytes to be transferred in one direction, for the choice of chunks and threads; 0: each
+     * transfer's own. */
     uint64_t total;
-    struct transfer *idle[TRANSFER_SERIES_KEPT]; /**< The one that was used last comes first. */
+    struct transfer *idle[TRANSFER_SERIES_KEPT]; /**< The most recently used one comes first. */
 };
 
 struct transfer_limits {
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
     const atomic_bool *cancel; /**< Or NULL. */
-    _Atomic uint64_t *done;    /**< Bytes that arrived are added here as they do; or NULL. */
-    bool user_memory;          /**< Items may be: nothing goes straight from host memory. */
-    bool fresh;                /**< Host memory is written whose pages may have to be made first. */
-    bool through_host; /**< Between devices: not by a way of their driver's past the host. */
-    const struct transfer_work *work; /**< Or NULL. With it all bytes pass through host memory. */
-    /** Bytes wait for it before they go; or NULL. Of one transfer at a time. */
+    _Atomic uint64_t *done;    /**< Bytes are added here as they arrive; or NULL. */
+    bool user_memory;  /**< Items may have user_memory, so drivers are never given host memory
+                          directly. */
+    bool fresh;        /**< Pages of the host memory to write may not exist yet. */
+    bool through_host; /**< Between devices: copy through host memory even if the driver could copy
+                          directly. */
+    const struct transfer_work *work; /**< Or NULL. With it, all bytes pass through host memory. */
+    /** Limits the bandwidth; or NULL. Used by one transfer at a time. */
     struct throttle *throttle;
-    struct transfer_series *series; /**< Of which this one is, or NULL. Not with work. */
+    struct transfer_series
+        *series; /**< The series that this transfer belongs to, or NULL. Not with work. */
 };
 
-/** What to move: a run of a buffer, or rows or slices of an image through its host copy's layout.
+/** What to copy: a range of a buffer, or rows or slices of an image in the layout of its host copy.
  */
 struct transfer_item {
     cl_mem from; /**< NULL when the source end is host memory. */
     cl_mem to;   /**< NULL when the target end is host memory. */
     char *host;  /**< The host end's bytes, in the layout below. NULL when both ends are devices. */
-    size_t offset; /**< The first byte, the same on both ends and in @host. Of an image: that of a
-                        row, or of a slice where it has several. */
-    size_t size;   /**< Bytes. Of an image: up to where a row or slice begins, or its end. */
+    size_t offset; /**< Of the first byte, at both ends and in @host. In an image: of a row, or of a
+                      slice if it has several. */
+    size_t
+        size; /**< In bytes. In an image: up to the begin of a row or slice, or the image's end. */
     const struct image_shape
         *image;       /**< NULL for buffers. @host is in its row_pitch, slice_pitch. */
-    bool user_memory; /**< @host, which is read, is the program's: what is not there reads as
-                         zeroes. */
+    bool user_memory; /**< @host is read and is the program's: what is not there reads as zeroes. */
 };
 
 /**
- * Begin. Either end may be NULL (host memory), not both. The ends' io queues are the transfer's
- * until transfer_destroy. Chunks are registered and threads started here when @total makes that
- * worthwhile, so a mover calls it in PREPARE. One thread at a time may use a transfer.
+ * Begin a transfer. One end may be NULL (host memory). The ends' io queues belong to the transfer
+ * until transfer_destroy. When @total makes it worthwhile, chunks are registered and threads
+ * started here, so a mover calls this in PREPARE. A transfer is not thread-safe.
  *
- * @total  Bytes to come, for the choice of chunks and threads. 0 where unknown: then the first
- *         transfer_add chooses.
+ * @total  Bytes to be transferred, for the choice of chunks and threads; 0 where unknown: then the
+ *         first transfer_add chooses.
  * @limits  Copied; what it points to must outlive the transfer.
  * Blocks on the drivers (a few ms the first time a device is measured). Returns 0, -ENOMEM, -EIO.
  */
@@ -81,51 +87,51 @@ MUST_CHECK int transfer_create(struct residence *from, struct residence *to, uin
                                const struct transfer_limits *limits,
                                struct transfer **ret_transfer);
 /**
- * Move one item. May return before it has arrived; @item's memory objects and bytes must stay until
+ * Copy one item. May return before it has arrived; @item's memory objects and bytes must stay until
  * transfer_flush. Blocks while the pipeline is full.
  *
- * Returns 0, -EIO (a driver refused or a command ended in error), -ENOMEM, -ETIMEDOUT, -ECANCELED:
- * then nothing more arrives and transfer_flush gives the same.
+ * Returns 0, -EIO (a driver refused or a command failed), -ENOMEM, -ETIMEDOUT, -ECANCELED: then
+ * nothing more is transferred, and transfer_flush returns the same error.
  */
 MUST_CHECK int transfer_add(struct transfer *transfer, const struct transfer_item *item);
 /** Wait until everything has arrived. */
 MUST_CHECK int transfer_flush(struct transfer *transfer);
-/** Waits for what is in flight, stops the threads, frees; of a series, unless something failed,
- * leaves chunks and threads to the next one. NULL is allowed. */
+/** Waits for what is in flight and frees the transfer; in a series, unless something failed, its
+ * chunks and threads are kept for the next one. NULL is allowed. */
 void transfer_destroy(struct transfer *transfer);
-/** Free what @series keeps, which may be used again then. Blocks on the drivers. */
+/** Free what @series keeps; it may be used again. Blocks on the drivers. */
 void transfer_series_finish(struct transfer_series *series);
 
 /** Seconds that a transfer of @total bytes takes, by the cost model; either end may be NULL (host
  *  memory). Blocks on the drivers as transfer_create does, the first time. */
 double transfer_predict(struct residence *from, struct residence *to, uint64_t total);
 
-/** How a transfer goes about it, for logs and benchmarks. */
+/** How a transfer was set up, for logs and benchmarks. */
 struct transfer_shape {
-    size_t chunk;     /**< Bytes; 0: straight from and to the host's memory. */
-    unsigned chunks;  /**< Of the ring. */
-    unsigned threads; /**< Copy threads that run; 0, and none below: the caller does all. */
-    unsigned workers; /**< Threads of the work. */
+    size_t chunk; /**< Chunk size in bytes; 0: drivers read and write the host's memory directly. */
+    unsigned chunks;  /**< Chunks in the ring. */
+    unsigned threads; /**< Running copy threads; with 0 of both, the caller does everything. */
+    unsigned workers; /**< Running threads for the work. */
     bool registered;  /**< The ring is registered with every driver that has a link. */
-    bool passes;      /**< Past the host (between.h): it may fail where the host is a way. */
-    double predicted; /**< Seconds, of the cost model; 0: not asked. */
+    bool passes; /**< Directly between devices (between.h): may fail where a transfer through the
+                    host would not. */
+    double predicted; /**< Seconds predicted by the cost model; 0: not asked. */
 };
-/** Meaningful after the first transfer_add, or at once when transfer_create was told the total. */
+/** Valid after the first transfer_add, or at once if transfer_create was told the total. */
 void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape);
 
 /**
- * Measure the link of @residence's device, and the host, anew, for this process and for those that
- * come (links.h). Its io queue is used. Blocks for some milliseconds.
+ * Measure the link of @residence's device and the host's memory again, for this process and later
+ * ones (links.h). Uses its io queue. Blocks for some milliseconds.
  *
- * Returns 0, -EIO (a driver failed; nothing changes), -ENOMEM, or why the figures could not be
- * kept.
+ * Returns 0, -EIO (a driver failed; nothing changes), -ENOMEM, or the error of storing the figures.
  */
 MUST_CHECK int transfer_measure(struct residence *residence);
 
 /** The OpenCL error behind the last -EIO, for the reason that an operator reads; 0 if none. */
 cl_int transfer_error(const struct transfer *transfer);
 
-/** Copy from memory that somebody may be taking away; what is not there reads as zeroes. */
+/** Copy from memory that the program may unmap meanwhile; missing pages read as zeroes. */
 void host_copy_user_memory(char *to, const char *from, size_t size);
 
 #endif

@@ -3,9 +3,9 @@
 #define PASS_LEAST ((size_t)64 << 10)
 
 /*
- * Past the host, from one device of our own driver's to another: each piece is a command of both.
- * The driver copies between buffers. So an image has a buffer at either end, which its pieces pass
- * through one after the other, as what is behind a command of a queue waits for it.
+ * Copies directly between two devices of our remote driver: each piece is a command of both. The
+ * driver copies between buffers only, so an image has a buffer at either end, which its pieces use
+ * one after the other: commands in a queue wait for the one before.
  */
 
 static void transfer_between_release_buffer(struct passed *passed, struct residence *end)
@@ -42,7 +42,7 @@ static cl_int transfer_between_make_buffer(struct passed *passed, struct residen
     return CL_SUCCESS;
 }
 
-/* As large as the largest piece so far, or up to twice. */
+/* Make the buffers at least as large as the largest piece so far; up to twice that. */
 static cl_int transfer_between_make_buffers(struct transfer *transfer, size_t piece)
 {
     size_t size = PASS_LEAST;
@@ -69,7 +69,8 @@ static cl_int transfer_between_pass_buffer(const struct transfer *transfer, stru
     return error;
 }
 
-/* How each of the three ended is looked at: a queue goes on past what failed. */
+/* The status of all three commands is checked, because an in-order queue continues after a failed
+ * command. */
 static cl_int transfer_between_pass_image(struct transfer *transfer, struct slot *slot,
                                           const struct piece *piece)
 {

@@ -49,7 +49,7 @@ void host_copy_user_memory(char *to, const char *from, size_t size)
             if ((size_t)done > size)
                 done = (ssize_t)size;
             memset(to, 0, (size_t)done);
-        } else if (done <= 0) { /* it is not allowed, or the kernel has no such call */
+        } else if (done <= 0) { /* not permitted, or the kernel has no such call */
             memcpy(to, from, size);
             return;
         }

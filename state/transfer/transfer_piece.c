@@ -8,7 +8,7 @@ static size_t transfer_piece_min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The rows, or slices of an image that has several, in which the item's bytes lie. */
+/* Set the rows, or slices of an image that has several, that hold the item's bytes. */
 static void transfer_piece_take_layers(struct piece *whole, const struct transfer_item *item)
 {
     int axis = whole->region[2] > 1 ? 2 : 1;
@@ -62,7 +62,7 @@ void walk_init(struct walk *walk, const struct transfer_item *item)
         walk->left = 0;
 }
 
-/* Move next[] on by @region, which is whole rows or slices unless it is part of a row. */
+/* Advance next[] by @region, which is whole rows or slices unless it is part of a row. */
 static void transfer_piece_advance(struct walk *walk, const size_t region[3])
 {
     const size_t *dims = walk->whole.region;
@@ -112,7 +112,7 @@ bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece)
     return true;
 }
 
-/* What a driver is told of the layout at @memory, or at the host end. */
+/* The pitches to pass to a driver for the layout at @memory, or at the host end. */
 static void transfer_piece_pitches(const struct piece *piece, bool packed, size_t *ret_row,
                                    size_t *ret_slice)
 {

@@ -12,21 +12,21 @@
 
 /* Pieces of items (transfer_piece.c). */
 
-/** A part of an item that one command moves: a box of a buffer or image. */
+/** The part of an item that one command copies: a box of a buffer or image. */
 struct piece {
     cl_mem from, to;
     bool image;
-    bool layered;     /**< An image whose slices have a pitch: 1D and 2D arrays, 3D. */
-    bool row_slices;  /**< Whose slices are its rows: a 1D array. */
+    bool layered;     /**< An image with a slice pitch: 1D and 2D arrays, 3D. */
+    bool row_slices;  /**< Each row is a slice: a 1D array. */
     size_t origin[3]; /**< Axis 0 in bytes for buffers, in elements for images. */
     size_t region[3];
     size_t row;                  /**< Bytes of one row, packed. */
     bool user_memory;            /**< The item's. */
-    char *host;                  /**< Its first byte at the host end, or NULL. */
+    char *host;                  /**< First byte at the host end, or NULL. */
     size_t host_row, host_slice; /**< Pitches there. */
     size_t size;                 /**< Bytes, packed. */
-    size_t counted;              /**< What it adds to the bytes that arrived. */
-    size_t at;                   /**< Where it lies, packed, in its slot's memory. */
+    size_t counted;              /**< What it adds to the count of bytes that arrived. */
+    size_t at;                   /**< Offset, packed, in its slot's memory. */
 };
 
 /** Cuts one item into pieces. */
@@ -38,22 +38,22 @@ struct walk {
     uint64_t uncounted;
 };
 
-/** @item is borrowed; not its shape nor its pitches, only its bytes and objects. */
+/** @item's bytes and objects are borrowed; its shape and pitches are copied. */
 void walk_init(struct walk *walk, const struct transfer_item *item);
 /** The next piece of at most @room bytes; false when not even one element fits. walk->left > 0. */
 bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece);
 
 /**
- * Enqueue the read or write of @piece, not blocking. @memory is where it lies packed; NULL: at its
- * host end. An OpenCL error, or CL_SUCCESS and an event that the caller owns.
+ * Enqueue the read or write of @piece, not blocking. @memory holds it packed; NULL: use its host
+ * end. Returns an OpenCL error, or CL_SUCCESS and an event that the caller owns.
  */
 cl_int piece_read(const struct piece *piece, const cl_icd_dispatch *cl, cl_command_queue queue,
                   char *memory, cl_event *ret_event);
 cl_int piece_write(const struct piece *piece, const cl_icd_dispatch *cl, cl_command_queue queue,
                    const char *memory, cl_event *ret_event);
 
-/** Copy the packed bytes [begin, end) of @piece between @memory (its first byte) and its host end,
- * whose fresh pages are made within @limits, by this thread. */
+/** Copy the packed bytes [begin, end) of @piece between @memory (its first byte) and its host end.
+ * Fresh pages there are made by this thread, within @limits. */
 void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t end, bool to_host,
                 const struct transfer_limits *limits);
 
@@ -61,27 +61,28 @@ void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t en
 
 /** Cores that this thread may run on, at least 1. */
 unsigned host_cores(void);
-/** pages_populate() of what looks fresh, within @limits, or NULL. A hint. */
+/** pages_populate() for memory that looks fresh, within @limits (or NULL). A hint. */
 void host_populate(char *memory, size_t size, unsigned threads,
                    const struct transfer_limits *limits);
-/** Memory for chunks, present unless @limits ended before, for pages_give(). NULL: there is none.
- */
+/** Memory for chunks with all pages present (unless @limits ended it), to be freed by pages_give().
+ * NULL: out of memory. */
 char *host_ring_create(size_t size, unsigned threads, const struct transfer_limits *limits);
-/** Have no cache of the host's keep what is there; a hint. */
+/** Drop @memory from the host's caches; a hint. */
 void host_flush(const char *memory, size_t size);
-/** Of copying threads, bytes. */
+/** Stack size of copying threads, in bytes. */
 #define HOST_STACK ((size_t)1 << 20)
 
 /* Measured figures (transfer_probe.c). */
 
 /**
- * Of the device of @residence: what is known of it on disk (links.h), else measured, once a
- * process; a guess where that fails. Blocks.
+ * Figures of the device of @residence: from disk (links.h), else measured, once a process; a guess
+ * if that fails. Blocks.
  */
 void probe_link(struct residence *residence, struct link_figures *ret_figures);
-/** Memory copies, and the making of a registered ring; the same. */
+/** The same for memory copies and for making a registered ring. */
 void probe_host(struct host_figures *ret_figures);
-/** Measure that (transfer_probe_host.c). Blocks. A guess, and false, where there is no memory. */
+/** Measures them (transfer_probe_host.c). Blocks. Returns false, with a guess, if there is no
+ * memory. */
 bool probe_measure_host(struct host_figures *ret_figures);
 
 #define PROBE_ROUNDS       3 /**< Of which the best counts. */
@@ -108,10 +109,10 @@ static inline double probe_clamp(double value, double least, double most)
 #define UNIT_MIN           (128u << 10)
 #define PASSED_MOST        PLAIN_SLOT_LINK /**< Of an image at once, on its way past the host. */
 
-/** What a trace needs to know of a slot (transfer_trace.c). */
+/** Times of a slot, for a trace (transfer_trace.c). */
 struct slot_trace {
-    uint64_t begun_ns, read_ns, staged_ns; /**< Of the chunk under way; 0: nobody traces. */
-    /* Of the chunks of a batch, of which there is no span yet. */
+    uint64_t begun_ns, read_ns, staged_ns; /**< Of the current chunk; 0: not traced. */
+    /* Of a batch of chunks whose span is not written yet. */
     uint64_t first_ns, last_ns, bytes;
     unsigned chunks;
 };
@@ -123,13 +124,13 @@ struct slot {
     size_t used;  /**< Bytes of memory, or of all pieces. */
     uint64_t counted;
     unsigned piece_count, event_count;
-    unsigned stage;      /**< In which it is, or the first that it comes to. */
-    size_t unit, handed; /**< A stage's units, and how far they were handed out. */
+    unsigned stage;      /**< The stage it is in, or will enter first. */
+    size_t unit, handed; /**< Size of the stage's units, and offset of the next one to hand out. */
     unsigned units_left;
     struct slot_trace trace;
     struct piece pieces[SLOT_PIECES];
     cl_event events[2 * SLOT_PIECES]; /**< Of the reads, later of the writes. */
-    /** Of the source's, where `events` are the target's: ended once those have. */
+    /** Events of the source where `events` are the target's: complete when those are. */
     cl_event outs[SLOT_PIECES];
     unsigned out_count;
 };
@@ -139,22 +140,23 @@ struct fifo {
     unsigned count;
 };
 
-/** What images pass through at one end, on their way past the host. */
+/** Buffer that images are copied through at one end, between devices. */
 struct passed {
-    cl_mem buffer; /**< NULL: it was not needed yet. */
+    cl_mem buffer; /**< NULL: not needed yet. */
     size_t size;   /**< Taken from the device's budget. */
 };
 
-/** What cores of the host do to each chunk between its read and its write. */
+/** What the host's cores do to each chunk between its read and its write. */
 struct stage {
-    /** The part of the slot's memory that a unit covers. No lock is held. */
+    /** Process the part [begin, end) of the slot's memory. */
     void (*run)(const struct transfer *transfer, struct slot *slot, size_t begin, size_t end);
-    struct fifo waiting; /**< Under the lock. The first one's units are being handed out. */
-    pthread_cond_t work; /**< For its threads: waiting, stopping; the first's: queued, leading. */
-    unsigned threads;    /**< That run. */
+    struct fifo waiting; /**< Guarded by the lock. The first one's units are being handed out. */
+    pthread_cond_t work; /**< Wakes its threads, for changes of waiting and stopping; those of the
+                            first stage also for queued and leading. */
+    unsigned threads;    /**< Running threads. */
 };
 
-/** A copy, and the work that the caller wants done. */
+/** The copy, and the work that the caller wants done. */
 #define STAGES_MAX 2
 
 struct stage_thread {
@@ -164,10 +166,10 @@ struct stage_thread {
 };
 
 /*
- * A slot's way: free, filled by the caller, queued (its reads are enqueued), through the stages, in
- * flight (its last commands are enqueued), free. The caller fills and waits for what is in flight;
- * threads, or the caller where there are none, do what lies between. The first stage's threads
- * also wait for reads, even where there is no stage.
+ * The states of a slot: free, filled by the caller, queued (its reads are enqueued), in the stages,
+ * in flight (its last commands are enqueued), free. The caller fills slots and waits for those in
+ * flight; threads, or the caller where there are none, do everything between. The first stage's
+ * threads also wait for reads, even if no stage is needed.
  */
 struct transfer {
     struct residence *from, *to;
@@ -178,28 +180,28 @@ struct transfer {
     size_t room; /**< Bytes of a slot. */
     unsigned slot_count;
     struct slot *slots;
-    struct slot *filling;     /**< The caller's. */
+    struct slot *filling;     /**< Only the caller uses it. */
     between_function between; /**< Set where shape.passes. */
-    struct passed passed[2];  /**< Of `from` and of `to`; the caller's. */
+    struct passed passed[2];  /**< For `from` and `to`; only the caller uses them. */
     char *memory;
     size_t memory_size;
     struct pinned pins[2]; /**< Of the memory: for `from` and for `to`. */
 
-    struct stage stages[STAGES_MAX]; /**< In the order of the way. */
+    struct stage stages[STAGES_MAX]; /**< In the order in which chunks pass. */
     unsigned stage_count;
 
-    pthread_mutex_t lock;    /**< Guards what follows, and units of slots in stages. */
+    pthread_mutex_t lock;    /**< Guards everything below, and the units of slots in stages. */
     pthread_cond_t progress; /**< For the caller: free, flight. */
     struct fifo free, queued, flight;
-    bool leading; /**< A thread waits for the first queued slot's reads. */
+    bool leading; /**< A thread is waiting for the first queued slot's reads. */
     bool stopping;
-    int error; /**< The first; nothing is enqueued after it. */
+    int error; /**< The first error; nothing is enqueued after it. */
     cl_int cl_error;
 
     unsigned thread_count;
     struct stage_thread threads[COST_THREADS_MAX];
 
-    unsigned trace_id; /**< Of its chunks' spans. No other transfer has it now. */
+    unsigned trace_id; /**< Identifies its chunks' spans; no other transfer has it now. */
 };
 
 /**
@@ -213,58 +215,60 @@ MUST_CHECK int transfer_create_shaped(struct residence *from, struct residence *
 
 void fifo_push(struct fifo *fifo, struct slot *slot);
 
-/** Keep the first error. Takes the lock. Returns the error kept. */
+/** Record @error if it is the first. Takes the lock. Returns the recorded error. */
 int transfer_fail(struct transfer *transfer, int error, cl_int cl_error);
-/** Wait for a free slot, doing or waiting for what stands before it. 0 or the error kept. */
+/** Wait for a free slot, working on earlier ones where there are no threads. 0 or the recorded
+ * error. */
 int slot_take(struct transfer *transfer, struct slot **ret_slot);
-/** Send a filled slot on its way. It comes back whatever happens. 0 or the error kept. */
+/** Submit a filled slot; it becomes free again in any case. 0 or the recorded error. */
 int slot_submit(struct transfer *transfer, struct slot *slot);
-/** Wait until every slot is free. The error kept, or 0. */
+/** Wait until every slot is free. 0 or the recorded error. */
 int slots_drain(struct transfer *transfer);
-/* Past the host (transfer_between.c). */
+/* Directly between devices (transfer_between.c). */
 
-/** Enqueue all of a slot. An OpenCL error, or CL_SUCCESS; the events of both are the slot's, as far
- * as they are the target's. */
+/** Enqueue all commands of a slot. An OpenCL error, or CL_SUCCESS; the slot then has the target's
+ * events. */
 cl_int between_enqueue_slot(struct transfer *transfer, struct slot *slot);
-/** Release the events of what the slot's images were copied out by. CL_SUCCESS, or how one of them
- * failed; nothing of it is under way then. */
+/** Release the events of copies out of the slot's images. CL_SUCCESS, or the error of one that
+ * failed; nothing of the slot is running then. */
 cl_int between_wait_outs(const struct transfer *transfer, struct slot *slot);
-/** Give back what images passed through. */
+/** Free the buffers that images were copied through. */
 void between_finish(struct transfer *transfer);
 
-/** What the stages of a transfer are: shape->chunk is known. */
+/** Set up the stages; shape->chunk is known. */
 void stages_init(struct transfer *transfer);
 /**
- * Start the threads of all stages: shape->threads that copy, shape->workers, and set both to how
- * many run. None at all when the system refuses one that is its stage's only one.
+ * Start the threads of all stages: shape->threads for copies and shape->workers for work; both are
+ * set to the number that runs. If a stage would have no thread because the system refuses, none is
+ * started.
  */
 void threads_start(struct transfer *transfer);
 void threads_stop(struct transfer *transfer);
 
 /* Spans of chunks, while somebody traces (transfer_trace.c). */
 
-/** One that no transfer has, or that of all for which there is none. */
+/** An id that no transfer uses, or the shared one if all are used. */
 unsigned trace_id_take(void);
 void trace_id_give(unsigned id);
 
-/** The slot is on its way. */
+/** The slot was submitted. */
 static inline void trace_begin(struct slot *slot)
 {
     slot->trace.begun_ns = span_begin();
     slot->trace.read_ns = slot->trace.staged_ns = 0;
 }
 
-/** It has come to @ret_at, a member of its trace. */
+/** The slot has reached the step whose time is @ret_at, a member of its trace. */
 static inline void trace_step(const struct slot *slot, uint64_t *ret_at)
 {
     if (UNLIKELY(slot->trace.begun_ns != 0))
         *ret_at = clock_now_ns();
 }
 
-/** It is through: its span is kept, with those of its steps; of chunks that take less than
- *  TRACE_BATCH_NS one of several. By one thread a slot. */
+/** The slot is done: record its span and those of its steps; chunks shorter than TRACE_BATCH_NS
+ * share a span. Called by one thread a slot. */
 void trace_end(const struct transfer *transfer, struct slot *slot);
-/** Keep what is left of its batch. */
+/** Record the rest of its batch. */
 void trace_flush(const struct transfer *transfer, struct slot *slot);
 
 #endif

@@ -11,7 +11,7 @@
 #define LARGE     (8u << 20)
 #define SETUP_MIN 2e-6
 
-/* Where measuring fails: a slow PCIe link. */
+/* Used if measuring fails: a slow PCIe link. */
 static const struct link_figures guess = {
     .read = {COST_LINK, 20e-6, 12e9},
     .write = {COST_LINK, 20e-6, 12e9},
@@ -20,12 +20,12 @@ static const struct link_figures guess = {
 };
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by it, as is the link of each device. */
+/* Guarded by the lock above, like the link of each device. */
 static bool host_known;
 static struct host_figures host_figures;
 
-/* What is transferred. A driver that copies finds what a cache has twice as fast, and would not in
- * a program; what a ring has, which its device reads, was just written there. */
+/* What a measurement transfers. A driver that copies reads cached memory twice as fast, but a
+ * program's memory is usually not cached; a ring's is, because it was just written. */
 struct sample {
     struct residence *residence;
     cl_mem buffer;
@@ -58,7 +58,7 @@ static double transfer_probe_time_transfer(const struct sample *sample, size_t s
     return best;
 }
 
-/* A line through two sizes. False when a transfer failed. */
+/* Fit a line through the times of two sizes. False when a transfer failed. */
 static bool transfer_probe_measure(const struct sample *sample, bool read,
                                    struct cost_stage *ret_stage)
 {
@@ -89,8 +89,8 @@ static bool transfer_probe_measure_link(struct residence *residence,
     if (!buffer)
         goto out;
     struct sample sample = {residence, buffer, memory, .cold = true};
-    /* Some devices give a buffer its memory only when it is written: what is measured first would
-     * seem to be slower than what is measured next. */
+    /* Some devices allocate a buffer's memory when it is first written, so that the first
+     * measurement would seem slow: write it once before. */
     done = transfer_probe_time_transfer(&sample, LARGE, false) >= 0 &&
            transfer_probe_measure(&sample, false, &figures.plain_write) &&
            transfer_probe_measure(&sample, true, &figures.plain_read);

@@ -5,7 +5,7 @@
 #include "state/base/threads/thread.h"
 #include "state/transfer/transfer_priv.h"
 
-/* What the host's threads and memory do beside a link. */
+/* Measures how fast the host's threads copy memory beside a link. */
 
 #define PART        ((size_t)4 << 20) /* that a thread copies at a time */
 #define CROWD_MAX   8
@@ -14,15 +14,15 @@
 #define HAND_HI     1e-3
 #define PIN_SECONDS (35e-3 / (1u << 30)) /* a byte; seen on an H200, and as much to undo */
 
-/* Threads that copy at once, each its own part, in rounds that begin together. */
+/* Threads that copy at the same time, each its own part, in rounds that start together. */
 struct crowd {
-    bool out; /* of chunks, past the caches; else into them, from memory that no cache has */
+    bool out; /* from chunks, bypassing the caches; else into them, from memory that no cache has */
     pthread_mutex_t lock;
     pthread_cond_t begins;
-    unsigned places, count; /* taken; there are, once all have started */
+    unsigned places, count; /* parts taken; threads, once all have started */
     pthread_barrier_t together;
     char *pages, *chunks;
-    double rates[PROBE_ROUNDS]; /* bytes a second, of all */
+    double rates[PROBE_ROUNDS]; /* bytes a second of all threads together */
 };
 
 static void transfer_probe_host_crowd_note(struct crowd *crowd, double *rate, double took)
@@ -54,7 +54,7 @@ static void *transfer_probe_host_crowd_run(void *data)
     return NULL;
 }
 
-/* What the cost model counts of one of @count threads. */
+/* The bandwidth of one of @count threads, as the cost model uses it. */
 static double transfer_probe_host_bandwidth_each(const double *rates, unsigned count)
 {
     double best = 0;
@@ -64,7 +64,7 @@ static double transfer_probe_host_bandwidth_each(const double *rates, unsigned c
                        PROBE_BANDWIDTH_HI);
 }
 
-/* By up to @most threads; what the cost model counts of one. */
+/* Measure with up to @most threads; returns what the cost model counts of one. */
 static double transfer_probe_host_measure_copy(char *pages, char *chunks, bool out, unsigned most)
 {
     struct crowd crowd = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -93,7 +93,7 @@ static double transfer_probe_host_measure_copy(char *pages, char *chunks, bool o
 struct hands {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned turn; /* whose it is: even or odd */
+    unsigned turn; /* which thread's turn it is: even or odd */
 };
 
 static void transfer_probe_host_pass_on(struct hands *hands, unsigned whose)
@@ -114,7 +114,7 @@ static void *transfer_probe_host_hands_run(void *data)
     return NULL;
 }
 
-/* Seconds from one to the other; a guess where there is no thread. */
+/* Seconds to wake the other thread; a guess if no thread can be started. */
 static double transfer_probe_host_time_hand(void)
 {
     struct hands hands = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
@@ -146,10 +146,10 @@ bool probe_measure_host(struct host_figures *host)
         double each = size / probe_clamp(probe_seconds() - begin, 1e-9, 1);
         host->fresh.bandwidth = probe_clamp(each, PROBE_BANDWIDTH_LO, PROBE_BANDWIDTH_HI);
         host->ring.bandwidth = 1 / (PIN_SECONDS * 2 + 1 / host->fresh.bandwidth / fresh);
-        /* One alone copies into chunks faster than each of many: on an H100's host 8.5 GB/s, and
-         * 5.6 beside seven others, of which seven are too few for the link. Out of them as many as
-         * one alone would suggest keep up; with what each of eight does twice as many were chosen,
-         * which take up to a fifth longer. */
+        /* A single thread copies into chunks faster than each of many: on an H100's host 8.5 GB/s,
+         * and 5.6 beside seven others, so seven threads chosen by the single figure would be too
+         * few for the link. Out of chunks, the single figure suffices: with the figure of one of
+         * eight, twice as many threads were chosen, which take up to a fifth longer. */
         host->copy.bandwidth = transfer_probe_host_measure_copy(pages, chunks, false, crowd);
         host->out.bandwidth = transfer_probe_host_measure_copy(pages, chunks, true, 1);
     }

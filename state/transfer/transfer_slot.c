@@ -8,7 +8,7 @@
 
 #define LOOK_NS      (5 * NS_PER_MS) /* Between looks at the limits. */
 #define POPULATE_MIN (1u << 20)
-/* Of a thread in each chunk: who wakes late leaves some to the others. */
+/* Units of each chunk per thread: when one wakes late, others take its units. */
 #define UNITS_EACH 4
 /* A copy's units are multiples of these. */
 #define UNIT_SMALL ((size_t)4 << 10)
@@ -54,7 +54,7 @@ int transfer_fail(struct transfer *transfer, int error, cl_int cl_error)
     return error;
 }
 
-/* Under the lock: the error kept, which may be that time is up. */
+/* Lock held: the recorded error, which may be that time is up. */
 static int transfer_slot_check_limits(struct transfer *transfer)
 {
     const struct transfer_limits *limits = &transfer->limits;
@@ -92,7 +92,8 @@ static cl_int transfer_slot_wait_events(struct slot *slot, struct residence *res
     return error != CL_SUCCESS ? error : waited;
 }
 
-/* A driver's one thread would fault the pages of a large target. */
+/* Populate the pages of a large target: the driver's single thread would fault them in one by one.
+ */
 static void transfer_slot_populate_piece(const struct piece *piece,
                                          const struct transfer_limits *limits)
 {
@@ -121,7 +122,7 @@ static cl_int transfer_slot_enqueue(const struct transfer *transfer, struct slot
     return error != CL_SUCCESS ? error : flushed;
 }
 
-/* Under the lock: the slot's work is over. */
+/* Lock held: the slot's work is over. */
 static void transfer_slot_put_free(struct transfer *transfer, struct slot *slot)
 {
     if (transfer->error == 0 && transfer->limits.done)
@@ -135,7 +136,7 @@ static void transfer_slot_put_free(struct transfer *transfer, struct slot *slot)
     pthread_cond_signal(&transfer->progress);
 }
 
-/* Under the lock, which is let go of meanwhile. */
+/* Lock held, but released while waiting. */
 static void transfer_slot_wait_flight(struct transfer *transfer, struct slot *slot)
 {
     struct residence *last = transfer->to ? transfer->to : transfer->from;
@@ -148,7 +149,7 @@ static void transfer_slot_wait_flight(struct transfer *transfer, struct slot *sl
     transfer_slot_put_free(transfer, slot);
 }
 
-/* Under the lock, which is let go of meanwhile: the slot's memory holds its bytes. */
+/* Lock held, but released meanwhile: the slot's memory holds its bytes. */
 static void transfer_slot_finish_stages(struct transfer *transfer, struct slot *slot)
 {
     trace_step(slot, &slot->trace.staged_ns);
@@ -165,7 +166,7 @@ static void transfer_slot_finish_stages(struct transfer *transfer, struct slot *
     pthread_cond_signal(&transfer->progress);
 }
 
-/* Copy the part of @slot's memory that a unit covers. */
+/* Copy the part [begin, end) of @slot's memory. */
 static void transfer_slot_copy_unit(const struct transfer *transfer, struct slot *slot,
                                     size_t begin, size_t end)
 {
@@ -210,7 +211,7 @@ void stages_init(struct transfer *transfer)
     transfer->stage_count = count;
 }
 
-/* Threads that write fresh host memory do not share its large pages. */
+/* Size of a unit. Threads that write fresh host memory must not share its large pages. */
 static size_t transfer_slot_unit_for(const struct transfer *transfer, const struct stage *stage,
                                      size_t used)
 {
@@ -222,7 +223,7 @@ static size_t transfer_slot_unit_for(const struct transfer *transfer, const stru
     return unit < UNIT_MIN ? UNIT_MIN : unit;
 }
 
-/* Under the lock: into its stage, or on its way to the target when it is through all. */
+/* Lock held: put the slot into its stage, or send it to the target after the last. */
 static void transfer_slot_enter_stage(struct transfer *transfer, struct slot *slot)
 {
     if (slot->stage == transfer->stage_count) {
@@ -257,7 +258,8 @@ static void transfer_slot_take_unit(struct transfer *transfer, struct stage *sta
     }
 }
 
-/* Wait for the first queued slot's reads, and hand it on. */
+/* Lock held, but released meanwhile: wait for the first queued slot's reads, then put it into the
+ * first stage. */
 static void transfer_slot_lead(struct transfer *transfer)
 {
     struct slot *slot = transfer_slot_fifo_pop(&transfer->queued);
@@ -276,7 +278,8 @@ static void transfer_slot_lead(struct transfer *transfer)
     transfer_slot_enter_stage(transfer, slot);
 }
 
-/* Under the lock: one step of a stage, or into the first; false when there is nothing to do. */
+/* Lock held: do one unit of a stage, or wait for reads (first stage); false when there is nothing
+ * to do. */
 static bool transfer_slot_work_once(struct transfer *transfer, unsigned at)
 {
     struct stage *stage = &transfer->stages[at];
@@ -301,7 +304,7 @@ static void *transfer_slot_thread_run(void *data)
     return NULL;
 }
 
-/* Nothing is under way yet. How many threads the stage has now. */
+/* Start up to @threads threads for a stage; no slot is in use yet. Returns how many run. */
 static unsigned transfer_slot_start_stage(struct transfer *transfer, unsigned at, unsigned threads)
 {
     struct stage *stage = &transfer->stages[at];
@@ -352,7 +355,7 @@ void threads_stop(struct transfer *transfer)
     transfer->thread_count = 0;
 }
 
-/* Under the lock: the same of all stages, the last first, by who has no threads. */
+/* Lock held: the same for all stages, the last first, by a caller without threads. */
 static bool transfer_slot_work_alone(struct transfer *transfer)
 {
     for (unsigned at = STAGES_MAX; at-- > 0;)
@@ -361,7 +364,7 @@ static bool transfer_slot_work_alone(struct transfer *transfer)
     return false;
 }
 
-/* Under the lock: slots that are with the stages, or wait for the first. */
+/* Lock held: number of slots in the stages or queued. */
 static unsigned transfer_slot_count_behind(const struct transfer *transfer)
 {
     unsigned count = transfer->queued.count;
@@ -370,7 +373,7 @@ static unsigned transfer_slot_count_behind(const struct transfer *transfer)
     return count;
 }
 
-/* Under the lock: let something happen that frees a slot. */
+/* Lock held: do or await something that frees a slot. */
 static void transfer_slot_make_progress(struct transfer *transfer)
 {
     struct fifo *flight = &transfer->flight;
@@ -398,8 +401,8 @@ int slot_take(struct transfer *transfer, struct slot **ret_slot)
     return error;
 }
 
-/* Wait until @bytes may go. Nothing is in flight meanwhile, so that the rest of a transfer's time
- * says what the link can do. */
+/* Wait until the throttle lets @bytes go. Nothing is in flight meanwhile, so that the remaining
+ * time of a transfer measures the link. */
 static void transfer_slot_keep_pace(struct transfer *transfer, uint64_t bytes)
 {
     struct throttle *throttle = transfer->limits.throttle;

@@ -3,12 +3,12 @@
 
 #include "state/transfer/transfer_priv.h"
 
-/* So long a span of chunks is at least, so that there are never more of them than a ring of spans
- * and who draws them have room for. */
+/* Least length of a span of chunks, so that their number stays within a ring of spans and what a
+ * viewer can draw. */
 #define TRACE_BATCH_NS NS_PER_MS
 
-/* A bit for each id that is taken: chunks of transfers that go on beside each other are told apart
- * by it. There are no spans of a transfer that found none. */
+/* Ids in use, as bits: they distinguish chunks of concurrent transfers. A transfer that finds no
+ * free id has no spans. */
 #define TRACE_IDS 32
 static _Atomic uint32_t ids;
 
@@ -53,7 +53,7 @@ void trace_flush(const struct transfer *transfer, struct slot *slot)
     trace->bytes = 0;
 }
 
-/* Of a chunk that has a span of its own. */
+/* Write the spans of the steps of a chunk that has a span of its own. */
 static void transfer_trace_put_steps(const struct transfer *transfer, const struct slot *slot,
                                      uint64_t end_ns)
 {
@@ -61,7 +61,7 @@ static void transfer_trace_put_steps(const struct transfer *transfer, const stru
     uint64_t read_ns = trace->read_ns ? trace->read_ns : trace->begun_ns;
     uint64_t staged_ns = trace->staged_ns ? trace->staged_ns : read_ns;
     if (!slot->memory)
-        return; /* it goes straight: there is one step */
+        return; /* without stages there is only one step */
     if (transfer->from)
         transfer_trace_put(transfer, slot, "read", trace->begun_ns, read_ns, slot->used);
     if (transfer->stage_count)
@@ -78,7 +78,7 @@ void trace_end(const struct transfer *transfer, struct slot *slot)
     if (transfer->trace_id == TRACE_IDS)
         return;
     if (trace->chunks != 0 && trace->begun_ns >= trace->last_ns + TRACE_BATCH_NS)
-        trace_flush(transfer, slot); /* nothing went on for long */
+        trace_flush(transfer, slot); /* a pause ends the batch */
     if (trace->chunks++ == 0)
         trace->first_ns = trace->begun_ns;
     trace->last_ns = now;

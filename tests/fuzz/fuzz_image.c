@@ -146,7 +146,7 @@ static void try_lease(struct input *input)
     if (lease_decode(block, &holder) != 0)
         return;
     EXPECT(holder.state <= LEASE_ENDED);
-    EXPECT(holder.lease_ms >= LEASE_LEASE_LEAST_MS && holder.lease_ms <= LEASE_LEASE_MOST_MS);
+    EXPECT(holder.lease_ms >= LEASE_LEAST_MS && holder.lease_ms <= LEASE_MOST_MS);
     EXPECT(strlen(holder.host) < sizeof(holder.host) && strlen(holder.boot) < sizeof(holder.boot));
 }
 

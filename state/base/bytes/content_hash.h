@@ -9,13 +9,12 @@
 #include "state/base/bytes/little_endian.h"
 
 /*
- * What stands for a content, in names that outlive the process: BLAKE2b, 256 bits. Sources may come
- * from others than the user whose programs build them, so that nobody must be able to find two with
- * one name. libsodium's, linked statically and hidden: a program may have another version of its
- * own. Without sodium_init(), which would choose a faster implementation of the same function and
- * open what only random numbers need.
+ * A digest that names content and outlives the process: BLAKE2b, 256 bits. Sources may come from
+ * other users than the one who builds them, so collisions must be infeasible. It is libsodium's,
+ * linked statically and hidden, because a program may have another version. sodium_init() is not
+ * called: it would only choose a faster implementation and open files needed for random numbers.
  *
- * Each item goes in with its length, so that no two sequences of items are the same bytes.
+ * Each item is hashed with its length, so that no two sequences of items give the same bytes.
  */
 
 #define CONTENT_HASH_SIZE 32

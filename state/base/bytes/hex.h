@@ -5,9 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/*
- * Bytes as names of files have them: two lower-case hexadecimal digits each.
- */
+/* Bytes in file names: two lower-case hexadecimal digits each. */
 
 /** @ret  Room for 2 * @size digits and a NUL. */
 static inline void hex_put(char *ret, const unsigned char *bytes, size_t size)

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /*
- * Numbers as files and hashes have them, whatever the machine: @size bytes of @value, 8 at most,
- * the lowest first.
+ * Numbers in files and hashes: the low @size bytes of @value, 8 at most, lowest first, on any
+ * machine.
  */
 
 static inline void little_endian_put(unsigned char *bytes, uint64_t value, unsigned size)

@@ -9,28 +9,29 @@
 #include "state/base/compiler.h"
 
 /*
- * Structs in files. A table says which members a struct has in a file, of which type and within
- * which bounds; from it the struct is written and read. Reading trusts nothing: every member must
- * be there, of its type, and within its bounds.
+ * Structs in files. A table lists the members of a struct with type and bounds; the struct is
+ * written and read by that table. Reading trusts nothing: every member must exist, have its type,
+ * and be within its bounds.
  */
 
 enum schema_kind {
     SCHEMA_IS_NUMBER, /**< An unsigned member of 32 or 64 bits. */
     SCHEMA_IS_CHARS,  /**< char member[]. Text, as safe as a terminal needs it (text.h). */
     SCHEMA_IS_TEXT,   /**< char *member, owned; never NULL once it was read. Likewise. */
-    SCHEMA_IS_BYTES,  /**< A pointer to elements without structure, owned, and their number. A NUL
-                        that  the number does not count follows. */
-    SCHEMA_IS_LIST,   /**< A pointer to structs of another table, owned, and their number. */
+    SCHEMA_IS_BYTES, /**< A pointer to unstructured elements, owned, and their number. A NUL follows
+                        that the number does not count. */
+    SCHEMA_IS_LIST,  /**< A pointer to structs of another table, owned, and their number. */
 };
 
 struct schema;
 struct schema_field {
-    const char *key; /**< Of the member in a map. NULL: the rows end. */
+    const char *key; /**< The member's name in a map. NULL: end of the table. */
     enum schema_kind kind;
-    size_t offset, width; /**< Of the member; of BYTES and LIST the width is an element's. */
+    size_t offset, width; /**< Position and size of the member; for BYTES and LIST, width is an
+                             element's size. */
     uint64_t most;        /**< The largest number; the longest text; or the most elements. */
     size_t count_offset, count_width;
-    const struct schema *of; /**< Of LIST. */
+    const struct schema *of; /**< The elements' table, for LIST. */
 };
 
 /* What is between the braces of a row. */
@@ -51,11 +52,11 @@ struct schema_field {
 struct schema {
     size_t size; /**< Of the struct. */
     const struct schema_field *fields;
-    /** What is wrong with a struct whose members are right one by one, or NULL; or no function. */
+    /** Check a struct whose members are valid one by one: what is wrong, or NULL. May be NULL. */
     const char *(*check)(const void *body);
 };
 
-/** A TEXT is written up to so many bytes. */
+/** Longest TEXT that is written, in bytes. */
 #define SCHEMA_TEXT_MAX 1023
 
 /**
@@ -65,7 +66,7 @@ struct schema {
 MUST_CHECK int schema_put(msgpack_packer *packer, const struct schema *schema, const void *body,
                           bool keys);
 
-/** Why a struct was refused. */
+/** Why a struct was rejected. */
 struct schema_problem {
     const char *key;  /**< The member; NULL: the struct as a whole. */
     const char *what; /**< Static; NULL: there was no memory. */
@@ -73,7 +74,7 @@ struct schema_problem {
 /**
  * Read what schema_put() wrote.
  *
- * @body  Zeroed. On failure some of its members are set: schema_finish().
+ * @body  Zeroed. After a failure some members may be set: call schema_finish().
  * Returns 0, -EBADMSG or -ENOMEM.
  */
 MUST_CHECK int schema_take(const msgpack_object *object, const struct schema *schema, void *body,
@@ -81,17 +82,17 @@ MUST_CHECK int schema_take(const msgpack_object *object, const struct schema *sc
 /** Free what the members own. */
 void schema_finish(const struct schema *schema, void *body);
 
-/** The value of a number, or how many elements BYTES or a LIST has. */
+/** The value of a number, or the number of elements of BYTES or a LIST. */
 uint64_t schema_number(const struct schema_field *field, const void *body);
-/** What a TEXT says; NULL: it was never set. */
+/** The string of a TEXT; NULL: it was never set. */
 const char *schema_text(const struct schema_field *field, const void *body);
 
-/** True for a text that says @text. */
+/** True for a string equal to @text. */
 bool schema_is_text(const msgpack_object *object, const char *text);
 /**
- * Check that @bytes are one msgpack object, and no deeper (msgcheck()), and unpack it.
+ * Check that @bytes are one msgpack object, not nested too deeply (msgcheck()), and unpack it.
  *
- * @ret_unpacked  The caller's (msgpack_unpacked_destroy), in any case.
+ * @ret_unpacked  Owned by the caller (msgpack_unpacked_destroy), also on failure.
  * Returns 0, -EBADMSG or -ENOMEM.
  */
 MUST_CHECK int schema_unpack(const void *bytes, size_t size, unsigned depth,

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-/* Separators of lines, and what has the text around it shown in another order than it is in. */
+/* Line separators, and characters that change the direction of the text around them. */
 static bool text_is_disguise(uint32_t value)
 {
     return value == 0x61c || value == 0x200e || value == 0x200f ||

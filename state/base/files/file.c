@@ -19,16 +19,16 @@
 #define TRIES 16
 /* In the name of an unfinished file. */
 #define UNFINISHED ".new-"
-/* Nobody writes to a file any more that was begun so long ago. */
+/* After this time an unfinished file is abandoned. */
 #define UNFINISHED_S 3600
 
-/* Looked up for each call: the program may have closed the number, or reused it. */
+/* Checked at each call, because the program may have closed the number, or reused it. */
 static int file_at(const struct owned *folder)
 {
     return folder ? owned_fd(folder) : AT_FDCWD;
 }
 
-/* A new file. On failure there is none. */
+/* Write a new file. On failure it is removed. */
 static int file_write(const struct owned *folder, const char *name, const struct file_part *parts,
                       size_t count, bool sync)
 {
@@ -91,7 +91,8 @@ int file_replace_path(const char *path, const void *bytes, size_t size)
     int error = owned_take(open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC), &folder);
     if (!error)
         error = file_replace(&folder, slash ? slash + 1 : path, bytes, size, true);
-    /* Not every file system can; then a crash of the machine may bring the old file back. */
+    /* Not every file system supports it; without it a crash of the machine may bring the old file
+     * back. */
     if (!error)
         (void)!file_sync(&folder);
     return error;
@@ -228,7 +229,7 @@ int file_names(const struct owned *folder, struct file_names *ret_names)
 {
     struct file_names names = {0};
     struct owned again = OWNED_NONE;
-    /* A descriptor of its own: reading moves it on, and closes it. */
+    /* fdopendir() takes over a descriptor and moves its position, so use a second one. */
     int error =
         owned_take(openat(owned_fd(folder), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), &again);
     if (error)
@@ -283,7 +284,8 @@ void file_sweep(const struct owned *folder)
 
 /* ---- files that the user named ---- */
 
-/* Where only root and the kernel make links: /dev/shm and the like are everybody's. */
+/* True for paths where only root and the kernel create links, unlike /dev/shm, where everybody can.
+ */
 static bool file_links_are_roots(const char *path)
 {
     return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
@@ -296,7 +298,7 @@ static int file_check_own(int fd)
 
     if (fstat(fd, &stat))
         return -errno;
-    /* A device's owner says nothing: whose terminal it is, or root. */
+    /* The owner of a character device is irrelevant: it is that of the terminal, or root. */
     if (S_ISCHR(stat.st_mode))
         return 0;
     if ((stat.st_uid != geteuid() && stat.st_uid != 0) ||

@@ -8,9 +8,9 @@
 #include "state/base/files/owned.h"
 
 /*
- * Files of ours: each is complete or absent, and is read only where it is a regular file of the
- * user's that nobody else can write. In a folder that is open no link is followed. Thread-safe; all
- * block on the disk.
+ * Files of ours: each is complete or absent, and is only read if it is a regular file of the user
+ * that nobody else can write. Within an open folder no link is followed. Thread-safe; all block on
+ * the disk.
  */
 
 /** One of the parts that a file is made of. */
@@ -20,8 +20,8 @@ struct file_part {
 };
 
 /**
- * Make a file of @parts, of the mode 0600, which is on the disk when this returns, and no longer in
- * the kernel's page cache. On failure there is none.
+ * Create a file with the content @parts and mode 0600. When this returns it is on the disk, and
+ * dropped from the kernel's page cache. On failure it does not exist.
  *
  * @folder  Or NULL: @name is a path.
  *
@@ -30,13 +30,14 @@ struct file_part {
 MUST_CHECK int file_make(const struct owned *folder, const char *name,
                          const struct file_part *parts, size_t count);
 
-/** Remove what processes that were killed left of files that file_replace was to make: those of an
- * hour ago. What cannot be removed stays. */
+/** Remove unfinished files of file_replace that killed processes left, if older than an hour. What
+ * cannot be removed stays. */
 void file_sweep(const struct owned *folder);
 /**
- * Put a file of the mode 0600 in the place of @name: who opens it finds the old one or the new one.
+ * Replace the file @name by a new one with mode 0600: other processes see the old one or the new
+ * one.
  *
- * @sync  The bytes are on the disk when this returns, and the name once file_sync() returned. Else
+ * @sync  The bytes are on the disk when this returns, and the name after file_sync(). Without it a
  * a crash of the machine may cut the file short.
  *
  * Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
@@ -63,10 +64,10 @@ MUST_CHECK int file_read(const struct owned *folder, const char *name, void *byt
  */
 MUST_CHECK int file_read_all(const struct owned *folder, const char *name, size_t limit,
                              char **ret_bytes, size_t *ret_size);
-/** The same of what @fd leads to, whoever may write it; -EINVAL: it is not a regular file. */
+/** The same for the open file @fd, whoever may write it; -EINVAL: it is not a regular file. */
 MUST_CHECK int file_load(int fd, size_t limit, char **ret_bytes, size_t *ret_size);
 
-/** Have what was renamed, made and removed in @folder be on the disk. 0 or -errno. */
+/** Sync the names that were changed in @folder to the disk. 0 or -errno. */
 MUST_CHECK int file_sync(const struct owned *folder);
 
 /** Open the folder @name that is the user's alone: in @folder, or, where that is NULL, a path. 0,
@@ -83,9 +84,9 @@ MUST_CHECK int file_names(const struct owned *folder, struct file_names *ret_nam
 void file_names_finish(struct file_names *names);
 
 /**
- * Open a file that the user named, to write to it. In a folder of everybody's (/tmp) another user
- * may have put a link, a pipe or a file of theirs in its place: so no link is followed but those of
- * /dev and /proc (/dev/stderr), and what is opened is the user's or root's, and has no second name.
+ * Open a file that the user named, to write to it. In a shared folder (/tmp) another user may have
+ * put a link, a pipe or a file of theirs in its place: so no link is followed except those of /dev
+ * and /proc (/dev/stderr), and the file must belong to the user or root and have no second name.
  *
  * @flags  Of open(2), with O_WRONLY; what is made has the mode 0600. O_TRUNC happens once all this
  *         is known. O_NONBLOCK: what is written to a pipe is lost where it is full.

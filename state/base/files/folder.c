@@ -21,8 +21,8 @@ bool folder_is_ours(const char *folder, bool private)
     return folder_is_of(geteuid(), folder, private);
 }
 
-/* Whoever owns the root folder can change anything under it: root, and in a user namespace that
- * root has no number in, whatever stands for root there. */
+/* Owners that may change anything above: root, and in a user namespace where root has no number,
+ * the owner of the root folder. */
 static bool folder_may_own_what_is_above(uid_t owner, uid_t user)
 {
     struct stat root;
@@ -44,7 +44,8 @@ static int folder_refuse_error(char *ret_problem, int error, const char *folder)
     return folder_refuse(ret_problem, error, folder, why);
 }
 
-/* From the root folder down, so that each is looked at when nobody else can replace it any more. */
+/* Check from the root folder down, so that nobody else can replace a folder after it was checked.
+ */
 static int folder_check_above_of(uid_t user, const char *folder,
                                  char ret_problem[FOLDER_PROBLEM_MAX])
 {

@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Below the usual limit of 1024, above what programs come to and shells choose; a table of more
- * would cost memory. */
+/* Lowest number for our descriptors: below the usual limit of 1024, above those that programs reach
+ * and shells choose; a larger table of descriptors would cost memory. */
 #define NUMBER 960
 
-/* What a driver opens at once when it builds, and some more. */
+/* Descriptors that a driver opens at once when it builds, and some more. */
 #define FEW 32
 
 static bool owned_is_same(int fd, const struct owned *owned)

@@ -11,15 +11,14 @@
 
 /*
  * A descriptor of ours inside a program. Programs close numbers that they do not know
- * (closefrom(3), daemons), reuse them, and leave 0 to 2 open to whoever comes first. So ours are
- * above 2, out of the way of small numbers where the limit allows, and known by what they lead to:
- * before each use the number is looked at, and one that leads elsewhere is the program's, which is
- * neither used nor closed.
+ * (closefrom(3), daemons), reuse them, and leave 0 to 2 free for the next open. So ours are above
+ * 2, out of the way of small numbers if the limit allows, and are identified by the file they refer
+ * to: before each use the number is checked, and if it refers to another file, it belongs to the
+ * program and is neither used nor closed.
  *
- * A number can still change hands between the look and the use. Only dup2() onto that very number,
- * by another thread, at that moment, does it; and what is used is chosen so that it does least
- * then: send(2) and recv(2), which fail on anything but a socket, and descriptors of files that are
- * kept for one line or one read.
+ * Between check and use, another thread can still dup2() onto that very number. The operations are
+ * chosen to do the least harm then: send(2) and recv(2), which fail on anything but a socket, and
+ * descriptors of files that are open for one line or one read only.
  */
 struct owned {
     int fd; /**< -1: none. */
@@ -30,60 +29,61 @@ struct owned {
 #define OWNED_NONE ((struct owned){.fd = -1})
 
 /**
- * Own what @fd leads to, under another number; @fd itself, which was just opened, is closed in any
- * case. It will not survive exec.
+ * Take over what @fd refers to, under another number; @fd itself, which was just opened, is closed
+ * in any case. Closed on exec.
  *
- * @fd  Or -1 of a call that failed: then its errno is returned.
+ * @fd  Or -1 from a failed call: then its errno is returned.
  * Returns 0 or -errno.
  */
 MUST_CHECK int owned_take(int fd, struct owned *ret_owned);
 
-/** What @fd leads to now, to be known again; it stays the program's: not to be closed. */
+/** Remember what @fd refers to, to recognise it later; it stays the program's and must not be
+ * closed. */
 struct owned owned_of(int fd);
 
-/** The descriptor to be used now, or -1 when it is not ours any more. */
+/** The number to use now, or -1 when it is not ours any more. */
 int owned_fd(const struct owned *owned);
 
 /**
- * Append @bytes to a file, all of them. A file that may not become as long (RLIMIT_FSIZE) stays as
- * it is: the kernel would end the program with a signal.
+ * Append all @bytes to a file. A file that would exceed RLIMIT_FSIZE is left unchanged, because the
+ * kernel would end the program with a signal.
  *
  * Blocks on the disk. Returns 0, -EFBIG, or -errno; then some of it may be there.
  */
 MUST_CHECK int owned_append(const struct owned *owned, const void *bytes, size_t size);
 
-/* What RLIMIT_NOFILE was, and was made; the same: it was left. */
+/* The former and the new RLIMIT_NOFILE; equal if it was not changed. */
 struct owned_room {
     rlim_t before, now;
 };
 /**
- * Where the program has all but a few of the descriptors that it may, let there be more, as far as
- * it could have had them itself, for a driver that cannot do without: until owned_room_end. Those
- * that are open then stay so.
+ * If the program has used up almost all of its descriptors, raise its limit as far as the program
+ * itself could, for a driver that needs some, until owned_room_end. Descriptors that are open then
+ * stay open.
  */
 void owned_room_begin(struct owned_room *ret_room);
-/** The limit is the program's again, unless it set another meanwhile. */
+/** Restore the program's limit, unless it set another meanwhile. */
 void owned_room_end(const struct owned_room *room);
 
-/** Close it if it is ours still; OWNED_NONE from then on. */
+/** Close it if it is still ours; it is OWNED_NONE afterwards. */
 void owned_close(struct owned *owned);
 
 /*
- * What files the process can reach. Drivers open theirs (device nodes, compilers, caches) as they
- * need them, so one that worked may not work again once the process has given up its root folder,
- * its user or its descriptors.
+ * Which files the process can reach. Drivers open files (device nodes, compilers, caches) as they
+ * need them, so a driver that worked may fail after the process has changed its root folder, its
+ * user or its limit of descriptors.
  */
 
 struct reach {
-    dev_t root_device; /**< Of the root folder. */
+    dev_t root_device; /**< Device of the root folder. */
     ino_t root_inode;
-    uid_t user; /**< The effective ones. */
+    uid_t user; /**< Effective ids. */
     gid_t group;
-    uint64_t files; /**< How many descriptors it may have. */
+    uint64_t files; /**< Limit of descriptors. */
 };
 
 void reach_read(struct reach *ret_reach);
-/** What @now is less than @before in, as "its root folder (chroot)"; NULL for nothing. */
+/** How @now is more restricted than @before, as "its root folder (chroot)"; NULL: it is not. */
 const char *reach_lost(const struct reach *before, const struct reach *now);
 
 #endif

@@ -16,13 +16,13 @@
 
 const char *host_memory_root = "";
 
-/* The two kinds of control groups: where they are, and what their files are called. */
+/* The two versions of control groups: their paths and the names of their files. */
 static const struct group_kind {
     const char *controller; /* as /proc/self/cgroup has it */
     const char *folder;
     const char *limits[2];
     const char *used;
-    const char *cache; /* a line of memory.stat: what is given up when memory is wanted */
+    const char *cache; /* a line of memory.stat: cache that is freed when memory is needed */
 } group_kinds[] = {
     {"::", "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", "inactive_file "},
     {":memory:",
@@ -32,7 +32,7 @@ static const struct group_kind {
      "total_inactive_file "},
 };
 
-/* The beginning of a file as a string. 0 or -errno. */
+/* Read the beginning of a file as a string. */
 static int host_memory_read_file(const char *path, char ret_text[FILE_MAX])
 {
     char whole[PATH_MAX];
@@ -73,7 +73,7 @@ static uint64_t host_memory_group_number(const char *folder, const char *name)
     return number;
 }
 
-/* What one group leaves. */
+/* Apply the limits of one group. */
 static void host_memory_take_group(const struct group_kind *kind, const char *folder,
                                    struct host_memory *host)
 {
@@ -93,7 +93,7 @@ static void host_memory_take_group(const struct group_kind *kind, const char *fo
     host->available = left < host->available ? left : host->available;
 }
 
-/* What the groups of the process leave, from its own upwards. */
+/* Apply the limits of the process's groups, from its own upwards. */
 static void host_memory_take_groups(const struct group_kind *kind, const char *groups,
                                     struct host_memory *host)
 {

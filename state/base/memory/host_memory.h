@@ -5,12 +5,12 @@
 
 #include "state/base/compiler.h"
 
-/** What memory the host has for this process, as the kernel says now. */
+/** The memory that the host has for this process, as the kernel reports now. */
 struct host_memory {
-    uint64_t total;      /**< Bytes: the host's, or the least that a control group of it has. */
-    uint64_t available;  /**< Of these, for whoever asks next, without swapping. */
-    uint64_t stalled_us; /**< That processes have waited for memory since the host began; 0 where
-                              the kernel does not say. Rises. */
+    uint64_t total;      /**< Bytes of the host, or the lowest limit of its control groups. */
+    uint64_t available;  /**< Bytes of these that can be allocated without swapping. */
+    uint64_t stalled_us; /**< Microseconds that processes have waited for memory since the host
+                            started; 0 if the kernel does not tell. Never decreases. */
     double load;         /**< Threads that run or want to, over the last minute. */
     unsigned processors; /**< Of the host. */
 };
@@ -21,7 +21,7 @@ struct host_memory {
  */
 MUST_CHECK int host_memory_read(struct host_memory *ret_host);
 
-/** What stands before the paths of these files: for tests. */
+/** Prefix of the paths of these files: for tests. */
 extern const char *host_memory_root;
 
 #endif

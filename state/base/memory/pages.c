@@ -20,16 +20,16 @@
 #endif
 
 #define LARGE_PAGE ((size_t)2 << 20)
-/* That one thread populates at a time: some milliseconds. */
+/* Bytes that one thread populates at a time: some milliseconds. */
 #define SLICE ((size_t)8 << 20)
 #define STACK ((size_t)64 << 10)
-/* Less is little, however large the host. */
+/* Less available memory than this counts as short on any host. */
 #define HOST_LEAST (UINT64_C(4) << 30)
-/* That pages_tend warms at a time. */
+/* Bytes that pages_tend warms at a time. */
 #define WARM_STEP ((size_t)64 << 20)
 
-/* What is warm: whole large pages, by address, none touching the next. No child of a fork has them.
- */
+/* Warm memory: whole large pages, sorted by address, adjacent ranges joined. A forked child has
+ * none. */
 struct span {
     char *begin;
     size_t size;
@@ -37,19 +37,19 @@ struct span {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t populated = PTHREAD_COND_INITIALIZER;
-/* Guarded by it. */
+/* Guarded by the lock above. */
 static struct {
     struct span *spans;
     size_t count;
-    size_t bytes;  /* of the spans, and of what is on its way to them */
-    uint64_t kept; /* by others (pages_keep) */
+    size_t bytes;  /* of the spans, and of memory that is on its way to them */
+    uint64_t kept; /* by other modules (pages_keep) */
     uint64_t limit;
-    bool short_of_memory; /* the host is: nothing is kept */
-    pid_t owner;          /* whose the spans are */
+    bool short_of_memory; /* the host is short of memory: nothing is kept */
+    pid_t owner;          /* process that the spans belong to */
     unsigned populating;  /* threads */
-    uint64_t stalled_us;  /* what the host said of itself when it was looked at: */
+    uint64_t stalled_us;  /* value when the host was last */
     uint64_t looked_ns;
-    void (*shrink)(void); /* of what others keep; or NULL */
+    void (*shrink)(void); /* frees what other modules keep; or NULL */
 } pool;
 
 static size_t pages_page_size(void)
@@ -57,14 +57,14 @@ static size_t pages_page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What memory of @size takes; 0 when that cannot be said. */
+/* Size of the whole pages for @size; 0 on overflow. */
 static size_t pages_whole_size(size_t size)
 {
     size_t unit = size >= PAGES_LEAST ? LARGE_PAGE : pages_page_size();
     return size <= SIZE_MAX - unit ? (size + unit - 1) / unit * unit : 0;
 }
 
-/* A program that counts its address space has a use for all of it. */
+/* True when the address space is limited: then the program needs it, so nothing is kept. */
 static bool pages_space_is_limited(void)
 {
     struct rlimit space, data;
@@ -72,7 +72,8 @@ static bool pages_space_is_limited(void)
            getrlimit(RLIMIT_DATA, &data) != 0 || data.rlim_cur != RLIM_INFINITY;
 }
 
-/* Locked. A child made by no function of the C library's has the list, but none of the memory. */
+/* Lock held. A child that was not made by a function of the C library inherits the list, but not
+ * the memory. */
 static bool pages_pool_is_ours(void)
 {
     if (pool.owner == getpid())
@@ -85,7 +86,7 @@ static bool pages_pool_is_ours(void)
     return false;
 }
 
-/* Where the first span behind @memory is. Locked. */
+/* Index of the first span behind @memory. Lock held. */
 static size_t pages_span_after(const char *memory)
 {
     size_t low = 0, high = pool.count;
@@ -142,14 +143,15 @@ static size_t pages_span_for(size_t size)
     return best;
 }
 
-/* Fresh memory, at @wish if nothing is in its way; or NULL. */
+/* Map fresh memory, at @wish if nothing is in its way; or NULL. */
 static char *pages_map(char *wish, size_t size)
 {
     char *got = mmap(wish, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return got == MAP_FAILED ? NULL : got;
 }
 
-/* The same right below @memory, which makes both one piece. It is where the kernel maps next. */
+/* Map fresh memory right below @memory, so that both become one range. The kernel maps there next
+ * anyway. */
 static bool pages_extend(char *memory, size_t size)
 {
     char *got = size < (uintptr_t)memory ? pages_map(memory - size, size) : NULL;
@@ -160,7 +162,7 @@ static bool pages_extend(char *memory, size_t size)
     return got != NULL;
 }
 
-/* Memory never touched, of a size as of pages_whole_size(), on a large page if possible. */
+/* Map fresh memory of a size given by pages_whole_size(), on a large page if possible. */
 static char *pages_map_fresh(size_t size)
 {
     const size_t slack = LARGE_PAGE - pages_page_size();
@@ -171,7 +173,7 @@ static char *pages_map_fresh(size_t size)
     if (!more)
         return got;
     munmap(got, size);
-    /* It keeps the upper end: the kernel maps downwards, and the next one touches it there. */
+    /* Keep the upper end: the kernel maps downwards, so the next mapping is adjacent. */
     size_t before = slack - ((uintptr_t)more + slack) % LARGE_PAGE;
     if (before > 0)
         munmap(more, before);
@@ -204,7 +206,7 @@ static void pages_release(uint64_t keep)
     }
 }
 
-/* How much up to @end is there, of at most @size bytes, looked at once a large page. */
+/* Bytes before @end, @size at most, that are present, checked once for each large page. */
 static size_t pages_present_size(char *end, size_t size)
 {
     size_t found = 0;
@@ -214,7 +216,7 @@ static size_t pages_present_size(char *end, size_t size)
     return found;
 }
 
-/* Room for so many of @size bytes, which are counted from now on. */
+/* Reserve room for up to @size bytes, which count as kept from now on. */
 static size_t pages_room_take(size_t size)
 {
     if (pages_space_is_limited())
@@ -229,8 +231,8 @@ static size_t pages_room_take(size_t size)
     return room;
 }
 
-/* Keep the @size bytes that are warm at @memory, which nobody uses, in a room taken for them. How
- * many are kept: all or none. */
+/* Keep the @size unused warm bytes at @memory, in reserved room. Returns how many are kept: all or
+ * none. */
 static size_t pages_room_fill(size_t room, char *memory, size_t size)
 {
     if (size > 0 && madvise(memory, size, MADV_DONTFORK) != 0)
@@ -239,13 +241,13 @@ static size_t pages_room_fill(size_t room, char *memory, size_t size)
     if (size > 0 && !pages_span_insert(memory, size))
         size = 0;
     pool.bytes -= room - size;
-    uint64_t most = pool.short_of_memory ? 0 : pool.limit; /* may be less by now */
+    uint64_t most = pool.short_of_memory ? 0 : pool.limit; /* may have been lowered meanwhile */
     pthread_mutex_unlock(&lock);
     pages_release(most);
     return size;
 }
 
-/* Nobody uses @memory, whole large pages, any more. */
+/* Take back @memory, whole large pages that are not used any more. */
 static void pages_give_whole(char *memory, size_t size)
 {
     size_t room = pages_room_take(size), kept = pages_present_size(memory + size, room);
@@ -255,7 +257,7 @@ static void pages_give_whole(char *memory, size_t size)
         munmap(memory, size - kept);
 }
 
-/* Memory of @size bytes, of which as much as there is in one piece is warm; or NULL. */
+/* Memory of @size bytes, of which the largest possible range is warm; or NULL. */
 static char *pages_take_warm(size_t size, bool no_fork)
 {
     pthread_mutex_lock(&lock);
@@ -395,7 +397,7 @@ bool pages_are_fresh(const char *memory, size_t size)
            mincore(pages + size - pages_page_size(), 1, &last) == 0 && !(first & last & 1);
 }
 
-/* By one of at most PAGES_THREADS threads. */
+/* Populate with one thread, of PAGES_THREADS at most. */
 static void pages_populate_by_one(char *memory, size_t size)
 {
     static atomic_bool unknown;
@@ -404,7 +406,7 @@ static void pages_populate_by_one(char *memory, size_t size)
         pthread_cond_wait(&populated, &lock);
     pool.populating++;
     pthread_mutex_unlock(&lock);
-    /* Other errors say that a page cannot be made present now. */
+    /* Other errors mean that a page cannot be made present now. */
     if (!atomic_load_explicit(&unknown, memory_order_relaxed) &&
         madvise(memory, size, MADV_POPULATE_WRITE) != 0 && errno == EINVAL)
         atomic_store_explicit(&unknown, true, memory_order_relaxed);
@@ -420,7 +422,7 @@ static void pages_populate_by_one(char *memory, size_t size)
 struct job {
     uintptr_t begin, end;
     const struct pages_patience *patience;
-    _Atomic uintptr_t next; /* where a slice begins, or would but for the beginning */
+    _Atomic uintptr_t next; /* begin of the next slice; the first one may begin before the range */
 };
 
 static bool pages_is_over(const struct pages_patience *patience)
@@ -450,7 +452,8 @@ void pages_populate(char *memory, size_t size, unsigned threads,
     if (!memory || !pages_inside(&memory, &size))
         return;
     struct job job = {(uintptr_t)memory, (uintptr_t)memory + size, patience, 0};
-    /* Two threads never make one large page, of which one would be thrown away. */
+    /* Align slices, so that two threads never make the same large page, one of which would be
+     * thrown away. */
     atomic_init(&job.next, job.begin & ~(uintptr_t)(SLICE - 1));
     while (count + 1 < most && count + 1 < size / SLICE &&
            thread_start("reseat-pages", STACK, pages_populate_run, &job, &others[count]) == 0)
@@ -460,7 +463,7 @@ void pages_populate(char *memory, size_t size, unsigned threads,
         pthread_join(others[--count], NULL);
 }
 
-/* Below so much the host is short of memory. */
+/* Below this the host is short of memory. */
 static uint64_t pages_least_available(const struct host_memory *host)
 {
     return host->total / 8 < HOST_LEAST ? host->total / 8 : HOST_LEAST;
@@ -479,7 +482,7 @@ static bool pages_has_stalled(const struct host_memory *host)
     return stalled_us > passed_us / 10;
 }
 
-/* Whether the host is short of memory, and stays so until it has twice as much. */
+/* True when the host is short of memory; then it stays so until it has twice as much. */
 static bool pages_look(struct host_memory *ret_host)
 {
     struct host_memory host = {0};
@@ -497,7 +500,7 @@ static bool pages_look(struct host_memory *ret_host)
     return now;
 }
 
-/* Fresh memory, in one piece with what is warm if possible. */
+/* Map fresh memory, adjacent to warm memory if possible. */
 static char *pages_map_beside(size_t size)
 {
     pthread_mutex_lock(&lock);
@@ -506,7 +509,7 @@ static char *pages_map_beside(size_t size)
     return beside && pages_extend(beside, size) ? beside - size : pages_map_fresh(size);
 }
 
-/* A little more that is warm, where that takes nothing from anybody. */
+/* Warm a little more memory, if nobody else needs it. */
 static void pages_warm_more(const struct host_memory *host, size_t size)
 {
     if (host->load >= host->processors || host->available < 2 * pages_least_available(host) + size)
@@ -544,7 +547,7 @@ void pages_tend(uint64_t wanted)
 
 static void pages_in_child(void)
 {
-    (void)pages_pool_is_ours(); /* nothing is */
+    (void)pages_pool_is_ours(); /* a child has none */
     pool.populating = 0;
 }
 

@@ -11,28 +11,28 @@
 /*
  * Host memory for replicas and for the chunks of transfers, in large pages.
  *
- * The kernel zeroes a page when it is first touched, at a fraction of a link's speed; that is what
- * a suspend into fresh memory waits for. So what is given back is kept, up to a limit, for whoever
- * takes next: it is warm. Warm memory is a cache and nothing else: it is given up when the host
- * runs short (pages_tend), it is none in a program whose address space is limited (ulimit -v), and
- * a child of a fork has none of it. The limit is 0 until somebody sets one.
+ * The kernel zeroes a page when it is first touched, at a fraction of a link's speed, which is what
+ * slows a suspend into fresh memory. So returned memory is kept, up to a limit, for the next use:
+ * it is warm. Warm memory is only a cache: it is freed when the host runs short (pages_tend); a
+ * program with a limited address space (ulimit -v) and a forked child have none. The limit is 0
+ * until it is set.
  *
  * Everything here is thread-safe.
  */
 
-/** Memory of at least so many bytes is in large pages, and kept. Less is the heap's affair, which
- * keeps it by itself. What is kept is whole large pages, of which the last may be all but empty. */
+/** Memory of at least this size is in large pages, and kept; the heap manages smaller sizes. Whole
+ * large pages are kept, of which the last may be mostly unused. */
 #define PAGES_LEAST ((size_t)8 << 20)
 
-/** What pages_take() is asked for; 0: bytes that are zero. */
+/** Properties of the memory for pages_take(); 0: bytes that are zero. */
 enum pages_flags {
-    /** Bytes that may be anything: all are written before the program can see one. Only such memory
-     * is taken warm: to zero pages takes as long as to make them. */
+    /** Undefined bytes: the caller writes all before the program can see one. Only such memory may
+     * be warm, because zeroing pages takes as long as making them. */
     PAGES_ANY = 1,
-    /** No child of a fork gets it, so that no write makes a copy of a page that a driver has
+    /** Not inherited by forked children, so that no write copies a page that a driver has
      * registered. */
     PAGES_NO_FORK = 2,
-    /** Of PAGES_ANY: never warm, for who measures what is not. */
+    /** With PAGES_ANY: never warm, for measurements of fresh memory. */
     PAGES_FRESH = 4,
 };
 
@@ -43,14 +43,14 @@ enum pages_flags {
  * up. Does not touch it: fresh pages come when they are populated or written.
  */
 char *pages_take(size_t size, unsigned flags);
-/** Give back what pages_take(@size) returned. Nobody uses it any more. NULL is allowed. */
+/** Give back unused memory of pages_take(@size). NULL is allowed. */
 void pages_give(char *memory, size_t size);
 
-/** More threads than these do not make pages faster: they wait for each other in the kernel (an
+/** More threads than this do not populate pages faster: they wait for each other in the kernel (an
  * H200's host, 1/2/4/6/8/12/16 threads: 5.9/11/19/24/25/22/19 GB/s). */
 #define PAGES_THREADS 6
 
-/** When to give up: then the rest is fresh still, and nothing is wrong. */
+/** When to stop; the rest is then still fresh, which is harmless. */
 struct pages_patience {
     const atomic_bool *cancel; /**< Or NULL. */
     uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
@@ -58,39 +58,40 @@ struct pages_patience {
 
 /**
  * Make the whole pages in [memory, memory + size) present, keeping their content, also under
- * concurrent writers. It is writable, or may be gone: then nothing happens.
+ * concurrent writes. If the memory is not writable or not mapped, nothing happens.
  *
- * @threads   At most, the caller's among them. 1: where many threads do so for parts of one range;
- *            no more than PAGES_THREADS are in the kernel for it at a time, the others wait.
- * @patience  Or NULL. Looked at every few milliseconds.
+ * @threads  Most threads, including the caller. 1: for callers that populate parts of one range in
+ *           many threads; at most PAGES_THREADS are in the kernel at a time, the others wait.
+ * @patience  Or NULL. Checked every few milliseconds.
  * Blocks.
  */
 void pages_populate(char *memory, size_t size, unsigned threads,
                     const struct pages_patience *patience);
-/** True when the range looks as if it were to be populated, from a look at its ends. */
+/** True when the range probably needs populating, judging by its ends. */
 bool pages_are_fresh(const char *memory, size_t size);
 
-/** Keep at most @bytes warm from now on; 0: none. What is over it is unmapped. */
+/** Keep at most @bytes warm from now on; 0: none. The excess is unmapped. */
 void pages_set_limit(uint64_t bytes);
 uint64_t pages_limit(void);
 /**
- * Somebody keeps @bytes that are ready in a way of his own, until pages_unkeep(): they count as
- * warm ones do, which make way. False: there is no room within the limit, the host is short, or the
- * program's address space is limited. Takes a lock: not under another one that a fork takes.
+ * Count @bytes that another module keeps ready in its own way, until pages_unkeep(), like warm
+ * ones, which make room for them. False: there is no room within the limit, the host is short of
+ * memory, or the address space is limited. Takes a lock, so not to be called with another one that
+ * a fork takes.
  */
 MUST_CHECK bool pages_keep(uint64_t bytes);
 void pages_unkeep(uint64_t bytes);
-/** Whoever does gives all of it back in @shrink, which may block: pages_tend() calls it, and
- *  pages_set_limit() for less than before. For good. */
+/** Set the function that frees everything so kept; it may block. Called by pages_tend(), and by
+ * pages_set_limit() for a lower limit. Cannot be undone. */
 void pages_set_shrink(void (*shrink)(void));
 /** Bytes that are warm now: never more than the limit. */
 uint64_t pages_warm(void);
 
 /**
- * Look after what is warm: all of it is unmapped when the host is short of memory, and none kept
- * until it is not. Otherwise, when the host has memory and idle processors, a little more is warmed
- * towards @wanted bytes. To be called a few times a second; reads a few files of /proc and
- * /sys/fs/cgroup where there is anything to look after, and may block for some milliseconds.
+ * Maintain warm memory: free all of it when the host is short of memory, and keep none until it is
+ * not. Otherwise, when the host has free memory and idle processors, warm a little more towards
+ * @wanted bytes. To be called a few times a second; reads a few files of /proc and /sys/fs/cgroup
+ * if there is anything to maintain, and may block for some milliseconds.
  */
 void pages_tend(uint64_t wanted);
 

@@ -3,9 +3,9 @@
 
 #include <stddef.h>
 
-/** Copy to memory that no processor reads soon: what is much goes past the caches, so that what is
- *  there stays, and no line is read before it is written. The two do not overlap. What is copied is
- *  there for whoever is told afterwards. */
+/** Copy to memory that no processor will read soon: large copies bypass the caches, so that their
+ * content stays and no line is read before it is written. The ranges must not overlap. The bytes
+ * are visible to threads that are told of them afterwards. */
 void copy_past_caches(char *to, const char *from, size_t size);
 
 #endif

@@ -13,7 +13,7 @@
 #include "state/base/threads/thread_own.h"
 #include "state/base/threads/work.h"
 
-/* How long one job may keep the others waiting. */
+/* How long one job may delay the others waiting. */
 #define PATIENCE_MS 20
 #define THREADS_MAX 32
 
@@ -22,14 +22,14 @@ static struct {
     pthread_cond_t posted, done;
     struct callback_job *first, *last; /* these and all below: guarded by lock */
     unsigned threads, busy;
-    uint64_t taken; /* jobs so far */
-    bool timed;     /* a thread watches whether those that are busy go on */
-    sigset_t mask;  /* of the thread that had the first one started; never changes after that */
+    uint64_t taken; /* jobs taken so far */
+    bool timed;     /* a thread watches whether busy threads */
+    sigset_t mask;  /* of the thread that started the first one; constant afterwards */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .posted = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
 
-/* Jobs wait behind busy threads: true when none was taken while patience lasted. Under the lock. */
+/* True when jobs wait behind busy threads and none was taken for PATIENCE. Lock held. */
 static bool callback_stands_still(void)
 {
     uint64_t seen = pool.taken;
@@ -42,7 +42,7 @@ static bool callback_stands_still(void)
     return error != 0 && pool.first && pool.taken == seen;
 }
 
-/* Under the lock, which is let go meanwhile. */
+/* Lock held, but released meanwhile: the next job to run. */
 static struct callback_job *callback_take(void)
 {
     for (;;)
@@ -60,7 +60,7 @@ static struct callback_job *callback_take(void)
 
 static void *callback_thread(void *unused);
 
-/* Under the lock. */
+/* Lock held. */
 static int callback_thread_add(void)
 {
     int error = thread_start("reseat-callback", 0, callback_thread, NULL, NULL);
@@ -69,7 +69,8 @@ static int callback_thread_add(void)
     return error;
 }
 
-/* Somebody is to watch whether the busy ones go on. Without one, the jobs wait. Under the lock. */
+/* Start a thread that watches whether busy threads make progress. Without one, the jobs wait. Lock
+ * held. */
 static void callback_stand_by(void)
 {
     if (pool.threads > pool.busy)
@@ -78,7 +79,7 @@ static void callback_stand_by(void)
         (void)!callback_thread_add();
 }
 
-/* The program ended it, in a callback. */
+/* A callback of the program ended this thread. */
 static void callback_thread_gone(void *unused)
 {
     (void)unused;
@@ -106,7 +107,7 @@ static void callback_run_job(struct callback_job *job)
 static void *callback_thread(void *unused)
 {
     (void)unused;
-    (void)cancel_hold(); /* the program may know it, from a callback */
+    (void)cancel_hold(); /* the program may know this thread, from a callback */
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         struct callback_job *job = callback_take();

@@ -4,29 +4,30 @@
 #include "state/base/compiler.h"
 
 /*
- * Threads of ours that run the program's callbacks (G3): drivers call back from threads and at
- * moments of their own, where the program's code, or the gate, must not be waited for.
+ * Threads of ours that run the program's callbacks (G3), because drivers call back from their own
+ * threads at any time, where neither the program's code nor the gate may be waited for.
  *
- * There is one, and jobs run in the order in which they were posted, as long as each ends soon. One
- * that does not, because it waits for what another callback does, has the next run beside it.
+ * Usually one thread runs jobs in the order in which they were posted. If a job does not end soon,
+ * because it waits for another callback, the next one runs in a second thread.
  */
 
 /** Embedded in the caller's record, so that posting cannot fail for want of memory. */
 struct callback_job {
     struct callback_job *next;
-    /** May free the job. Outside the gate and every lock, at work (work.h); what calls the program
-     *  does so through callback_program. */
+    /** May free the job. Called outside the gate and every lock, as work (work.h); it calls the
+     * program only through callback_program. */
     void (*run)(struct callback_job *job);
 };
 
-/** Start the thread if it does not run. Before anything is promised. 0 or -errno. */
+/** Start the thread if it does not run, before a callback is accepted. 0 or -errno. */
 MUST_CHECK int callback_start(void);
 /** Run @job later, in order. Any thread, inside the gate or not; never blocks on a job. */
 void callback_post(struct callback_job *job);
 
 /**
- * In a job: @call calls the program, which may take for ever, and is not waited for when the
- * process ends. It may also end the thread it is called in (pthread_exit, pthread_cancel): then
+ * In a job: run @call, which calls the program and may take forever; the end of the process does
+ * not wait for it. The callback may end its thread (pthread_exit, pthread_cancel): then @gone is
+ * called, as work again, and another thread takes over.
  * @gone is called instead of what follows, at work again, and another thread takes this one's
  * place.
  */

@@ -5,8 +5,8 @@
 
 #include "state/base/compiler.h"
 
-/** A callback of the program's for the end of an object's life (4.4, 5.5.1, 5.8.3). A list of them
- * begins with the one that was registered last, which is called first. */
+/** A callback of the program for the end of an object (4.4, 5.5.1, 5.8.3). A list begins with the
+ * callback that was registered last, which is called first. */
 struct destructor {
     struct destructor *next;
     void(CL_CALLBACK *call)(void *handle, void *data);
@@ -19,7 +19,7 @@ MUST_CHECK int destructor_add(struct destructor *_Atomic *list,
 /** Call and free all: on the callback thread (callback.h) when the caller is inside the gate (G3).
  */
 void destructor_run(struct destructor *_Atomic *list);
-/** The same, on the callback thread in any case, unless there is no memory for that. */
+/** The same, always on the callback thread unless there is no memory for that. */
 void destructor_run_later(struct destructor *_Atomic *list);
 
 #endif

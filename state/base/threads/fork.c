@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All that were linked: the linker names where the section begins and ends. */
+/* All parts that were linked: the linker defines the section's begin and end. */
 extern const struct fork_part *const __start_reseat_fork[] __attribute__((visibility("hidden")));
 extern const struct fork_part *const __stop_reseat_fork[] __attribute__((visibility("hidden")));
 

@@ -17,12 +17,12 @@
 READ_MOSTLY _Atomic uint32_t gate_closed;
 READ_MOSTLY atomic_bool cancel_is_used = true;
 
-/* How often a closer looks that may not be woken, or may be canceled. */
+/* Polling interval of a closer that may not be woken, or may be cancelled. */
 #define LOOK_NS 100000000u
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gate_thread *threads;   /* guarded by list_lock */
-static _Atomic uint32_t someone_left; /* counts departures seen while closed; a futex */
+static _Atomic uint32_t someone_left; /* counts threads that left while it was closed; a futex */
 static struct long_lock closer = LONG_LOCK_INITIALIZER; /* held while the gate is closed */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
@@ -38,7 +38,7 @@ static void gate_thread_exits(void *data)
 {
     struct gate_thread *thread = data;
     if (!thread->known)
-        return; /* known to the parent of a fork only, whose list is gone */
+        return; /* a forked child's thread that was known only to the parent */
     pthread_mutex_lock(&list_lock);
     if (thread->previous)
         thread->previous->next = thread->next;
@@ -50,7 +50,7 @@ static void gate_thread_exits(void *data)
     thread->next = thread->previous = NULL;
     pthread_mutex_unlock(&list_lock);
     if (atomic_load_explicit(&thread->inside, memory_order_relaxed) != 0)
-        gate_leave_slow(); /* it was canceled in a driver */
+        gate_leave_slow(); /* the thread was cancelled in a driver */
 }
 
 static bool gate_register_barrier(void)
@@ -114,7 +114,7 @@ static void gate_barrier_everywhere(void)
 {
     if (barrier_works && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return;
-    /* A process that was restored from an image of it is another one for the kernel. */
+    /* A process that was restored from an image has to register again. */
     if (barrier_works && errno == EPERM && gate_register_barrier() &&
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0)
         return;
@@ -147,14 +147,14 @@ static int gate_close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
     pthread_once(&once, gate_init);
     if (!the_thread.gate.known)
         gate_thread_known();
-    if (!long_lock_take(&closer, deadline_ns)) /* another may wait for its device */
+    if (!long_lock_take(&closer, deadline_ns)) /* another closer may be waiting for its device */
         return -ETIMEDOUT;
     atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
     gate_barrier_everywhere();
     for (;;) {
         uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
         if (!gate_anyone_inside()) {
-            /* The closer passes: what it destroys enters as anybody's does. */
+            /* The thread that closed the gate re-enters it when it destroys objects. */
             atomic_fetch_add_explicit(&the_thread.gate.inside, 1, memory_order_relaxed);
             the_thread.gate.owner = true;
             return 0;
@@ -168,7 +168,8 @@ static int gate_close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
             gate_open_for_all();
             return -ECANCELED;
         }
-        /* Who leaves wakes it; only where there is no barrier may that have been missed. */
+        /* A thread that leaves wakes the closer. Without a working membarrier that wake-up may be
+         * missed, so poll. */
         uint64_t wait = deadline_ns != 0 ? deadline_ns - now : 0;
         if ((!barrier_works || cancel) && (wait == 0 || wait > LOOK_NS))
             wait = LOOK_NS;
@@ -177,7 +178,7 @@ static int gate_close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
     }
 }
 
-/* A thread that is canceled would leave it closed. */
+/* A cancelled thread would leave the gate closed, so cancellation is held off. */
 int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     int before = cancel_hold();
@@ -203,14 +204,14 @@ void gate_open(void)
     cancel_allow(before);
 }
 
-/* Some thread was canceled, or is about to be; and nobody is inside any more who did not know it.
- */
+/* cancel_begun: some thread was or will be cancelled. cancel_settled: no thread that entered before
+ * that is inside any more. */
 static atomic_bool cancel_begun, cancel_settled;
 
 void cancel_is_announced(bool announced)
 {
     atomic_store(&cancel_is_used, !announced);
-    if (atomic_load(&cancel_begun)) /* before, or right now */
+    if (atomic_load(&cancel_begun)) /* it began before, or is just beginning */
         atomic_store(&cancel_is_used, true);
 }
 

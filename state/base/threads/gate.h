@@ -67,8 +67,8 @@ static inline bool gate_is_awaited(void)
  * Returns 0, or -ETIMEDOUT with the gate open again.
  */
 MUST_CHECK int gate_close(uint64_t deadline_ns);
-/** The same, and -ECANCELED soon after @cancel (or NULL) is true: a thread may be inside a call of
- * a driver that lasts. */
+/** The same, but returns -ECANCELED soon after @cancel (or NULL) becomes true, since a thread
+ * inside may be in a slow driver call. */
 MUST_CHECK int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel);
 void gate_open(void);
 

@@ -8,9 +8,9 @@
 #include "state/base/clock.h"
 
 /*
- * A lock that is held for long: while the program moves, or the gate is closed. One can wait for it
- * until a deadline; pthread_mutex_clocklock, which could as well, is unknown to
- * ThreadSanitizer, to which what it guards is then guarded by nothing.
+ * A lock that is held for long: during a move, or while the gate is closed. Waiting may have a
+ * deadline. pthread_mutex_clocklock has one too, but ThreadSanitizer does not know it and would
+ * report all data that it guards.
  */
 struct long_lock {
     pthread_mutex_t lock; /**< Held for a moment only. */
@@ -23,7 +23,7 @@ struct long_lock {
         PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false                                 \
     }
 
-/** Also in the child of a fork, where nobody holds it. */
+/** Also used in a forked child, where nobody holds the lock. */
 static inline void long_lock_init(struct long_lock *lock)
 {
     pthread_mutex_init(&lock->lock, NULL);
@@ -31,7 +31,7 @@ static inline void long_lock_init(struct long_lock *lock)
     lock->held = false;
 }
 
-/** False when it is held by others until @deadline_ns; 0: none. */
+/** False when others hold it until @deadline_ns (0: no deadline). */
 static inline bool long_lock_take(struct long_lock *lock, uint64_t deadline_ns)
 {
     int error = 0;

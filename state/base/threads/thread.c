@@ -2,8 +2,8 @@
 
 #include <signal.h>
 
-/* What an instruction raises in the thread that runs it. Blocked, it ends the process instead of
- * running the program's handler, which may be there to mend it. */
+/* Signals that an instruction raises in its own thread. If they were blocked, the kernel would end
+ * the process instead of running the program's handler, which may repair the fault. */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 
 int thread_start(const char *name, size_t stack, void *(*run)(void *), void *data,

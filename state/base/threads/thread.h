@@ -9,20 +9,19 @@
 #include "state/base/compiler.h"
 
 /*
- * No thread of ours is ever canceled by us. The program may cancel its own (pthread_cancel), which
- * then end at the next call that waits, reads or writes: within a call of OpenCL, that may be ours
- * or its driver's, with our locks held. So whatever of a program's thread may wait in a driver,
- * read or write runs between cancel_hold() and cancel_allow(); clock_wait() needs neither. What
- * nothing but the program ends, the wait for a user event, can be canceled, and cleans up after
- * itself.
+ * We never cancel a thread. The program may cancel its own (pthread_cancel); they then end at the
+ * next call that waits, reads or writes, which may be inside the library or a driver, with locks
+ * held. So whenever a program's thread may wait in a driver, read or write, it runs between
+ * cancel_hold() and cancel_allow(); clock_wait() needs neither. Only a wait that nothing but the
+ * program ends, for a user event, can be cancelled; it cleans up after itself.
  */
 
 /** What cancel_hold() returns where there is nothing to be undone. */
 #define CANCEL_NOT_HELD 1
 
-/** A thread that is canceled goes on until cancel_allow(), which wants the result. Nests. The type
- * is set too: the C library (2.36) may cancel a thread right after that refused, unless the thread
- * is deferred. */
+/** Keep the thread from being cancelled until cancel_allow(), which takes the result. Nests. The
+ * cancel type is set too: the C library (2.36) may cancel a thread right after cancellation was
+ * disabled, unless its type is deferred. */
 static inline int cancel_hold(void)
 {
     int state, type;
@@ -33,17 +32,16 @@ static inline int cancel_hold(void)
 }
 
 /**
- * False while no thread was canceled: then a thread that is inside the gate (gate.h), and stays
- * there for a moment, needs no cancel_hold(), whose locked instructions are a quarter of what a
- * launch costs us. Read inside the gate. Where nobody says when the first thread is canceled it is
- * true from the beginning.
+ * False while no thread was cancelled: then a thread inside the gate (gate.h) that stays only
+ * briefly needs no cancel_hold(), whose locked instructions are a quarter of the cost of a launch.
+ * Read inside the gate. True from the beginning if the first cancellation would not be announced.
  */
 extern atomic_bool cancel_is_used;
-/** True when every pthread_cancel() of the process comes with a cancel_begin() before it. Called
- *  before the first thread enters the gate. */
+/** Tell whether every pthread_cancel() of the process calls cancel_begin() first. Called before the
+ * first thread enters the gate. */
 void cancel_is_announced(bool announced);
-/** The program is about to cancel a thread: returns when all that entered the gate without
- *  cancel_hold() have left it, or after a second. */
+/** Called before the program cancels a thread: returns when all threads that entered the gate
+ * without cancel_hold() have left it, or after a second. */
 void cancel_begin(void);
 
 static inline void cancel_allow(int before)
@@ -56,12 +54,12 @@ static inline void cancel_allow(int before)
 }
 
 /**
- * Start a thread of ours in the program. Signals are the program's: none is delivered to it, nor to
- * what a driver starts from it, but those of faults, which the program's handlers may mend.
+ * Start a thread of ours in the program. Signals belong to the program: the thread, and what a
+ * driver starts from it, gets none but those of faults, which the program's handlers may repair.
  *
  * @name   What debuggers show; at most 15 characters.
  * @stack  Bytes; 0: the default.
- * @ret_thread  To be joined; NULL: it is detached.
+ * @ret_thread  Must be joined; NULL: the thread is detached.
  * Returns 0 or -errno.
  */
 MUST_CHECK int thread_start(const char *name, size_t stack, void *(*run)(void *), void *data,

@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 /*
- * All that the library keeps of each thread, in one place: the thread-local storage of a preloaded
- * library lies between a thread's stack and what stood behind it, so it moves every stack of the
- * process. Drivers whose kernels rely on how a worker's stack lies (POCL, for private long16)
- * compute wrong values when that changes. So it is as large as the largest alignment that OpenCL
- * has, and asks for none itself: every stack then lies as without us, modulo that. A test looks at
- * what the library was linked to (tests/interpose/entry/test_tls.py).
+ * All data that the library keeps for each thread, in one place. The thread-local storage of a
+ * preloaded library lies above each thread's stack, so its size shifts every stack of the process.
+ * Drivers whose kernels rely on the alignment of a worker's stack (POCL, for private long16)
+ * compute wrong values when that changes. So its size is that of the largest alignment in OpenCL,
+ * and it requires no alignment itself: every stack then keeps its alignment. A test checks what the
+ * library was linked to (tests/interpose/entry/test_tls.py).
  */
 
 #define THREAD_OWN_SIZE 128
@@ -19,9 +19,9 @@
 /** The gate's (gate.h). */
 struct gate_thread {
     _Atomic uint32_t inside;             /**< Depth: a driver may call back into an entry point. */
-    bool owner;                          /**< It has the gate closed, and passes. */
-    bool known;                          /**< On the list of threads. */
-    int cancel;                          /**< Of the owner: what cancel_hold() gave it. */
+    bool owner;                          /**< The thread has closed the gate, and passes it. */
+    bool known;                          /**< The thread is on the list. */
+    int cancel;                          /**< For the owner: the result of cancel_hold(). */
     struct gate_thread *next, *previous; /**< Guarded by the list's lock. */
 };
 

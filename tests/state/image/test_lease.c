@@ -314,7 +314,7 @@ Test(lease, a_program_whose_lease_was_removed_says_so)
 
 static void keeps_long(void)
 {
-    if (lease_renewer_begin(path, LEASE_LEASE_MOST_MS) != 0)
+    if (lease_renewer_begin(path, LEASE_MOST_MS) != 0)
         _exit(1);
 }
 
@@ -327,15 +327,15 @@ Test(lease, a_program_whose_machine_slept_waits_until_it_knows_that_it_may_run)
     cr_assert(goes_on());
     snprintf(away, sizeof(away), "%s-away", path);
     cr_assert_eq(rename(path, away), 0);
-    atomic_store(&shared->slept_s, 2 * LEASE_LEASE_MOST_MS / 1000);
+    atomic_store(&shared->slept_s, 2 * LEASE_MOST_MS / 1000);
     becomes(false);
     cr_assert_eq(rename(away, path), 0);
-    atomic_store(&shared->slept_s, 4 * LEASE_LEASE_MOST_MS / 1000);
+    atomic_store(&shared->slept_s, 4 * LEASE_MOST_MS / 1000);
     becomes(true);
     /* It looks before its lease has passed. */
     cr_assert_eq(lease_find(path, shared->id, &lease), 0);
     cr_assert_eq(lease_take(&lease, LEASE_TAKEN, &lease), 0);
-    atomic_fetch_add(&shared->slept_s, LEASE_LEASE_MOST_MS / 1000 / 3);
+    atomic_fetch_add(&shared->slept_s, LEASE_MOST_MS / 1000 / 3);
     becomes(false);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
