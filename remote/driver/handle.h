@@ -1,40 +1,32 @@
 #ifndef RESEAT_REMOTE_DRIVER_HANDLE_H
 #define RESEAT_REMOTE_DRIVER_HANDLE_H
 
-#include <CL/cl_icd.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "remote/wire/wire.h"
-#include "state/base/compiler.h"
+#include "state/opencl/object_heap.h"
 
-/* The objects behind the program's handles. The memory of an object is reused only for objects of
- * its type, so that a released handle is recognised. */
+/* The objects behind the program's handles. An object's id is made of its type, and of the index
+ * and generation of its slot (object_heap.h). */
 
 struct client;
 
-struct object_class;
+struct handle_class;
 
-struct object {
-    const cl_icd_dispatch *dispatch; /**< First: loaders look here. */
+struct handle {
+    struct object object; /**< First. Its holds: ours, and one for the program's references. */
     struct client *client;
-    const struct object_class *class;
-    uint64_t id;            /**< In its session. */
-    _Atomic uint32_t type;  /**< enum id_type; ID_NONE: free. */
-    atomic_uint references; /**< The program's. */
-    atomic_uint uses;       /**< Ours, and one for the program's. */
-    struct object *later;   /**< Of handle_unuse_later(). */
+    const struct handle_class *class;
+    uint64_t id;          /**< In its session. */
+    struct handle *later; /**< Of handle_unuse_later(). */
     unsigned owed;
 };
 
 /** What is done at the end of an object of a type. */
-struct object_class {
+struct handle_class {
     size_t size;
     /** The last use is gone: free what the object owns. The object's own memory is kept. */
-    void (*finish)(struct object *object);
+    void (*finish)(struct handle *handle);
     /** The session has ended: end what waits for the object. NULL: nothing can. */
-    void (*lost)(struct object *object);
+    void (*lost)(struct handle *handle);
 };
 
 /** Our table of calls (dispatch.c, generated). */
@@ -43,18 +35,12 @@ extern const cl_icd_dispatch calls_dispatch;
 /**
  * A new one with one reference, zeroed otherwise; NULL without memory. A type has one class.
  */
-void *handle_create(struct client *client, enum id_type type, const struct object_class *class);
-/** The object of a handle, or NULL. */
-void *handle_get(const void *handle, enum id_type type);
-/** Is @handle a live object of the type? It may be any number: it is not followed. */
-bool handle_known(const void *handle, enum id_type type);
+void *handle_create(struct client *client, enum id_type type, const struct handle_class *class);
 /** The object with that id in @client's session, with a use that the caller gives back. NULL: it
  * has ended, or is of another session. */
 void *handle_of_id(const struct client *client, uint64_t id);
-void handle_retain(void *object);
 /** The program gives a reference back. */
 void handle_release(void *object);
-void handle_use(void *object);
 void handle_unuse(void *object);
 /** The same for the receiving thread, which must not wait: a last use is given back on a callback
  * thread. */
@@ -62,13 +48,26 @@ void handle_unuse_later(void *object);
 /** Call @each for every live object of a type, with a use meanwhile. */
 void handle_each(enum id_type type, void (*each)(void *object, void *data), void *data);
 
+/** The live object of a handle that may be any number, or NULL. */
+static inline void *handle_get(const void *handle, enum id_type type)
+{
+    return object_get(handle, type);
+}
+static inline void handle_retain(void *object)
+{
+    atomic_fetch_add(&((struct object *)object)->refs, 1);
+}
+static inline void handle_use(void *object)
+{
+    object_hold(object);
+}
 static inline cl_uint handle_count(const void *object)
 {
-    return atomic_load(&((const struct object *)object)->references);
+    return atomic_load(&((const struct object *)object)->refs);
 }
 static inline uint64_t handle_id(const void *object)
 {
-    return object ? ((const struct object *)object)->id : 0;
+    return object ? ((const struct handle *)object)->id : 0;
 }
 
 #endif

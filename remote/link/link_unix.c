@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "remote/link/link.h"
+#include "remote/link/socket.h"
 #include "state/base/clock.h"
 #include "state/base/files/access.h"
 #include "state/base/files/folder.h"
@@ -28,7 +29,7 @@ struct unix_link {
     atomic_bool shut;
     int passing;    /* Goes with the next bytes; -1: none. The sender's. */
     int arrived[8]; /* The receiver's. */
-    unsigned arrived_count;
+    size_t arrived_count;
 };
 
 static struct unix_link *link_unix_link(struct link *link)
@@ -36,29 +37,10 @@ static struct unix_link *link_unix_link(struct link *link)
     return container_of(link, struct unix_link, base);
 }
 
-/* Wait until the socket is ready: 0, or what `send` and `receive` say. */
+/* Wait until the socket may be ready: 0, or what `send` and `receive` say. */
 static int link_unix_wait_ready(struct unix_link *link, short events, uint64_t deadline_ns)
 {
-    for (;;) {
-        struct pollfd ready = {.fd = owned_fd(&link->socket), .events = events};
-        uint64_t now = clock_now_ns();
-        int ms = -1;
-        if (atomic_load(&link->shut))
-            return -ECANCELED;
-        if (ready.fd < 0)
-            return -EBADF;
-        if (deadline_ns != UINT64_MAX) {
-            uint64_t left = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
-            ms = left > INT_MAX ? INT_MAX : (int)left;
-        }
-        int count = poll(&ready, 1, ms);
-        if (count > 0)
-            return 0;
-        if (count == 0)
-            return -ETIMEDOUT;
-        if (errno != EINTR)
-            return -errno;
-    }
+    return atomic_load(&link->shut) ? -ECANCELED : socket_wait(&link->socket, events, deadline_ns);
 }
 
 static int link_unix_failed(const struct unix_link *link, int error)
@@ -72,16 +54,10 @@ static int link_unix_send(struct link *base, struct iovec *iov, size_t count, ui
 {
     struct unix_link *link = link_unix_link(base);
     while (count != 0) {
-        char control[CMSG_SPACE(sizeof(int))] = {0};
+        struct socket_passed passed;
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = count};
         int fd = owned_fd(&link->socket);
-        if (link->passing >= 0) {
-            message.msg_control = control;
-            message.msg_controllen = sizeof(control);
-            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-            *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-            memcpy(CMSG_DATA(header), &link->passing, sizeof(int));
-        }
+        socket_pass(&message, &passed, link->passing);
         if (fd < 0)
             return link_unix_failed(link, EBADF);
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -109,18 +85,9 @@ static int link_unix_send(struct link *base, struct iovec *iov, size_t count, ui
 /* Those that nobody asks for are closed. */
 static void link_unix_keep_descriptors(struct unix_link *link, struct msghdr *message)
 {
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof(fd));
-            if (link->arrived_count < ARRAY_SIZE(link->arrived))
-                link->arrived[link->arrived_count++] = fd;
-            else
-                close(fd);
-        }
-    }
+    size_t room = ARRAY_SIZE(link->arrived) - link->arrived_count;
+    size_t came = socket_take_passed(message, link->arrived + link->arrived_count, room);
+    link->arrived_count += came < room ? came : room;
 }
 
 static int link_unix_receive(struct link *base, void *bytes, size_t size, uint64_t deadline_ns,
@@ -128,12 +95,12 @@ static int link_unix_receive(struct link *base, void *bytes, size_t size, uint64
 {
     struct unix_link *link = link_unix_link(base);
     for (;;) {
-        char control[CMSG_SPACE(sizeof(int))];
+        struct socket_passed passed;
         struct iovec iov = {bytes, size};
         struct msghdr message = {.msg_iov = &iov,
                                  .msg_iovlen = 1,
-                                 .msg_control = control,
-                                 .msg_controllen = sizeof(control)};
+                                 .msg_control = passed.bytes,
+                                 .msg_controllen = sizeof(passed.bytes)};
         int fd = owned_fd(&link->socket);
         if (fd < 0)
             return link_unix_failed(link, EBADF);
@@ -166,7 +133,7 @@ static void link_unix_shut_down(struct link *base)
 static void link_unix_destroy(struct link *base)
 {
     struct unix_link *link = link_unix_link(base);
-    for (unsigned i = 0; i < link->arrived_count; i++)
+    for (size_t i = 0; i < link->arrived_count; i++)
         close(link->arrived[i]);
     if (link->passing >= 0)
         close(link->passing);

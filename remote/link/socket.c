@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "state/base/cleanup.h"
@@ -80,6 +81,37 @@ int socket_listen(const struct sockaddr *address, socklen_t size, int *ret_fd)
     *ret_fd = fd;
     fd = -1;
     return 0;
+}
+
+void socket_pass(struct msghdr *message, struct socket_passed *passed, int fd)
+{
+    if (fd < 0)
+        return;
+    *passed = (struct socket_passed){0};
+    message->msg_control = passed->bytes;
+    message->msg_controllen = sizeof(passed->bytes);
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+}
+
+size_t socket_take_passed(struct msghdr *message, int *ret_fds, size_t room)
+{
+    size_t count = 0;
+
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++, count++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof(fd));
+            if (count < room)
+                ret_fds[count] = fd;
+            else
+                close(fd);
+        }
+    }
+    return count;
 }
 
 int socket_error(int error)

@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_LINK_SOCKET_H
 #define RESEAT_REMOTE_LINK_SOCKET_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -29,6 +30,21 @@ MUST_CHECK int socket_connect(const struct sockaddr *address, socklen_t size, ui
 
 /** A socket that listens there and does not block. 0 or -errno. */
 MUST_CHECK int socket_listen(const struct sockaddr *address, socklen_t size, int *ret_fd);
+
+/** Room for one descriptor beside a message of a Unix socket. */
+struct socket_passed {
+    _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+};
+/** Send a copy of @fd along with @message; -1: none. @passed lives until that is sent. */
+void socket_pass(struct msghdr *message, struct socket_passed *passed, int fd);
+/**
+ * Take the descriptors that came along with @message. Where there is room for one the kernel may
+ * put two.
+ *
+ * @ret_fds  @room of them at most; the caller's. The others are closed.
+ * Returns how many came.
+ */
+size_t socket_take_passed(struct msghdr *message, int *ret_fds, size_t room);
 
 /** What a failed send or receive means for a stream: -EPIPE where the other end is gone. */
 int socket_error(int error);

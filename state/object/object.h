@@ -1,21 +1,11 @@
 #ifndef RESEAT_STATE_OBJECT_OBJECT_H
 #define RESEAT_STATE_OBJECT_OBJECT_H
 
-#include <CL/cl_icd.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "state/base/compiler.h"
+#include "state/opencl/object_heap.h"
 
 /*
- * Virtual objects: every handle that the program sees.
- *
- * All live in slots of one reserved range of addresses, one region for each type. So any pointer
- * that a program passes (NULL, freed, foreign) is told from a live handle by arithmetic and one
- * load, and is never dereferenced unchecked. A slot is reused only after many others, with a new
- * generation, so that a handle used after its release is recognised too.
+ * Virtual objects: every handle that the program sees. They lie in object_heap.h's slots, each of
+ * which is reused only after many others, so that a handle used after its release is recognised.
  */
 
 /** The types, in the order in which a move makes their objects: an object is made from objects of
@@ -34,62 +24,11 @@ enum object_type {
     OBJECT_EXTRA, /**< Not an OpenCL type: tests define a class of their own. */
     OBJECT_TYPES
 };
-
-enum object_state {
-    OBJECT_FREE,
-    OBJECT_BUILDING, /**< Allocated, not complete: only its creator may use it. */
-    OBJECT_LIVE,    /**< Complete; possibly released by the program and held only by the library. */
-    OBJECT_LEAVING, /**< Its last hold is gone: only its destroyer may use it. */
-};
-
-/** First member of every virtual object. */
-struct object {
-    const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
-    union {
-        struct {
-            _Atomic uint32_t refs;  /**< The program's references, and OBJECT_LENT; 0 makes
-                                         the handle invalid. */
-            _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
-        };
-        _Atomic uint64_t counts; /**< Both: the last reference goes with its hold in one step. */
-    };
-    _Atomic uint32_t generation;
-    _Atomic uint32_t state;
-};
+_Static_assert(OBJECT_TYPES == OBJECT_HEAP_TYPES, "a region each");
 
 /** Flag in refs: the handle stays valid without a reference until the object is destroyed: see
  * object_lend. */
 #define OBJECT_LENT 0x80000000u
-
-#define OBJECT_REGION_SHIFT 32
-
-struct object_region {
-    _Atomic uintptr_t used; /**< Bytes from the region's start that hold slots. */
-    uintptr_t slot_mask;    /**< Slot size - 1. */
-};
-
-extern uintptr_t object_base; /* 0 until the first allocation; written once */
-extern struct object_region object_regions[OBJECT_TYPES];
-
-/**
- * The live object of a handle that the program passed, or NULL when it is none of @type. Borrowed:
- * the program must keep it alive, as the specification requires. Wait-free.
- */
-static inline void *object_get(const void *handle, enum object_type type)
-{
-    uintptr_t offset = (uintptr_t)handle - object_base;
-    if (UNLIKELY((offset >> OBJECT_REGION_SHIFT) != (uintptr_t)type))
-        return NULL;
-    offset &= ((uintptr_t)1 << OBJECT_REGION_SHIFT) - 1;
-    const struct object_region *region = &object_regions[type];
-    if (UNLIKELY((offset & region->slot_mask) != 0 ||
-                 offset >= atomic_load_explicit(&region->used, memory_order_acquire)))
-        return NULL;
-    struct object *object = (struct object *)(uintptr_t)handle;
-    if (UNLIKELY(atomic_load_explicit(&object->refs, memory_order_acquire) == 0))
-        return NULL;
-    return object;
-}
 
 struct move_context; /* context.h */
 
@@ -166,12 +105,7 @@ void object_publish_internal(void *object);
 /** Undo object_create for an object that was never published; its destroy is not called. */
 void object_discard(void *object);
 
-static inline void object_hold(void *object)
-{
-    atomic_fetch_add_explicit(&((struct object *)object)->holds, 1, memory_order_relaxed);
-}
-/** Drop a hold. NULL is allowed. Only the last hold passes the gate, where it may wait for a mover.
- */
+/** NULL is allowed. Passes the gate, and may wait for a mover, only with the last hold. */
 void object_unhold(void *object);
 
 static inline void object_retain(void *object)
@@ -237,7 +171,5 @@ static inline void *object_weak_get(struct object_weak weak)
  * unholds it. NULL at the end. Objects created meanwhile may or may not be seen. Thread-safe.
  */
 void *object_next(enum object_type type, uintptr_t *cursor);
-/** How many objects of a type there are, those that are being made included. */
-uint64_t object_count(enum object_type type);
 
 #endif

@@ -319,26 +319,14 @@ static cl_int kernel_args_set_sampler(struct kernel *kernel, cl_uint index, size
     return kernel_args_set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
 }
 
-/* True for what was a handle of @type once; a driver must not follow it. */
-static bool kernel_args_was_handle(const void *handle, enum object_type type)
-{
-    const struct object_region *region = &object_regions[type];
-    uintptr_t offset = (uintptr_t)handle - object_base;
-    if (offset >> OBJECT_REGION_SHIFT != (uintptr_t)type)
-        return false;
-    offset &= ((uintptr_t)1 << OBJECT_REGION_SHIFT) - 1;
-    return (offset & region->slot_mask) == 0 &&
-           offset < atomic_load_explicit(&region->used, memory_order_acquire);
-}
-
 /* The compiler did not say what the parameter is: a value that is a handle of ours is one. */
 static NOINLINE cl_int kernel_args_set_any(struct kernel *kernel, cl_uint index, size_t size,
                                            const void *value)
 {
     void *handle = value && size == sizeof(handle) ? kernel_args_handle_at(value) : NULL;
-    if (handle && kernel_args_was_handle(handle, OBJECT_MEMORY))
+    if (handle && object_was_handle(handle, OBJECT_MEMORY))
         return kernel_args_set_memory(kernel, kernel_home(kernel), index, size, value);
-    if (handle && kernel_args_was_handle(handle, OBJECT_SAMPLER))
+    if (handle && object_was_handle(handle, OBJECT_SAMPLER))
         return kernel_args_set_sampler(kernel, index, size, value);
     return kernel_args_set_value(kernel, kernel_home(kernel), index, size, value);
 }

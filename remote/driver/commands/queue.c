@@ -8,16 +8,16 @@ struct queue *queue_get(cl_command_queue queue)
     return handle_get(queue, ID_QUEUE);
 }
 
-static void queue_finish(struct object *object)
+static void queue_finish(struct handle *handle)
 {
-    struct queue *queue = container_of(object, struct queue, base);
-    (void)POST(object->client, release, {.object = object->id});
+    struct queue *queue = container_of(handle, struct queue, base);
+    (void)POST(handle->client, release, {.object = handle->id});
     free(queue->property_list);
     pthread_mutex_destroy(&queue->lock);
     handle_unuse(queue->context);
 }
 
-static const struct object_class queue_class = {sizeof(struct queue), queue_finish};
+static const struct handle_class queue_class = {sizeof(struct queue), queue_finish};
 
 /* Check the context and the device. @ret_offer: what queues of the device may have. */
 static cl_int queue_offer_of(cl_context context, cl_device_id device, struct queue_offer *ret_offer)

@@ -18,16 +18,16 @@ bool context_has(const struct context *context, const struct device_object *devi
     return false;
 }
 
-static void context_finish(struct object *object)
+static void context_finish(struct handle *handle)
 {
-    struct context *context = container_of(object, struct context, base);
-    (void)POST(object->client, release, {.object = object->id});
+    struct context *context = container_of(handle, struct context, base);
+    (void)POST(handle->client, release, {.object = handle->id});
     destructor_run_later(&context->destructors);
     free(context->devices);
     free(context->properties);
 }
 
-static const struct object_class context_class = {sizeof(struct context), context_finish};
+static const struct handle_class context_class = {sizeof(struct context), context_finish};
 
 /* ---- calls ---- */
 

@@ -23,11 +23,11 @@ struct event *event_get(cl_event event)
     return handle_get(event, ID_EVENT);
 }
 
-static void event_finish(struct object *object)
+static void event_finish(struct handle *handle)
 {
-    struct event *event = container_of(object, struct event, base);
+    struct event *event = container_of(handle, struct event, base);
     if (event->named)
-        (void)POST(object->client, release, {.object = object->id});
+        (void)POST(handle->client, release, {.object = handle->id});
     free(event->dependents);
     free(event->owned);
     handle_unuse(event->context);
@@ -35,9 +35,9 @@ static void event_finish(struct object *object)
         handle_unuse(event->queue);
 }
 
-static void event_lost(struct object *object);
+static void event_lost(struct handle *handle);
 
-static const struct object_class event_class = {sizeof(struct event), event_finish, event_lost};
+static const struct handle_class event_class = {sizeof(struct event), event_finish, event_lost};
 
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command)
 {
@@ -235,10 +235,10 @@ void event_let_go(struct event *event)
     handle_unuse(event);
 }
 
-static void event_lost(struct object *object)
+static void event_lost(struct handle *handle)
 {
-    struct event *event = container_of(object, struct event, base);
-    struct client *client = object->client;
+    struct event *event = container_of(handle, struct event, base);
+    struct client *client = handle->client;
     if (!event->queue)
         return;
     pthread_mutex_lock(&client->lock);

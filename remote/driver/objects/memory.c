@@ -36,25 +36,25 @@ static bool memory_watch(struct memory *memory)
     return false;
 }
 
-static void memory_finish(struct object *object)
+static void memory_finish(struct handle *handle)
 {
-    struct memory *memory = container_of(object, struct memory, base);
+    struct memory *memory = container_of(handle, struct memory, base);
     /* Commands of the server's may use it still: its callbacks are called when they do not. */
     if (memory->destructors && memory_watch(memory))
         memory->destructors = NULL;
     if (memory->told)
-        (void)POST(object->client, release, {.object = object->id});
+        (void)POST(handle->client, release, {.object = handle->id});
     while (memory->maps) { /* Never unmapped. */
         struct map *map = memory->maps;
         memory->maps = map->next;
         handle_unuse(map->event);
         free(map->owned);
-        block_give(object->client, &map->block);
+        block_give(handle->client, &map->block);
         free(map);
     }
     if (memory->host_owned)
         free(memory->host);
-    block_give(object->client, &memory->host_block);
+    block_give(handle->client, &memory->host_block);
     destructor_run_later(&memory->destructors);
     free(memory->properties);
     free(memory->image);
@@ -64,7 +64,7 @@ static void memory_finish(struct object *object)
     handle_unuse(memory->context);
 }
 
-static const struct object_class memory_class = {sizeof(struct memory), memory_finish};
+static const struct handle_class memory_class = {sizeof(struct memory), memory_finish};
 
 struct memory *memory_create(struct context *context, cl_mem_object_type type, cl_mem_flags flags,
                              struct memory *parent)
@@ -197,15 +197,15 @@ struct sampler *sampler_get(cl_sampler sampler)
     return handle_get(sampler, ID_SAMPLER);
 }
 
-static void memory_sampler_finish(struct object *object)
+static void memory_sampler_finish(struct handle *handle)
 {
-    struct sampler *sampler = container_of(object, struct sampler, base);
-    (void)POST(object->client, release, {.object = object->id});
+    struct sampler *sampler = container_of(handle, struct sampler, base);
+    (void)POST(handle->client, release, {.object = handle->id});
     free(sampler->properties);
     handle_unuse(sampler->context);
 }
 
-static const struct object_class sampler_class = {sizeof(struct sampler), memory_sampler_finish};
+static const struct handle_class sampler_class = {sizeof(struct sampler), memory_sampler_finish};
 
 static cl_int memory_create_sampler(cl_context context, const struct sampler_choice *choice,
                                     const cl_sampler_properties *list, struct sampler **ret_sampler)

@@ -12,7 +12,7 @@
 /* The driver's objects, as the files of this folder and those that use it know them. */
 
 struct context {
-    struct object base;
+    struct handle base;
     struct device_object **devices;
     cl_uint device_count;
     cl_context_properties *properties;
@@ -26,7 +26,7 @@ struct context {
 struct event;
 
 struct queue {
-    struct object base;
+    struct handle base;
     struct context *context;
     struct device_object *device;
     cl_command_queue_properties properties;
@@ -45,7 +45,7 @@ struct queue {
 };
 
 struct event {
-    struct object base;
+    struct handle base;
     struct context *context;
     struct queue *queue; /**< NULL: a user event. */
     cl_command_type type;
@@ -121,7 +121,7 @@ struct map {
 };
 
 struct memory {
-    struct object base;
+    struct handle base;
     bool told; /**< The server knows of it. */
     struct context *context;
     cl_mem_object_type type;
@@ -141,7 +141,7 @@ struct memory {
 };
 
 struct sampler {
-    struct object base;
+    struct handle base;
     struct context *context;
     cl_bool normalized;
     cl_addressing_mode addressing;

@@ -10,10 +10,10 @@ struct kernel *kernel_get(cl_kernel kernel)
     return handle_get(kernel, ID_KERNEL);
 }
 
-static void kernel_finish(struct object *object)
+static void kernel_finish(struct handle *handle)
 {
-    struct kernel *kernel = container_of(object, struct kernel, base);
-    (void)POST(object->client, release, {.object = object->id});
+    struct kernel *kernel = container_of(handle, struct kernel, base);
+    (void)POST(handle->client, release, {.object = handle->id});
     pthread_mutex_lock(&kernel->program->lock);
     kernel->program->kernel_objects--;
     pthread_mutex_unlock(&kernel->program->lock);
@@ -23,7 +23,7 @@ static void kernel_finish(struct object *object)
     handle_unuse(kernel->program);
 }
 
-static const struct object_class kernel_class = {sizeof(struct kernel), kernel_finish};
+static const struct handle_class kernel_class = {sizeof(struct kernel), kernel_finish};
 
 void kernel_facts_destroy(struct kernel_facts *facts)
 {
@@ -450,9 +450,9 @@ static cl_int kernel_set_unknown(struct kernel *kernel, cl_uint index, size_t si
                                       : kernel_set_local(kernel, index, size, NULL);
     if (size == sizeof(handle))
         memcpy(&handle, value, sizeof(handle));
-    if (handle_known(handle, ID_MEMORY))
+    if (handle_get(handle, ID_MEMORY))
         return kernel_set_object(kernel, index, size, value);
-    if (handle_known(handle, ID_SAMPLER))
+    if (handle_get(handle, ID_SAMPLER))
         return kernel_set_sampler(kernel, index, size, value);
     return kernel_set_value(kernel, index, size, value);
 }

@@ -22,7 +22,7 @@ struct kernel_facts {
 };
 
 struct kernel {
-    struct object base;
+    struct handle base;
     struct program *program;
     struct kernel_facts *facts;
     pthread_mutex_t lock;

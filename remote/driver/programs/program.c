@@ -22,10 +22,10 @@ void program_forget_binaries(struct program *program)
     program->binary_sizes = NULL;
 }
 
-static void program_finish(struct object *object)
+static void program_finish(struct handle *handle)
 {
-    struct program *program = container_of(object, struct program, base);
-    (void)POST(object->client, release, {.object = object->id});
+    struct program *program = container_of(handle, struct program, base);
+    (void)POST(handle->client, release, {.object = handle->id});
     destructor_run_later(&program->destructors);
     program_forget_binaries(program);
     for (cl_uint i = 0; program->builds && i < program->device_count; i++) {
@@ -42,7 +42,7 @@ static void program_finish(struct object *object)
     handle_unuse(program->context);
 }
 
-static const struct object_class program_class = {sizeof(struct program), program_finish};
+static const struct handle_class program_class = {sizeof(struct program), program_finish};
 
 struct program *program_make(struct context *context, cl_uint count, const cl_device_id *devices)
 {

@@ -11,7 +11,7 @@ struct build_state {
 };
 
 struct program {
-    struct object base;
+    struct handle base;
     struct context *context;
     struct device_object **devices;
     cl_uint device_count;

@@ -94,14 +94,14 @@ void client_flush_soon(struct client *client)
 
 /* ---- calls ---- */
 
-static void client_call_finish(struct object *object)
+static void client_call_finish(struct handle *handle)
 {
-    free(container_of(object, struct call, base)->content);
+    free(container_of(handle, struct call, base)->content);
 }
 
-static void client_call_lost(struct object *object);
+static void client_call_lost(struct handle *handle);
 
-static const struct object_class call_class = {sizeof(struct call), client_call_finish,
+static const struct handle_class call_class = {sizeof(struct call), client_call_finish,
                                                client_call_lost};
 
 struct call *call_create(struct client *client)
@@ -132,11 +132,11 @@ static void client_answer(struct call *call, cl_int error, unsigned char *conten
     pthread_cond_broadcast(&call->base.client->changed);
 }
 
-static void client_call_lost(struct object *object)
+static void client_call_lost(struct handle *handle)
 {
-    pthread_mutex_lock(&object->client->lock);
-    client_answer(container_of(object, struct call, base), CL_DEVICE_NOT_AVAILABLE, NULL, 0);
-    pthread_mutex_unlock(&object->client->lock);
+    pthread_mutex_lock(&handle->client->lock);
+    client_answer(container_of(handle, struct call, base), CL_DEVICE_NOT_AVAILABLE, NULL, 0);
+    pthread_mutex_unlock(&handle->client->lock);
 }
 
 bool call_take_back(struct call *call)
@@ -196,9 +196,9 @@ void client_reply(struct client *client, const struct msg_reply *message)
 
 static void client_tell_lost(void *data, void *client)
 {
-    struct object *object = data;
-    if (object->client == client)
-        object->class->lost(object);
+    struct handle *handle = data;
+    if (handle->client == client)
+        handle->class->lost(handle);
 }
 
 static void client_end(struct client *client, int error)

@@ -79,7 +79,7 @@ static char *platform_offered_extensions(const struct devinfo *info)
     return offered;
 }
 
-static const struct object_class device_class = {sizeof(struct device_object), NULL};
+static const struct handle_class device_class = {sizeof(struct device_object), NULL};
 
 int platform_init(struct platform *platform, struct client *client,
                   const struct inventory_entry *entries, size_t first, size_t count)

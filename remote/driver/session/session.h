@@ -31,7 +31,7 @@ struct platform {
 };
 
 struct device_object {
-    struct object base;
+    struct handle base;
     struct platform *platform;
     const struct inventory_entry *answers;
     char *extensions;     /**< Those that are offered. */
@@ -130,7 +130,7 @@ cl_int posted(int error);
 
 /** A request that is waiting for its reply. Its content lives until the call is released. */
 struct call {
-    struct object base;
+    struct handle base;
     bool answered; /**< Guarded by client->lock. */
     cl_int error;
     unsigned char *content;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "remote/link/socket.h"
 #include "state/base/clock.h"
 
 const char *const endings[ENDINGS] = {
@@ -28,17 +29,11 @@ int channel_make(int ret_ends[2])
 
 int channel_send(int channel, const void *packet, size_t size, int passed)
 {
-    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct socket_passed room;
     struct iovec iov = {(void *)packet, size};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
-    if (passed >= 0) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof(control);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(header), &passed, sizeof(int));
-    }
+    socket_pass(&message, &room, passed);
     /* A packet goes as a whole or not at all. */
     while (sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         if (errno != EINTR)
@@ -46,37 +41,14 @@ int channel_send(int channel, const void *packet, size_t size, int passed)
     return 0;
 }
 
-/* -1: none. Where there is room for one the kernel may still put two, and no process of ours sends
- * more than one: then all are closed, and false returned. */
-static bool channel_take_passed(struct msghdr *message, int *ret_passed)
-{
-    size_t count = 0;
-
-    *ret_passed = -1;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++, count++) {
-            if (*ret_passed >= 0)
-                close(*ret_passed);
-            memcpy(ret_passed, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
-        }
-    }
-    if (count <= 1)
-        return true;
-    close(*ret_passed);
-    *ret_passed = -1;
-    return false;
-}
-
 int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
 {
-    char control[CMSG_SPACE(sizeof(int))];
+    struct socket_passed room;
     struct iovec iov = {ret_packet, size};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof(control)};
+                             .msg_control = room.bytes,
+                             .msg_controllen = sizeof(room.bytes)};
     int passed = -1;
     ssize_t got;
 
@@ -85,7 +57,8 @@ int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
             return errno == ECONNRESET ? -EPIPE : -errno;
     if (got == 0)
         return -EPIPE;
-    bool fits = channel_take_passed(&message, &passed) && (size_t)got == size &&
+    /* No process of ours sends more than one. */
+    bool fits = socket_take_passed(&message, &passed, 1) <= 1 && (size_t)got == size &&
                 !(message.msg_flags & MSG_TRUNC);
     if (fits && ret_passed) {
         *ret_passed = passed;

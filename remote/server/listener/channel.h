@@ -29,7 +29,8 @@ MUST_CHECK int channel_send(int channel, const void *packet, size_t size, int pa
  */
 MUST_CHECK int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed);
 
-/** Wait until there is a packet, or an end. 0, -ETIMEDOUT or -errno. */
+/** Wait until a channel, or any other descriptor, has something to be read, or an end. 0,
+ * -ETIMEDOUT or -errno. */
 MUST_CHECK int channel_wait(int channel, uint64_t deadline_ns);
 
 /*

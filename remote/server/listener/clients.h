@@ -12,6 +12,7 @@
 #include "remote/server/listener/devices.h"
 #include "remote/server/listener/kept.h"
 #include "remote/server/listener/processes.h"
+#include "remote/server/listener/rate.h"
 #include "remote/wire/wire.h"
 
 /*
@@ -57,8 +58,7 @@ struct client {
     uint64_t uses;        /**< A bit for each device that it offers. */
     uint64_t busy_ns;     /**< For which it had commands under way, as it says. */
     uint64_t kill_ns;     /**< 0: it was not told to end. UINT64_MAX: it was killed. */
-    uint64_t window_ns;   /**< Since when `heard` counts. */
-    unsigned heard;
+    struct rate heard;    /**< Of its messages. */
     struct processes processes;
     struct clients *clients;
     pid_t connectors[CONNECTORS_MAX]; /**< Processes that connect for it; 0: free. */

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "remote/server/listener/channel.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
@@ -79,12 +79,9 @@ static int devices_read_rows(int fd, struct devices *devices)
     uint64_t deadline = clock_now_ns() + LISTING_NS;
     size_t used = 0;
     for (;;) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        uint64_t now = clock_now_ns();
-        if (now >= deadline)
-            return -ETIMEDOUT;
-        if (poll(&ready, 1, (int)((deadline - now) / NS_PER_MS) + 1) <= 0)
-            continue;
+        int error = channel_wait(fd, deadline);
+        if (error)
+            return error;
         ssize_t got = read(fd, (char *)devices->rows + used, room - used);
         if (got < 0 && errno != EINTR)
             return -errno;

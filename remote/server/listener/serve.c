@@ -21,6 +21,7 @@
 #include "remote/server/listener/clients.h"
 #include "remote/server/listener/operator.h"
 #include "remote/server/listener/options.h"
+#include "remote/server/listener/rate.h"
 #include "remote/server/listener/reaper.h"
 #include "remote/server/listener/session_log.h"
 #include "remote/server/listener/spawn.h"
@@ -41,8 +42,9 @@
 #define PATIENCE_S 60
 /* Where it is asked to end with a process, and that one ended without a client. */
 #define LOOK_NS NS_PER_S
-/* Connections whose processes may write to the log: as many at once, and one more each second. */
-#define LOG_BURST 100
+/* Connections whose processes may write to the log. Whoever connects again and again must not fill
+   a disk. */
+static const struct rate_limit logged = {.burst = 100, .refill = 1, .every_ns = NS_PER_S};
 
 struct serve {
     struct serve_options options;
@@ -58,29 +60,19 @@ struct serve {
     struct session_logs logs;
     struct startup startup; /* The next process's. */
     sigset_t signals, before;
-    int process;            /* A pidfd of the one that it is for; -1: none. */
-    uint64_t needed_ns;     /* When it had a client last, or began. */
-    unsigned logged;        /* Of LOG_BURST. */
-    uint64_t logged_ns;     /* When that was last looked at. */
-    unsigned long unlogged; /* Connections, since one was. */
+    int process;          /* A pidfd of the one that it is for; -1: none. */
+    uint64_t needed_ns;   /* When it had a client last, or began. */
+    struct rate log_rate; /* Of connections. */
 };
 
-/* May what happens now, because somebody connected, be logged? Whoever connects again and again
-   must not fill a disk. */
+/* May what happens now, because somebody connected, be logged? */
 static bool serve_may_log(struct serve *serve)
 {
-    uint64_t now_ns = clock_now_ns();
-    uint64_t more = (now_ns - serve->logged_ns) / NS_PER_S;
-    serve->logged_ns += more * NS_PER_S;
-    serve->logged -= more < serve->logged ? (unsigned)more : serve->logged;
-    if (serve->logged >= LOG_BURST) {
-        serve->unlogged++;
+    if (!rate_take(&serve->log_rate, &logged, clock_now_ns()))
         return false;
-    }
-    serve->logged++;
-    if (serve->unlogged)
-        log_warn("there were too many connections to log %lu of them", serve->unlogged);
-    serve->unlogged = 0;
+    if (serve->log_rate.refused)
+        log_warn("there were too many connections to log %lu of them", serve->log_rate.refused);
+    serve->log_rate.refused = 0;
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "remote/server/listener/rate.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -21,16 +22,17 @@
 /* One that writes more than is logged is read so often, and waits meanwhile. */
 #define HOLD_NS (100 * NS_PER_MS)
 
+static const struct rate_limit lines = {
+    .burst = SESSION_LOG_BURST, .refill = 1, .every_ns = NS_PER_S};
+
 struct session_log {
     struct session_log *next;
     int fd;
     pid_t pid;
     char line[LINE_MAX_BYTES];
     size_t used;
-    unsigned written;       /* Of SESSION_LOG_BURST. */
-    uint64_t since_ns;      /* When `written` was last looked at. */
-    unsigned long unlogged; /* Lines, since one was written. */
-    uint64_t held_ns;       /* It is not read before; 0: it is. */
+    struct rate rate; /* Of lines that are written. */
+    uint64_t held_ns; /* It is not read before; 0: it is. */
 };
 
 int session_log_make(struct session_logs *logs, struct session_log **ret_log, int *ret_end)
@@ -80,17 +82,11 @@ void session_log_began(struct session_logs *logs, struct session_log *log, pid_t
         log->pid = pid;
 }
 
-static bool session_log_may_write(struct session_log *log)
+static void session_log_tell_refused(struct session_log *log)
 {
-    uint64_t now_ns = clock_now_ns(), more = (now_ns - log->since_ns) / NS_PER_S;
-    log->since_ns += more * NS_PER_S;
-    log->written -= more < log->written ? (unsigned)more : log->written;
-    if (log->written >= SESSION_LOG_BURST) {
-        log->unlogged++;
-        return false;
-    }
-    log->written++;
-    return true;
+    if (log->rate.refused)
+        log_warn("process %d: %lu more lines were not logged", log->pid, log->rate.refused);
+    log->rate.refused = 0;
 }
 
 /* The level that one of our own lines has, and what follows it. LOG_LEVEL_OFF: it is none. */
@@ -122,11 +118,9 @@ static void session_log_write_line(struct session_log *log)
         return;
     text_make_safe(line, sizeof(line), log->line, log->used);
     log->used = 0;
-    if (!session_log_may_write(log))
+    if (!rate_take(&log->rate, &lines, clock_now_ns()))
         return;
-    if (log->unlogged)
-        log_warn("process %d: %lu more lines were not logged", log->pid, log->unlogged);
-    log->unlogged = 0;
+    session_log_tell_refused(log);
     enum log_level level = session_log_find_level(line, &text);
     if (level == LOG_LEVEL_OFF) /* A driver's, or a sanitizer's, which is nobody's log. */
         fprintf(stderr, "reseat-serve: process %d: %s\n", log->pid, text);
@@ -158,8 +152,7 @@ static void session_log_finish(struct session_logs *logs, struct session_log *lo
 {
     (void)session_log_read_some(log, LAST_MAX);
     session_log_write_line(log);
-    if (log->unlogged)
-        log_warn("process %d: %lu more lines were not logged", log->pid, log->unlogged);
+    session_log_tell_refused(log);
     session_log_forget(logs, log);
 }
 
@@ -196,7 +189,7 @@ void session_logs_read(struct session_logs *logs, uint64_t now_ns)
             continue;
         }
         (void)session_log_read_some(log, ROUND_MAX);
-        if (log->unlogged) {
+        if (log->rate.refused) {
             log->held_ns = now_ns + HOLD_NS;
             session_log_watch(logs, log, 0);
         }

@@ -14,14 +14,15 @@
 
 /* A session that was told to end has so long for it. */
 #define POLITE_NS (2 * NS_PER_S)
-/* Of one session's messages so many are heard in so long, many times what one can need. */
-#define HEARD_NS  (100 * NS_PER_MS)
-#define HEARD_MAX 10000
 /* Sessions are told of free memory no more often, and where it changed by that part of all. */
 #define TELL_NS     (250 * NS_PER_MS)
 #define TELL_CHANGE 64
 /* The clock of certificates is set by people, so it is looked at now and then. */
 #define EXPIRY_NS (30 * NS_PER_S)
+
+/* Messages of one session that are read: many times what one can need. */
+static const struct rate_limit heard = {
+    .burst = 10000, .refill = 10000, .every_ns = 100 * NS_PER_MS};
 
 static void sessions_tell_timeslice(void *data, struct timeslice_user *user,
                                     enum timeslice_event event, uint64_t ns);
@@ -166,11 +167,7 @@ void session_hear(struct client *client, uint64_t now_ns)
     int error = channel_receive(client->channel, &message, sizeof(message), &passed);
     if (error == -EAGAIN)
         return;
-    if (now_ns - client->window_ns >= HEARD_NS) {
-        client->window_ns = now_ns;
-        client->heard = 0;
-    }
-    client->heard++;
+    (void)rate_take(&client->heard, &heard, now_ns);
     bool alone = error == 0 && passed < 0;
     if (error == 0 && (sessions_take_any(client, &message, passed) ||
                        (alone && sessions_take_message(client, &message, now_ns))))
@@ -187,8 +184,7 @@ void session_hear(struct client *client, uint64_t now_ns)
 /* -1, and it waits: it has said too much of late. */
 int session_to_hear(const struct client *client, uint64_t now_ns)
 {
-    return client->heard < HEARD_MAX || now_ns - client->window_ns >= HEARD_NS ? client->channel
-                                                                               : -1;
+    return rate_has_room(&client->heard, &heard, now_ns) ? client->channel : -1;
 }
 
 void session_answer_processes(struct client *client, short events, uint64_t now_ns)
@@ -275,7 +271,7 @@ uint64_t clients_tick(struct clients *clients, uint64_t now_ns, int64_t wall)
         else if (client->until)
             next = sessions_earlier(next, now_ns + EXPIRY_NS);
         if (session_to_hear(client, now_ns) != client->channel)
-            next = sessions_earlier(next, client->window_ns + HEARD_NS);
+            next = sessions_earlier(next, client->heard.since_ns + heard.every_ns);
         if (processes_poll(&client->processes, now_ns) != client->processes.notices)
             next = sessions_earlier(next, client->processes.look_ns);
         if (!client->kill_ns)

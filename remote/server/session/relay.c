@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -81,20 +80,11 @@ struct request {
 
 static int connector_await_answer(int socket, uint64_t deadline_ns)
 {
-    for (;;) {
-        struct pollfd ready = {.fd = socket, .events = POLLIN};
-        uint64_t now = clock_now_ns();
-        struct timespec left = clock_timespec(deadline_ns > now ? deadline_ns - now : 0);
-        int count = ppoll(&ready, 1, &left, NULL);
-        if (count == 0)
-            return -ETIMEDOUT;
-        if (count < 0 && errno != EINTR)
-            return -errno;
-        int32_t answer = 0;
-        if (count > 0)
-            return recv(socket, &answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) ? answer
-                                                                                        : -EPIPE;
-    }
+    int32_t answer = 0;
+    int error = channel_wait(socket, deadline_ns);
+    if (error)
+        return error;
+    return recv(socket, &answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) ? answer : -EPIPE;
 }
 
 int connector_ask(int channel, const char *where, const struct ticket *ticket, uint64_t deadline_ns,

@@ -1,0 +1,135 @@
+#ifndef RESEAT_STATE_OPENCL_OBJECT_HEAP_H
+#define RESEAT_STATE_OPENCL_OBJECT_HEAP_H
+
+#include <CL/cl_icd.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "state/base/compiler.h"
+
+/*
+ * Where the objects lie whose handles a program has: the library's, and those of the remote driver.
+ *
+ * All of them live in slots of one reserved range of addresses, one region a type, so that any
+ * pointer a program passes (NULL, freed, foreign) is told from a live handle by arithmetic and one
+ * load, and is never followed before. A slot that was freed has a new generation. Thread-safe.
+ */
+
+/** Types are numbered from 1, so that NULL, and any pointer before there is a heap, has none. Type
+ *  1 is what every program has. */
+#define OBJECT_HEAP_TYPES   11
+#define OBJECT_HEAP_LARGEST 1024 /**< Bytes of an object, at most. */
+#define OBJECT_REGION_SHIFT 32
+
+enum object_state {
+    OBJECT_FREE,
+    OBJECT_BUILDING, /**< Allocated, not whole: nobody but its creator looks at it. */
+    OBJECT_LIVE,     /**< Whole; possibly released by the program and held only by us. */
+    OBJECT_LEAVING,  /**< Its last hold is gone: nobody but its destroyer looks at it. */
+};
+
+/** First member of every object. */
+struct object {
+    const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
+    union {
+        struct {
+            _Atomic uint32_t refs;  /**< The program's references, and OBJECT_LENT; 0 makes the
+                                         handle invalid. */
+            _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
+        };
+        _Atomic uint64_t counts; /**< Both: the last reference goes with its hold in one step. */
+    };
+    _Atomic uint32_t generation;
+    _Atomic uint32_t state;
+};
+
+struct object_region {
+    _Atomic uintptr_t used;      /**< Bytes from the region's start that hold slots. */
+    _Atomic uintptr_t slot_mask; /**< Slot size - 1; written before `used` first is. */
+};
+
+extern uintptr_t object_base; /* 0 until the first allocation; written once */
+extern struct object_region object_regions[OBJECT_HEAP_TYPES];
+
+/** Was this number ever the address of an object of @type? */
+static inline bool object_was_handle(const void *handle, unsigned type)
+{
+    uintptr_t offset = (uintptr_t)handle - object_base;
+    if (UNLIKELY((offset >> OBJECT_REGION_SHIFT) != (uintptr_t)type))
+        return false;
+    offset &= ((uintptr_t)1 << OBJECT_REGION_SHIFT) - 1;
+    const struct object_region *region = &object_regions[type];
+    return LIKELY((offset & atomic_load_explicit(&region->slot_mask, memory_order_relaxed)) == 0 &&
+                  offset < atomic_load_explicit(&region->used, memory_order_acquire));
+}
+
+/**
+ * The live object behind a handle that the program passed, or NULL when it is none of @type.
+ * Borrowed; the program keeps it alive as the specification asks of it. Wait-free.
+ */
+static inline void *object_get(const void *handle, unsigned type)
+{
+    struct object *object = (struct object *)(uintptr_t)handle;
+    return LIKELY(object_was_handle(handle, type) &&
+                  atomic_load_explicit(&object->refs, memory_order_acquire) != 0)
+               ? object
+               : NULL;
+}
+
+static inline void object_hold(void *object)
+{
+    atomic_fetch_add_explicit(&((struct object *)object)->holds, 1, memory_order_relaxed);
+}
+
+/** Drop a hold unless it is the last. */
+static inline bool object_unhold_one(struct object *object)
+{
+    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    while (holds > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/** Hold what is in a slot, unless that is free, not whole, or on its way out. @unhold: drops a hold
+ *  that may be the last. */
+static inline bool object_hold_if_live(struct object *object, void (*unhold)(void *object))
+{
+    if (atomic_load_explicit(&object->state, memory_order_acquire) != OBJECT_LIVE)
+        return false;
+    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    do {
+        if (holds == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds + 1,
+                                                    memory_order_acq_rel, memory_order_relaxed));
+    if (atomic_load_explicit(&object->state, memory_order_acquire) == OBJECT_LIVE)
+        return true;
+    /* The slot was freed and taken again in between: it belongs to its new creator, who may have
+     * published and released it since. */
+    unhold(object);
+    return false;
+}
+
+/**
+ * A slot for an object of @size bytes, the same for all of a type: in state BUILDING, with one hold
+ * and no reference, and zeroed behind its first member, of which the caller sets `dispatch`.
+ *
+ * @quarantine  A slot is reused only when this many others of its type were freed after it.
+ * Returns NULL when memory or slots ran out.
+ */
+MUST_CHECK void *object_heap_take(unsigned type, size_t size, size_t quarantine);
+/** Nobody holds the object. Its dispatch table stays, for programs that use its handle still. */
+void object_heap_give(void *object);
+
+/** Slots of a type have indices from 0 on; NULL behind the last one that was ever used. */
+struct object *object_heap_at(unsigned type, uintptr_t index);
+uintptr_t object_heap_index(const void *object);
+unsigned object_heap_type(const void *object);
+/** How many objects of a type there are, those that are being made included. */
+uint64_t object_count(unsigned type);
+
+#endif
