@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/config/environment.h"
+#include "agent/protocol/common_messages.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
@@ -183,6 +184,14 @@ int ask_follow(struct client *client, struct frame *frame, const struct news *ne
         }
     }
     return result;
+}
+
+void ask_request(struct frame *ret_frame, const char *type, const char *app, struct request *asked)
+{
+    snprintf(asked->app, sizeof(asked->app), "%s", app);
+    asked->vdev = REQUEST_ALL_VDEVS;
+    frame_init(ret_frame, type);
+    put_request(ret_frame, asked);
 }
 
 void ask_put_texts(struct frame *frame, const char *key, const char *const *texts, size_t count)

@@ -6,6 +6,7 @@
 #include "agent/cli/show/output.h"
 #include "agent/config/paths.h"
 #include "agent/protocol/protocol.h"
+#include "agent/protocol/request.h"
 
 /** The command line's connection to the agent. */
 struct client {
@@ -117,6 +118,8 @@ MUST_CHECK int ask_follow(struct client *client, struct frame *frame, const stru
 /** SIGINT, SIGTERM and SIGHUP wait from now on. */
 void ask_block_signals(sigset_t *ret_blocked);
 
+/** Begin the frame of what is asked of the program @app; cut where that is longer than any name. */
+void ask_request(struct frame *ret_frame, const char *type, const char *app, struct request *asked);
 void ask_put_texts(struct frame *frame, const char *key, const char *const *texts, size_t count);
 /** Put the environment of OpenCL's drivers into a question. */
 void ask_put_environment(struct frame *frame);

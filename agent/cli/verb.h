@@ -63,20 +63,20 @@ struct verb_option {
     .kind = OPTION_TIME, OPTION_VALUE(type, member), .unit = "seconds", .places = digits,          \
     .least = from, .most = to
 
-/* What several verbs have. */
+/* What several verbs have, whose options begin with a struct request `asked`. */
 #define TIMEOUT_MAX_MS 10000000000
 #define OPTION_TIMEOUT(type, text)                                                                 \
     {                                                                                              \
-        "timeout", "SECONDS", text, OPTION_SECONDS(type, timeout_ms, 3, 1, TIMEOUT_MAX_MS)         \
+        "timeout", "SECONDS", text, OPTION_SECONDS(type, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS)   \
     }
 #define OPTION_MAX_DOWNTIME(type, text)                                                            \
     {                                                                                              \
-        "max-downtime", "MS", text, OPTION_VALUE(type, max_downtime_ms),                           \
+        "max-downtime", "MS", text, OPTION_VALUE(type, asked.max_downtime_ms),                     \
             .kind = OPTION_NUMBER, .unit = "milliseconds", .least = 1, .most = 3600000             \
     }
 #define OPTION_BANDWIDTH(type, text)                                                               \
     {                                                                                              \
-        "bandwidth", "SIZE", text, .kind = OPTION_SIZE, OPTION_VALUE(type, bandwidth)              \
+        "bandwidth", "SIZE", text, .kind = OPTION_SIZE, OPTION_VALUE(type, asked.bandwidth)        \
     }
 
 struct verb {

@@ -129,17 +129,6 @@
 #define NOTICE_POWER "power"
 #define NOTICE_QUOTA "quota"
 
-/** "manner" of MSG_MOVE, MSG_SUSPEND, MSG_RESUME: how much a program that registered is asked. */
-#define MANNER_ASKED  "asked"  /**< Without "manner" too: what it refuses does not happen. */
-#define MANNER_TAKEN  "taken"  /**< The device is taken away: without its help, if need be. */
-#define MANNER_NEEDED "needed" /**< A thread of it waits for this: it is told afterwards. */
-
-/** What MSG_MOVE to MSG_PROTECT carry is struct request (request.h), by messages.txt. "fetch": */
-#define FETCH_ON_DEMAND "on-demand" /**< The program runs before all of its memory is there. */
-#define FETCH_WHOLE                                                                                \
-    "whole" /**< Not before: of a move so without "fetch" too; of a resume                         \
-                 then what the program has decides. */
-
 /** "way" of MSG_ANSWER. */
 #define WAY_AGAIN  "again"  /**< Granted, or moved: try again. */
 #define WAY_SPILL  "spill"  /**< Make room among what it has. */

@@ -12,11 +12,6 @@
  * bytes belong to the same moment.
  */
 
-static struct move_request aware_save_request_of(const struct checkpoint_request *request)
-{
-    return (struct move_request){.deadline_ns = request->deadline_ns, .cancel = request->cancel};
-}
-
 void aware_saving_over(bool made)
 {
     struct aware_saving *saving = &aware.saving;
@@ -56,17 +51,16 @@ int aware_save(const void *bytes, size_t size)
     return result;
 }
 
-static int aware_save_begin(const struct checkpoint_request *request, char *ret_reason, size_t size)
+static int aware_save_begin(const struct move_request *request, char *ret_reason, size_t size)
 {
-    const struct move_request move = aware_save_request_of(request);
     pthread_mutex_lock(&aware.lock);
     bool saves = aware.registered && aware.program.save;
-    int error = saves ? aware_claim(&move, ret_reason, size) : 1;
+    int error = saves ? aware_claim(request, ret_reason, size) : 1;
     if (saves && error == 1) {
         /* The program may have unregistered meanwhile; or it has no device, and the callback would
          * wait for one forever. */
         saves = aware.registered && aware.program.save;
-        aware_unclaim(&move);
+        aware_unclaim(request);
         if (saves) {
             snprintf(ret_reason, size,
                      "it has no device, so that it cannot be asked for its progress");
@@ -77,14 +71,13 @@ static int aware_save_begin(const struct checkpoint_request *request, char *ret_
     return error;
 }
 
-static int aware_save_stand(const struct checkpoint_request *request, void **ret_bytes,
-                            size_t *ret_size, char *ret_reason, size_t size)
+static int aware_save_stand(const struct move_request *request, void **ret_bytes, size_t *ret_size,
+                            char *ret_reason, size_t size)
 {
     struct aware_saving *saving = &aware.saving;
-    const struct move_request move = aware_save_request_of(request);
     pthread_mutex_lock(&aware.lock);
     saving->asked = true;
-    int error = aware_ask(&move, AWARE_SAVE, atomic_load(&the_vdevs[0]->device), &saving->saved,
+    int error = aware_ask(request, AWARE_SAVE, atomic_load(&the_vdevs[0]->device), &saving->saved,
                           ret_reason, size);
     if (error == 1) {
         snprintf(ret_reason, size, "the program takes part no more");

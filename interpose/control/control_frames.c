@@ -134,7 +134,7 @@ static const char *control_frames_result_word(enum move_result result)
     return RESULT_ROLLED_BACK;
 }
 
-static void control_frames_put_stored(struct frame *frame, const struct stored_report *stored)
+static void control_frames_put_stored(struct frame *frame, const struct image_report *stored)
 {
     frame_string(frame, "image", stored->result == MOVE_DONE ? stored->image : "");
     put_stored(frame, stored);
@@ -150,7 +150,7 @@ void control_frame_report(struct frame *frame, uint64_t request,
     put_outcome(frame, &report->whole);
     frame_bool(frame, "already", report->already);
     if (report->stores)
-        control_frames_put_stored(frame, &report->stored);
+        control_frames_put_stored(frame, &report->image);
     if (report->protects)
         message_put_text(frame, "not_protected", report->not_protected);
     if (report->parked)

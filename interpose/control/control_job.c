@@ -185,18 +185,23 @@ static void control_job_drop(const struct control_request *request,
     (void)!snprintf(whole->reason, sizeof(whole->reason), "a move of the program went on");
 }
 
+static struct image_request control_job_image(const struct control_request *request)
+{
+    return (struct image_request){.folder = request->folder,
+                                  .move = request->move,
+                                  .keeps = request->keeps,
+                                  .keep = request->keep,
+                                  .lease_ms = (uint32_t)request->lease_ms};
+}
+
 /* What it has goes from host memory into an image. */
 static void control_job_store(const struct control_request *request,
                               struct control_report *ret_report)
 {
-    const struct stored_request stored = {.folder = request->folder,
-                                          .deadline_ns = request->move.deadline_ns,
-                                          .cancel = request->move.cancel,
-                                          .progress = request->move.progress,
-                                          .data = request->move.data};
+    const struct image_request image = control_job_image(request);
     uint64_t begun = clock_now_ns();
     ret_report->stores = true;
-    stored_put(&stored, &ret_report->stored);
+    stored_put(&image, &ret_report->image);
     ret_report->whole.total_ns += clock_now_ns() - begun;
 }
 
@@ -204,34 +209,20 @@ static void control_job_store(const struct control_request *request,
 static void control_job_checkpoint(const struct control_request *request,
                                    struct control_report *ret_report)
 {
-    const struct checkpoint_request wanted = {.folder = request->folder,
-                                              .deadline_ns = request->move.deadline_ns,
-                                              .max_downtime_ns = request->move.max_downtime_ns,
-                                              .strict = request->move.strict,
-                                              .bandwidth = request->move.bandwidth,
-                                              .keeps = request->keeps,
-                                              .keep = request->keep,
-                                              .lease_ms = (uint32_t)request->lease_ms,
-                                              .cancel = request->move.cancel,
-                                              .progress = request->move.progress,
-                                              .data = request->move.data};
+    const struct image_request image = control_job_image(request);
+    const struct image_report *made = &ret_report->image;
     struct move_report *whole = &ret_report->whole;
-    struct checkpoint_report made;
     if (request->ends) {
         checkpoint_end();
         return;
     }
-    checkpoint_make(&wanted, &made);
-    whole->result = made.result;
-    whole->total_ns = made.total_ns;
-    whole->downtime_ns = made.downtime_ns;
-    whole->bytes = made.copied;
-    (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", made.reason);
     ret_report->stores = true;
-    ret_report->stored =
-        (struct stored_report){.result = made.result, .bytes = made.bytes, .written = made.written};
-    memcpy(ret_report->stored.image, made.image, sizeof(made.image));
-    memcpy(ret_report->stored.not_removed, made.not_removed, sizeof(made.not_removed));
+    checkpoint_make(&image, &ret_report->image);
+    whole->result = made->result;
+    whole->total_ns = made->total_ns;
+    whole->downtime_ns = made->downtime_ns;
+    whole->bytes = made->copied;
+    (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", made->reason);
 }
 
 /* The first point is made at once: whether there can be one is known then. */

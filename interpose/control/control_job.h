@@ -43,7 +43,7 @@ struct control_report {
     bool again;               /**< RESULT_AGAIN. */
     bool already;             /**< There was nothing to do. */
     bool stores;              /**< It was to go into an image: */
-    struct stored_report stored;
+    struct image_report image;
     bool protects;           /**< It was to be protected, or not any more. */
     char not_protected[512]; /**< Why it is not, though it is to be; or "". */
     bool parked;    /**< It is, by this thread: control_park_wait() and park_end() follow. */

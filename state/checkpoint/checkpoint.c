@@ -20,8 +20,6 @@
 /* Attempts to pin our own snapshot: another thread may make a newer one in between. */
 #define TRIES 5
 
-#define TELL_NS (200 * NS_PER_MS)
-
 static struct long_lock checkpoint_turn = LONG_LOCK_INITIALIZER;
 /* The chunks of the last image, and its folder. Guarded by checkpoint_turn. */
 static struct {
@@ -38,10 +36,10 @@ void checkpoint_set_partner(const struct checkpoint_partner *given)
 }
 
 struct making {
-    const struct checkpoint_request *request;
+    const struct image_request *request;
     const struct checkpoint_partner *partner; /* the program's callbacks; or NULL */
     struct image_blob progress;
-    struct checkpoint_report *report;
+    struct image_report *report;
     struct image_manifest manifest;
     struct snapshot *snapshot; /* pinned */
     struct source *sources;
@@ -65,21 +63,7 @@ static int checkpoint_fail(struct making *m, int error, const char *why)
 static int checkpoint_check(void *data, uint64_t done, uint64_t total)
 {
     struct making *m = data;
-    const struct checkpoint_request *request = m->request;
-    uint64_t now = clock_now_ns(), told = atomic_load(&m->told_at);
-    if (work_is_over())
-        return -ESHUTDOWN;
-    if (request->cancel && atomic_load(request->cancel))
-        return -ECANCELED;
-    if (request->deadline_ns && now >= request->deadline_ns)
-        return -ETIMEDOUT;
-    if (request->progress && now >= told + TELL_NS &&
-        atomic_compare_exchange_strong(&m->told_at, &told, now)) {
-        const struct move_progress progress = {
-            .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
-        request->progress(request->data, &progress);
-    }
-    return 0;
+    return image_request_check(m->request, &m->told_at, done, total);
 }
 
 /* ---- the snapshot ---- */
@@ -104,8 +88,8 @@ static int checkpoint_stand(void *data)
     struct making *m = data;
     void *bytes = NULL;
     size_t size = 0;
-    int error =
-        m->partner->stand(m->request, &bytes, &size, m->report->reason, sizeof(m->report->reason));
+    int error = m->partner->stand(&m->request->move, &bytes, &size, m->report->reason,
+                                  sizeof(m->report->reason));
     free(m->progress.bytes);
     m->progress = (struct image_blob){bytes, size};
     return error;
@@ -129,7 +113,7 @@ static int checkpoint_describe_progress(struct making *m)
 /* Make a snapshot, with the records of its objects, and pin it. */
 static int checkpoint_make_point(struct making *m)
 {
-    const struct checkpoint_request *request = m->request;
+    const struct move_request *request = &m->request->move;
     const struct snapshot_request wanted = {.deadline_ns = request->deadline_ns,
                                             .cancel = request->cancel,
                                             .max_downtime_ns = request->max_downtime_ns,
@@ -273,7 +257,7 @@ static int checkpoint_make_point_with(struct making *m, const struct checkpoint_
 {
     int has_none = 1;
     if (asked)
-        has_none = asked->begin(m->request, m->report->reason, sizeof(m->report->reason));
+        has_none = asked->begin(&m->request->move, m->report->reason, sizeof(m->report->reason));
     if (has_none > 0 && m->request->lease_ms)
         return checkpoint_fail(
             m, -EPERM,
@@ -288,7 +272,7 @@ static int checkpoint_make_point_with(struct making *m, const struct checkpoint_
 
 static int checkpoint_make_image(struct making *m)
 {
-    const struct checkpoint_request *request = m->request;
+    const struct image_request *request = m->request;
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
     const struct checkpoint_partner *asked = atomic_load(&partner);
@@ -304,7 +288,7 @@ static int checkpoint_make_image(struct making *m)
             before = recovery_count();
             error = checkpoint_make_point_with(m, asked);
         } while (error && ++tries < TRIES &&
-                 recovery_outlived(before, request->deadline_ns, request->cancel));
+                 recovery_outlived(before, request->move.deadline_ns, request->move.cancel));
     if (!error && m->partner)
         error = checkpoint_describe_progress(m);
     if (!error)
@@ -326,13 +310,13 @@ static void checkpoint_let_go(void)
     last.keeps = false;
 }
 
-void checkpoint_make(const struct checkpoint_request *request, struct checkpoint_report *ret_report)
+void checkpoint_make(const struct image_request *request, struct image_report *ret_report)
 {
     struct making m = {.request = request, .report = ret_report};
     uint64_t begun = clock_now_ns();
-    *ret_report = (struct checkpoint_report){0};
+    *ret_report = (struct image_report){0};
     int error = -ETIMEDOUT;
-    if (long_lock_take(&checkpoint_turn, request->deadline_ns)) {
+    if (long_lock_take(&checkpoint_turn, request->move.deadline_ns)) {
         error = work_is_over() ? -ESHUTDOWN : checkpoint_make_image(&m);
         if (!error && request->keep)
             (void)!image_keep_last(request->folder, ret_report->image, request->keep,

@@ -84,8 +84,8 @@ FORK_PART = {.rank = FORK_TABLE, .in_child = stored_in_child};
 /* ---- writing ---- */
 
 struct storing {
-    const struct stored_request *request;
-    struct stored_report *report;
+    const struct image_request *request;
+    struct image_report *report;
     struct item *items;
     size_t count;
     struct image_manifest manifest;
@@ -99,24 +99,30 @@ static int stored_fail(struct storing *s, int error, const char *why)
     return error;
 }
 
+int image_request_check(const struct image_request *request, _Atomic uint64_t *told_at,
+                        uint64_t done, uint64_t total)
+{
+    const struct move_request *move = &request->move;
+    uint64_t now = clock_now_ns(), told = atomic_load(told_at);
+    if (work_is_over())
+        return -ESHUTDOWN;
+    if (move->cancel && atomic_load(move->cancel))
+        return -ECANCELED;
+    if (move->deadline_ns && now >= move->deadline_ns)
+        return -ETIMEDOUT;
+    if (move->progress && now >= told + TELL_NS &&
+        atomic_compare_exchange_strong(told_at, &told, now)) {
+        const struct move_progress progress = {
+            .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
+        move->progress(move->data, &progress);
+    }
+    return 0;
+}
+
 static int stored_check(void *data, uint64_t done, uint64_t total)
 {
     struct storing *s = data;
-    const struct stored_request *request = s->request;
-    uint64_t now = clock_now_ns(), told = atomic_load(&s->told_at);
-    if (work_is_over())
-        return -ESHUTDOWN;
-    if (request->cancel && atomic_load(request->cancel))
-        return -ECANCELED;
-    if (request->deadline_ns && now >= request->deadline_ns)
-        return -ETIMEDOUT;
-    if (request->progress && now >= told + TELL_NS &&
-        atomic_compare_exchange_strong(&s->told_at, &told, now)) {
-        const struct move_progress progress = {
-            .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
-        request->progress(request->data, &progress);
-    }
-    return 0;
+    return image_request_check(s->request, &s->told_at, done, total);
 }
 
 static bool stored_is_suspended(const struct context *context)
@@ -158,7 +164,7 @@ static int stored_add_item(struct storing *s, struct memory *root)
 
 static int stored_collect(struct storing *s)
 {
-    int error = gate_close(s->request->deadline_ns) == 0 ? 0 : -ETIMEDOUT;
+    int error = gate_close(s->request->move.deadline_ns) == 0 ? 0 : -ETIMEDOUT;
     uintptr_t cursor = 0;
     struct memory *memory;
     if (error)
@@ -258,7 +264,7 @@ static int stored_release_memory(struct storing *s)
     struct away *aways = calloc(s->count + 1, sizeof(*aways));
     if (!aways)
         return -ENOMEM;
-    if (gate_close(s->request->deadline_ns) != 0) {
+    if (gate_close(s->request->move.deadline_ns) != 0) {
         free(aways);
         return -ETIMEDOUT;
     }
@@ -321,12 +327,12 @@ static int stored_put_image(struct storing *s)
     return error ? stored_fail(s, error, problem) : 0;
 }
 
-void stored_put(const struct stored_request *request, struct stored_report *ret_report)
+void stored_put(const struct image_request *request, struct image_report *ret_report)
 {
     struct storing s = {.request = request, .report = ret_report};
-    *ret_report = (struct stored_report){0};
+    *ret_report = (struct image_report){0};
     int error = -ETIMEDOUT;
-    if (move_lock_until(request->deadline_ns, false)) {
+    if (move_lock_until(request->move.deadline_ns, false)) {
         error = work_begin() ? stored_put_image(&s) : -ESHUTDOWN;
         work_end();
         stored_let_go(&s);

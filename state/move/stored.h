@@ -14,25 +14,41 @@
  * the program is suspended to it.
  */
 
-struct stored_request {
-    const char *folder;        /**< Absolute path; created if missing. */
-    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
-    const atomic_bool *cancel; /**< Or NULL. */
-    /** As in struct move_request. */
-    void (*progress)(void *data, const struct move_progress *progress);
-    void *data;
+/** An image to be made, of a suspended program or of one that runs (checkpoint.h). */
+struct image_request {
+    const char *folder; /**< Absolute path; created if missing. */
+    /** Its deadline, progress and cancel; for a running program also its limits of downtime and
+     * bandwidth. */
+    struct move_request move;
+    /* For a running program: */
+    /** Another image will follow: keep the snapshot in host memory, so that only changes are
+     * copied and compared then. Otherwise it is freed, unless it is needed for protection. */
+    bool keeps;
+    /** Number of this program's images to retain, once the new one is complete; 0: all. */
+    uint64_t keep;
+    /** Keep a lease of this length (lease_renewer.h): when it has passed without renewal, another
+     * host may start the program from its images. 0: no new lease; an existing one is kept. */
+    uint32_t lease_ms;
 };
 
-struct stored_report {
+struct image_report {
     enum move_result result;
     char reason[512];           /**< One line; "" when done. */
     char image[IMAGE_NAME_MAX]; /**< The image's name; "" when there is none. */
     uint64_t bytes;             /**< Bytes of the objects in the image. */
     uint64_t written; /**< Compressed bytes of chunks that the folder did not have before. */
     uint64_t freed;   /**< Bytes of host memory given back. */
-    char not_removed[IMAGE_PROBLEM_MAX]; /**< Of a checkpoint: why older images could not be
-                                            removed; or "". */
+    uint64_t copied;  /**< Bytes copied to host memory for the snapshot. */
+    uint64_t total_ns, downtime_ns;      /**< Of a running program. */
+    char not_removed[IMAGE_PROBLEM_MAX]; /**< Why older images could not be removed; or "". */
 };
+
+/**
+ * Called while an image is made: reports progress through @request, at intervals (@told_at: time of
+ * the last report). Returns 0, or why to give up: -ESHUTDOWN, -ECANCELED or -ETIMEDOUT.
+ */
+MUST_CHECK int image_request_check(const struct image_request *request, _Atomic uint64_t *told_at,
+                                   uint64_t done, uint64_t total);
 
 /**
  * Write everything of a suspended program to an image, and give its host memory back. On failure it
@@ -40,7 +56,7 @@ struct stored_report {
  *
  * Blocks on the disk; waits for a move that is under way. Thread-safe; not inside the gate.
  */
-void stored_put(const struct stored_request *request, struct stored_report *ret_report);
+void stored_put(const struct image_request *request, struct image_report *ret_report);
 
 struct move;
 /** Before a resume: fill host memory again. Movers' lock held. 0, or -errno with the reason

@@ -234,9 +234,9 @@ bool work_is_over(void)
     return false;
 }
 
-void stored_put(const struct stored_request *request, struct stored_report *ret_report)
+void stored_put(const struct image_request *request, struct image_report *ret_report)
 {
-    *ret_report = (struct stored_report){.bytes = TOTAL_BYTES, .written = 1 << 20};
+    *ret_report = (struct image_report){.bytes = TOTAL_BYTES, .written = 1 << 20};
     if (is_full(request->folder)) {
         ret_report->result = MOVE_ROLLED_BACK;
         (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "no room in %s",
@@ -255,15 +255,15 @@ static bool is_slow(const char *folder)
     return strstr(folder, "slow") != NULL;
 }
 
-void checkpoint_make(const struct checkpoint_request *request, struct checkpoint_report *ret_report)
+void checkpoint_make(const struct image_request *request, struct image_report *ret_report)
 {
     if (is_slow(request->folder))
         usleep(1500000);
-    *ret_report = (struct checkpoint_report){.bytes = TOTAL_BYTES,
-                                             .total_ns = 5000000,
-                                             .downtime_ns = request->max_downtime_ns,
-                                             .written = checkpoints++,
-                                             .copied = request->keeps};
+    *ret_report = (struct image_report){.bytes = TOTAL_BYTES,
+                                        .total_ns = 5000000,
+                                        .downtime_ns = request->move.max_downtime_ns,
+                                        .written = checkpoints++,
+                                        .copied = request->keeps};
     if (is_full(request->folder)) {
         ret_report->result = MOVE_ROLLED_BACK;
         (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "no room in %s",

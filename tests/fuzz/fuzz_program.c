@@ -91,10 +91,10 @@ int move_cool(const struct device_key *target, uint64_t deadline_ns)
 }
 
 /* What goes to an image is asked for by a path. */
-void stored_put(const struct stored_request *request, struct stored_report *ret_report)
+void stored_put(const struct image_request *request, struct image_report *ret_report)
 {
     EXPECT(request->folder[0] == '/' && strlen(request->folder) < PATH_MAX);
-    *ret_report = (struct stored_report){.result = MOVE_ROLLED_BACK};
+    *ret_report = (struct image_report){.result = MOVE_ROLLED_BACK};
     memset(ret_report->reason, '\n', sizeof(ret_report->reason) - 1);
 }
 
@@ -111,10 +111,10 @@ void park_end(void)
     EXPECT(!"it was not parked");
 }
 
-void checkpoint_make(const struct checkpoint_request *request, struct checkpoint_report *ret_report)
+void checkpoint_make(const struct image_request *request, struct image_report *ret_report)
 {
     EXPECT(request->folder[0] == '/' && strlen(request->folder) < PATH_MAX);
-    *ret_report = (struct checkpoint_report){.result = MOVE_DONE};
+    *ret_report = (struct image_report){.result = MOVE_DONE};
     memset(ret_report->image, 'i', sizeof(ret_report->image) - 1);
 }
 

@@ -36,18 +36,11 @@ struct making {
     struct image_written written;
 };
 
-static bool checkpoint_process_take_news(void *context, const struct message *message)
-{
-    (void)context;
-    return field_is(&message->root, "type", MSG_PROGRESS) ||
-           field_is(&message->root, "type", MSG_NOTICE);
-}
-
 /** @ret_soon: nobody has said what is wrong, as it may be over soon. */
 static int checkpoint_process_ask_resume(const struct output *output, struct client *client,
                                          struct frame *frame, json_t **ret_report, bool *ret_soon)
 {
-    const struct news news = {NULL, checkpoint_process_take_news, -1, NULL};
+    const struct news news = {.cancels = true};
     struct message message;
     char code[PROTOCOL_WORD_MAX] = "";
     int result = ask_follow(client, frame, &news, &message), status = 0;
@@ -69,23 +62,21 @@ static int checkpoint_process_ask_resume(const struct output *output, struct cli
 int checkpoint_resume(const struct output *output, struct client *client, pid_t pid,
                       const char *device, bool queue, json_t **ret_report)
 {
+    struct request asked = {.queue = queue};
     uint64_t until = clock_now_ns() + FIND_NS;
     char app[16];
     bool soon = true;
     int status = 0;
 
     snprintf(app, sizeof(app), "%d", (int)pid);
+    snprintf(asked.device, sizeof(asked.device), "%s", device ? device : "");
     for (; !status && soon; clock_sleep(soon ? RETRY_NS : 0)) {
         struct frame frame;
         if (clock_now_ns() >= until) {
             return output_fail(output, ERR_EXPIRED,
                                "pid %d does not find the agent; it is suspended", (int)pid);
         }
-        frame_init(&frame, MSG_RESUME);
-        frame_string(&frame, "app", app);
-        if (device)
-            frame_string(&frame, "device", device);
-        frame_bool(&frame, "queue", queue);
+        ask_request(&frame, MSG_RESUME, app, &asked);
         status = checkpoint_process_ask_resume(output, client, &frame, ret_report, &soon);
     }
     return status;
@@ -137,14 +128,12 @@ static bool checkpoint_process_has_children(pid_t pid)
 /** The agent's word: it is suspended, without a driver and without its agent. */
 static int checkpoint_process_park(struct making *m, json_t **ret_report)
 {
-    const struct news news = {NULL, checkpoint_process_take_news, -1, NULL};
+    const struct news news = {.cancels = true};
+    struct request asked = {.parks = true, .timeout_ms = m->wish->timeout_ms};
     struct message message;
     struct frame frame;
 
-    frame_init(&frame, MSG_CHECKPOINT);
-    frame_string(&frame, "app", m->wish->app);
-    frame_bool(&frame, "process", true);
-    frame_u64(&frame, "timeout_ms", m->wish->timeout_ms);
+    ask_request(&frame, MSG_CHECKPOINT, m->wish->app, &asked);
     int result = ask_follow(m->client, &frame, &news, &message);
     if (result != 1)
         return output_fail_agent(m->output, result, MSG_CHECKPOINT);

@@ -11,13 +11,9 @@
 
 struct checkpoint {
     const struct output *output;
+    struct request asked; /**< every_ms OPTION_UNSAID: once. */
     const char *to;
-    char folder[PATH_MAX];
-    uint64_t every_ms; /**< OPTION_UNSAID: once. */
-    uint64_t keep;     /**< 0: all. */
-    uint64_t timeout_ms, max_downtime_ms, bandwidth, lease_ms;
-    bool off;                  /**< None is made any more. */
-    bool process, end_process; /**< All of it is kept; and it is not to run on. */
+    bool end_process; /**< With asked.parks: it is not to run on. */
     const char *criu;
 };
 
@@ -29,18 +25,19 @@ static const struct verb_option options[] = {
      "When the first one is there, have the agent make another each so many seconds, until the "
      "program's end or --off; reseat explain shows that. Between them the program's contents "
      "stay in host memory too, so that only what changed is copied and written.",
-     OPTION_SECONDS(struct checkpoint, every_ms, 3, 1, 86400000), .initial = OPTION_UNSAID},
+     OPTION_SECONDS(struct checkpoint, asked.every_ms, 3, 1, 86400000), .initial = OPTION_UNSAID},
     {"off", NULL, "Make no more images of APP, and end its lease.",
-     OPTION_VALUE(struct checkpoint, off)},
+     OPTION_VALUE(struct checkpoint, asked.ends)},
     {"keep", "N",
      "Remove all but the last N images of the program, once another one is there; those of other "
      "processes of its name stay.",
-     OPTION_VALUE(struct checkpoint, keep), .kind = OPTION_NUMBER, .least = 1, .most = 1000000},
+     OPTION_VALUE(struct checkpoint, asked.keep), .kind = OPTION_NUMBER, .least = 1,
+     .most = 1000000},
     {"lease", "SECONDS",
      "From now on the program says in FOLDER that it lives. Where nobody hears that for so long, "
      "reseat recover starts it again from its last image, on another host too; a program that "
      "cannot say it for so long waits. It is for programs with a save callback (reseat.h).",
-     OPTION_SECONDS(struct checkpoint, lease_ms, 3, 1000, 3600000)},
+     OPTION_SECONDS(struct checkpoint, asked.lease_ms, 3, 1000, 3600000)},
     OPTION_MAX_DOWNTIME(struct checkpoint, "Stop the program for no longer than so many "
                                            "milliseconds, or make no image and say why."),
     OPTION_BANDWIDTH(struct checkpoint,
@@ -51,7 +48,7 @@ static const struct verb_option options[] = {
      "Keep the whole process, as CRIU does, with all that it has of OpenCL, for reseat restore. "
      "The program is stopped for as long as that takes. Its drivers have to be in other processes "
      "(reseat run --isolate, or devices of servers), it has no children, and CRIU needs root.",
-     OPTION_VALUE(struct checkpoint, process)},
+     OPTION_VALUE(struct checkpoint, asked.parks)},
     {"end", NULL,
      "With --process: the program ends once its image is there, to go on where that is restored.",
      OPTION_VALUE(struct checkpoint, end_process)},
@@ -67,7 +64,7 @@ static int checkpoint_print(const struct checkpoint *checkpoint, const json_t *r
         json_t *object = output_object(checkpoint->output, STATUS_DONE);
         output_add_members(object, report,
                            "app image image_bytes image_written total_ns downtime_ns bytes");
-        json_object_set_new(object, "folder", output_text(checkpoint->folder));
+        json_object_set_new(object, "folder", output_text(checkpoint->asked.folder));
         return output_print(object, STATUS_DONE);
     }
     output_program(json_object_get(report, "app"), name);
@@ -79,9 +76,9 @@ static int checkpoint_print(const struct checkpoint *checkpoint, const json_t *r
         snprintf(downtime, sizeof(downtime), "good");
     printf("%s: image %s in %s, stopped for %s, %s, %s of it new\n", name,
            member_text(report, "image"), total, downtime, bytes, written);
-    if (checkpoint->every_ms != OPTION_UNSAID)
+    if (checkpoint->asked.every_ms != OPTION_UNSAID)
         printf("another follows every %.3g s, until its end or reseat checkpoint --off\n",
-               (double)checkpoint->every_ms / 1e3);
+               (double)checkpoint->asked.every_ms / 1e3);
     return output_done();
 }
 
@@ -118,24 +115,18 @@ static int checkpoint_request_make(const struct call *call, const struct checkpo
     static const struct news news = {.cancels = true};
     static const struct question question = {
         .type = MSG_REPORT, .what = MSG_CHECKPOINT, .news = &news};
+    struct request asked = checkpoint->asked;
     struct frame frame;
     json_t *report;
 
-    frame_init(&frame, MSG_CHECKPOINT);
-    frame_string(&frame, "app", call->words[0]);
-    frame_bool(&frame, "end", checkpoint->off);
-    frame_string(&frame, "folder", checkpoint->folder);
-    frame_u64(&frame, "every_ms", checkpoint->every_ms == OPTION_UNSAID ? 0 : checkpoint->every_ms);
-    frame_u64(&frame, "keep", checkpoint->keep);
-    frame_u64(&frame, "timeout_ms", checkpoint->timeout_ms);
-    frame_u64(&frame, "max_downtime_ms", checkpoint->max_downtime_ms);
-    frame_u64(&frame, "bandwidth", checkpoint->bandwidth);
-    frame_u64(&frame, "lease_ms", checkpoint->lease_ms);
+    if (checkpoint->asked.every_ms == OPTION_UNSAID)
+        asked.every_ms = 0;
+    ask_request(&frame, MSG_CHECKPOINT, call->words[0], &asked);
     int status = ask(&call->output, &question, &frame, &report);
     if (status)
         return status;
-    status = checkpoint->off ? checkpoint_take_end(checkpoint, report)
-                             : checkpoint_take_report(checkpoint, report);
+    status = checkpoint->asked.ends ? checkpoint_take_end(checkpoint, report)
+                                    : checkpoint_take_report(checkpoint, report);
     json_decref(report);
     return status;
 }
@@ -145,18 +136,18 @@ static void checkpoint_keep_last(const struct checkpoint *checkpoint, const char
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
 
-    if (checkpoint->keep &&
-        image_keep_last(checkpoint->folder, image, checkpoint->keep, problem) != 0)
+    if (checkpoint->asked.keep &&
+        image_keep_last(checkpoint->asked.folder, image, checkpoint->asked.keep, problem) != 0)
         output_note(checkpoint->output, "older images were not removed: %s", problem);
 }
 
 static int checkpoint_keep_process(const struct call *call, const struct checkpoint *checkpoint)
 {
     const struct process_wish wish = {.app = call->words[0],
-                                      .folder = checkpoint->folder,
+                                      .folder = checkpoint->asked.folder,
                                       .criu = checkpoint->criu,
                                       .ends = checkpoint->end_process,
-                                      .timeout_ms = checkpoint->timeout_ms};
+                                      .timeout_ms = checkpoint->asked.timeout_ms};
     struct client client;
     sigset_t blocked;
     json_t *report = NULL;
@@ -179,24 +170,26 @@ static int checkpoint_keep_process(const struct call *call, const struct checkpo
 static int checkpoint_run(struct call *call)
 {
     struct checkpoint *checkpoint = call->options;
-    bool repeated = checkpoint->every_ms != OPTION_UNSAID;
+    bool repeated = checkpoint->asked.every_ms != OPTION_UNSAID;
 
     checkpoint->output = &call->output;
-    if (!checkpoint->process && (checkpoint->end_process || checkpoint->criu))
+    if (!checkpoint->asked.parks && (checkpoint->end_process || checkpoint->criu))
         return output_usage(&call->output, "--end and --criu are for --process");
-    if (checkpoint->process && (repeated || checkpoint->lease_ms || checkpoint->max_downtime_ms))
+    if (checkpoint->asked.parks &&
+        (repeated || checkpoint->asked.lease_ms || checkpoint->asked.max_downtime_ms))
         return output_usage(&call->output, "--process stops the program for as long as it takes, "
                                            "once: without --every, --lease and --max-downtime");
-    if (checkpoint->off && (checkpoint->to || repeated))
+    if (checkpoint->asked.ends && (checkpoint->to || repeated))
         return output_usage(&call->output, "--off takes no --to and no --every");
-    if (!checkpoint->off && !checkpoint->to)
+    if (!checkpoint->asked.ends && !checkpoint->to)
         return output_usage(&call->output, "--to FOLDER is missing");
-    int status =
-        checkpoint->off ? 0 : images_name_folder(&call->output, checkpoint->to, checkpoint->folder);
+    int status = checkpoint->asked.ends
+                     ? 0
+                     : images_name_folder(&call->output, checkpoint->to, checkpoint->asked.folder);
     if (status)
         return status;
-    return checkpoint->process ? checkpoint_keep_process(call, checkpoint)
-                               : checkpoint_request_make(call, checkpoint);
+    return checkpoint->asked.parks ? checkpoint_keep_process(call, checkpoint)
+                                   : checkpoint_request_make(call, checkpoint);
 }
 
 const struct verb verb_checkpoint = {

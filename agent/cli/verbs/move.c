@@ -13,21 +13,13 @@
 /** move, suspend, resume or prewarm. */
 struct change {
     const struct output *output;
-    uint64_t timeout_ms;
-    uint64_t max_downtime_ms; /**< 0: what is configured, and that only aimed at. */
-    uint64_t bandwidth;       /**< Bytes a second; 0: what is configured. */
-    bool dry_run;
-    bool queue; /**< Leave it to the policy. */
-    bool on_demand;
-    bool whole;        /**< Of resume. */
-    bool non_blocking; /**< Of move. */
+    struct request asked;         /**< What options set; the rest when it is sent. */
+    bool on_demand, whole, taken; /**< `fetch` and `manner` of that. */
+    const char *to;               /**< Of suspend: the folder of an image; or NULL. */
+    bool cancels;                 /**< Of move: cancel the program's move, whoever asked for it. */
     bool prewarms;
-    bool cancels;         /**< Of move: what moves the program, whoever asked for it. */
-    const char *to;       /**< Of suspend: the folder of an image; or NULL. */
-    bool drop;            /**< Of prewarm: let go of what was made. */
-    bool taken;           /**< Whatever a program that registered says to it. */
-    bool bar;             /**< A progress bar is on the terminal. */
     struct names devices; /**< Of prewarm. */
+    bool bar;             /**< A progress bar is on the terminal. */
 };
 
 #define MAX_DOWNTIME                                                                               \
@@ -59,14 +51,14 @@ static const struct verb_option move_options[] = {
     {"dry-run", NULL,
      "Only say whether the device would serve what the program has used so far; of a program that "
      "registered with reseat.h, what it asks for.",
-     OPTION_VALUE(struct change, dry_run)},
+     OPTION_VALUE(struct change, asked.dry_run)},
     MAX_DOWNTIME,
     BANDWIDTH,
     {"non-blocking", NULL,
      "Do not stop a long launch in its middle: what is left of it is done on both devices at once, "
      "and the program moves at its end. That needs launches that are given in pieces (reseat run "
      "--slice); where one is not, or cannot be done in two places, it is a move as any other.",
-     OPTION_VALUE(struct change, non_blocking)},
+     OPTION_VALUE(struct change, asked.non_blocking)},
     {"on-demand", NULL,
      "Let the program run on the new device at once: what a command names is brought first, and "
      "the "
@@ -102,7 +94,7 @@ static const struct verb_option resume_options[] = {
                    "Leave it suspended when it has not resumed by then. Default: no limit."),
     {"queue", NULL,
      "Do not wait: hand the program back to the policy, which resumes it when there is room.",
-     OPTION_VALUE(struct change, queue)},
+     OPTION_VALUE(struct change, asked.queue)},
     {"on-demand", NULL,
      "Let the program run at once: what a command names is brought to the device first, and the "
      "rest while it runs (reseat ps says how much is there). So it is also without this where the "
@@ -118,7 +110,7 @@ static const struct verb_option prewarm_options[] = {
      "Release what was made ready on each DEVICE, or without DEVICE on every device: the context "
      "and "
      "the programs built there.",
-     OPTION_VALUE(struct change, drop)},
+     OPTION_VALUE(struct change, asked.drop)},
     OPTION_TIMEOUT(
         struct change,
         "Let go of what was made for a device that is not ready by then. Default: no limit."),
@@ -251,7 +243,7 @@ static int move_print_json(const struct change *change, const json_t *report, co
         object, report,
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
         "bytes left build_ns built drain_ns aim_ns starting already vdevs");
-    json_object_set_new(object, "dry_run", json_boolean(change->dry_run));
+    json_object_set_new(object, "dry_run", json_boolean(change->asked.dry_run));
     if (change->to)
         output_add_members(object, report, "image image_bytes image_written freed not_stored");
     if (change->prewarms) {
@@ -357,9 +349,9 @@ static void move_print_done(const struct change *change, const json_t *report)
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
 
     output_program(app, name);
-    if (change->drop && member_bool(report, "already")) {
+    if (change->asked.drop && member_bool(report, "already")) {
         printf("%s: no prewarmed device to release%s%s\n", name, to[0] ? ": " : "", to);
-    } else if (change->drop) {
+    } else if (change->asked.drop) {
         printf("%s: prewarmed %s%s released\n", name, to[0] ? "device " : "devices", to);
     } else if (change->prewarms && !member_bool(report, "already")) {
         output_seconds(member_number(report, "total_ns"), total, sizeof(total));
@@ -370,7 +362,7 @@ static void move_print_done(const struct change *change, const json_t *report)
         printf("%s queues for a device; the policy resumes it when there is room "
                "(reseat explain %llu)\n",
                name, member_number(app, "pid"));
-    } else if (change->dry_run) {
+    } else if (change->asked.dry_run) {
         printf("%s can move from %s to %s\n", name, output_place(from), to);
     } else if (member_bool(report, "starting")) {
         printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
@@ -456,32 +448,20 @@ static bool move_take_news(void *context, const struct message *message)
     return true;
 }
 
-static void move_make_request(const struct call *call, struct frame *ret_frame)
+static void move_make_request(struct call *call, struct frame *ret_frame)
 {
-    const struct change *change = call->options;
+    struct change *change = call->options;
+    struct request *asked = &change->asked;
 
-    frame_init(ret_frame, call->verb->name);
-    frame_string(ret_frame, "app", call->words[0]);
+    if (change->whole || change->on_demand)
+        asked->fetch = change->whole ? REQUEST_FETCH_WHOLE : REQUEST_FETCH_ON_DEMAND;
+    if (change->taken)
+        asked->manner = REQUEST_TAKEN;
+    if (!change->prewarms && call->count > 1)
+        snprintf(asked->device, sizeof(asked->device), "%s", call->words[1]);
+    ask_request(ret_frame, call->verb->name, call->words[0], asked);
     if (change->prewarms)
         ask_put_texts(ret_frame, "devices", change->devices.items, change->devices.count);
-    else
-        frame_string(ret_frame, "device", call->count > 1 ? call->words[1] : "");
-    frame_u64(ret_frame, "timeout_ms", change->timeout_ms);
-    frame_bool(ret_frame, "dry_run", change->dry_run);
-    frame_bool(ret_frame, "queue", change->queue);
-    frame_u64(ret_frame, "max_downtime_ms", change->max_downtime_ms);
-    frame_u64(ret_frame, "bandwidth", change->bandwidth);
-    frame_string(ret_frame, "fetch",
-                 change->whole       ? FETCH_WHOLE
-                 : change->on_demand ? FETCH_ON_DEMAND
-                                     : "");
-    frame_bool(ret_frame, "non_blocking", change->non_blocking);
-    if (change->to)
-        frame_string(ret_frame, "folder", change->to);
-    if (change->prewarms)
-        frame_bool(ret_frame, "drop", change->drop);
-    if (change->taken)
-        frame_string(ret_frame, "manner", MANNER_TAKEN);
 }
 
 /** One answer, or to prewarm one of each device. */
@@ -534,7 +514,6 @@ static int move_cancel_other(const struct call *call)
 static int move_verb_run(struct call *call)
 {
     struct change *change = call->options;
-    char folder[PATH_MAX];
     struct client client;
     change->output = &call->output;
     change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
@@ -544,20 +523,20 @@ static int move_verb_run(struct call *call)
         return move_cancel_other(call);
     if (strcmp(call->verb->name, MSG_MOVE) == 0 && call->count < 2)
         return output_usage(&call->output, "DEVICE is missing");
-    if (change->prewarms && !change->drop && call->count < 2)
+    if (change->prewarms && !change->asked.drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --off");
-    if (change->on_demand && change->non_blocking)
+    if (change->on_demand && change->asked.non_blocking)
         return output_usage(&call->output, "give --on-demand or --non-blocking, not both");
     if (change->on_demand && change->whole)
         return output_usage(&call->output, "give --on-demand or --whole, not both");
-    int status = change->to ? images_name_folder(&call->output, change->to, folder) : 0;
+    int status =
+        change->to ? images_name_folder(&call->output, change->to, change->asked.folder) : 0;
     if (!status && change->prewarms && call->count > 1)
         status =
             verb_take_names(call, "DEVICE", call->words[1], PROTOCOL_PREWARM_MAX, &change->devices);
     if (status)
         return status;
-    change->to = change->to ? folder : NULL;
     status = ask_connect(&call->output, false, "reach the program", &client);
 
     if (!status) {

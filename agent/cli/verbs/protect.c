@@ -5,21 +5,22 @@
 #include "agent/protocol/protection.h"
 
 struct protect {
+    struct request asked;
     const char *every;
     bool off;
-    uint64_t timeout_ms;
 };
 
 static int protect_take_every(struct call *call, const struct verb_option *option, const char *text)
 {
-    struct protection protection;
+    struct protect *protect = call->options;
+    struct protection *protection = &protect->asked.protection;
     char reason[PROTOCOL_TEXT_MAX];
 
-    if (protection_parse(text, &protection, reason, sizeof(reason)))
+    if (protection_parse(text, protection, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
-    if (!protection.seconds && !protection.bytes)
+    if (!protection->seconds && !protection->bytes)
         return output_usage(&call->output, "--%s takes seconds or a size", option->name);
-    ((struct protect *)call->options)->every = text;
+    protect->every = text;
     return 0;
 }
 
@@ -32,7 +33,7 @@ static const struct verb_option options[] = {
      OPTION_VALUE(struct protect, off)},
     {"timeout", "SECONDS",
      "Wait no longer for the first copy; it is made later, where it can be. Default: 60.",
-     OPTION_SECONDS(struct protect, timeout_ms, 3, 1, TIMEOUT_MAX_MS), .initial = 60000},
+     OPTION_SECONDS(struct protect, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS), .initial = 60000},
     {NULL}};
 
 static const char *protect_word(const struct protect *protect)
@@ -77,17 +78,16 @@ static int protect_verb_run(struct call *call)
     static const struct news news = {.cancels = false};
     static const struct question question = {
         .type = MSG_REPORT, .what = MSG_PROTECT, .news = &news};
-    const struct protect *protect = call->options;
+    struct protect *protect = call->options;
     char name[OUTPUT_PROGRAM_MAX];
     struct frame frame;
     json_t *report;
 
     if (protect->off && protect->every)
         return output_usage(&call->output, "give --every or --off, not both");
-    frame_init(&frame, MSG_PROTECT);
-    frame_string(&frame, "app", call->words[0]);
-    frame_string(&frame, "protect", protect_word(protect));
-    frame_u64(&frame, "timeout_ms", protect->timeout_ms);
+    if (!protect->every)
+        protect->asked.protection.word = protect->off ? PROTECTION_OFF : PROTECTION_ON;
+    ask_request(&frame, MSG_PROTECT, call->words[0], &protect->asked);
     int status = ask(&call->output, &question, &frame, &report);
     if (status)
         return status;

@@ -76,7 +76,7 @@ Test(losses, a_protected_program_is_given_another_device_and_room_there)
     cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
     cr_assert_eq(a->moves, 1);
     cr_assert_eq(a->resumes, 0);
-    cr_assert_str_eq(a->manner, MANNER_NEEDED);
+    cr_assert_str_eq(a->manner, "needed");
     cr_assert_geq(a->vdevs[0].granted, 300 * MIB);
     cr_assert(state_comes_to("a", "running", SOON));
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0, "it is free at once");

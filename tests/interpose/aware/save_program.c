@@ -60,7 +60,7 @@ void close_program(void)
 
 static enum move_result checkpoint(void)
 {
-    const struct checkpoint_request request = {.folder = f.folder};
+    const struct image_request request = {.folder = f.folder};
     checkpoint_make(&request, &f.report);
     return f.report.result;
 }

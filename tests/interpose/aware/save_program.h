@@ -23,7 +23,7 @@ struct save_program {
     cl_uint steps; /* that were given; guarded by lock */
     pthread_mutex_t lock;
     char above[SCRATCH_MAX], folder[SCRATCH_MAX + 16];
-    struct checkpoint_report report;
+    struct image_report report;
     int result;      /* what the callback returns */
     int saved;       /* what reseat_save() returned */
     unsigned called; /* the callback */

@@ -305,8 +305,9 @@ Test(aware_save, canceled_while_the_callback_runs)
     open_program();
     atomic_store(&hangs, true);
     take_part(save_late, 60000);
-    const struct checkpoint_request request = {
-        .folder = f.folder, .cancel = &cancel, .deadline_ns = engine_rig_now() + 200000000};
+    const struct image_request request = {
+        .folder = f.folder,
+        .move = {.cancel = &cancel, .deadline_ns = engine_rig_now() + 200000000}};
     checkpoint_make(&request, &f.report);
     cr_assert_eq(f.report.result, MOVE_EXPIRED, "%s", f.report.reason);
     comes_back();

@@ -34,7 +34,7 @@ static struct {
     cl_kernel add, scale;
     cl_sampler sampler;
     char above[SCRATCH_MAX], folder[SCRATCH_MAX + 16];
-    struct checkpoint_report report;
+    struct image_report report;
 } f;
 
 static cl_uint first_of(size_t i)
@@ -94,7 +94,7 @@ static uint64_t keep; /* so many images; 0: all */
 
 static enum move_result checkpoint(bool keeps)
 {
-    const struct checkpoint_request request = {.folder = f.folder, .keeps = keeps, .keep = keep};
+    const struct image_request request = {.folder = f.folder, .keeps = keeps, .keep = keep};
     checkpoint_make(&request, &f.report);
     return f.report.result;
 }
@@ -340,7 +340,7 @@ Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeo
     open_program();
     add(5);
     makes(false);
-    struct checkpoint_report good = f.report;
+    struct image_report good = f.report;
     add(6);
     cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
@@ -351,7 +351,7 @@ Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeo
     cr_expect(strstr(f.report.reason, "ulimit"), "%s", f.report.reason);
     cr_expect_eq(snapshot_bytes(), 0);
     static atomic_bool cancel = true;
-    const struct checkpoint_request request = {.folder = f.folder, .cancel = &cancel};
+    const struct image_request request = {.folder = f.folder, .move.cancel = &cancel};
     checkpoint_make(&request, &f.report);
     cr_expect_eq(f.report.result, MOVE_CANCELED, "%s", f.report.reason);
     f.report = good;
@@ -368,7 +368,7 @@ Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeo
 Test(checkpoint, has_no_lease_where_the_program_could_not_be_started_again, .timeout = 120)
 {
     open_program();
-    const struct checkpoint_request request = {.folder = f.folder, .lease_ms = 60000};
+    const struct image_request request = {.folder = f.folder, .lease_ms = 60000};
     checkpoint_make(&request, &f.report);
     cr_expect_eq(f.report.result, MOVE_REFUSED);
     cr_expect(strstr(f.report.reason, "no save callback"), "%s", f.report.reason);
@@ -379,7 +379,7 @@ Test(checkpoint, is_called_as_its_operator_calls_the_program, .timeout = 120)
 {
     setenv("RESEAT_NAME", "called so", 1);
     open_program();
-    const struct checkpoint_request request = {.folder = f.folder};
+    const struct image_request request = {.folder = f.folder};
     checkpoint_make(&request, &f.report);
     cr_assert_eq(f.report.result, MOVE_DONE, "%s", f.report.reason);
     open_image();
@@ -397,8 +397,8 @@ Test(checkpoint, is_none_of_what_is_in_an_image_already, .timeout = 120)
     open_image();
     cr_expect_eq(added(), 2, "of a suspended program");
     close_image();
-    const struct stored_request request = {.folder = f.folder};
-    struct stored_report stored;
+    const struct image_request request = {.folder = f.folder};
+    struct image_report stored;
     stored_put(&request, &stored);
     cr_assert_eq(stored.result, MOVE_DONE, "%s", stored.reason);
     cr_expect_eq(stored.written, 0, "it shares all with the checkpoint");

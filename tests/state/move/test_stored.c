@@ -35,7 +35,7 @@ static struct {
     cl_mem buffers[BUFFERS], image, user_memory, unwritten;
     unsigned char *map, *user_memory_bytes;
     char above[SCRATCH_MAX], folder[SCRATCH_MAX + 16];
-    struct stored_report report;
+    struct image_report report;
 } f;
 
 /* The byte at @at of object @object. */
@@ -139,7 +139,7 @@ static void close_program(void)
 
 static enum move_result shadow_copy(void)
 {
-    const struct stored_request request = {.folder = f.folder};
+    const struct image_request request = {.folder = f.folder};
     stored_put(&request, &f.report);
     return f.report.result;
 }
@@ -307,7 +307,7 @@ Test(stored, stays_in_memory_when_it_is_cancelled, .timeout = 120)
 {
     static atomic_bool cancel = true;
     open_program();
-    const struct stored_request request = {.folder = f.folder, .cancel = &cancel};
+    const struct image_request request = {.folder = f.folder, .move.cancel = &cancel};
     stored_put(&request, &f.report);
     cr_expect_eq(f.report.result, MOVE_CANCELED);
     stays_in_memory();
