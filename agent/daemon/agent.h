@@ -15,7 +15,7 @@
 
 /*
  * The agent: one loop, one thread. Peers (connections) own their sockets, programs are the
- * programs, requests are what clients asked of programs and wait for, devices is the list.
+ * programs, operations are what is asked of programs (operations.h), devices is the list.
  */
 
 struct peer;
@@ -91,8 +91,8 @@ struct agent {
     uint64_t connected; /**< Peers that ever did. */
     struct program *programs;
     unsigned next_program;
-    struct operation *requests;
-    uint64_t next_request;
+    struct operation *operations;
+    uint64_t next_operation;
     struct devices devices;
     struct isolation isolation;
     struct server *servers; /**< In the order in which they came. */

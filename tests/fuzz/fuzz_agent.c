@@ -274,9 +274,8 @@ static void check(void)
     for (const struct follower *follower = agent->governor->followers; follower;
          follower = follower->next)
         EXPECT(peer_is_known(follower->client));
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        EXPECT(program_is_known(request->program) &&
-               (!request->client || peer_is_known(request->client)));
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        EXPECT(program_is_known(op->program) && (!op->client || peer_is_known(op->client)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

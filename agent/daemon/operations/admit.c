@@ -6,16 +6,16 @@
 
 #include "state/base/bytes/size.h"
 
-/** The virtual devices of @request that would come to @device; those that are there stay. */
-static unsigned admit_arriving(const struct operation *request, uint32_t device)
+/** The virtual devices of @op that would come to @device; those that are there stay. */
+static unsigned admit_arriving(const struct operation *op, uint32_t device)
 {
     unsigned vdevs = 0;
 
-    for (uint32_t i = 0; i < request->program->vdev_count; i++) {
-        const struct program_device *vdev = &request->program->vdevs[i];
-        bool resumes = request->verb == OPERATION_RESUME;
+    for (uint32_t i = 0; i < op->program->vdev_count; i++) {
+        const struct program_device *vdev = &op->program->vdevs[i];
+        bool resumes = op->verb == OPERATION_RESUME;
         bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->entry.device != device;
-        if (request->vdevs & (1u << i) && comes)
+        if (op->vdevs & (1u << i) && comes)
             vdevs |= 1u << i;
     }
     return vdevs;
@@ -84,56 +84,56 @@ static const char *admit_advice(const struct ledger_device *device, bool users)
                  : "choose another device (reseat devices)";
 }
 
-static void admit_refuse(const struct agent *agent, const struct operation *request, uint32_t index,
+static void admit_refuse(const struct agent *agent, const struct operation *op, uint32_t index,
                          uint64_t wanted, uint64_t least, char *ret_error, size_t size)
 {
     const struct ledger_device *device = &agent->ledger.devices[index];
     char users[256], pending[32], room[32], all[32], few[64] = "";
 
-    admit_list_users(agent, request->program, index, users, sizeof(users));
+    admit_list_users(agent, op->program, index, users, sizeof(users));
     bytes_text(wanted, pending, sizeof(pending));
     bytes_text(ledger_free(device), room, sizeof(room));
     bytes_text(ledger_capacity(device), all, sizeof(all));
-    if (admit_may_spill(request->program, request->vdevs) && least < wanted) {
+    if (admit_may_spill(op->program, op->vdevs) && least < wanted) {
         char text[32];
         bytes_text(least, text, sizeof(text));
         snprintf(few, sizeof(few), ", and %s at once", text);
     }
     snprintf(ret_error, size, "program %s (pid %d) needs %s%s, but %s has %s free of %s%s%s; %s",
-             request->program->name, (int)request->program->pid, pending, few, device->name, room,
-             all, users[0] ? " beside " : "", users, admit_advice(device, users[0]));
+             op->program->name, (int)op->program->pid, pending, few, device->name, room, all,
+             users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
 /** All of what each wants, or where that does not fit its least and a share of what is left. */
-static void admit_share_room(struct operation *request, unsigned vdevs, uint64_t room,
-                             uint64_t wanted, uint64_t least)
+static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room, uint64_t wanted,
+                             uint64_t least)
 {
     double part = 1;
 
     if (room < wanted)
         part = wanted > least ? (double)(room - least) / (double)(wanted - least) : 0;
-    for (uint32_t i = 0; i < request->program->vdev_count; i++) {
-        const struct program_device *vdev = &request->program->vdevs[i];
+    for (uint32_t i = 0; i < op->program->vdev_count; i++) {
+        const struct program_device *vdev = &op->program->vdevs[i];
         uint64_t want = vdev_wanted(vdev), few = vdev->least < want ? vdev->least : want;
-        request->grants[i] = 0;
+        op->grants[i] = 0;
         if (vdevs & (1u << i))
-            request->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
+            op->grants[i] = part < 1 ? few + (uint64_t)((double)(want - few) * part) : want;
     }
 }
 
-int admit_request(struct agent *agent, struct operation *request,
-                  const struct inventory_entry *target, char *ret_error, size_t size)
+int admit_request(struct agent *agent, struct operation *op, const struct inventory_entry *target,
+                  char *ret_error, size_t size)
 {
     struct ledger *ledger = &agent->ledger;
-    struct program *program = request->program;
+    struct program *program = op->program;
     uint64_t wanted = 0, least = 0;
     uint32_t index;
 
     if (ledger_device(ledger, target->name, &index))
         return 0;
     struct ledger_device *device = &ledger->devices[index];
-    unsigned vdevs = admit_arriving(request, index);
-    request->target = index;
+    unsigned vdevs = admit_arriving(op, index);
+    op->target = index;
     if (vdevs && drain_refuses(agent, device->name, ret_error, size))
         return -EBUSY;
     for (uint32_t i = 0; i < program->vdev_count; i++) {
@@ -146,34 +146,34 @@ int admit_request(struct agent *agent, struct operation *request,
     bool spills = admit_may_spill(program, vdevs);
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
-        admit_refuse(agent, request, index, wanted, least, ret_error, size);
+        admit_refuse(agent, op, index, wanted, least, ret_error, size);
         return -ENOSPC;
     }
-    admit_share_room(request, vdevs, room, wanted, least);
+    admit_share_room(op, vdevs, room, wanted, least);
     /* What it allocates next need not be asked for either, where there is plenty. */
     for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
         uint64_t more = ledger_initial(device) / PROTOCOL_VDEVS_MAX;
         if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)
-            request->grants[i] += more;
+            op->grants[i] += more;
     }
-    for (uint32_t i = 0; i < program->vdev_count && !request->asked.dry_run; i++)
+    for (uint32_t i = 0; i < program->vdev_count && !op->asked.dry_run; i++)
         if (vdevs & (1u << i))
-            ledger_keep(ledger, &program->vdevs[i].entry, index, request->grants[i]);
+            ledger_keep(ledger, &program->vdevs[i].entry, index, op->grants[i]);
     return 0;
 }
 
 /* ---- how requests end ---- */
 
-static void admit_arrive(struct agent *agent, const struct operation *request, uint32_t index)
+static void admit_arrive(struct agent *agent, const struct operation *op, uint32_t index)
 {
     struct ledger *ledger = &agent->ledger;
-    struct program_device *vdev = &request->program->vdevs[index];
-    const struct inventory_entry *entry = devices_entry(agent, request->target);
+    struct program_device *vdev = &op->program->vdevs[index];
+    const struct inventory_entry *entry = devices_entry(agent, op->target);
     uint64_t said = vdev->granted;
-    bool knows = vdev->arrived && vdev->limited && said < request->grants[index];
+    bool knows = vdev->arrived && vdev->limited && said < op->grants[index];
     uint32_t from = vdev->entry.device;
 
-    if (vdev->entry.target != request->target) {
+    if (vdev->entry.target != op->target) {
         /* Another request took its place: what it says of itself next is what counts. */
         return;
     }
@@ -181,13 +181,12 @@ static void admit_arrive(struct agent *agent, const struct operation *request, u
         const struct policy_visit left = {.device = from,
                                           .busy = vdev->busy,
                                           .left_s = uv_now(&agent->loop) / 1000,
-                                          .bar_s = request->payback_s,
-                                          .by_policy = request->ours &&
-                                                       request->asked.manner != REQUEST_NEEDED &&
+                                          .bar_s = op->payback_s,
+                                          .by_policy = op->ours &&
+                                                       op->asked.manner != REQUEST_NEEDED &&
                                                        !ledger->devices[from].drains};
-        visits_moved(&vdev->visits, &left, request->target,
-                     config_policy(&agent->config)->return_s);
-        vdev->move_ms = (uint32_t)(uv_now(&agent->loop) - request->begun_ms);
+        visits_moved(&vdev->visits, &left, op->target, config_policy(&agent->config)->return_s);
+        vdev->move_ms = (uint32_t)(uv_now(&agent->loop) - op->begun_ms);
     }
     ledger_arrive(ledger, &vdev->entry);
     if (knows)
@@ -202,51 +201,50 @@ static void admit_arrive(struct agent *agent, const struct operation *request, u
     vdev->suspended = false;
     vdev->displaced = false;
     vdev->only = LEDGER_NONE;
-    if (losses_again(agent, request->program, index))
+    if (losses_again(agent, op->program, index))
         return;
     vdev->lost = vdev->seeks = false;
     /* Back to where it was no target is said. */
-    if (vdev->entry.device != LEDGER_NONE && ledger_sync_believe(request->program))
+    if (vdev->entry.device != LEDGER_NONE && ledger_sync_believe(op->program))
         losses_arrived(agent, vdev->entry.device);
 }
 
 /** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
-static void admit_queue(struct agent *agent, const struct operation *request, uint32_t index)
+static void admit_queue(struct agent *agent, const struct operation *op, uint32_t index)
 {
-    struct program_device *vdev = &request->program->vdevs[index];
+    struct program_device *vdev = &op->program->vdevs[index];
 
-    vdev->displaced = request->ours;
+    vdev->displaced = op->ours;
     vdev->only = LEDGER_NONE;
-    pending_queue(agent, pending_of(agent, request->program, 1u << index), vdev);
+    pending_queue(agent, pending_of(agent, op->program, 1u << index), vdev);
 }
 
-static void admit_leave(struct agent *agent, const struct operation *request, uint32_t index)
+static void admit_leave(struct agent *agent, const struct operation *op, uint32_t index)
 {
-    struct program_device *vdev = &request->program->vdevs[index];
+    struct program_device *vdev = &op->program->vdevs[index];
 
     ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
     vdev->suspended = true;
-    admit_queue(agent, request, index);
+    admit_queue(agent, op, index);
 }
 
-static void admit_count_move(struct agent *agent, const struct operation *request, uint32_t from)
+static void admit_count_move(struct agent *agent, const struct operation *op, uint32_t from)
 {
     struct governor *governor = agent->governor;
-    struct managed *managed = &request->program->managed;
+    struct managed *managed = &op->program->managed;
     struct program_move *move = &managed->moves[managed->moved++ % PROGRAM_MOVES_MAX];
     uint64_t now = uv_now(&agent->loop);
 
-    *move = (struct program_move){.at_ms = now, .from = from, .to = request->target};
-    memcpy(move->why, request->why, sizeof(move->why));
+    *move = (struct program_move){.at_ms = now, .from = from, .to = op->target};
+    memcpy(move->why, op->why, sizeof(move->why));
     governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
 }
 
-void admit_fail(struct agent *agent, const struct operation *request,
-                const struct operation_end *end)
+void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
     const char *result = end->result, *reason = end->reason;
     bool lasting = end->lasting;
-    struct program *program = request->program;
+    struct program *program = op->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
     enum program_exclusion_cause cause = lasting   ? EXCLUSION_BUILD
                                          : refused ? EXCLUSION_REFUSED
@@ -255,57 +253,56 @@ void admit_fail(struct agent *agent, const struct operation *request,
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
         return; /* That says nothing of the device. */
-    if (request->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
-        losses_failed(agent, request->target);
+    if (op->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
+        losses_failed(agent, op->target);
     /* Whoever asked, the policy need not try what is known to fail. */
-    if (request->target != LEDGER_NONE && (request->ours || lasting))
-        exclusions_add(agent, program, request->target, cause, reason);
-    else if (request->ours)
+    if (op->target != LEDGER_NONE && (op->ours || lasting))
+        exclusions_add(agent, program, op->target, cause, reason);
+    else if (op->ours)
         exclusions_rest(agent, program);
-    if (request->ours) {
+    if (op->ours) {
         snprintf(program->managed.why, sizeof(program->managed.why), "its %s was %s: %.180s",
-                 operation_name(request), refused ? "refused" : "rolled back", reason);
+                 operation_name(op), refused ? "refused" : "rolled back", reason);
     }
 }
 
-void admit_settle(struct agent *agent, const struct operation *request,
-                  const struct operation_end *end)
+void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
-    struct program *program = request->program;
-    bool suspends = request->verb == OPERATION_SUSPEND;
+    struct program *program = op->program;
+    bool suspends = op->verb == OPERATION_SUSPEND;
     unsigned moved = end->moved;
     uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].entry.device : LEDGER_NONE;
 
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         struct program_device *vdev = &program->vdevs[i];
-        if (!(request->vdevs & (1u << i)))
+        if (!(op->vdevs & (1u << i)))
             continue;
         if (moved & (1u << i) && suspends) {
-            admit_leave(agent, request, i);
+            admit_leave(agent, op, i);
         } else if (moved & (1u << i)) {
-            admit_arrive(agent, request, i);
-        } else if (vdev->entry.target == request->target) {
+            admit_arrive(agent, op, i);
+        } else if (vdev->entry.target == op->target) {
             vdev->arrived = false;
             ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
-                admit_queue(agent, request, i); /* It may be too late for it to hear of the end. */
+                admit_queue(agent, op, i); /* It may be too late for it to hear of the end. */
         }
         if (!suspends && moved & (1u << i))
-            vdev->chosen = request->chosen;
-        if (suspends && !request->ours)
+            vdev->chosen = op->chosen;
+        if (suspends && !op->ours)
             vdev->displaced = false; /* Also where the policy had done it: now it is to stay so. */
     }
     if (moved == 0) {
-        admit_fail(agent, request, end);
+        admit_fail(agent, op, end);
     } else {
         program->managed.rest_ms = 0;
-        if (request->ours && !suspends && request->asked.manner != REQUEST_NEEDED)
-            admit_count_move(agent, request, from);
+        if (op->ours && !suspends && op->asked.manner != REQUEST_NEEDED)
+            admit_count_move(agent, op, from);
         if (!suspends)
             pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);
     }
     agent->changed = true;
-    if (request->ours)
-        followers_step(agent, request, end->result, end->reason);
+    if (op->ours)
+        followers_step(agent, op, end->result, end->reason);
 }

@@ -13,8 +13,8 @@
 
 static bool checkpointing_is_asked(const struct agent *agent, const struct program *program)
 {
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->program == program && request->verb == OPERATION_CHECKPOINT)
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program && op->verb == OPERATION_CHECKPOINT)
             return true;
     return false;
 }
@@ -40,18 +40,18 @@ static void checkpointing_let_go(struct agent *agent, struct program *program)
 }
 
 static void checkpointing_settle(struct agent *agent, struct program *program,
-                                 const struct operation *request, const char *image)
+                                 const struct operation *op, const char *image)
 {
     struct program_images *images = &program->images;
 
-    if (request->asked.every_ms) {
-        *images = (struct program_images){.every_ms = request->asked.every_ms,
-                                          .keep = request->asked.keep,
-                                          .timeout_ms = request->asked.timeout_ms,
-                                          .max_downtime_ms = request->asked.max_downtime_ms,
-                                          .bandwidth = request->asked.bandwidth,
-                                          .due_ms = uv_now(&agent->loop) + request->asked.every_ms};
-        memcpy(images->folder, request->asked.folder, sizeof(images->folder));
+    if (op->asked.every_ms) {
+        *images = (struct program_images){.every_ms = op->asked.every_ms,
+                                          .keep = op->asked.keep,
+                                          .timeout_ms = op->asked.timeout_ms,
+                                          .max_downtime_ms = op->asked.max_downtime_ms,
+                                          .bandwidth = op->asked.bandwidth,
+                                          .due_ms = uv_now(&agent->loop) + op->asked.every_ms};
+        memcpy(images->folder, op->asked.folder, sizeof(images->folder));
         programs_save(agent, program);
     }
     images->made_ms = uv_now(&agent->loop);
@@ -60,18 +60,18 @@ static void checkpointing_settle(struct agent *agent, struct program *program,
 }
 
 /** What came of an image that was to be made. */
-static void checkpointing_reported(struct agent *agent, const struct operation *request,
+static void checkpointing_reported(struct agent *agent, const struct operation *op,
                                    const msgpack_object *message)
 {
-    struct program *program = request->program;
+    struct program *program = op->program;
     char image[sizeof(program->images.image)];
 
     if (field_is(message, "result", RESULT_DONE) &&
         field_string(message, "image", image, sizeof(image)) && image[0])
-        checkpointing_settle(agent, program, request, image);
-    else if (request->ours)
+        checkpointing_settle(agent, program, op, image);
+    else if (op->ours)
         field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
-    if (request->asked.keeps && !program->images.every_ms)
+    if (op->asked.keeps && !program->images.every_ms)
         checkpointing_let_go(agent, program);
 }
 
@@ -124,9 +124,9 @@ static void checkpointing_end(struct peer *client, struct program *program)
     wish.asked.ends = true;
     program->images = (struct program_images){.every_ms = 0};
     /* Nor by one that was to be the first of more. */
-    for (struct operation *request = client->agent->requests; request; request = request->next)
-        if (request->program == program && request->verb == OPERATION_CHECKPOINT)
-            request->asked.every_ms = 0;
+    for (struct operation *op = client->agent->operations; op; op = op->next)
+        if (op->program == program && op->verb == OPERATION_CHECKPOINT)
+            op->asked.every_ms = 0;
     programs_save(client->agent, program);
     if (requests_begin(client->agent, &wish, NULL))
         client_no_memory(client);

@@ -26,23 +26,23 @@ void followers_drop(struct agent *agent, const struct peer *client)
 }
 
 static bool followers_concerns(const struct agent *agent, const struct follower *follower,
-                               const struct operation *request)
+                               const struct operation *op)
 {
     const char *name = agent->ledger.devices[follower->device].name;
-    const char *at = follower->drains ? strstr(request->from, name) : request->from;
+    const char *at = follower->drains ? strstr(op->from, name) : op->from;
     size_t length = follower->drains ? strlen(name) : 0;
 
-    return at && (!follower->drains || ((at == request->from || at[-1] == ',') &&
-                                        (at[length] == '\0' || at[length] == ',')));
+    return at && (!follower->drains ||
+                  ((at == op->from || at[-1] == ',') && (at[length] == '\0' || at[length] == ',')));
 }
 
-void followers_step(struct agent *agent, const struct operation *request, const char *result,
+void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason)
 {
     for (struct follower *follower = agent->governor->followers; follower;
          follower = follower->next) {
         struct frame frame;
-        if (!followers_concerns(agent, follower, request))
+        if (!followers_concerns(agent, follower, op))
             continue;
         bool done = strcmp(result, RESULT_DONE) == 0;
         follower->done += done;
@@ -50,11 +50,11 @@ void followers_step(struct agent *agent, const struct operation *request, const 
                             strcmp(result, RESULT_EXPIRED) == 0 ||
                             strcmp(result, RESULT_CANCELED) == 0;
         frame_init(&frame, MSG_STEP);
-        report_put_program(&frame, request->program);
-        frame_string(&frame, "from", request->from);
-        frame_string(&frame, "to", request->to);
+        report_put_program(&frame, op->program);
+        frame_string(&frame, "from", op->from);
+        frame_string(&frame, "to", op->to);
         frame_string(&frame, "result", result);
-        frame_string(&frame, "reason", done ? request->why : reason);
+        frame_string(&frame, "reason", done ? op->why : reason);
         peer_send(follower->client, &frame);
     }
 }
@@ -107,9 +107,9 @@ static unsigned followers_put_left(const struct agent *agent, uint32_t device, s
 
 static bool followers_busy_there(const struct agent *agent, const struct follower *follower)
 {
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->verb != OPERATION_PREWARM && request->verb != OPERATION_CHECKPOINT &&
-            followers_concerns(agent, follower, request))
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->verb != OPERATION_PREWARM && op->verb != OPERATION_CHECKPOINT &&
+            followers_concerns(agent, follower, op))
             return true;
     if (follower->drains && prewarm_holds(agent, follower->device))
         return true;

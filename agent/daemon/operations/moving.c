@@ -131,8 +131,8 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
 {
     bool there = program->status.known && !program_moving(program);
 
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        there = there && (request->program != program || request_stays(request));
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        there = there && (op->program != program || operation_stays(op));
     for (size_t i = 0; there && i < program->vdev_count; i++) {
         const struct program_device *one = &program->vdevs[i];
         if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {

@@ -143,22 +143,20 @@ struct operation {
     char from[160], to[160]; /**< Device names, one for each virtual device that it is for; "" for
                                 host memory. */
     /** Who asked is told what the program reports of it; or NULL. */
-    void (*reported)(struct agent *agent, const struct operation *request,
-                     const msgpack_object *report);
+    void (*reported)(struct agent *agent, const struct operation *op, const msgpack_object *report);
     uint64_t expires_ms; /**< uv_now() when to stop waiting; 0: never. */
 };
 
 /** Read what a client asks, but for what is not a client's to say. */
 void requests_take(const msgpack_object *map, enum operation_verb verb, struct request *ret_asked);
 /** The type of its message: "move". */
-const char *operation_name(const struct operation *request);
+const char *operation_name(const struct operation *op);
 
 /** It leaves the program where it is. */
-static inline bool request_stays(const struct operation *request)
+static inline bool operation_stays(const struct operation *op)
 {
-    return request->asked.dry_run || request->verb == OPERATION_PREWARM ||
-           (request->verb == OPERATION_CHECKPOINT && !request->asked.parks) ||
-           request->verb == OPERATION_PROTECT;
+    return op->asked.dry_run || op->verb == OPERATION_PREWARM ||
+           (op->verb == OPERATION_CHECKPOINT && !op->asked.parks) || op->verb == OPERATION_PROTECT;
 }
 
 /**
@@ -210,10 +208,10 @@ void report_devices(struct peer *client, const struct program *program, size_t v
 /**
  * Keep room for a move or a resume to @target (of the inventory).
  *
- * @request  Its program, virtual devices and dry_run are set; what is granted is added.
+ * @op  Its program, virtual devices and dry_run are set; what is granted is added.
  * Returns 0, or -ENOSPC or -EBUSY (the device drains) with one line for the operator.
  */
-MUST_CHECK int admit_request(struct agent *agent, struct operation *request,
+MUST_CHECK int admit_request(struct agent *agent, struct operation *op,
                              const struct inventory_entry *target, char *ret_error, size_t size);
 /** How an operation ended. */
 struct operation_end {
@@ -224,14 +222,12 @@ struct operation_end {
 };
 /** What follows from the end of an operation, which is not in agent->requests any more: of what its
  *  verb does. Nothing of a dry run. */
-void requests_settle(struct agent *agent, const struct operation *request,
+void requests_settle(struct agent *agent, const struct operation *op,
                      const struct operation_end *end);
 /** The same of one that moves a program, or suspends it. */
-void admit_settle(struct agent *agent, const struct operation *request,
-                  const struct operation_end *end);
+void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end);
 /** Whoever asked: the target is one where @end says that it failed. */
-void admit_fail(struct agent *agent, const struct operation *request,
-                const struct operation_end *end);
+void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end);
 
 /* What programs say of what they have, kept in the ledger. */
 
@@ -375,7 +371,7 @@ struct follower {
 /** @client follows a drain of @device, or (@drains false) a rebalance; told of the end of it. */
 void followers_add(struct peer *client, bool drains, uint32_t device);
 /** A request of ours ended so. */
-void followers_step(struct agent *agent, const struct operation *request, const char *result,
+void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason);
 /** Who follows the drain of @device is told that there is none any more. */
 void followers_undone(struct agent *agent, uint32_t device);
@@ -452,7 +448,7 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
  *  the policy named last. LEDGER_NONE: nothing. */
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 /** A request that prewarms ended so. */
-void prewarm_settle(struct agent *agent, const struct operation *request,
+void prewarm_settle(struct agent *agent, const struct operation *op,
                     const struct operation_end *end);
 
 /* Device servers, as programs and operators see them come and go. */
@@ -508,10 +504,10 @@ void resume_queue(struct peer *client, struct program *program, size_t vdev, uns
 /** The same, where nobody waits for it. */
 void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only);
-/** Who is to be told that @request of ours ended so, as the last that it waited for; or NULL. */
+/** Who is to be told that @op of ours ended so, as the last that it waited for; or NULL. */
 /** Those of @vdevs that are suspended by now come back as soon as the program is there. */
 void resume_later(struct agent *agent, struct program *program, unsigned vdevs);
-struct peer *resume_ends(struct agent *agent, const struct operation *request, const char *result);
+struct peer *resume_ends(struct agent *agent, const struct operation *op, const char *result);
 /** Who waits does not any more; @gone: nor is told. */
 void resume_cancel(struct agent *agent, const struct peer *client, bool gone);
 /** The same of all that wait for @program, for another client. Returns whether any did. */

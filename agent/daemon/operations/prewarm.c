@@ -34,8 +34,8 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
 
 static bool prewarm_is_asked(const struct agent *agent, const struct program *program)
 {
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->program == program)
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program)
             return true;
     return false;
 }
@@ -102,22 +102,21 @@ void prewarm_tick(struct agent *agent)
             prewarm_look(agent, program);
 }
 
-void prewarm_settle(struct agent *agent, const struct operation *request,
+void prewarm_settle(struct agent *agent, const struct operation *op,
                     const struct operation_end *end)
 {
-    const struct inventory_entry *entry = devices_entry(agent, request->target);
-    struct program_ready *ready = entry ? prewarm_find(request->program, &entry->key) : NULL;
+    const struct inventory_entry *entry = devices_entry(agent, op->target);
+    struct program_ready *ready = entry ? prewarm_find(op->program, &entry->key) : NULL;
 
-    if (request->asked.drop)
+    if (op->asked.drop)
         return;
     /* Its status came first: what it is behind by now it stays. */
     if (ready && strcmp(end->result, RESULT_DONE) == 0) {
         ready->left = ready->behind;
-        ready->ours = ready->ours ||
-                      (request->ours && request->target == request->program->managed.ready_for);
+        ready->ours = ready->ours || (op->ours && op->target == op->program->managed.ready_for);
     }
     if (end->moved == 0)
-        admit_fail(agent, request, end);
+        admit_fail(agent, op, end);
 }
 
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step)
@@ -137,10 +136,9 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
 {
     uint32_t first = LEDGER_NONE;
 
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->program == program && request->verb == OPERATION_PREWARM &&
-            !request->asked.drop)
-            return request->target;
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program && op->verb == OPERATION_PREWARM && !op->asked.drop)
+            return op->target;
     for (size_t i = 0; i < program->ready_count; i++) {
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &program->ready[i].device);

@@ -21,8 +21,8 @@ static bool protecting_is_same(const struct protection *a, const struct protecti
 
 static bool protecting_is_asked(const struct agent *agent, const struct program *program)
 {
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->program == program && request->verb == OPERATION_PROTECT)
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program && op->verb == OPERATION_PROTECT)
             return true;
     return false;
 }

@@ -66,8 +66,8 @@ static const char *const outcome[] = {
     "drain_ns",      "aim_ns",   "image",         "not_stored",  "image_bytes",
     "image_written", "freed",    "not_protected", "not_removed", "box"};
 
-/* What the program reported of @request. */
-static void requests_report_forward(struct peer *client, const struct operation *request,
+/* What the program reported of @op. */
+static void requests_report_forward(struct peer *client, const struct operation *op,
                                     const msgpack_object *message)
 {
     const msgpack_object *vdevs;
@@ -75,9 +75,9 @@ static void requests_report_forward(struct peer *client, const struct operation 
     struct frame frame;
 
     frame_init(&frame, MSG_REPORT);
-    report_put_program(&frame, request->program);
-    frame_string(&frame, "from", request->from);
-    frame_string(&frame, "to", request->to);
+    report_put_program(&frame, op->program);
+    frame_string(&frame, "from", op->from);
+    frame_string(&frame, "to", op->to);
     frame_bool(&frame, "starting", false);
     frame_forward(&frame, message, outcome, ARRAY_SIZE(outcome));
     frame_array(&frame, "vdevs");
@@ -101,7 +101,7 @@ static void requests_report_forward(struct peer *client, const struct operation 
 /** What each verb is called, and what follows when one has ended. */
 static const struct {
     const char *type;
-    void (*settle)(struct agent *agent, const struct operation *request,
+    void (*settle)(struct agent *agent, const struct operation *op,
                    const struct operation_end *end);
 } verbs[OPERATION_VERBS] = {
     [OPERATION_MOVE] = {MSG_MOVE, admit_settle},
@@ -112,29 +112,29 @@ static const struct {
     [OPERATION_PROTECT] = {.type = MSG_PROTECT},
 };
 
-const char *operation_name(const struct operation *request)
+const char *operation_name(const struct operation *op)
 {
-    return verbs[request->verb].type;
+    return verbs[op->verb].type;
 }
 
-void requests_settle(struct agent *agent, const struct operation *request,
+void requests_settle(struct agent *agent, const struct operation *op,
                      const struct operation_end *end)
 {
-    if (!request->asked.dry_run && verbs[request->verb].settle)
-        verbs[request->verb].settle(agent, request, end);
+    if (!op->asked.dry_run && verbs[op->verb].settle)
+        verbs[op->verb].settle(agent, op, end);
 }
 
-static void requests_end_request(struct agent *agent, struct operation *request,
+static void requests_end_request(struct agent *agent, struct operation *op,
                                  const struct operation_end *end)
 {
-    for (struct operation **at = &agent->requests; *at; at = &(*at)->next) {
-        if (*at == request) {
-            *at = request->next;
+    for (struct operation **at = &agent->operations; *at; at = &(*at)->next) {
+        if (*at == op) {
+            *at = op->next;
             break;
         }
     }
-    requests_settle(agent, request, end);
-    free(request);
+    requests_settle(agent, op, end);
+    free(op);
 }
 
 static void requests_put_numbers(struct frame *frame, const char *key, const uint64_t *numbers,
@@ -147,19 +147,18 @@ static void requests_put_numbers(struct frame *frame, const char *key, const uin
 }
 
 /** @again: the program may say that it has more by now. */
-static void requests_put_grants(struct frame *frame, const struct operation *request, bool again)
+static void requests_put_grants(struct frame *frame, const struct operation *op, bool again)
 {
-    size_t count = request->program->vdev_count;
+    size_t count = op->program->vdev_count;
     uint64_t most = 0, wanted[PROTOCOL_VDEVS_MAX];
 
     for (size_t i = 0; i < count; i++) {
-        most = request->grants[i] > most ? request->grants[i] : most;
-        wanted[i] = vdev_wanted(&request->program->vdevs[i]);
+        most = op->grants[i] > most ? op->grants[i] : most;
+        wanted[i] = vdev_wanted(&op->program->vdevs[i]);
     }
-    frame_u64(frame, "grant",
-              request->vdev == PROGRAM_ALL_VDEVS ? most : request->grants[request->vdev]);
-    if (request->vdev == PROGRAM_ALL_VDEVS)
-        requests_put_numbers(frame, "grants", request->grants, count);
+    frame_u64(frame, "grant", op->vdev == PROGRAM_ALL_VDEVS ? most : op->grants[op->vdev]);
+    if (op->vdev == PROGRAM_ALL_VDEVS)
+        requests_put_numbers(frame, "grants", op->grants, count);
     if (again)
         requests_put_numbers(frame, "wanted", wanted, count);
 }
@@ -177,92 +176,90 @@ void requests_take(const msgpack_object *map, enum operation_verb verb, struct r
 }
 
 /** What the client did not say is as the configuration is now. */
-static void requests_send_request(const struct agent *agent, const struct operation *request,
+static void requests_send_request(const struct agent *agent, const struct operation *op,
                                   const struct inventory_entry *target)
 {
     const struct policy_settings *settings = config_policy(&agent->config);
-    struct request asked = request->asked;
+    struct request asked = op->asked;
     struct frame frame;
 
     asked.app[0] = asked.device[0] = '\0';
     if (target)
         device_key_format(&target->key, asked.device);
-    snprintf(asked.name, sizeof(asked.name), "%.127s", strchr(request->to, ',') ? "" : request->to);
+    snprintf(asked.name, sizeof(asked.name), "%.127s", strchr(op->to, ',') ? "" : op->to);
     asked.timeout_ms = 0;
     asked.strict = asked.max_downtime_ms != 0;
     if (!asked.max_downtime_ms)
         asked.max_downtime_ms = settings->max_downtime_ms;
     if (!asked.bandwidth)
         asked.bandwidth = settings->bandwidth << 20;
-    if (request->verb == OPERATION_PROTECT)
-        asked.protection = request->program->policy.protect;
-    frame_init(&frame, operation_name(request));
+    if (op->verb == OPERATION_PROTECT)
+        asked.protection = op->program->policy.protect;
+    frame_init(&frame, operation_name(op));
     put_request(&frame, &asked);
-    if (request->target != LEDGER_NONE && request->verb != OPERATION_PREWARM)
-        requests_put_grants(&frame, request, request->tries < TRIES_MAX);
-    peer_send(request->program->peer, &frame);
+    if (op->target != LEDGER_NONE && op->verb != OPERATION_PREWARM)
+        requests_put_grants(&frame, op, op->tries < TRIES_MAX);
+    peer_send(op->program->peer, &frame);
 }
 
 int requests_begin(struct agent *agent, const struct operation *wish,
                    const struct inventory_entry *target)
 {
-    struct operation *request = malloc(sizeof(*request));
+    struct operation *op = malloc(sizeof(*op));
     struct program *program = wish->program;
 
-    if (!request)
+    if (!op)
         return -ENOMEM;
-    *request = *wish;
-    request->begun_ms = uv_now(&agent->loop);
-    request->asked.id = ++agent->next_request;
-    request->asked.vdev =
-        wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
-    program_device_names(agent, program, wish->vdev, true, request->from, sizeof(request->from));
+    *op = *wish;
+    op->begun_ms = uv_now(&agent->loop);
+    op->asked.id = ++agent->next_operation;
+    op->asked.vdev = wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
+    program_device_names(agent, program, wish->vdev, true, op->from, sizeof(op->from));
     if (target)
-        snprintf(request->to, sizeof(request->to), "%s", target->name);
-    else if (request->verb == OPERATION_RESUME)
-        program_device_names(agent, program, wish->vdev, false, request->to, sizeof(request->to));
+        snprintf(op->to, sizeof(op->to), "%s", target->name);
+    else if (op->verb == OPERATION_RESUME)
+        program_device_names(agent, program, wish->vdev, false, op->to, sizeof(op->to));
     uint64_t timeout_ms = wish->asked.timeout_ms;
     timeout_ms = timeout_ms < TIMEOUT_MS_MAX ? timeout_ms : TIMEOUT_MS_MAX;
-    request->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
-    request->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
-    request->next = agent->requests;
-    agent->requests = request;
-    bool stays = request_stays(request) && !target;
-    agent_log("%s: %s%s%s%s%s asked by %s %d", program->id, operation_name(request),
-              stays ? "" : " from ",
-              stays              ? ""
-              : request->from[0] ? request->from
-                                 : "memory",
-              stays ? "" : " to ",
-              stays            ? ""
-              : request->to[0] ? request->to
-                               : "memory",
-              request->ours ? "policy of agent" : "pid",
-              request->client ? (int)request->client->pid : (int)getpid());
-    requests_send_request(agent, request, target);
+    op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
+    op->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
+    op->next = agent->operations;
+    agent->operations = op;
+    bool stays = operation_stays(op) && !target;
+    agent_log(
+        "%s: %s%s%s%s%s asked by %s %d", program->id, operation_name(op), stays ? "" : " from ",
+        stays         ? ""
+        : op->from[0] ? op->from
+                      : "memory",
+        stays ? "" : " to ",
+        stays       ? ""
+        : op->to[0] ? op->to
+                    : "memory",
+        op->ours ? "policy of agent" : "pid", op->client ? (int)op->client->pid : (int)getpid());
+    requests_send_request(agent, op, target);
     return 0;
 }
 
-static void requests_send_cancel(const struct operation *request)
+static void requests_send_cancel(const struct operation *op)
 {
     struct frame frame;
 
     frame_init(&frame, MSG_CANCEL);
-    frame_u64(&frame, "request", request->asked.id);
-    peer_send(request->program->peer, &frame);
+    frame_u64(&frame, "request", op->asked.id);
+    peer_send(op->program->peer, &frame);
 }
 
 void requests_cancel(struct peer *client, bool gone)
 {
     struct agent *agent = client->agent;
 
-    for (struct operation *request = agent->requests; request; request = request->next) {
-        if (request->client != client)
+    for (struct operation *op = agent->operations; op; op = op->next) {
+        if (op->client != client)
             continue;
         if (gone)
-            request->client = NULL;
-        if (request->program->peer)
-            requests_send_cancel(request);
+            op->client = NULL;
+        if (op->program->peer)
+            requests_send_cancel(op);
     }
 }
 
@@ -270,25 +267,25 @@ void requests_cancel(struct peer *client, bool gone)
  */
 static struct operation *requests_request_of(struct program *program, const msgpack_object *message)
 {
-    struct operation *request = program->peer->agent->requests;
+    struct operation *op = program->peer->agent->operations;
     uint64_t id = field_u64(message, "request", 0);
 
-    while (request && (request->asked.id != id || request->program != program))
-        request = request->next;
-    return request;
+    while (op && (op->asked.id != id || op->program != program))
+        op = op->next;
+    return op;
 }
 
 /** It is on its way to another device, or one is made ready for it. */
-static bool requests_request_moves(const struct operation *request)
+static bool requests_request_moves(const struct operation *op)
 {
-    return !request_stays(request) || request->verb == OPERATION_PREWARM;
+    return !operation_stays(op) || op->verb == OPERATION_PREWARM;
 }
 
-static void requests_put_phase(struct frame *frame, const struct operation *request)
+static void requests_put_phase(struct frame *frame, const struct operation *op)
 {
-    const struct request_progress *progress = &request->progress;
+    const struct request_progress *progress = &op->progress;
 
-    frame_string(frame, "to", request->to);
+    frame_string(frame, "to", op->to);
     frame_string(frame, "phase", progress->phase);
     frame_u64(frame, "done", progress->done);
     frame_u64(frame, "total", progress->total);
@@ -302,10 +299,10 @@ bool requests_cancel_program(struct agent *agent, const struct program *program)
 {
     bool any = false;
 
-    for (struct operation *request = agent->requests; request; request = request->next) {
-        if (request->program != program || !requests_request_moves(request) || !program->peer)
+    for (struct operation *op = agent->operations; op; op = op->next) {
+        if (op->program != program || !requests_request_moves(op) || !program->peer)
             continue;
-        requests_send_cancel(request);
+        requests_send_cancel(op);
         any = true;
     }
     return any;
@@ -314,12 +311,12 @@ bool requests_cancel_program(struct agent *agent, const struct program *program)
 void requests_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
-    struct operation *request = requests_request_of(peer->program, message);
+    struct operation *op = requests_request_of(peer->program, message);
     struct frame frame;
 
-    if (!request)
+    if (!op)
         return;
-    struct request_progress *progress = &request->progress;
+    struct request_progress *progress = &op->progress;
     field_string(message, "phase", progress->phase, sizeof(progress->phase));
     field_text(message, "building", progress->building, sizeof(progress->building));
     progress->done = field_u64(message, "done", 0);
@@ -327,74 +324,74 @@ void requests_progress(struct peer *peer, struct message *whole)
     progress->builds = field_u64(message, "builds", 0);
     progress->built = field_u64(message, "built", 0);
     progress->round = field_u64(message, "round", 0);
-    if (!request->client)
+    if (!op->client)
         return;
     frame_init(&frame, MSG_PROGRESS);
-    requests_put_phase(&frame, request);
-    peer_send(request->client, &frame);
+    requests_put_phase(&frame, op);
+    peer_send(op->client, &frame);
 }
 
 void requests_put_progress(const struct agent *agent, const struct program *program,
                            struct frame *frame)
 {
-    const struct operation *request = agent->requests;
+    const struct operation *op = agent->operations;
 
-    while (request && (request->program != program || !requests_request_moves(request)))
-        request = request->next;
-    if (!request)
+    while (op && (op->program != program || !requests_request_moves(op)))
+        op = op->next;
+    if (!op)
         return;
     frame_map(frame, "move");
-    frame_string(frame, "verb", operation_name(request));
-    requests_put_phase(frame, request);
+    frame_string(frame, "verb", operation_name(op));
+    requests_put_phase(frame, op);
     frame_end(frame);
 }
 
 /** The virtual devices that are where they should be, as bits. */
-static unsigned requests_moved_vdevs(const struct operation *request, const msgpack_object *message)
+static unsigned requests_moved_vdevs(const struct operation *op, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
     size_t count = field_array(message, "vdevs", &vdevs);
     bool done = field_is(message, "result", RESULT_DONE);
-    unsigned moved = count ? 0 : done ? request->vdevs : 0;
+    unsigned moved = count ? 0 : done ? op->vdevs : 0;
 
     for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
         uint64_t vdev = field_u64(&vdevs[i], "vdev", 0);
         if (vdev < PROTOCOL_VDEVS_MAX && field_is(&vdevs[i], "result", RESULT_DONE))
             moved |= 1u << vdev;
     }
-    return moved & request->vdevs;
+    return moved & op->vdevs;
 }
 
 /** The program has more than we knew: what it may have there is decided anew. */
-static void requests_start_over(struct agent *agent, struct operation *request)
+static void requests_start_over(struct agent *agent, struct operation *op)
 {
-    const struct inventory_entry *target = devices_entry(agent, request->target);
+    const struct inventory_entry *target = devices_entry(agent, op->target);
     char error[PROTOCOL_TEXT_MAX];
 
-    if (request->ours || !request->client) {
+    if (op->ours || !op->client) {
         /* The policy sees for itself. */
         requests_end_request(
-            agent, request,
+            agent, op,
             &(struct operation_end){.result = RESULT_AGAIN,
                                     .reason =
                                         "it allocated more meanwhile; the decision is made again"});
         return;
     }
     struct operation_end end = {.result = RESULT_AGAIN, .reason = ""};
-    requests_settle(agent, request, &end);
-    if (!target || request->tries == TRIES_MAX) {
-        peer_error(request->client, ERR_FAILED,
+    requests_settle(agent, op, &end);
+    if (!target || op->tries == TRIES_MAX) {
+        peer_error(op->client, ERR_FAILED,
                    "program %s (pid %d) does not say what became of it, and may be where it was; "
                    "see reseat ps",
-                   request->program->name, (int)request->program->pid);
+                   op->program->name, (int)op->program->pid);
         end.result = RESULT_UNKNOWN;
-        requests_end_request(agent, request, &end);
-    } else if (admit_request(agent, request, target, error, sizeof(error))) {
-        peer_error(request->client, ERR_REFUSED, "%s", error);
-        requests_end_request(agent, request, &end);
+        requests_end_request(agent, op, &end);
+    } else if (admit_request(agent, op, target, error, sizeof(error))) {
+        peer_error(op->client, ERR_REFUSED, "%s", error);
+        requests_end_request(agent, op, &end);
     } else {
-        request->tries++;
-        requests_send_request(agent, request, target);
+        op->tries++;
+        requests_send_request(agent, op, target);
     }
 }
 
@@ -402,30 +399,30 @@ void requests_report(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct agent *agent = peer->agent;
-    struct operation *request = requests_request_of(peer->program, message);
+    struct operation *op = requests_request_of(peer->program, message);
     char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
 
-    if (!request)
+    if (!op)
         return;
     if (field_is(message, "result", RESULT_AGAIN)) {
-        requests_start_over(agent, request);
+        requests_start_over(agent, op);
         return;
     }
     field_string(message, "result", result, sizeof(result));
     field_text(message, "reason", reason, sizeof(reason));
-    agent_log("%s: %s %s%s%s", peer->program->id, operation_name(request), result,
-              reason[0] ? ": " : "", reason);
-    if (request->reported)
-        request->reported(agent, request, message);
-    if (request->asked.parks)
-        resume_later(agent, peer->program, request->ran);
-    struct peer *client = request->client || !request->ours || request_stays(request)
-                              ? request->client
-                              : resume_ends(agent, request, result);
+    agent_log("%s: %s %s%s%s", peer->program->id, operation_name(op), result, reason[0] ? ": " : "",
+              reason);
+    if (op->reported)
+        op->reported(agent, op, message);
+    if (op->asked.parks)
+        resume_later(agent, peer->program, op->ran);
+    struct peer *client = op->client || !op->ours || operation_stays(op)
+                              ? op->client
+                              : resume_ends(agent, op, result);
     if (client)
-        requests_report_forward(client, request, message);
-    requests_end_request(agent, request,
-                         &(struct operation_end){.moved = requests_moved_vdevs(request, message),
+        requests_report_forward(client, op, message);
+    requests_end_request(agent, op,
+                         &(struct operation_end){.moved = requests_moved_vdevs(op, message),
                                                  .result = result,
                                                  .reason = reason,
                                                  .lasting = field_bool(message, "lasting", false)});
@@ -439,17 +436,17 @@ static void requests_end_all(struct agent *agent, struct program *program, const
 {
     struct operation *next;
 
-    for (struct operation *request = agent->requests; request; request = next) {
-        next = request->next;
-        if (request->program != program)
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (op->program != program)
             continue;
-        if (request->client) {
-            peer_error(request->client, code, "program %s (pid %d) %s the %s%s", program->name,
-                       (int)program->pid, does, operation_name(request), follows);
+        if (op->client) {
+            peer_error(op->client, code, "program %s (pid %d) %s the %s%s", program->name,
+                       (int)program->pid, does, operation_name(op), follows);
         }
         if (program->peer)
-            requests_send_cancel(request);
-        requests_end_request(agent, request,
+            requests_send_cancel(op);
+        requests_end_request(agent, op,
                              &(struct operation_end){.result = result, .reason = reason});
     }
 }
@@ -474,17 +471,17 @@ void requests_sweep(struct agent *agent)
 {
     struct operation *next;
 
-    for (struct operation *request = agent->requests; request; request = next) {
-        next = request->next;
-        if (!request->expires_ms || uv_now(&agent->loop) < request->expires_ms)
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (!op->expires_ms || uv_now(&agent->loop) < op->expires_ms)
             continue;
-        if (request->client) {
-            peer_error(request->client, ERR_EXPIRED,
+        if (op->client) {
+            peer_error(op->client, ERR_EXPIRED,
                        "program %s (pid %d) did not answer within the deadline; it rolls back by "
                        "itself when it runs again (is it stopped?)",
-                       request->program->name, (int)request->program->pid);
+                       op->program->name, (int)op->program->pid);
         }
-        requests_end_request(agent, request,
+        requests_end_request(agent, op,
                              &(struct operation_end){.result = RESULT_EXPIRED,
                                                      .reason = "it did not answer in time"});
     }
@@ -492,10 +489,10 @@ void requests_sweep(struct agent *agent)
 
 void requests_finish(struct agent *agent)
 {
-    while (agent->requests) {
-        struct operation *request = agent->requests;
-        agent->requests = request->next;
-        free(request);
+    while (agent->operations) {
+        struct operation *op = agent->operations;
+        agent->operations = op->next;
+        free(op);
     }
 }
 
@@ -506,8 +503,8 @@ void requests_finish(struct agent *agent)
 
 static bool requests_is_awaited(const struct agent *agent, const struct program *program)
 {
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->program == program)
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program)
             return true;
     return program->managed.shrinks;
 }

@@ -117,21 +117,21 @@ static bool resume_queues(const struct resume *resume)
     return true;
 }
 
-struct peer *resume_ends(struct agent *agent, const struct operation *request, const char *result)
+struct peer *resume_ends(struct agent *agent, const struct operation *op, const char *result)
 {
     struct resume *next;
 
     for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
         struct peer *client = resume->client;
         next = resume->next;
-        if (resume->program != request->program || !(resume->vdevs & request->vdevs))
+        if (resume->program != op->program || !(resume->vdevs & op->vdevs))
             continue;
-        if (strcmp(result, RESULT_REFUSED) == 0 && request->chosen) {
+        if (strcmp(result, RESULT_REFUSED) == 0 && op->chosen) {
             /* Where it was to go it never will. */
             resume_give_up(agent, resume);
             return client;
         }
-        unsigned rest = resume->vdevs & ~request->vdevs;
+        unsigned rest = resume->vdevs & ~op->vdevs;
         for (size_t i = 0; i < resume->program->vdev_count; i++)
             rest &= resume->program->vdevs[i].suspended ? ~0u : ~(1u << i);
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {

@@ -75,8 +75,8 @@ static void world_put_devices(struct agent *agent, struct world *world)
 
 static bool world_has_requests(const struct agent *agent, const struct program *program)
 {
-    for (const struct operation *request = agent->requests; request; request = request->next)
-        if (request->program == program && !request_stays(request))
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program && !operation_stays(op))
             return true;
     return false;
 }

@@ -18,7 +18,7 @@ static void init(void)
     cr_assert_not_null(agent);
     agent->peer_count = 3;
     agent->next_program = 4;
-    agent->next_request = 5;
+    agent->next_operation = 5;
 }
 
 static void finish(void)
