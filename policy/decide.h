@@ -67,6 +67,12 @@ struct policy_device {
     const struct reseat_limits *has;
 };
 
+/** What was measured of the work that a program does now, of one device. */
+struct policy_measured {
+    uint32_t speed;   /**< Thousandths of the speed at which it runs where it is; 0: unknown. */
+    uint32_t covered; /**< Thousandths of its busy time that `speed` was computed from. */
+};
+
 struct policy_program {
     enum policy_state state;
     uint32_t device;   /**< The device it is on, or POLICY_NONE. */
@@ -107,6 +113,8 @@ struct policy_program {
     uint32_t ready;   /**< The device it is prewarmed for, or is being prewarmed for; or NONE. */
     uint64_t ready_s; /**< Seconds since the policy prewarmed it; UINT64_MAX: it did not. */
     const struct policy_visits *visits; /**< Devices it was on before; NULL: none. Borrowed. */
+    /** One for each device of the world, by index; NULL: nothing was measured. Borrowed. */
+    const struct policy_measured *measured;
 };
 
 struct policy_world {
