@@ -45,12 +45,6 @@ enum policy_state {
 struct reseat_limits;
 struct policy_visits;
 
-/** How fast a program's own kernels are on a device, from launches that were measured. */
-struct policy_measured {
-    uint32_t speed;   /**< Thousandths of its speed on the device where it is. */
-    uint32_t covered; /**< Thousandths of its busy time whose kernels were measured on both. */
-};
-
 struct policy_device {
     const char *name; /**< For reasons. Borrowed. */
     enum place_kind kind;
@@ -71,6 +65,12 @@ struct policy_device {
     bool gone;          /**< Not listed any more; also `closed`. */
     /** Its capabilities other than memory (policy/reseat.h). NULL: unknown. Borrowed. */
     const struct reseat_limits *has;
+};
+
+/** How fast one device does the work that a program does now, from launches that were measured. */
+struct policy_measured {
+    uint32_t speed;   /**< Thousandths of its speed on the device where it is; 0: unknown. */
+    uint32_t covered; /**< Thousandths of its busy time that `speed` was computed from. */
 };
 
 struct policy_program {
