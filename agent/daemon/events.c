@@ -1,14 +1,14 @@
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 
 /* What follows from what happens to connections, programs and the list of devices. */
 
 static void events_peer_closed(struct peer *peer)
 {
-    requests_cancel(peer, true);
-    resume_cancel(peer->agent, peer, true);
-    followers_drop(peer->agent, peer);
-    tracing_cancel(peer->agent, peer, true);
+    operations_cancel(peer, OPERATIONS_ALL, true);
     programs_disconnect(peer->agent, peer);
 }
 
@@ -45,6 +45,6 @@ const struct agent_events agent_events = {
     .server_changed = serving_changed,
     .server_leaves = serving_leaves,
     .program_lost = events_program_lost,
-    .program_unreachable = requests_fail,
+    .program_unreachable = asking_unreachable,
     .program_removed = events_program_removed,
 };

@@ -1,4 +1,5 @@
 #include "agent/daemon/isolation.h"
+#include "agent/daemon/operations/governor.h"
 
 #include <errno.h>
 #include <stdio.h>

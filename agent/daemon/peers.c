@@ -1,4 +1,5 @@
 #include "agent/daemon/peers.h"
+#include "agent/daemon/operations/grants.h"
 
 #include <errno.h>
 #include <stdarg.h>

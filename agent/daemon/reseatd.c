@@ -12,7 +12,9 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/isolation.h"
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/operation.h"
+#include "agent/daemon/servers/servers.h"
 #include "state/base/bytes/text.h"
 
 /*
@@ -41,7 +43,7 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     struct agent *agent = timer->data;
 
     programs_sweep(agent);
-    requests_sweep(agent);
+    operations_expire(agent);
     liveness_sweep(agent);
     servers_tick(agent);
     peers_sweep(agent);
@@ -173,7 +175,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     agent_log("pid %d listens on %s", (int)getpid(), agent->paths.socket);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
-    requests_finish(agent);
+    operations_finish(agent);
     programs_finish(agent);
     govern_finish(agent);
     servers_finish(agent);

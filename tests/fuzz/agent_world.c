@@ -13,7 +13,8 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/operation.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/driver/device_key.h"
@@ -272,7 +273,7 @@ void world_end(struct agent *agent)
     __real_uv_close((uv_handle_t *)&agent->devices.timeout, NULL);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     EXPECT(uv_loop_close(&agent->loop) == 0);
-    requests_finish(agent);
+    operations_finish(agent);
     programs_finish(agent);
     govern_finish(agent);
     config_finish(&agent->config);

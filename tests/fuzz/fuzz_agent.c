@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/operation.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/driver/device_key.h"
@@ -212,7 +214,7 @@ static void step(struct input *input)
     case 3:
         world_pass(input_short(input));
         programs_sweep(agent);
-        requests_sweep(agent);
+        operations_expire(agent);
         peers_sweep(agent);
         govern_tick(agent);
         break;
@@ -271,11 +273,9 @@ static void check(void)
     EXPECT(ledger_check(&agent->ledger));
     for (const struct pending *pending = agent->governor->needs; pending; pending = pending->next)
         EXPECT(program_is_known(pending->program) && pending->program->peer);
-    for (const struct follower *follower = agent->governor->followers; follower;
-         follower = follower->next)
-        EXPECT(peer_is_known(follower->client));
     for (const struct operation *op = agent->operations; op; op = op->next)
-        EXPECT(program_is_known(op->program) && (!op->client || peer_is_known(op->client)));
+        EXPECT((!op->program || program_is_known(op->program)) &&
+               (!op->client || peer_is_known(op->client)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,10 @@
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/servers/servers.h"
 
 #include <string.h>
 
-#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 void describe_entry(const struct agent *agent, const struct ledger_device *device,
@@ -165,7 +167,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
     checkpointing_put(agent, program, frame);
     describe_managed(agent, program, frame);
     program_put_wish(program, frame);
-    requests_put_progress(agent, program, frame);
+    asking_put_progress(agent, program, frame);
     describe_ready(agent, program, frame);
     spreading_put_names(agent, program, frame);
     frame_array(frame, "vdevs");

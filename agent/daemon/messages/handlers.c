@@ -1,9 +1,12 @@
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)
@@ -133,7 +136,7 @@ void cancel_handle(struct peer *peer, struct message *message)
         program = client_program(peer, &message->root, &vdev);
         if (!program)
             return;
-        bool moved = requests_cancel_program(peer->agent, program);
+        bool moved = asking_cancel_program(peer->agent, program);
         if (!moved && !resume_cancel_program(peer->agent, program)) {
             peer_error(peer, ERR_REFUSED, "%s (pid %d) is not being moved: nothing to cancel",
                        program->name, (int)program->pid);
@@ -144,9 +147,7 @@ void cancel_handle(struct peer *peer, struct message *message)
         peer_send(peer, &frame);
         return;
     }
-    requests_cancel(peer, false);
-    resume_cancel(peer->agent, peer, false);
-    tracing_cancel(peer->agent, peer, false);
+    operations_cancel(peer, OPERATIONS_ALL, false);
 }
 
 void notice_handle(struct peer *client, struct message *message)

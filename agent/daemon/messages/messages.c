@@ -1,8 +1,11 @@
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 
 #include <unistd.h>
 
-#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 const struct message_handler message_handlers[] = {
@@ -13,8 +16,8 @@ const struct message_handler message_handlers[] = {
     {MSG_NEED, PEER_PROGRAM, pending_take},
     {MSG_RETURN, PEER_PROGRAM, grants_return},
     {MSG_ALIVE, PEER_PROGRAM, alive_handle},
-    {MSG_PROGRESS, PEER_PROGRAM, requests_progress},
-    {MSG_REPORT, PEER_PROGRAM, requests_report},
+    {MSG_PROGRESS, PEER_PROGRAM, asking_progress},
+    {MSG_REPORT, PEER_PROGRAM, asking_report},
     {MSG_SPANS, PEER_PROGRAM, tracing_spans},
 
     {MSG_REGISTER, PEER_CLIENT, register_handle},

@@ -1,11 +1,12 @@
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/daemon/operations/operations.h"
 #include "state/base/cleanup.h"
 #include "state/driver/served.h"
 

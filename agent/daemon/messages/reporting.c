@@ -1,8 +1,10 @@
+#include "agent/daemon/clients.h"
+#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/governor.h"
 
 #include <string.h>
 
-#include "agent/daemon/operations/operations.h"
 #include "state/base/files/access.h"
 
 /* What the ledger and the policy know, told to clients. */

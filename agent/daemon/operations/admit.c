@@ -1,9 +1,11 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/base/bytes/size.h"
 
 /** The virtual devices of @op that would come to @device; those that are there stay. */

@@ -1,7 +1,6 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <string.h>
 
+#include "agent/daemon/operations/verbs.h"
 #include "state/base/bytes/text.h"
 
 /*
@@ -11,32 +10,13 @@
 
 #define EVERY_MS_MAX (86400ull * 1000 * 1000)
 
-static bool checkpointing_is_asked(const struct agent *agent, const struct program *program)
-{
-    for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->program == program && op->verb == OPERATION_CHECKPOINT)
-            return true;
-    return false;
-}
-
-static struct operation checkpointing_wish_for(struct program *program, struct peer *client)
-{
-    return (struct operation){.verb = OPERATION_CHECKPOINT,
-                              .client = client,
-                              .program = program,
-                              .vdevs = (1u << program->vdev_count) - 1,
-                              .vdev = PROGRAM_ALL_VDEVS,
-                              .target = LEDGER_NONE,
-                              .ours = client == NULL};
-}
-
 /** What the program keeps of the last one may go. */
 static void checkpointing_let_go(struct agent *agent, struct program *program)
 {
-    struct operation wish = checkpointing_wish_for(program, NULL);
+    struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
 
     wish.asked.ends = true;
-    (void)!requests_begin(agent, &wish, NULL); /* without memory it keeps that */
+    (void)!operation_begin(agent, &wish, NULL); /* without memory it keeps that */
 }
 
 static void checkpointing_settle(struct agent *agent, struct program *program,
@@ -59,13 +39,14 @@ static void checkpointing_settle(struct agent *agent, struct program *program,
     snprintf(images->image, sizeof(images->image), "%s", image);
 }
 
-/** What came of an image that was to be made. */
-static void checkpointing_reported(struct agent *agent, const struct operation *op,
-                                   const msgpack_object *message)
+void checkpointing_answered(struct agent *agent, const struct operation *op,
+                            const msgpack_object *message)
 {
     struct program *program = op->program;
     char image[sizeof(program->images.image)];
 
+    if (op->asked.ends)
+        return; /* No image was to be made. */
     if (field_is(message, "result", RESULT_DONE) &&
         field_string(message, "image", image, sizeof(image)) && image[0])
         checkpointing_settle(agent, program, op, image);
@@ -73,6 +54,8 @@ static void checkpointing_reported(struct agent *agent, const struct operation *
         field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
     if (op->asked.keeps && !program->images.every_ms)
         checkpointing_let_go(agent, program);
+    if (op->asked.parks)
+        resume_later(agent, program, op->ran);
 }
 
 /** One that is away or suspended makes the next one when it is back. */
@@ -84,10 +67,10 @@ void checkpointing_tick(struct agent *agent)
         struct program_images *images = &program->images;
         if (!images->every_ms || now < images->due_ms || !program_acts(program) ||
             !program->status.known || program_suspended(program) ||
-            checkpointing_is_asked(agent, program))
+            operation_sent(agent, program, OPERATION_BIT(OPERATION_CHECKPOINT)))
             continue;
-        struct operation wish = checkpointing_wish_for(program, NULL);
-        wish.reported = checkpointing_reported;
+        struct operation wish =
+            operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
         wish.asked.keeps = true;
         wish.asked.keep = images->keep;
         wish.asked.max_downtime_ms = images->max_downtime_ms;
@@ -95,7 +78,7 @@ void checkpointing_tick(struct agent *agent)
         memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
         images->due_ms = now + images->every_ms;
         wish.asked.timeout_ms = images->timeout_ms;
-        (void)!requests_begin(agent, &wish, NULL); /* no memory: the next time */
+        (void)!operation_begin(agent, &wish, NULL); /* no memory: the next time */
     }
 }
 
@@ -119,7 +102,7 @@ void checkpointing_put(const struct agent *agent, const struct program *program,
 /** None is made any more. */
 static void checkpointing_end(struct peer *client, struct program *program)
 {
-    struct operation wish = checkpointing_wish_for(program, client);
+    struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
 
     wish.asked.ends = true;
     program->images = (struct program_images){.every_ms = 0};
@@ -128,7 +111,7 @@ static void checkpointing_end(struct peer *client, struct program *program)
         if (op->program == program && op->verb == OPERATION_CHECKPOINT)
             op->asked.every_ms = 0;
     programs_save(client->agent, program);
-    if (requests_begin(client->agent, &wish, NULL))
+    if (operation_begin(client->agent, &wish, NULL))
         client_no_memory(client);
 }
 
@@ -144,14 +127,13 @@ void checkpointing_handle(struct peer *client, struct message *message)
         checkpointing_end(client, program);
         return;
     }
-    struct operation wish = checkpointing_wish_for(program, client);
-    wish.reported = checkpointing_reported;
-    requests_take(map, OPERATION_CHECKPOINT, &wish.asked);
+    struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
+    operation_take(map, &wish);
     if (wish.asked.every_ms > EVERY_MS_MAX)
         wish.asked.every_ms = EVERY_MS_MAX;
     wish.asked.keeps = wish.asked.every_ms || program->images.every_ms;
     for (size_t i = 0; i < program->vdev_count; i++)
         wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
-    if (requests_begin(client->agent, &wish, NULL))
+    if (operation_begin(client->agent, &wish, NULL))
         client_no_memory(client);
 }

@@ -1,7 +1,9 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <string.h>
+
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
 
 #define IN_MS_MAX 10000000000ull
 
@@ -34,6 +36,25 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
              "(reseat drain %s --off)",
              name, when, name);
     return true;
+}
+
+/** Why it is not asked, or is off other devices, where that is known, else of its last step. */
+const char *drain_stay_reason(const struct agent *agent, const struct program *program)
+{
+    const struct managed *managed = &program->managed;
+    const char *reason = managed->why[0] ? managed->why : "no other device has room for it";
+
+    if (!program->peer)
+        return "it has not found this agent yet";
+    if (program->unresponsive)
+        return "it does not answer (is it stopped?)";
+    if (program->status.fenced)
+        return program->status.right_problem;
+    for (unsigned i = 0; i < managed->exclusion_count; i++)
+        reason = exclusions_hold(agent, program, &managed->exclusions[i])
+                     ? managed->exclusions[i].reason
+                     : reason;
+    return reason;
 }
 
 /* ---- what programs are told ---- */
@@ -189,14 +210,14 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
         frame_u64(&frame, "told", told);
         peer_send(client, &frame);
     }
-    followers_add(client, true, index);
+    followers_add(client, OPERATION_DRAIN, index);
 }
 
 void drain_handle(struct peer *client, struct message *message)
 {
     uint32_t index;
 
-    followers_drop(client->agent, client); /* One thing at a time. */
+    operations_cancel(client, OPERATIONS_FOLLOWED, true); /* One thing at a time. */
     if (!client_device(client, field_get(&message->root, "device"), &index))
         return;
     if (field_bool(&message->root, "undo", false))

@@ -1,4 +1,5 @@
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/operations/governor.h"
 
 #define REST_MS     1000
 #define REST_MS_MAX 60000

@@ -1,48 +1,42 @@
-#include "agent/daemon/operations/operations.h"
-
-#include <stdlib.h>
 #include <string.h>
 
-static void followers_drop_one(struct governor *governor, struct follower *follower)
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/verbs.h"
+
+/*
+ * Clients that follow a drain or a rebalance: an operation that waits, without a program, for
+ * operations of the policy. They are told of each of these, and of the end.
+ */
+
+static bool followers_is_one(const struct operation *op)
 {
-    for (struct follower **at = &governor->followers; *at; at = &(*at)->next) {
-        if (*at == follower) {
-            *at = follower->next;
-            break;
-        }
-    }
-    free(follower);
+    return op->verb == OPERATION_DRAIN || op->verb == OPERATION_BALANCE;
 }
 
-void followers_drop(struct agent *agent, const struct peer *client)
+void followers_cancel(struct agent *agent, struct operation *op, bool gone)
 {
-    struct follower *next;
-
-    for (struct follower *follower = agent->governor->followers; follower; follower = next) {
-        next = follower->next;
-        if (!client || follower->client == client)
-            followers_drop_one(agent->governor, follower);
-    }
+    if (gone)
+        operation_settle(agent, op, NULL);
 }
 
-static bool followers_concerns(const struct agent *agent, const struct follower *follower,
+/** Whether @op moves a program off the device that @follower drains; to a rebalance all count. */
+static bool followers_concerns(const struct agent *agent, const struct operation *follower,
                                const struct operation *op)
 {
-    const char *name = agent->ledger.devices[follower->device].name;
-    const char *at = follower->drains ? strstr(op->from, name) : op->from;
-    size_t length = follower->drains ? strlen(name) : 0;
+    if (follower->verb == OPERATION_BALANCE)
+        return true;
+    const char *name = agent->ledger.devices[follower->target].name, *at = strstr(op->from, name);
+    size_t length = strlen(name);
 
-    return at && (!follower->drains ||
-                  ((at == op->from || at[-1] == ',') && (at[length] == '\0' || at[length] == ',')));
+    return at && (at == op->from || at[-1] == ',') && (at[length] == '\0' || at[length] == ',');
 }
 
 void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason)
 {
-    for (struct follower *follower = agent->governor->followers; follower;
-         follower = follower->next) {
+    for (struct operation *follower = agent->operations; follower; follower = follower->next) {
         struct frame frame;
-        if (!followers_concerns(agent, follower, op))
+        if (!followers_is_one(follower) || !followers_concerns(agent, follower, op))
             continue;
         bool done = strcmp(result, RESULT_DONE) == 0;
         follower->done += done;
@@ -59,30 +53,9 @@ void followers_step(struct agent *agent, const struct operation *op, const char 
     }
 }
 
-/** Why it is not asked, or is off other devices, where that is known, else of its last step. */
-const char *drain_stay_reason(const struct agent *agent, const struct program *program)
-{
-    const struct managed *managed = &program->managed;
-    const char *reason = managed->why[0] ? managed->why : "no other device has room for it";
-
-    if (!program->peer)
-        return "it has not found this agent yet";
-    if (program->unresponsive)
-        return "it does not answer (is it stopped?)";
-    if (program->status.fenced)
-        return program->status.right_problem;
-    for (unsigned i = 0; i < managed->exclusion_count; i++)
-        reason = exclusions_hold(agent, program, &managed->exclusions[i])
-                     ? managed->exclusions[i].reason
-                     : reason;
-    return reason;
-}
-
 /** Who is left on a device that drains, and why. */
-static unsigned followers_put_left(const struct agent *agent, uint32_t device, struct frame *frame)
+static void followers_put_left(const struct agent *agent, uint32_t device, struct frame *frame)
 {
-    unsigned count = 0;
-
     frame_array(frame, "left");
     for (const struct program *program = agent->programs; program; program = program->next) {
         bool there = false;
@@ -99,19 +72,22 @@ static unsigned followers_put_left(const struct agent *agent, uint32_t device, s
         report_put_program(frame, program);
         frame_string(frame, "reason", pinned[0] ? pinned : drain_stay_reason(agent, program));
         frame_end(frame);
-        count++;
     }
     frame_end(frame);
-    return count;
 }
 
-static bool followers_busy_there(const struct agent *agent, const struct follower *follower)
+/** Something is under way that @follower waits for. */
+static bool followers_waits(const struct agent *agent, const struct operation *follower)
 {
+    const unsigned counted = OPERATIONS_REPORTED & ~OPERATION_BIT(OPERATION_PREWARM) &
+                             ~OPERATION_BIT(OPERATION_CHECKPOINT);
+
     for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->verb != OPERATION_PREWARM && op->verb != OPERATION_CHECKPOINT &&
+        if (op->state == OPERATION_SENT && counted & OPERATION_BIT(op->verb) &&
             followers_concerns(agent, follower, op))
             return true;
-    if (follower->drains && prewarm_holds(agent, follower->device))
+    if (follower->verb == OPERATION_DRAIN && (agent->ledger.devices[follower->target].drains_ms ||
+                                              prewarm_holds(agent, follower->target)))
         return true;
     for (const struct program *program = agent->programs; program; program = program->next)
         if (program->managed.shrinks)
@@ -119,63 +95,57 @@ static bool followers_busy_there(const struct agent *agent, const struct followe
     return false;
 }
 
-static void followers_finish(struct agent *agent, struct follower *follower)
+static void followers_finish(struct agent *agent, struct operation *follower)
 {
     struct frame frame;
 
-    frame_init(&frame, follower->drains ? MSG_DRAIN : MSG_BALANCE);
-    if (follower->drains) {
-        frame_string(&frame, "device", agent->ledger.devices[follower->device].name);
+    frame_init(&frame, operation_name(follower));
+    if (follower->verb == OPERATION_DRAIN) {
+        frame_string(&frame, "device", agent->ledger.devices[follower->target].name);
         frame_bool(&frame, "drained", true);
-        followers_put_left(agent, follower->device, &frame);
+        followers_put_left(agent, follower->target, &frame);
     }
     frame_u64(&frame, "moved", follower->done);
     frame_u64(&frame, "failed", follower->failed);
     peer_send(follower->client, &frame);
-    followers_drop_one(agent->governor, follower);
+    operation_settle(agent, follower, NULL);
 }
 
-void followers_tick(struct agent *agent, bool (*balance)(struct agent *))
+void followers_tick(struct agent *agent)
 {
-    struct follower *next;
+    struct operation *next;
 
-    for (struct follower *follower = agent->governor->followers; follower; follower = next) {
-        next = follower->next;
-        if (agent->changed || followers_busy_there(agent, follower) ||
-            (follower->drains && agent->ledger.devices[follower->device].drains_ms))
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (!followers_is_one(op) || agent->changed || followers_waits(agent, op))
             continue;
-        if (follower->drains || follower->done + follower->failed >= BALANCE_MAX || !balance(agent))
-            followers_finish(agent, follower);
+        if (op->done + op->failed >= BALANCE_MAX || !operation_next(agent, op))
+            followers_finish(agent, op);
     }
 }
 
-void followers_add(struct peer *client, bool drains, uint32_t device)
+void followers_add(struct peer *client, enum operation_verb verb, uint32_t device)
 {
-    struct governor *governor = client->agent->governor;
-    struct follower *follower = calloc(1, sizeof(*follower));
+    struct operation wish = {.verb = verb, .client = client, .target = device};
 
-    if (!follower) {
+    if (operation_add(client->agent, &wish))
+        client->agent->changed = true;
+    else
         client_no_memory(client);
-        return;
-    }
-    *follower = (struct follower){.client = client, .drains = drains, .device = device};
-    follower->next = governor->followers;
-    governor->followers = follower;
-    client->agent->changed = true;
 }
 
 void followers_undone(struct agent *agent, uint32_t device)
 {
-    struct follower *next;
+    struct operation *next;
 
-    for (struct follower *follower = agent->governor->followers; follower; follower = next) {
-        next = follower->next;
-        if (follower->drains && follower->device == device) {
-            peer_error(follower->client, ERR_FAILED,
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (op->verb == OPERATION_DRAIN && op->target == device) {
+            peer_error(op->client, ERR_FAILED,
                        "the drain of %s was undone (reseat drain --off) when %u had moved; it "
                        "takes programs again",
-                       agent->ledger.devices[device].name, follower->done);
-            followers_drop_one(agent->governor, follower);
+                       agent->ledger.devices[device].name, op->done);
+            operation_settle(agent, op, NULL);
         }
     }
 }

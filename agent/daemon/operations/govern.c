@@ -1,8 +1,11 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 
 #define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
 #define TICK_MS   1000
@@ -17,6 +20,7 @@ int govern_init(struct agent *agent)
     if (!governor)
         return -ENOMEM;
     agent->governor = governor;
+    operations_init(operation_kinds);
     ledger_init(&agent->ledger);
     governor->await_until_ms = uv_now(&agent->loop) + AWAIT_MS;
     int result = limits_load(agent);
@@ -33,9 +37,6 @@ void govern_finish(struct agent *agent)
     struct governor *governor = agent->governor;
 
     pending_drop(agent, NULL);
-    followers_drop(agent, NULL);
-    tracing_finish(agent);
-    resume_finish(agent);
     world_finish(&governor->world);
     ledger_finish(&agent->ledger);
     free(governor->histories);
@@ -139,7 +140,7 @@ void govern_run(struct agent *agent)
     }
     governor->running = false;
     governor->automatic = false;
-    followers_tick(agent, rebalance_step);
+    followers_tick(agent);
 }
 
 static void govern_sample(struct agent *agent)
@@ -194,7 +195,6 @@ void govern_tick(struct agent *agent)
     protecting_tick(agent);
     losses_tick(agent);
     checkpointing_tick(agent);
-    tracing_tick(agent);
     if (now - governor->ticked_ms >= TICK_MS) {
         governor->ticked_ms = now;
         governor->automatic = true;

@@ -1,8 +1,9 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
 #include "state/base/files/access.h"
 
 #define WITHHOLDS_MS 10000

@@ -1,11 +1,12 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/operation.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"

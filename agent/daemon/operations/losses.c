@@ -1,5 +1,6 @@
-#include "agent/daemon/operations/operations.h"
-
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
 #include "state/driver/served.h"
 
 /*

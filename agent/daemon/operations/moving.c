@@ -1,8 +1,8 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <string.h>
 
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/driver/device_key.h"
 
 /** A program that has not called OpenCL: nothing to move, only where it will start. */
@@ -74,46 +74,36 @@ static int moving_admit_back(struct agent *agent, const struct operation *wish, 
     return full;
 }
 
-static void moving_forward(struct peer *client, struct program *program, size_t vdev,
-                           const struct request *asked, const struct inventory_entry *target,
-                           enum operation_verb verb)
+static void moving_forward(struct operation *op, const struct inventory_entry *target)
 {
+    struct peer *client = op->client;
     struct agent *agent = client->agent;
     char error[PROTOCOL_TEXT_MAX];
-    struct operation wish = {
-        .verb = verb,
-        .asked = *asked,
-        .client = client,
-        .program = program,
-        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
-        .vdev = vdev,
-        .target = LEDGER_NONE,
-        .chosen = target != NULL,
-    };
-    bool resumes = verb == OPERATION_RESUME;
+    bool resumes = op->verb == OPERATION_RESUME;
     uint32_t only = resumes && target ? devices_index(agent, target) : LEDGER_NONE;
     const struct inventory_entry *there =
-        target || !resumes ? target : moving_last_device(agent, program, wish.vdevs);
+        target || !resumes ? target : moving_last_device(agent, op->program, op->vdevs);
 
-    if (resumes && asked->queue) {
-        resume_hand_back(client, program, vdev, wish.vdevs, only);
+    op->chosen = target != NULL;
+    if (resumes && op->asked.queue) {
+        resume_hand_back(client, op->program, op->vdev, op->vdevs, only);
         return;
     }
-    int full = there     ? admit_request(agent, &wish, there, error, sizeof(error))
-               : resumes ? moving_admit_back(agent, &wish, error, sizeof(error))
+    int full = there     ? admit_request(agent, op, there, error, sizeof(error))
+               : resumes ? moving_admit_back(agent, op, error, sizeof(error))
                          : 0;
     if (full && resumes && (full == -ENOSPC || !target)) {
-        resume_queue(client, program, vdev, wish.vdevs, only, asked->timeout_ms, error);
+        resume_queue(op, only, error);
         return;
     }
     if (full) {
         peer_error(client, ERR_REFUSED, "%s", error);
         return;
     }
-    if (requests_begin(agent, &wish, target)) {
+    if (operation_begin(agent, op, target)) {
         client_no_memory(client);
-        requests_settle(agent, &wish,
-                        &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = ""});
+        operation_release(agent, op,
+                          &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = ""});
     }
 }
 
@@ -129,10 +119,9 @@ static bool moving_any_suspended(const struct program *program, size_t vdev)
 static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
                             enum operation_verb verb, const struct inventory_entry *target)
 {
-    bool there = program->status.known && !program_moving(program);
+    bool there =
+        program->status.known && !program_moving(program) && !operation_moves(agent, program);
 
-    for (const struct operation *op = agent->operations; op; op = op->next)
-        there = there && (op->program != program || operation_stays(op));
     for (size_t i = 0; there && i < program->vdev_count; i++) {
         const struct program_device *one = &program->vdevs[i];
         if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
@@ -164,15 +153,15 @@ static void moving_take(struct peer *client, struct message *message, enum opera
 {
     struct agent *agent = client->agent;
     const struct inventory_entry *target = NULL;
-    struct request asked;
     uint32_t index;
     size_t vdev;
     struct program *program = client_program(client, &message->root, &vdev);
 
     if (!program)
         return;
-    requests_take(&message->root, verb, &asked);
-    if (asked.device[0]) {
+    struct operation op = operation_of(program, verb, vdev, client);
+    operation_take(&message->root, &op);
+    if (op.asked.device[0]) {
         target = client_device(client, field_get(&message->root, "device"), &index);
         if (!target)
             return;
@@ -182,14 +171,14 @@ static void moving_take(struct peer *client, struct message *message, enum opera
         return;
     }
     if (!program->connected) {
-        moving_move_starting(client, program, vdev, asked.dry_run, target);
+        moving_move_starting(client, program, vdev, op.asked.dry_run, target);
         return;
     }
     if (!client_finds_program(client, program))
         return;
     /* To an image it goes also when it is suspended already. */
-    if (!asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
-        moving_stay(agent, program, vdev, verb, !asked.dry_run);
+    if (!op.asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
+        moving_stay(agent, program, vdev, verb, !op.asked.dry_run);
         report_devices(client, program, vdev, RESULT_DONE, true);
         return;
     }
@@ -200,7 +189,7 @@ static void moving_take(struct peer *client, struct message *message, enum opera
                    program->name, (int)program->pid);
         return;
     }
-    moving_forward(client, program, vdev, &asked, target, verb);
+    moving_forward(&op, target);
 }
 
 void move_handle(struct peer *client, struct message *message)

@@ -1,7 +1,9 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/peers.h"
 
 /* Calls of programs that are blocked until there is room. */
 

@@ -1,7 +1,7 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <string.h>
 
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/driver/device_key.h"
 
 /*
@@ -32,28 +32,17 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
     return false;
 }
 
-static bool prewarm_is_asked(const struct agent *agent, const struct program *program)
-{
-    for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->program == program)
-            return true;
-    return false;
-}
-
 /** Ask @program for it, or where it @drops to let go of it; without a client. */
 static bool prewarm_ask(struct agent *agent, struct program *program,
                         const struct inventory_entry *target, bool drops, const char *why)
 {
-    struct operation wish = {.verb = OPERATION_PREWARM,
-                             .asked = {.drop = drops, .timeout_ms = PREWARM_MS},
-                             .program = program,
-                             .vdevs = (1u << program->vdev_count) - 1,
-                             .vdev = PROGRAM_ALL_VDEVS,
-                             .target = target ? devices_index(agent, target) : LEDGER_NONE,
-                             .ours = true};
+    struct operation wish = operation_of(program, OPERATION_PREWARM, PROGRAM_ALL_VDEVS, NULL);
 
+    wish.asked.drop = drops;
+    wish.asked.timeout_ms = PREWARM_MS;
+    wish.target = target ? devices_index(agent, target) : LEDGER_NONE;
     snprintf(wish.why, sizeof(wish.why), "%s", why);
-    return requests_begin(agent, &wish, target) == 0;
+    return operation_begin(agent, &wish, target) == 0;
 }
 
 /** Why @program is not to be ready for it any more, or NULL. */
@@ -98,7 +87,7 @@ static void prewarm_look(struct agent *agent, struct program *program)
 void prewarm_tick(struct agent *agent)
 {
     for (struct program *program = agent->programs; program; program = program->next)
-        if (program_acts(program) && !prewarm_is_asked(agent, program))
+        if (program_acts(program) && !operation_sent(agent, program, OPERATIONS_REPORTED))
             prewarm_look(agent, program);
 }
 
@@ -124,7 +113,7 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
     const struct inventory_entry *target = devices_entry(agent, step->device);
     struct managed *managed = &program->managed;
 
-    if (!target || prewarm_is_asked(agent, program))
+    if (!target || operation_sent(agent, program, OPERATIONS_REPORTED))
         return false;
     managed->ready_for = step->device;
     managed->ready_ms = uv_now(&agent->loop);
@@ -137,7 +126,8 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     uint32_t first = LEDGER_NONE;
 
     for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->program == program && op->verb == OPERATION_PREWARM && !op->asked.drop)
+        if (op->program == program && op->state == OPERATION_SENT &&
+            op->verb == OPERATION_PREWARM && !op->asked.drop)
             return op->target;
     for (size_t i = 0; i < program->ready_count; i++) {
         const struct inventory_entry *entry =
@@ -151,22 +141,6 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
         }
     }
     return first;
-}
-
-static int prewarm_forward(struct peer *client, struct program *program, size_t vdev,
-                           const struct request *asked, const struct inventory_entry *target)
-{
-    const struct operation wish = {
-        .verb = OPERATION_PREWARM,
-        .asked = *asked,
-        .client = client,
-        .program = program,
-        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
-        .vdev = vdev,
-        .target = target ? devices_index(client->agent, target) : LEDGER_NONE,
-    };
-
-    return requests_begin(client->agent, &wish, target);
 }
 
 /** All that "devices" names, before anything is asked of the program. False: the client was told
@@ -204,15 +178,17 @@ void prewarm_handle(struct peer *client, struct message *message)
     size_t vdev, count;
     struct program *program = client_running_program(client, map, "nothing to make ready", &vdev);
 
-    struct request asked;
-
-    requests_take(map, OPERATION_PREWARM, &asked);
-    if (!program || !prewarm_read_targets(client, map, asked.drop, targets, &count))
+    if (!program)
+        return;
+    struct operation wish = operation_of(program, OPERATION_PREWARM, vdev, client);
+    operation_take(map, &wish);
+    if (!prewarm_read_targets(client, map, wish.asked.drop, targets, &count))
         return;
     /* Each is a request of its own: the program serves them at once, and one is no other's. */
     size_t i = 0;
     do {
-        if (prewarm_forward(client, program, vdev, &asked, targets[i]))
+        wish.target = targets[i] ? devices_index(client->agent, targets[i]) : LEDGER_NONE;
+        if (operation_begin(client->agent, &wish, targets[i]))
             client_no_memory(client);
     } while (++i < count);
 }

@@ -1,7 +1,6 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <string.h>
 
+#include "agent/daemon/operations/verbs.h"
 #include "state/base/clock.h"
 
 /*
@@ -19,29 +18,15 @@ static bool protecting_is_same(const struct protection *a, const struct protecti
     return a->word == b->word && a->seconds == b->seconds && a->bytes == b->bytes;
 }
 
-static bool protecting_is_asked(const struct agent *agent, const struct program *program)
-{
-    for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->program == program && op->verb == OPERATION_PROTECT)
-            return true;
-    return false;
-}
-
 /** @client: who waits for it, or NULL. */
 static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
                           uint64_t timeout_ms)
 {
-    const struct operation wish = {.verb = OPERATION_PROTECT,
-                                   .asked.timeout_ms = timeout_ms,
-                                   .client = client,
-                                   .program = program,
-                                   .vdevs = (1u << program->vdev_count) - 1,
-                                   .vdev = PROGRAM_ALL_VDEVS,
-                                   .target = LEDGER_NONE,
-                                   .ours = client == NULL};
+    struct operation wish = operation_of(program, OPERATION_PROTECT, PROGRAM_ALL_VDEVS, client);
 
+    wish.asked.timeout_ms = timeout_ms;
     program->protect_ms = uv_now(&agent->loop);
-    return requests_begin(agent, &wish, NULL);
+    return operation_begin(agent, &wish, NULL);
 }
 
 void protecting_tick(struct agent *agent)
@@ -53,7 +38,7 @@ void protecting_tick(struct agent *agent)
         bool told = program->protect_ms && now - program->protect_ms < AGAIN_MS;
         if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
             !protecting_is_same(as, &program->policy.protect) &&
-            !protecting_is_asked(agent, program))
+            !operation_sent(agent, program, OPERATION_BIT(OPERATION_PROTECT)))
             (void)protecting_ask(agent, program, NULL, PROTECT_MS); /* no memory: again */
     }
 }

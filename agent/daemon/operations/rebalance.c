@@ -1,4 +1,5 @@
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
 
 bool rebalance_step(struct agent *agent)
 {
@@ -75,9 +76,9 @@ static void rebalance_dry_run(struct peer *client)
 
 void rebalance_handle(struct peer *client, struct message *message)
 {
-    followers_drop(client->agent, client); /* One thing at a time. */
+    operations_cancel(client, OPERATIONS_FOLLOWED, true); /* One thing at a time. */
     if (field_bool(&message->root, "dry_run", false))
         rebalance_dry_run(client);
     else
-        followers_add(client, false, 0);
+        followers_add(client, OPERATION_BALANCE, LEDGER_NONE);
 }

@@ -1,42 +1,34 @@
-#include "agent/daemon/operations/operations.h"
-
-#include <stdlib.h>
 #include <string.h>
 
-/** A client that waits until a program has a device again. */
-struct resume {
-    struct resume *next;
-    struct peer *client;
-    struct program *program;
-    size_t vdev;
-    unsigned vdevs; /**< As bits. */
-    unsigned ours;  /**< Of these, those that would not queue if nobody waited. */
-    uint64_t expires_ms;
-};
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 
-static void resume_drop(struct agent *agent, struct resume *resume)
+/*
+ * A resume that finds no room is an operation that waits: its program queues as those do that the
+ * policy suspended, and the policy resumes it, by an operation of its own.
+ */
+
+/** The first of @op and those behind it that waits so. */
+static struct operation *resume_waiting(struct operation *op)
 {
-    for (struct resume **at = &agent->governor->resumes; *at; at = &(*at)->next) {
-        if (*at == resume) {
-            *at = resume->next;
-            break;
-        }
-    }
-    free(resume);
+    while (op && (op->verb != OPERATION_RESUME || op->state != OPERATION_WAITING))
+        op = op->next;
+    return op;
 }
 
 /** Nobody waits any more: what queues only for that stays suspended. */
-static void resume_give_up(struct agent *agent, struct resume *resume)
+static void resume_give_up(struct agent *agent, struct operation *op)
 {
-    for (size_t i = 0; i < resume->program->vdev_count; i++) {
-        struct program_device *vdev = &resume->program->vdevs[i];
-        if (resume->ours & (1u << i) && vdev->suspended) {
+    for (size_t i = 0; i < op->program->vdev_count; i++) {
+        struct program_device *vdev = &op->program->vdevs[i];
+        if (op->queued & (1u << i) && vdev->suspended) {
             vdev->displaced = false;
             vdev->only = LEDGER_NONE;
         }
     }
-    programs_save(agent, resume->program);
-    resume_drop(agent, resume);
+    programs_save(agent, op->program);
+    operation_settle(agent, op, NULL);
 }
 
 /** Have the virtual devices of @program queue; those, as bits, that did not before. */
@@ -61,27 +53,22 @@ static unsigned resume_enqueue(struct agent *agent, struct program *program, uns
     return added;
 }
 
-void resume_queue(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
-                  uint32_t only, uint64_t timeout_ms, const char *why)
+void resume_queue(const struct operation *wish, uint32_t only, const char *why)
 {
+    struct peer *client = wish->client;
     struct agent *agent = client->agent;
-    struct resume *resume = malloc(sizeof(*resume));
+    struct operation *op = operation_add(agent, wish);
     struct frame frame;
 
-    if (!resume) {
+    if (!op) {
         client_no_memory(client);
         return;
     }
-    *resume = (struct resume){.next = agent->governor->resumes,
-                              .client = client,
-                              .program = program,
-                              .vdev = vdev,
-                              .vdevs = vdevs,
-                              .ours = resume_enqueue(agent, program, vdevs, only),
-                              .expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms : 0};
-    agent->governor->resumes = resume;
+    op->chosen = false;
+    op->queued = resume_enqueue(agent, op->program, op->vdevs, only);
+    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
     frame_init(&frame, MSG_NOTICE);
-    report_put_program(&frame, program);
+    report_put_program(&frame, op->program);
     frame_string(&frame, "reason", why);
     peer_send(client, &frame);
 }
@@ -98,128 +85,132 @@ void resume_later(struct agent *agent, struct program *program, unsigned vdevs)
     (void)resume_enqueue(agent, program, vdevs, LEDGER_NONE);
 }
 
-static bool resume_waits(const struct resume *resume)
+static bool resume_waits(const struct operation *op)
 {
-    for (size_t i = 0; i < resume->program->vdev_count; i++)
-        if (resume->vdevs & (1u << i) && resume->program->vdevs[i].suspended)
+    for (size_t i = 0; i < op->program->vdev_count; i++)
+        if (op->vdevs & (1u << i) && op->program->vdevs[i].suspended)
             return true;
     return false;
 }
 
 /** False for one that somebody else wants to stay where it is. */
-static bool resume_queues(const struct resume *resume)
+static bool resume_queues(const struct operation *op)
 {
-    for (size_t i = 0; i < resume->program->vdev_count; i++) {
-        const struct program_device *vdev = &resume->program->vdevs[i];
-        if (resume->vdevs & (1u << i) && vdev->suspended && !vdev->displaced)
+    for (size_t i = 0; i < op->program->vdev_count; i++) {
+        const struct program_device *vdev = &op->program->vdevs[i];
+        if (op->vdevs & (1u << i) && vdev->suspended && !vdev->displaced)
             return false;
     }
     return true;
 }
 
-struct peer *resume_ends(struct agent *agent, const struct operation *op, const char *result)
+struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result)
 {
-    struct resume *next;
+    struct operation *next;
 
-    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
-        struct peer *client = resume->client;
-        next = resume->next;
-        if (resume->program != op->program || !(resume->vdevs & op->vdevs))
+    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+        struct peer *client = op->client;
+        next = resume_waiting(op->next);
+        if (op->program != done->program || !(op->vdevs & done->vdevs))
             continue;
-        if (strcmp(result, RESULT_REFUSED) == 0 && op->chosen) {
+        if (strcmp(result, RESULT_REFUSED) == 0 && done->chosen) {
             /* Where it was to go it never will. */
-            resume_give_up(agent, resume);
+            resume_give_up(agent, op);
             return client;
         }
-        unsigned rest = resume->vdevs & ~op->vdevs;
-        for (size_t i = 0; i < resume->program->vdev_count; i++)
-            rest &= resume->program->vdevs[i].suspended ? ~0u : ~(1u << i);
+        unsigned rest = op->vdevs & ~done->vdevs;
+        for (size_t i = 0; i < op->program->vdev_count; i++)
+            rest &= op->program->vdevs[i].suspended ? ~0u : ~(1u << i);
         if (strcmp(result, RESULT_DONE) == 0 && !rest) {
-            resume_drop(agent, resume);
+            operation_settle(agent, op, NULL);
             return client;
         }
     }
     return NULL;
 }
 
+void resume_cancel(struct agent *agent, struct operation *op, bool gone)
+{
+    if (op->state != OPERATION_WAITING) {
+        asking_cancel(agent, op, gone);
+        return;
+    }
+    if (!gone)
+        report_devices(op->client, op->program, op->vdev, RESULT_CANCELED, false);
+    resume_give_up(agent, op);
+}
+
 bool resume_cancel_program(struct agent *agent, const struct program *program)
 {
-    struct resume *next;
+    struct operation *next;
     bool any = false;
 
-    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
-        next = resume->next;
-        if (resume->program != program)
-            continue;
-        report_devices(resume->client, program, resume->vdev, RESULT_CANCELED, false);
-        resume_give_up(agent, resume);
-        any = true;
+    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+        next = resume_waiting(op->next);
+        if (op->program == program) {
+            resume_cancel(agent, op, false);
+            any = true;
+        }
     }
     return any;
 }
 
-void resume_cancel(struct agent *agent, const struct peer *client, bool gone)
+void resume_forget(struct agent *agent, const struct program *program)
 {
-    struct resume *next;
+    struct operation *next;
 
-    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
-        next = resume->next;
-        if (resume->client == client) {
-            if (!gone) {
-                report_devices(resume->client, resume->program, resume->vdev, RESULT_CANCELED,
-                               false);
-            }
-            resume_give_up(agent, resume);
+    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+        next = resume_waiting(op->next);
+        if (op->program == program) {
+            peer_error(op->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
+                       program->name, (int)program->pid);
+            operation_settle(agent, op, NULL);
         }
     }
 }
 
-void resume_forget(struct agent *agent, const struct program *program)
+/** Settles @op where what it waits for has come, or cannot come. False: it waits on. */
+static bool resume_look(struct agent *agent, struct operation *op)
 {
-    struct resume *next;
+    const struct program *program = op->program;
 
-    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
-        next = resume->next;
-        if (resume->program == program) {
-            peer_error(resume->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
-                       program->name, (int)program->pid);
-            resume_drop(agent, resume);
-        }
+    if (!resume_waits(op)) {
+        report_devices(op->client, program, op->vdev, RESULT_DONE, false);
+        operation_settle(agent, op, NULL);
+    } else if (!resume_queues(op)) {
+        peer_error(op->client, ERR_REFUSED,
+                   "program %s (pid %d) was suspended by another command meanwhile", program->name,
+                   (int)program->pid);
+        operation_settle(agent, op, NULL);
+    } else if (program->unresponsive) {
+        peer_error(op->client, ERR_EXPIRED,
+                   "program %s (pid %d) does not answer (is it stopped?); the resume is canceled",
+                   program->name, (int)program->pid);
+        resume_give_up(agent, op);
+    } else {
+        return false;
     }
+    return true;
 }
 
 void resume_tick(struct agent *agent)
 {
-    struct resume *next;
+    struct operation *next;
 
-    for (struct resume *resume = agent->governor->resumes; resume; resume = next) {
-        const struct program *program = resume->program;
-        next = resume->next;
-        if (!resume_waits(resume)) {
-            report_devices(resume->client, resume->program, resume->vdev, RESULT_DONE, false);
-            resume_drop(agent, resume);
-        } else if (!resume_queues(resume)) {
-            peer_error(resume->client, ERR_REFUSED,
-                       "program %s (pid %d) was suspended by another command meanwhile",
-                       program->name, (int)program->pid);
-            resume_drop(agent, resume);
-        } else if (program->unresponsive) {
-            peer_error(resume->client, ERR_EXPIRED,
-                       "program %s (pid %d) does not answer (is it stopped?); the resume is "
-                       "canceled",
-                       program->name, (int)program->pid);
-            resume_give_up(agent, resume);
-        } else if (resume->expires_ms && uv_now(&agent->loop) >= resume->expires_ms) {
-            peer_error(resume->client, ERR_EXPIRED,
-                       "program %s (pid %d) found no room in time and stays suspended: %s",
-                       program->name, (int)program->pid, program->managed.why);
-            resume_give_up(agent, resume);
-        }
+    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+        next = resume_waiting(op->next);
+        (void)resume_look(agent, op);
     }
 }
 
-void resume_finish(struct agent *agent)
+void resume_expire(struct agent *agent, struct operation *op)
 {
-    while (agent->governor->resumes)
-        resume_drop(agent, agent->governor->resumes);
+    if (op->state != OPERATION_WAITING) {
+        asking_expire(agent, op);
+    } else if (!resume_look(agent, op)) {
+        peer_error(op->client, ERR_EXPIRED,
+                   "program %s (pid %d) found no room in time and stays suspended: %s",
+                   op->program->name, (int)op->program->pid, op->program->managed.why);
+        resume_give_up(agent, op);
+    }
 }

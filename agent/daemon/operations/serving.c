@@ -2,7 +2,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/base/files/access.h"
 
 #define WHO_MAX 600

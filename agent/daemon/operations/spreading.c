@@ -1,8 +1,8 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <string.h>
 
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/driver/device_key.h"
 
 /*

@@ -1,7 +1,9 @@
-#include "agent/daemon/operations/operations.h"
-
 #include <errno.h>
 #include <string.h>
+
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 
 /* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
 
@@ -115,21 +117,17 @@ static bool steps_ask(struct agent *agent, const struct group *group,
     for (uint32_t i = 0; i < group->program->vdev_count; i++) {
         /* One that seeks is not suspended: it goes from a device that is no more. */
         bool seeks = group->program->vdevs[i].seeks;
-        struct operation wish = {
-            .verb = seeks ? OPERATION_MOVE : verb,
-            .asked = {.timeout_ms = STEP_MS, .manner = seeks ? REQUEST_NEEDED : REQUEST_ASKED},
-            .program = group->program,
-            .vdevs = 1u << i,
-            .vdev = i,
-            .target = target ? step->device : LEDGER_NONE,
-            .chosen = group->program->vdevs[i].only == step->device && step->device != LEDGER_NONE,
-            .payback_s = step->payback_s,
-            .ours = true};
-        wish.grants[i] = grants[i];
-        if (!(group->vdevs & wish.vdevs))
+        struct operation op = operation_of(group->program, seeks ? OPERATION_MOVE : verb, i, NULL);
+        op.asked.timeout_ms = STEP_MS;
+        op.asked.manner = seeks ? REQUEST_NEEDED : REQUEST_ASKED;
+        op.target = target ? step->device : LEDGER_NONE;
+        op.chosen = group->program->vdevs[i].only == step->device && step->device != LEDGER_NONE;
+        op.payback_s = step->payback_s;
+        op.grants[i] = grants[i];
+        if (!(group->vdevs & op.vdevs))
             continue;
-        memcpy(wish.why, step->reason, sizeof(wish.why));
-        if (requests_begin(agent, &wish, target))
+        memcpy(op.why, step->reason, sizeof(op.why));
+        if (operation_begin(agent, &op, target))
             continue;
         if (target)
             ledger_keep(&agent->ledger, &group->program->vdevs[i].entry, step->device, grants[i]);

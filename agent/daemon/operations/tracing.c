@@ -1,6 +1,4 @@
-#include <stdlib.h>
-
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/base/clock.h"
 
 /* Clients that trace programs: what a program says of itself goes on to the one who asked. */
@@ -9,30 +7,9 @@
 /* So long after its end a program that says nothing is waited for. */
 #define GRACE_MS 5000
 
-struct tracer {
-    struct tracer *next;
-    struct peer *client;
-    struct program *program;
-    uint64_t until_ms;
-};
-
-static struct tracer *tracing_tracer_of(const struct agent *agent, const struct program *program)
+static struct operation *tracing_find(const struct agent *agent, const struct program *program)
 {
-    struct tracer *tracer = agent->governor->tracers;
-
-    while (tracer && tracer->program != program)
-        tracer = tracer->next;
-    return tracer;
-}
-
-static void tracing_drop(struct agent *agent, struct tracer *tracer)
-{
-    struct tracer **at = &agent->governor->tracers;
-
-    while (*at != tracer)
-        at = &(*at)->next;
-    *at = tracer->next;
-    free(tracer);
+    return operation_sent(agent, program, OPERATION_BIT(OPERATION_TRACE));
 }
 
 static void tracing_tell(const struct program *program, bool on, uint64_t deadline_ns)
@@ -48,17 +25,17 @@ static void tracing_tell(const struct program *program, bool on, uint64_t deadli
 }
 
 /** @how  What ended it: "time", "program" or "silence". */
-static void tracing_answer(struct agent *agent, struct tracer *tracer, const char *how,
+static void tracing_answer(struct agent *agent, struct operation *op, const char *how,
                            uint64_t lost)
 {
-    struct peer *client = tracer->client;
+    struct peer *client = op->client;
     struct frame frame;
 
     frame_init(&frame, MSG_TRACE);
-    report_put_program(&frame, tracer->program);
+    report_put_program(&frame, op->program);
     frame_string(&frame, "ended_by", how);
     frame_u64(&frame, "lost", lost);
-    tracing_drop(agent, tracer);
+    operation_settle(agent, op, NULL);
     peer_send(client, &frame);
 }
 
@@ -68,85 +45,62 @@ void trace_handle(struct peer *client, struct message *message)
     uint64_t ms = field_u64(&message->root, "duration_ms", 0);
     size_t vdev;
     struct program *program = client_program(client, &message->root, &vdev);
-    struct tracer *tracer;
 
     if (!program)
         return;
     ms = ms < TRACE_MS_MAX ? ms : TRACE_MS_MAX;
-    if (!program->peer || tracing_tracer_of(agent, program)) {
+    if (!program->peer || tracing_find(agent, program)) {
         peer_error(client, ERR_REFUSED, "program %s (pid %d) %s", program->name, (int)program->pid,
                    program->peer ? "is traced by another command already"
                                  : "has not used OpenCL yet, or has not found this agent");
         return;
     }
-    tracing_cancel(agent, client, true); /* One thing at a time. */
-    tracer = calloc(1, sizeof(*tracer));
-    if (!tracer) {
+    operations_cancel(client, OPERATION_BIT(OPERATION_TRACE), true); /* One thing at a time. */
+    const struct operation wish = operation_of(program, OPERATION_TRACE, PROGRAM_ALL_VDEVS, client);
+    struct operation *op = operation_add(agent, &wish);
+    if (!op || !operation_enter(op, OPERATION_SENT)) {
         client_no_memory(client);
         return;
     }
-    *tracer = (struct tracer){.next = agent->governor->tracers,
-                              .client = client,
-                              .program = program,
-                              .until_ms = uv_now(&agent->loop) + ms + GRACE_MS};
-    agent->governor->tracers = tracer;
+    op->expires_ms = uv_now(&agent->loop) + ms + GRACE_MS;
     tracing_tell(program, true, clock_now_ns() + ms * NS_PER_MS);
 }
 
 void tracing_spans(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
-    struct tracer *tracer = tracing_tracer_of(agent, peer->program);
+    struct operation *op = tracing_find(agent, peer->program);
     const msgpack_object *spans = field_get(&message->root, "spans");
     struct frame frame;
 
-    if (!tracer)
+    if (!op)
         return;
     if (spans) {
         frame_init(&frame, MSG_SPANS);
         frame_object(&frame, "spans", spans);
-        peer_send(tracer->client, &frame);
+        peer_send(op->client, &frame);
     }
     if (field_bool(&message->root, "end", false))
-        tracing_answer(agent, tracer, "time", field_u64(&message->root, "lost", 0));
+        tracing_answer(agent, op, "time", field_u64(&message->root, "lost", 0));
 }
 
-void tracing_cancel(struct agent *agent, const struct peer *client, bool gone)
+void tracing_cancel(struct agent *agent, struct operation *op, bool gone)
 {
-    struct tracer *next;
-
-    for (struct tracer *tracer = agent->governor->tracers; tracer; tracer = next) {
-        next = tracer->next;
-        if (tracer->client != client)
-            continue;
-        tracing_tell(tracer->program, false, 0);
-        tracer->until_ms = uv_now(&agent->loop) + GRACE_MS;
-        if (gone)
-            tracing_drop(agent, tracer);
-    }
+    tracing_tell(op->program, false, 0);
+    op->expires_ms = uv_now(&agent->loop) + GRACE_MS;
+    if (gone)
+        operation_settle(agent, op, NULL);
 }
 
 void tracing_ends(struct agent *agent, const struct program *program)
 {
-    struct tracer *tracer = tracing_tracer_of(agent, program);
+    struct operation *op = tracing_find(agent, program);
 
-    if (tracer)
-        tracing_answer(agent, tracer, "program", 0);
+    if (op)
+        tracing_answer(agent, op, "program", 0);
 }
 
-void tracing_tick(struct agent *agent)
+void tracing_expire(struct agent *agent, struct operation *op)
 {
-    struct tracer *next;
-
-    for (struct tracer *tracer = agent->governor->tracers; tracer; tracer = next) {
-        next = tracer->next;
-        if (uv_now(&agent->loop) >= tracer->until_ms)
-            tracing_answer(agent, tracer, "silence", 0);
-    }
-}
-
-void tracing_finish(struct agent *agent)
-{
-    while (agent->governor->tracers)
-        tracing_drop(agent, agent->governor->tracers);
+    tracing_answer(agent, op, "silence", 0);
 }

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
@@ -71,14 +74,6 @@ static void world_put_devices(struct agent *agent, struct world *world)
         device->closed =
             device->closed || device->gone || own->lost || own->drains || own->drains_ms;
     }
-}
-
-static bool world_has_requests(const struct agent *agent, const struct program *program)
-{
-    for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->program == program && !operation_stays(op))
-            return true;
-    return false;
 }
 
 static void world_exclusion(uint64_t *barred, uint32_t device)
@@ -213,7 +208,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         .ways = program->policy.ways,
         .preemptible = program->policy.preemptible,
         .kept = program->vdevs[group->vdev].chosen,
-        .busy_moving = !program_acts(program) || world_has_requests(agent, program) ||
+        .busy_moving = !program_acts(program) || operation_moves(agent, program) ||
                        program->managed.shrinks ||
                        uv_now(&agent->loop) < program->managed.rest_until_ms,
         .silent = program->unresponsive || program->status.fenced,

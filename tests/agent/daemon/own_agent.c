@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/operations/governor.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_AGENT_DAEMON_OWN_AGENT_H
 #define RESEAT_TESTS_AGENT_DAEMON_OWN_AGENT_H
 
-#include "agent/daemon/operations/operations.h"
+#include "agent/daemon/agent.h"
 
 /* The agent in the test's own process, in a folder of its own, with no settings but the defaults.
  */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/daemon/devices/ledger.h"
+#include "agent/daemon/operations/grants.h"
 
 #define MIB      (1ull << 20)
 #define DEVICES  4

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/operation.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 #include "tests/agent/daemon/own_agent.h"
@@ -133,20 +135,39 @@ Test(time, a_device_where_it_failed_is_left_out_twice_as_long_each_time)
 Test(time, after_a_step_that_was_done_it_begins_anew)
 {
     struct program *program = known_program();
-    struct operation request = {.program = program,
-                                .vdevs = 1,
-                                .target = LEDGER_NONE,
-                                .ours = true,
-                                .verb = OPERATION_SUSPEND};
+    struct operation op = {.program = program,
+                           .vdevs = 1,
+                           .target = LEDGER_NONE,
+                           .ours = true,
+                           .verb = OPERATION_SUSPEND};
 
     exclusions_rest(agent, program);
     exclusions_rest(agent, program);
-    requests_settle(agent, &request,
-                    &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = "it failed"});
+    operation_release(agent, &op,
+                      &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = "it failed"});
     cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, 4000);
-    requests_settle(agent, &request,
-                    &(struct operation_end){.moved = 1, .result = RESULT_DONE, .reason = ""});
+    operation_release(agent, &op,
+                      &(struct operation_end){.moved = 1, .result = RESULT_DONE, .reason = ""});
     exclusions_rest(agent, program);
     cr_expect_eq(program->managed.rest_until_ms - agent->loop.time, 1000);
     program_close(agent, program);
+}
+
+/* ---- the states of an operation ---- */
+
+Test(time, an_operation_enters_only_the_states_that_may_follow)
+{
+    static const bool may[][3] = {
+        [OPERATION_WAITING] = {false, true, true},
+        [OPERATION_SENT] = {true, false, true},
+        [OPERATION_SETTLED] = {false, false, false},
+    };
+
+    for (unsigned from = 0; from < 3; from++) {
+        for (unsigned to = 0; to < 3; to++) {
+            struct operation op = {.verb = OPERATION_MOVE, .state = from};
+            cr_expect_eq(operation_enter(&op, to), may[from][to], "%u to %u", from, to);
+            cr_expect_eq(op.state, may[from][to] ? to : from, "%u to %u", from, to);
+        }
+    }
 }

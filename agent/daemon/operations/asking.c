@@ -1,0 +1,397 @@
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/verbs.h"
+#include "agent/protocol/common_messages.h"
+#include "state/base/clock.h"
+#include "state/driver/device_key.h"
+
+/* What is asked of programs, and what they answer. */
+
+#define ASK_SWEEPS     4
+#define UNANSWERED_MAX 20
+
+/* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
+ */
+#define GRACE_MS       2000
+#define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+
+/* A program that grows faster than it is asked goes with what it was granted, or not at all. */
+#define TRIES_MAX 3
+
+static void asking_put_numbers(struct frame *frame, const char *key, const uint64_t *numbers,
+                               size_t count)
+{
+    frame_array(frame, key);
+    for (size_t i = 0; i < count; i++)
+        frame_u64(frame, NULL, numbers[i]);
+    frame_end(frame);
+}
+
+/** @again: the program may say that it has more by now. */
+static void asking_put_grants(struct frame *frame, const struct operation *op, bool again)
+{
+    size_t count = op->program->vdev_count;
+    uint64_t most = 0, wanted[PROTOCOL_VDEVS_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        most = op->grants[i] > most ? op->grants[i] : most;
+        wanted[i] = vdev_wanted(&op->program->vdevs[i]);
+    }
+    frame_u64(frame, "grant", op->vdev == PROGRAM_ALL_VDEVS ? most : op->grants[op->vdev]);
+    if (op->vdev == PROGRAM_ALL_VDEVS)
+        asking_put_numbers(frame, "grants", op->grants, count);
+    if (again)
+        asking_put_numbers(frame, "wanted", wanted, count);
+}
+
+void operation_take(const msgpack_object *map, struct operation *op)
+{
+    bool moves = op->verb <= OPERATION_RESUME;
+
+    take_request(map, &op->asked);
+    op->asked.dry_run = op->asked.dry_run && moves;
+    op->asked.parks = op->asked.parks && op->verb == OPERATION_CHECKPOINT;
+    /* That a thread of it waits only the policy knows. */
+    if (!moves || op->asked.manner == REQUEST_NEEDED)
+        op->asked.manner = REQUEST_ASKED;
+}
+
+/** What the client did not say is as the configuration is now. */
+static void asking_send(const struct agent *agent, struct operation *op,
+                        const struct inventory_entry *target)
+{
+    const struct policy_settings *settings = config_policy(&agent->config);
+    struct request asked = op->asked;
+    struct frame frame;
+
+    asked.app[0] = asked.device[0] = '\0';
+    if (target)
+        device_key_format(&target->key, asked.device);
+    snprintf(asked.name, sizeof(asked.name), "%.127s", strchr(op->to, ',') ? "" : op->to);
+    asked.timeout_ms = 0;
+    asked.strict = asked.max_downtime_ms != 0;
+    if (!asked.max_downtime_ms)
+        asked.max_downtime_ms = settings->max_downtime_ms;
+    if (!asked.bandwidth)
+        asked.bandwidth = settings->bandwidth << 20;
+    if (op->verb == OPERATION_PROTECT)
+        asked.protection = op->program->policy.protect;
+    if (!operation_enter(op, OPERATION_SENT))
+        return;
+    frame_init(&frame, operation_name(op));
+    put_request(&frame, &asked);
+    if (op->target != LEDGER_NONE && op->verb != OPERATION_PREWARM)
+        asking_put_grants(&frame, op, op->tries < TRIES_MAX);
+    peer_send(op->program->peer, &frame);
+}
+
+int operation_begin(struct agent *agent, const struct operation *wish,
+                    const struct inventory_entry *target)
+{
+    struct operation *op = operation_add(agent, wish);
+
+    if (!op)
+        return -ENOMEM;
+    op->begun_ms = uv_now(&agent->loop);
+    op->asked.vdev = wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
+    program_device_names(agent, op->program, wish->vdev, true, op->from, sizeof(op->from));
+    if (target)
+        snprintf(op->to, sizeof(op->to), "%s", target->name);
+    else if (op->verb == OPERATION_RESUME)
+        program_device_names(agent, op->program, wish->vdev, false, op->to, sizeof(op->to));
+    uint64_t timeout_ms = wish->asked.timeout_ms;
+    timeout_ms = timeout_ms < TIMEOUT_MS_MAX ? timeout_ms : TIMEOUT_MS_MAX;
+    op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
+    op->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
+    char way[sizeof(op->from) + sizeof(op->to) + 16] = "";
+    if (!operation_stays(op) || target) {
+        snprintf(way, sizeof(way), " from %s to %s", op->from[0] ? op->from : "memory",
+                 op->to[0] ? op->to : "memory");
+    }
+    agent_log("%s: %s%s asked by %s %d", op->program->id, operation_name(op), way,
+              op->ours ? "policy of agent" : "pid",
+              op->client ? (int)op->client->pid : (int)getpid());
+    asking_send(agent, op, target);
+    return 0;
+}
+
+static void asking_send_cancel(const struct operation *op)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_CANCEL);
+    frame_u64(&frame, "request", op->asked.id);
+    peer_send(op->program->peer, &frame);
+}
+
+void asking_cancel(struct agent *agent, struct operation *op, bool gone)
+{
+    (void)agent;
+    if (gone)
+        op->client = NULL;
+    if (op->program->peer)
+        asking_send_cancel(op);
+}
+
+void asking_expire(struct agent *agent, struct operation *op)
+{
+    if (op->client) {
+        peer_error(op->client, ERR_EXPIRED,
+                   "program %s (pid %d) did not answer within the deadline; it rolls back by "
+                   "itself when it runs again (is it stopped?)",
+                   op->program->name, (int)op->program->pid);
+    }
+    operation_settle(
+        agent, op,
+        &(struct operation_end){.result = RESULT_EXPIRED, .reason = "it did not answer in time"});
+}
+
+/** The operation that @message of @program answers, or NULL: one that is settled, or another
+ *  program's, is answered by nobody. */
+static struct operation *asking_answered(const struct program *program,
+                                         const msgpack_object *message)
+{
+    struct operation *op = program->peer->agent->operations;
+    uint64_t id = field_u64(message, "request", 0);
+
+    while (op && (op->asked.id != id || op->program != program || op->state != OPERATION_SENT ||
+                  !(OPERATIONS_REPORTED & OPERATION_BIT(op->verb))))
+        op = op->next;
+    return op;
+}
+
+/** The program has it, and is on its way to another device or makes one ready. */
+static bool asking_moves(const struct operation *op, const struct program *program)
+{
+    return op->program == program && op->state == OPERATION_SENT &&
+           (!operation_stays(op) || op->verb == OPERATION_PREWARM);
+}
+
+static void asking_put_phase(struct frame *frame, const struct operation *op)
+{
+    const struct request_progress *progress = &op->progress;
+
+    frame_string(frame, "to", op->to);
+    frame_string(frame, "phase", progress->phase);
+    frame_u64(frame, "done", progress->done);
+    frame_u64(frame, "total", progress->total);
+    frame_u64(frame, "builds", progress->builds);
+    frame_u64(frame, "built", progress->built);
+    frame_string(frame, "building", progress->building);
+    frame_u64(frame, "round", progress->round);
+}
+
+bool asking_cancel_program(struct agent *agent, const struct program *program)
+{
+    bool any = false;
+
+    for (struct operation *op = agent->operations; op; op = op->next) {
+        if (!asking_moves(op, program) || !program->peer)
+            continue;
+        asking_send_cancel(op);
+        any = true;
+    }
+    return any;
+}
+
+void asking_progress(struct peer *peer, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+    struct operation *op = asking_answered(peer->program, message);
+    struct frame frame;
+
+    if (!op)
+        return;
+    struct request_progress *progress = &op->progress;
+    field_string(message, "phase", progress->phase, sizeof(progress->phase));
+    field_text(message, "building", progress->building, sizeof(progress->building));
+    progress->done = field_u64(message, "done", 0);
+    progress->total = field_u64(message, "total", 0);
+    progress->builds = field_u64(message, "builds", 0);
+    progress->built = field_u64(message, "built", 0);
+    progress->round = field_u64(message, "round", 0);
+    if (!op->client)
+        return;
+    frame_init(&frame, MSG_PROGRESS);
+    asking_put_phase(&frame, op);
+    peer_send(op->client, &frame);
+}
+
+void asking_put_progress(const struct agent *agent, const struct program *program,
+                         struct frame *frame)
+{
+    const struct operation *op = agent->operations;
+
+    while (op && !asking_moves(op, program))
+        op = op->next;
+    if (!op)
+        return;
+    frame_map(frame, "move");
+    frame_string(frame, "verb", operation_name(op));
+    asking_put_phase(frame, op);
+    frame_end(frame);
+}
+
+/** The virtual devices that are where they should be, as bits. */
+static unsigned asking_moved_vdevs(const struct operation *op, const msgpack_object *message)
+{
+    const msgpack_object *vdevs;
+    size_t count = field_array(message, "vdevs", &vdevs);
+    bool done = field_is(message, "result", RESULT_DONE);
+    unsigned moved = count ? 0 : done ? op->vdevs : 0;
+
+    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
+        uint64_t vdev = field_u64(&vdevs[i], "vdev", 0);
+        if (vdev < PROTOCOL_VDEVS_MAX && field_is(&vdevs[i], "result", RESULT_DONE))
+            moved |= 1u << vdev;
+    }
+    return moved & op->vdevs;
+}
+
+/** The program has more than we knew: what it may have there is decided anew. */
+static void asking_start_over(struct agent *agent, struct operation *op)
+{
+    const struct inventory_entry *target = devices_entry(agent, op->target);
+    char error[PROTOCOL_TEXT_MAX];
+
+    if (op->ours || !op->client) {
+        /* The policy sees for itself. */
+        operation_settle(agent, op,
+                         &(struct operation_end){
+                             .result = RESULT_AGAIN,
+                             .reason = "it allocated more meanwhile; the decision is made again"});
+        return;
+    }
+    struct operation_end end = {.result = RESULT_AGAIN, .reason = ""};
+    operation_release(agent, op, &end);
+    if (!operation_enter(op, OPERATION_WAITING))
+        return;
+    if (!target || op->tries == TRIES_MAX) {
+        peer_error(op->client, ERR_FAILED,
+                   "program %s (pid %d) does not say what became of it, and may be where it was; "
+                   "see reseat ps",
+                   op->program->name, (int)op->program->pid);
+        end.result = RESULT_UNKNOWN;
+        operation_settle(agent, op, &end);
+    } else if (admit_request(agent, op, target, error, sizeof(error))) {
+        peer_error(op->client, ERR_REFUSED, "%s", error);
+        operation_settle(agent, op, &end);
+    } else {
+        op->tries++;
+        asking_send(agent, op, target);
+    }
+}
+
+void asking_report(struct peer *peer, struct message *whole)
+{
+    const msgpack_object *message = &whole->root;
+    struct agent *agent = peer->agent;
+    struct operation *op = asking_answered(peer->program, message);
+    char result[PROTOCOL_WORD_MAX], reason[PROTOCOL_TEXT_MAX];
+
+    if (!op)
+        return;
+    if (field_is(message, "result", RESULT_AGAIN)) {
+        asking_start_over(agent, op);
+        return;
+    }
+    field_string(message, "result", result, sizeof(result));
+    field_text(message, "reason", reason, sizeof(reason));
+    agent_log("%s: %s %s%s%s", peer->program->id, operation_name(op), result, reason[0] ? ": " : "",
+              reason);
+    operation_answered(agent, op, message);
+    struct peer *client = op->client || !op->ours || operation_stays(op)
+                              ? op->client
+                              : resume_ends(agent, op, result);
+    if (client)
+        report_forward(client, op, message);
+    operation_settle(agent, op,
+                     &(struct operation_end){.moved = asking_moved_vdevs(op, message),
+                                             .result = result,
+                                             .reason = reason,
+                                             .lasting = field_bool(message, "lasting", false)});
+}
+
+/** None of what @program is asked will be answered; who asked is told that it @does so with its
+ *  verb, and what @follows. */
+static void asking_end_all(struct agent *agent, struct program *program, const char *code,
+                           const char *does, const char *follows, const char *result,
+                           const char *reason)
+{
+    struct operation *next;
+
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (op->program != program || op->state != OPERATION_SENT ||
+            !(OPERATIONS_REPORTED & OPERATION_BIT(op->verb)))
+            continue;
+        if (op->client) {
+            peer_error(op->client, code, "program %s (pid %d) %s the %s%s", program->name,
+                       (int)program->pid, does, operation_name(op), follows);
+        }
+        if (program->peer)
+            asking_send_cancel(op);
+        operation_settle(agent, op, &(struct operation_end){.result = result, .reason = reason});
+    }
+}
+
+void asking_unreachable(struct agent *agent, struct program *program, bool ended)
+{
+    asking_end_all(agent, program, ERR_GONE,
+                   ended ? "ended during" : "closed its connection to the agent during",
+                   "; nothing is left to do for it", ended ? RESULT_ENDED : RESULT_UNKNOWN,
+                   ended ? "the program ended" : "the program closed its connection to the agent");
+}
+
+/* ---- programs that answer nothing ---- */
+
+/*
+ * A program answers a query at once, however long a request takes it: one of its threads does
+ * nothing else. In sweeps (250 ms), so that a stop of the agent itself counts for nothing.
+ */
+
+static bool asking_awaits(const struct agent *agent, const struct program *program)
+{
+    return program->managed.shrinks || operation_sent(agent, program, OPERATIONS_REPORTED);
+}
+
+/** Who waits for it is told, and others are asked in its place. */
+static void asking_give_up(struct agent *agent, struct program *program)
+{
+    program->unanswered = 0;
+    program->unresponsive = true;
+    agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
+              program->name, (int)program->pid);
+    asking_end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
+                   RESULT_EXPIRED, "it does not answer (is it stopped?)");
+    program->managed.shrinks = false;
+    agent->changed = true;
+}
+
+void liveness_heard(struct agent *agent, struct program *program)
+{
+    program->unanswered = 0;
+    if (program->unresponsive) {
+        program->unresponsive = false;
+        agent_log("%s: %s (pid %d) answers again", program->id, program->name, (int)program->pid);
+        agent->changed = true;
+    }
+}
+
+void liveness_sweep(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        struct frame frame;
+        if (!program->peer || !asking_awaits(agent, program)) {
+            program->unanswered = 0;
+        } else if (++program->unanswered == UNANSWERED_MAX) {
+            asking_give_up(agent, program);
+        } else if (program->unanswered % ASK_SWEEPS == 0) {
+            frame_init(&frame, MSG_QUERY);
+            peer_send(program->peer, &frame);
+        }
+    }
+}

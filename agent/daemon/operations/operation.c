@@ -1,0 +1,144 @@
+#include <stdlib.h>
+
+#include "agent/daemon/operations/operation.h"
+
+static const struct operation_kind *verbs; /* written once, by operations_init() */
+
+void operations_init(const struct operation_kind *kinds)
+{
+    verbs = kinds;
+}
+
+const char *operation_name(const struct operation *op)
+{
+    return verbs[op->verb].name;
+}
+
+/* ---- states ---- */
+
+/** What may follow each state, as bits. */
+static const unsigned following[] = {
+    [OPERATION_WAITING] = 1u << OPERATION_SENT | 1u << OPERATION_SETTLED,
+    [OPERATION_SENT] = 1u << OPERATION_WAITING | 1u << OPERATION_SETTLED,
+    [OPERATION_SETTLED] = 0,
+};
+
+bool operation_enter(struct operation *op, enum operation_state state)
+{
+    if (!(following[op->state] & 1u << state)) {
+        agent_log("operation %llu (%s) is in state %d and cannot enter %d: a defect of the agent",
+                  (unsigned long long)op->asked.id, operation_name(op), (int)op->state, (int)state);
+        return false;
+    }
+    op->state = state;
+    return true;
+}
+
+struct operation operation_of(struct program *program, enum operation_verb verb, size_t vdev,
+                              struct peer *client)
+{
+    return (struct operation){
+        .verb = verb,
+        .client = client,
+        .program = program,
+        .vdev = vdev,
+        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
+        .target = LEDGER_NONE,
+        .ours = client == NULL,
+    };
+}
+
+struct operation *operation_add(struct agent *agent, const struct operation *wish)
+{
+    struct operation *op = malloc(sizeof(*op));
+
+    if (!op)
+        return NULL;
+    *op = *wish;
+    op->state = OPERATION_WAITING;
+    op->asked.id = ++agent->next_operation;
+    op->next = agent->operations;
+    agent->operations = op;
+    return op;
+}
+
+void operation_release(struct agent *agent, const struct operation *op,
+                       const struct operation_end *end)
+{
+    if (!op->asked.dry_run && verbs[op->verb].settle)
+        verbs[op->verb].settle(agent, op, end);
+}
+
+void operation_answered(struct agent *agent, const struct operation *op,
+                        const msgpack_object *report)
+{
+    if (verbs[op->verb].answered)
+        verbs[op->verb].answered(agent, op, report);
+}
+
+bool operation_next(struct agent *agent, const struct operation *op)
+{
+    return verbs[op->verb].next && verbs[op->verb].next(agent);
+}
+
+void operation_settle(struct agent *agent, struct operation *op, const struct operation_end *end)
+{
+    if (!operation_enter(op, OPERATION_SETTLED))
+        return;
+    struct operation **at = &agent->operations;
+    while (*at != op)
+        at = &(*at)->next;
+    *at = op->next;
+    if (end)
+        operation_release(agent, op, end);
+    free(op);
+}
+
+/* ---- all of them ---- */
+
+struct operation *operation_sent(const struct agent *agent, const struct program *program,
+                                 unsigned verb_bits)
+{
+    struct operation *op = agent->operations;
+
+    while (op && (op->program != program || op->state != OPERATION_SENT ||
+                  !(verb_bits & OPERATION_BIT(op->verb))))
+        op = op->next;
+    return op;
+}
+
+bool operation_moves(const struct agent *agent, const struct program *program)
+{
+    for (const struct operation *op = agent->operations; op; op = op->next)
+        if (op->program == program && op->state == OPERATION_SENT && !operation_stays(op))
+            return true;
+    return false;
+}
+
+void operations_cancel(struct peer *client, unsigned verb_bits, bool gone)
+{
+    struct operation *next;
+
+    for (struct operation *op = client->agent->operations; op; op = next) {
+        next = op->next;
+        if (op->client == client && verb_bits & OPERATION_BIT(op->verb))
+            verbs[op->verb].cancel(client->agent, op, gone);
+    }
+}
+
+void operations_expire(struct agent *agent)
+{
+    struct operation *next;
+
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (op->expires_ms && uv_now(&agent->loop) >= op->expires_ms && verbs[op->verb].expire)
+            verbs[op->verb].expire(agent, op);
+    }
+}
+
+void operations_finish(struct agent *agent)
+{
+    while (agent->operations)
+        operation_settle(agent, agent->operations, NULL);
+}
