@@ -297,7 +297,8 @@ static bool parts_keep(const struct event *event, struct part *part, struct awai
     if (any) {
         *ret_awaited =
             (struct awaited){event->context->at[part->residence_index], part->real, part->serial};
-        residence_ref(ret_awaited->residence); /* a mover retires the real event in */
+        residence_ref(
+            ret_awaited->residence); /* a mover retires the real event in this residence */
         (void)ret_awaited->residence->cl->clRetainEvent(part->real);
     }
     pthread_mutex_unlock(&part->all->lock);

@@ -38,7 +38,7 @@ static void gate_thread_exits(void *data)
 {
     struct gate_thread *thread = data;
     if (!thread->known)
-        return; /* a forked child's thread that was known only to the parent */
+        return; /* a thread of the parent's list, which a forked child does not have */
     pthread_mutex_lock(&list_lock);
     if (thread->previous)
         thread->previous->next = thread->next;
