@@ -98,7 +98,8 @@ MUST_CHECK static inline int recipe_built(struct recipe *base, const char *optio
 
 /**
  * The same steps with the same headers, with @text before all source that is compiled; @text ends
- * with "#line 1" if it should not change line numbers in compilers' messages.
+ * with "#line 1" if it should not change line numbers in compilers' messages. 0, -ENOMEM, or
+ * -ENOTSUP: some input has no source, or an option includes a file before it.
  */
 MUST_CHECK int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret_recipe);
 
