@@ -277,7 +277,8 @@ cl_int parts_status(struct event *event)
         if (status <= CL_RUNNING)
             parts_part_reaches(part, serial, status);
     }
-    /* No part runs any more, so the command has been submitted at least. */
+    /* The parts were given to drivers, so the command is CL_SUBMITTED at least, even if nobody
+     * noted how far they are. */
     cl_int reached = watch_reached(event);
     return reached < CL_SUBMITTED ? reached : CL_SUBMITTED;
 }
