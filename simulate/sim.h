@@ -172,7 +172,8 @@ const char *sim_regime_name(enum sim_regime regime);
 
 /** The built-in table. */
 void sim_models_init(struct sim_models *ret_models);
-/** Read a table: the header "model,memory_gib,speed,price", then one model per line. */
+/** Read a table: the header "model,memory_gib,speed,price", then one model per line. Returns 0 or
+ * -EINVAL with "FILE:LINE: reason" in @ret_error. */
 MUST_CHECK int sim_models_read(const char *path, struct sim_models *ret_models, char *ret_error);
 /** Index of the model, or SIM_NONE. */
 uint32_t sim_models_find(const struct sim_models *models, const char *name, size_t length);
@@ -202,7 +203,8 @@ MUST_CHECK int sim_trace_add_task(struct sim_trace *trace, const struct sim_task
 MUST_CHECK int sim_trace_rule(struct sim_trace *trace, uint64_t models, uint32_t *ret_rule);
 /**
  * Finish building: let some programs grow, drop nodes that are not kept, sort the tasks, and
- * compute the rules.
+ * compute the rules. Returns 0, -ENOMEM, or -EINVAL with the reason (nothing to simulate, or too
+ * much).
  */
 MUST_CHECK int sim_trace_seal(struct sim_trace *trace, const struct sim_load *load,
                               char *ret_error);

@@ -196,7 +196,7 @@ struct sim_world {
     uint32_t look;                 /**< Its generation. */
 };
 
-/** Initialise a cell; call sim_world_finish() in any case. */
+/** Initialise a cell; call sim_world_finish() in any case. Returns 0 or -ENOMEM. */
 MUST_CHECK int sim_world_init(struct sim_world *world, struct sim_shared *shared, uint32_t cell,
                               size_t level);
 void sim_world_finish(struct sim_world *world);

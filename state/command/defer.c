@@ -28,7 +28,7 @@ struct deferred {
         *marker;    /* held; for a read elsewhere: the marker that has to end first. Or NULL */
     uint64_t since; /* when it was enqueued, by the host's clock */
     cl_int refused; /* the last error of the driver */
-    cl_int error;   /* why it is given up although its wait list */
+    cl_int error;   /* why it is given up although what it waited for ended well */
     struct command *command; /* owned */
     struct event *event;     /* deferred; or NULL */
     cl_uint waits;

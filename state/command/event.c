@@ -169,7 +169,7 @@ static void event_note_seen(struct event *event, cl_int status)
 enum doubt { DOUBT_NONE, DOUBT_ASKED, DOUBT_OVER };
 struct doubt_job {
     struct callback_job job;
-    struct event *event; /* deferred */
+    struct event *event; /* held */
     cl_int status;
 };
 

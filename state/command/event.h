@@ -142,7 +142,8 @@ bool event_is_lost(struct event *event);
 /** Set all of its times to @time, because no others are known. Before it is DONE; gate closed. */
 void event_ended_at(struct event *event, cl_ulong time);
 
-/** Wait until all events have ended, for clWaitForEvents. Outside the gate. */
+/** Wait until all events have ended, for clWaitForEvents. Outside the gate. Returns CL_SUCCESS or
+ * CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST. */
 cl_int event_wait(cl_uint count, struct event *const *events);
 
 /** clSetEventCallback: called once, on a thread of ours, after those for earlier statuses. */

@@ -277,7 +277,8 @@ cl_int parts_status(struct event *event)
         if (status <= CL_RUNNING)
             parts_part_reaches(part, serial, status);
     }
-    /* No part runs any more, so the command has been submitted at least. */
+    /* The parts were given to drivers, so the command is CL_SUBMITTED at least, even if nobody
+     * noted how far they are. */
     cl_int reached = watch_reached(event);
     return reached < CL_SUBMITTED ? reached : CL_SUBMITTED;
 }
@@ -297,7 +298,8 @@ static bool parts_keep(const struct event *event, struct part *part, struct awai
     if (any) {
         *ret_awaited =
             (struct awaited){event->context->at[part->residence_index], part->real, part->serial};
-        residence_ref(ret_awaited->residence); /* a mover retires the real event in */
+        residence_ref(
+            ret_awaited->residence); /* a mover retires the real event in this residence */
         (void)ret_awaited->residence->cl->clRetainEvent(part->real);
     }
     pthread_mutex_unlock(&part->all->lock);

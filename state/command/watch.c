@@ -212,7 +212,8 @@ static void watch_advance_locked(struct watch *watch, cl_int status)
     struct event *event = watch->event;
     cl_int reached = atomic_load_explicit(&watch->reached, memory_order_relaxed);
     if (event && atomic_load(&event->ended))
-        status = atomic_load(&event->status); /* what the program was told before the event */
+        status = atomic_load(
+            &event->status); /* what the program was told before the event was watched */
     if (!event || status >= reached || reached <= CL_COMPLETE)
         return;
     if (status < 0 && event_state(event) == EVENT_ISSUED && !event->parts &&

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where in bytes the answer is: aligned for any number, as drivers' own would be. */
+/* Offset of the answer: aligned for any number, as drivers' own would be. */
 static size_t answers_value_at(size_t key_size)
 {
     return (key_size + sizeof(uint64_t) - 1) & ~(sizeof(uint64_t) - 1);
@@ -17,7 +17,7 @@ static bool answers_matches(const struct answer *answer, uint32_t query, const v
            (key_size == 0 || memcmp(answer->bytes, key, key_size) == 0);
 }
 
-/* From @first on, up to @end. */
+/* Search the list from @first up to @end. */
 static const struct answer *answers_search(const struct answer *first, const struct answer *end,
                                            uint32_t query, const void *key, size_t key_size)
 {

@@ -8,15 +8,16 @@
 #include "state/base/compiler.h"
 
 /*
- * What the program was told stays true (M3): answers that a driver gave once are kept with the
- * object, and given again wherever it lives later.
+ * Answers that a driver gave once are kept with the object and given again wherever it lives later,
+ * so that what the program was told stays true (M3).
  */
 
 struct answer {
     struct answer *next;
-    uint32_t query;    /**< The cl_*_info, and whatever else the caller puts into it. */
-    uint32_t key_size; /**< Of the input that the answer depends on; at the start of bytes. */
-    size_t size;       /**< Of the answer, aligned behind the key. */
+    uint32_t query;    /**< The cl_*_info, and whatever else the caller adds to it. */
+    uint32_t key_size; /**< Size of the input that the answer depends on, which is at the start of
+                          bytes. */
+    size_t size;       /**< Size of the answer, which is aligned behind the key. */
     unsigned char bytes[];
 };
 
@@ -26,14 +27,14 @@ struct answers {
 };
 
 /**
- * The answer that was given, or NULL. Valid until answers_finish. Wait-free.
+ * The answer that was given before, or NULL. Valid until answers_finish. Wait-free.
  * @ret_size  Its size; untouched when there is none.
  */
 const void *answers_find(const struct answers *answers, uint32_t query, const void *key,
                          size_t key_size, size_t *ret_size);
 /**
- * Keep an answer, copied. Where two threads add the same one, the first stays and both are given
- * it. Returns the answer that counts from now on, or NULL without memory. Lock-free.
+ * Keep a copy of an answer. If two threads add the same one, the first stays and both get it.
+ * Returns the answer that counts from now on, or NULL without memory. Lock-free.
  * @ret_size  Its size.
  */
 const void *answers_add(struct answers *answers, uint32_t query, const void *key, size_t key_size,

@@ -4,22 +4,22 @@
 #include <CL/cl.h>
 
 /*
- * What our own driver (remote/) offers beyond OpenCL, to whom asks it for the address of this name:
- * a copy from a buffer to one of another context, of any of its device servers, that does not pass
- * through the program's host.
+ * An extension function of our remote driver (remote/), found under this name: it copies from a
+ * buffer to one of another context, of any of its device servers, without passing through the
+ * program's host.
  */
 #define BETWEEN_NAME "clEnqueueCopyBufferBetweenRESEAT"
 
 /**
- * As clEnqueueCopyBuffer, but for what follows.
+ * As clEnqueueCopyBuffer, with these differences:
  *
  * @source_queue, @target_queue  Of the buffers' contexts. The copy is a command of both: it begins
- *         once what is before it on either has ended, and what is behind it waits, as in-order
- *         queues do.
+ *                once what is before it on either has ended, and what is behind it waits, as
+ *                in-order queues do.
  * @waits  Of either context.
  * @event  Of the target's queue.
- * Where the copy fails the target's bytes in that range are undefined, and both queues go on.
- * CL_INVALID_OPERATION: between these two there is no such way, and the host has to be the way.
+ * If the copy fails, the target's bytes in that range are undefined, and both queues continue.
+ * CL_INVALID_OPERATION: these two cannot copy directly, so copy through the host.
  */
 typedef cl_int(CL_API_CALL *between_function)(cl_command_queue source_queue,
                                               cl_command_queue target_queue, cl_mem source,

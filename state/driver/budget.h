@@ -9,35 +9,38 @@
 #include "state/base/mark.h"
 
 /*
- * Device memory: what the program has on one device, against what it may have there. Thread-safe
- * and wait-free.
+ * Device memory: the bytes that the program has on one device, and its limit there. Thread-safe and
+ * wait-free.
  */
 
 #define BUDGET_UNLIMITED UINT64_MAX
 
 struct budget {
     /* Read by every command. */
-    atomic_bool tight;      /**< Something was spilled: commands say what they use, so that the rest
-                                 can be told. */
-    atomic_bool limited;    /**< Somebody said what it may have. */
-    _Atomic uint64_t least; /**< The most that one command named, as far as is known. */
-    char apart[48];         /**< What waits and allocations write is in other cache lines. */
-    _Atomic uint64_t held;  /**< Bytes of the real objects there. */
-    _Atomic uint64_t granted;       /**< Bytes that they may have, where `limited`. */
-    _Atomic uint64_t peak;          /**< The most that they ever had. */
-    _Atomic uint64_t spilled;       /**< Bytes that went to host memory for want of room, in all. */
-    _Atomic uint32_t waiting;       /**< Threads that wait for commands there, ... */
-    _Atomic uint64_t waiting_since; /**< ...without a gap since then. Nanoseconds, as all here. */
-    _Atomic uint64_t waited;        /**< For how long some did since budget_share(), before that. */
-    _Atomic uint64_t shared;        /**< When that was; 0: never. */
-    _Atomic uint32_t busy;          /**< status.c */
-    _Atomic uint32_t asking;        /**< Threads that wait for the policy's answer: budget_ask. */
+    atomic_bool tight;      /**< Something was spilled: commands mark the objects they use, so that
+                               others can be chosen for spilling. */
+    atomic_bool limited;    /**< The agent has set a limit. */
+    _Atomic uint64_t least; /**< The most bytes that one command used, as far as is known. */
+    char apart[48]; /**< Padding: fields written by waits and allocations are in other cache lines.
+                     */
+    _Atomic uint64_t held;    /**< Bytes of the real objects there. */
+    _Atomic uint64_t granted; /**< Limit of these bytes, if `limited`. */
+    _Atomic uint64_t peak;    /**< High-water mark of `held`. */
+    _Atomic uint64_t spilled; /**< Bytes spilled to host memory for want of room, in all. */
+    _Atomic uint32_t waiting; /**< Threads that wait for commands there, ... */
+    _Atomic uint64_t
+        waiting_since; /**< ...continuously since this time. Nanoseconds, as all here. */
+    _Atomic uint64_t
+        waited; /**< How long some thread waited since the last budget_share(), before that. */
+    _Atomic uint64_t shared; /**< When budget_share() was called last; 0: never. */
+    _Atomic uint32_t busy;   /**< status.c */
+    _Atomic uint32_t asking; /**< Threads that wait for the policy's answer: budget_ask. */
 };
 
-/** What an object says that is not made, because it exceeds the limit: no error of OpenCL's. */
+/** Error for an object that is not made because it would exceed the limit: not an OpenCL error. */
 #define OVER_BUDGET 2
 
-/** True for OVER_BUDGET, and for what drivers say when memory runs out. */
+/** True for OVER_BUDGET, and for the errors that drivers return when memory runs out. */
 static inline bool is_shortage(cl_int error)
 {
     return error == OVER_BUDGET || error == CL_MEM_OBJECT_ALLOCATION_FAILURE ||
@@ -67,14 +70,17 @@ static inline bool budget_take(struct budget *budget, uint64_t bytes)
     return true;
 }
 
-/** What was taken is there. */
+/** Update the high-water mark after taking bytes. */
 static inline void budget_note(struct budget *budget)
 {
     mark_raise(&budget->peak, atomic_load_explicit(&budget->held, memory_order_relaxed));
 }
 
-/** A thread waits for commands there from now on, and no more: who waits is how busy the device is.
- * @now_ns  clock_now_ns(). */
+/**
+ * A thread begins, or ends, to wait for commands on the device: this measures how busy the device
+ * is.
+ * @now_ns  clock_now_ns().
+ */
 static inline void budget_wait_begin(struct budget *budget, uint64_t now_ns)
 {
     if (atomic_fetch_add_explicit(&budget->waiting, 1, memory_order_acq_rel) == 0)
@@ -88,8 +94,8 @@ static inline void budget_wait_end(struct budget *budget, uint64_t now_ns)
         atomic_fetch_add_explicit(&budget->waited, now_ns - since, memory_order_relaxed);
 }
 
-/** Thousandths of the time since this was last asked in which somebody waited. By one thread at a
- * time; threads that begin and end meanwhile are counted to within a moment. */
+/** Share of the time since the last call, in thousandths, in which some thread waited. By one
+ * thread at a time; approximate for threads that begin or end meanwhile. */
 static inline uint32_t budget_share(struct budget *budget, uint64_t now_ns)
 {
     uint64_t last = atomic_exchange(&budget->shared, now_ns);

@@ -21,7 +21,7 @@ static uint64_t cost_steps_of(const struct cost_problem *problem, size_t chunk)
     return (problem->total + chunk - 1) / chunk;
 }
 
-/* Of an average chunk. */
+/* Seconds for an average chunk. */
 static double cost_stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads)
 {
     double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
@@ -51,7 +51,7 @@ static void cost_part_add(struct part *part, double seconds)
         part->slowest = seconds;
 }
 
-/* What no thread changes: links and the ring. */
+/* The cost that threads do not change: links and the ring. */
 static struct part cost_part_begin(const struct cost_problem *problem, size_t chunk,
                                    unsigned chunks)
 {
@@ -72,7 +72,7 @@ static struct part cost_part_begin(const struct cost_problem *problem, size_t ch
     return part;
 }
 
-/* All work is the caller's: one stage. */
+/* Without threads, all work is one stage of the caller. */
 static void cost_part_add_caller(struct part *part, const struct cost_problem *problem)
 {
     double sum = 0;
@@ -107,7 +107,7 @@ struct search {
     size_t work[COST_STAGES_MAX]; /* places of its COST_WORK stages */
     size_t work_count;
     unsigned cores;
-    double limit; /* what takes longer is no choice */
+    double limit; /* upper bound: slower choices are dropped */
     bool least;   /* of what is none longer, by threads and ring, not by time */
     struct cost_choice choice, best;
 };
@@ -220,9 +220,10 @@ static size_t cost_add_stage(struct cost_problem *problem, const struct cost_sta
     return problem->count++;
 }
 
-/* What a thread does that copies to host memory. It makes the pages of a part, and copies it; the
- * kernel has no more than PAGES_THREADS at the one, and as many at the other keep up (an H200's
- * host: 0.37 to 0.50 of the link's speed with 11 and 12 threads, 0.30 to 0.37 with 6 to 9). */
+/* The cost of copying to host memory by one thread, which first makes the pages of a part, then
+ * copies it. The kernel lets PAGES_THREADS make pages at a time, and as many copying threads keep
+ * up (an H200's host: 0.37 to 0.50 of the link's speed with 11 and 12 threads, 0.30 to 0.37 with 6
+ * to 9). */
 static struct cost_stage cost_out_stage(const struct cost_way *way)
 {
     struct cost_stage stage = way->host->out;
@@ -233,7 +234,7 @@ static struct cost_stage cost_out_stage(const struct cost_way *way)
     return stage;
 }
 
-/* The stages of a way through a ring. */
+/* Set up the stages of a transfer through a ring. */
 static void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
                         struct cost_places *ret_places)
 {

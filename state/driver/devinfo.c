@@ -7,7 +7,7 @@
 
 #include "state/base/log.h"
 
-/* Of a parameter, and of a value: both begin with the name. */
+/* Compares a name with a parameter or a value: both begin with the name. */
 static int devinfo_compare(const void *key, const void *row)
 {
     cl_device_info name = *(const cl_device_info *)key, other = *(const cl_device_info *)row;
@@ -21,7 +21,7 @@ const struct devinfo_param *devinfo_param_find(cl_device_info name)
                    devinfo_compare);
 }
 
-/* One answer; 0 with no bytes where the device refuses it. */
+/* Query one answer; 0 with no bytes when the device refuses it. */
 static int devinfo_query_value(const cl_icd_dispatch *cl, cl_device_id device, cl_device_info name,
                                struct devinfo_value *ret_value)
 {
@@ -46,7 +46,7 @@ static int devinfo_query_value(const cl_icd_dispatch *cl, cl_device_id device, c
     return 0;
 }
 
-/* The two answers that say which others the device has. */
+/* Query the two answers that tell which others the device has. */
 static int devinfo_query_basics(const cl_icd_dispatch *cl, cl_device_id device,
                                 struct devinfo *basics)
 {

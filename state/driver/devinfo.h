@@ -10,8 +10,8 @@
 #include "state/base/compiler.h"
 
 /*
- * What a device says of itself, as bytes: every answer of clGetDeviceInfo that the headers define
- * (4.2 of the OpenCL 3.0 specification), and its image formats (5.3.2). One table knows each
+ * What a device tells about itself, as bytes: all answers of clGetDeviceInfo that the headers
+ * define (4.2 of the OpenCL 3.0 specification), and its image formats (5.3.2). One table has each
  * parameter's type and how the answers of several devices are combined.
  */
 
@@ -41,7 +41,7 @@ struct devinfo_param {
     enum devinfo_rule rule;
     uint8_t size;   /**< Of one element: a scalar, a cl_name_version, a UUID; 0 for strings. */
     uint32_t since; /**< OpenCL version that has it, CL_MAKE_VERSION; 0: no version. */
-    const char *extension; /**< That has it too, or alone; NULL: none. */
+    const char *extension; /**< Extension that defines it too, or alone; NULL: none. */
 };
 
 /** The table, sorted by name. */
@@ -120,12 +120,12 @@ cl_version devinfo_c_version(const struct devinfo *info);
 /** One of CL_DEVICE_MAX_WORK_ITEM_SIZES, or @fallback where the device does not say it. */
 size_t devinfo_item_size(const struct devinfo *info, size_t dimension, size_t fallback);
 
-/** How large a work-group may be: what one is told of a device, or what the device takes. */
+/** Limits of a work-group: those told to the program, or those of the device. */
 struct group_limits {
     _Atomic size_t items;    /**< CL_DEVICE_MAX_WORK_GROUP_SIZE. */
     _Atomic size_t sizes[3]; /**< CL_DEVICE_MAX_WORK_ITEM_SIZES. */
 };
-/** What is not said is without limit. Not atomic as a whole. */
+/** Missing answers mean no limit. Not atomic as a whole. */
 void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits);
 
 #endif

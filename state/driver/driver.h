@@ -21,8 +21,8 @@
  */
 
 /**
- * What tells one device of a machine from another, without opening a driver. It is stable across
- * processes and reboots: nothing in it is an index into a list that other hardware shifts.
+ * Identifies one device of a machine without opening a driver. Stable across processes and reboots:
+ * nothing in it is an index into a list that other hardware shifts.
  */
 struct device_key {
     /** The driver library, as its .icd file or OCL_ICD_FILENAMES names it; or the address of the
@@ -41,32 +41,34 @@ struct device_key {
 struct device {
     struct device_key key;
     const cl_icd_dispatch
-        *cl; /**< Every real object of this device's platform is called with it. */
+        *cl; /**< Table for all calls for real objects of this device's platform. */
     cl_platform_id platform;
     cl_device_id id;
     struct devinfo info;      /**< Its own answers, queried once. */
-    unsigned quirks;          /**< Of its driver: bits of enum quirk. */
-    between_function between; /**< Its driver is ours, before a server's (between.h); or NULL. */
-    struct budget budget;     /**< What the program has there. */
-    struct reach reach; /**< Of the process when its driver last opened it. A mover's later on. */
+    unsigned quirks;          /**< Peculiarities of its driver: bits of enum quirk. */
+    between_function between; /**< Set if its driver is our remote driver (between.h); or NULL. */
+    struct budget budget;     /**< Memory that the program has there. */
+    struct reach reach; /**< Files that the process could reach when its driver last opened some.
+                           Written by movers later on. */
     atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */
-    cl_icd_dispatch *_Atomic lost_calls; /**< Of such residences; NULL: there was none. */
+    cl_icd_dispatch *_Atomic lost_calls; /**< Calls for lost residences; NULL: there was none. */
     _Atomic uint8_t host_ptr;            /**< enum host_ptr (residence.h). */
     _Atomic uint64_t digest_rate;        /**< Bytes a second of digest.h; 0: not measured. */
-    struct link_figures link;            /**< Of probe_link(), bandwidths of 0 until it measured. */
-    const char *_Atomic name;            /**< What operators call it; NULL: not heard yet. */
+    struct link_figures link; /**< Written by probe_link(); bandwidths are 0 until it measured. */
+    const char *_Atomic name; /**< The operators' name for it; NULL: not known yet. */
 };
 
-/** What messages call it: as operators do, who have one name for it, or as its driver does. */
+/** Its name for messages: the operators' name if there is one, or that of its driver. */
 static inline const char *device_name(const struct device *device)
 {
     const char *name = atomic_load(&device->name);
     return name ? name : device->key.device;
 }
-/** It has that name from now on; "" says nothing. The first one stays, as names do. */
+/** Set the operators' name; "" does nothing. The first name stays. */
 void device_call(struct device *device, const char *name);
 
-/** The largest group of a kernel there, where its driver says @said (CL_KERNEL_WORK_GROUP_SIZE). */
+/** The largest work-group of a kernel there, if its driver reports @said
+ * (CL_KERNEL_WORK_GROUP_SIZE). */
 static inline size_t device_group_size(const struct device *device, size_t said)
 {
     bool wrong = device->quirks & QUIRK_GROUP_SIZE_WRONG;
@@ -89,8 +91,8 @@ bool device_key_equal(const struct device_key *a, const struct device_key *b);
 /**
  * Open the driver that @key names and find the device.
  *
- * Only that one driver library is opened: others stay out of the process. Opening one again is
- * free; of a server whose session has ended it is another session, with other devices. Thread-safe.
+ * Only that one driver library is opened, no other enters the process. Opening one again is free;
+ * for a server whose session has ended it begins another session, with other devices. Thread-safe.
  * Blocks on the driver's own start-up.
  *
  * @ret_device  Borrowed, valid until the process ends.
@@ -119,16 +121,15 @@ MUST_CHECK int driver_list_library(const char *icd, struct device ***ret_devices
                                    size_t *ret_count);
 
 /**
- * Have nothing of a driver in this process: neither threads, descriptors, nor memory that others
- * have too. Only drivers in other processes can be left: their sessions end, and what is asked of
- * their devices later begins others. Nobody has anything of a residence, or makes one, until this
- * has returned.
+ * Remove everything of drivers from this process: threads, descriptors, and memory shared with
+ * other processes. Only drivers in other processes can be left: their sessions end, and later use
+ * of their devices begins new ones. Until this returns, nobody may use a residence or make one.
  *
  * Blocks on the servers. Returns 0, -EPERM (a vendor's driver is in the process; others were not
  * touched) or -errno, with one line in @ret_reason.
  */
 MUST_CHECK int driver_leave_all(char *ret_reason, size_t size);
-/** Only look: 0, or -EPERM. */
+/** Only check: 0, or -EPERM. */
 MUST_CHECK int driver_may_leave(char *ret_reason, size_t size);
 
 /** OpenCL version of the device as CL_MAKE_VERSION(major, minor, 0). */

@@ -6,7 +6,8 @@
 
 #include "state/base/compiler.h"
 
-/* Which driver libraries an OpenCL loader would open, and never ourselves. Opens none of them. */
+/* Finds the driver libraries that an OpenCL loader would open, except ourselves. Opens none of
+ * them. */
 
 /** Longest name of a library, with its NUL; longer ones are skipped and logged. */
 #define ICD_NAME_SIZE 256

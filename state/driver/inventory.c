@@ -59,7 +59,7 @@ static const char *inventory_check_entry(const void *body)
         strspn(key->uuid, "0123456789abcdef") != uuid ||
         key->pci[strspn(key->pci, "0123456789abcdef:.")])
         return "it names no device";
-    /* devinfo_find searches by halves. */
+    /* devinfo_find needs sorted values. */
     for (size_t i = 1; i < entry->info.value_count; i++)
         if (entry->info.values[i].name <= entry->info.values[i - 1].name)
             return "its values are not in their order";
@@ -68,7 +68,7 @@ static const char *inventory_check_entry(const void *body)
 static const struct schema entry_schema = {sizeof(struct inventory_entry), entry_fields,
                                            inventory_check_entry};
 
-/* All that is in the file. */
+/* The content of the file. */
 struct inventory_file {
     char magic[sizeof(MAGIC)];
     uint32_t version;
@@ -142,7 +142,7 @@ int inventory_read(const char *path, struct inventory *ret_inv)
         return err;
     if (fstat(owned_fd(&file), &status) < 0)
         return -errno;
-    /* It names the driver libraries that are opened. */
+    /* Checked because the file decides which driver libraries are opened. */
     if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 022)
         return -EPERM;
     err = file_load(owned_fd(&file), INVENTORY_SIZE_MAX, &data, &size);

@@ -9,22 +9,22 @@
 #include "state/driver/driver.h"
 
 /*
- * The devices of this machine with everything they say of themselves, in a file: so that neither
- * the agent nor a program has to open a driver to know them. msgpack, versioned; written by the
- * lister, read on the same machine (answers keep the machine's byte order).
+ * The devices of this machine with all their answers, in a file, so that neither the agent nor a
+ * program has to open a driver to know them. msgpack, versioned; written by the lister, read on the
+ * same machine (answers keep the machine's byte order).
  */
 
 /** Environments that are remembered for one device. */
 #define INVENTORY_SEEN_MAX 16
 
 struct inventory_entry {
-    char name[32]; /**< What operators call it; "" until the agent has named it. */
+    char name[32]; /**< The operators' name; "" until the agent has named it. */
     struct device_key key;
     struct devinfo info;
-    /** The agent's, not in the file: digests of the environments that show it, 0 behind the last.
-     */
+    /** Used by the agent, not in the file: digests of the environments that show it, 0 after the
+     * last. */
     uint64_t seen[INVENTORY_SEEN_MAX];
-    bool lost; /**< The agent's, too: its server cannot be reached. */
+    bool lost; /**< Used by the agent, not in the file: its server cannot be reached. */
 };
 
 struct inventory {

@@ -19,15 +19,15 @@ struct links the_links;
 #define STAGES_MAX 5
 #define MAGIC      "reseat link 3"
 
-/* A file: of this machine alone, so its numbers are as they lie in memory. */
+/* A file's content: only for this machine, so its numbers are stored as they lie in memory. */
 struct record {
     char magic[16];
-    uint64_t of[2]; /* what the file's name says */
+    uint64_t of[2]; /* the same as in the file's name */
     uint64_t measured_s, count;
     struct {
         double setup, bandwidth;
     } stages[STAGES_MAX];
-    uint64_t check; /* of all before it */
+    uint64_t check; /* checksum of everything before it */
 };
 
 #define NAME_MAX_HERE 33 /* of[] in hexadecimal, and the NUL */
@@ -61,7 +61,7 @@ static void links_add_line(struct text *text, const char *path, const char *begi
     links_add(text, line ? line : "");
 }
 
-/* The record that it would be, without figures; of the host where @key is NULL. */
+/* The record for a device without figures; for the host when @key is NULL. */
 static struct record links_identify(const struct device_key *key, const struct devinfo *info)
 {
     struct record record = {.magic = MAGIC, .count = key ? 4 : 5};
@@ -142,7 +142,7 @@ static int links_read_record(const struct owned *folder, const struct record *wa
         log_info("the figures %s are damaged: measured again", name);
         return -ENOENT;
     }
-    /* A clock that was set back makes them of no known age. */
+    /* After a clock was set back, their age is unknown. */
     uint64_t now = (uint64_t)time(NULL);
     if (record.measured_s > now || now - record.measured_s > LINKS_AGE_S)
         return -ENOENT;

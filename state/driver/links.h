@@ -7,17 +7,17 @@
 #include "state/driver/driver.h"
 
 /*
- * What links were measured to do, on disk, so that it is measured once a week and not by each
- * program's first move. One folder of the user's alone (L3), a file for each device and one for the
- * host, named by what they are of: the device, its driver's version, and the machine, as a home is
- * often shared by several. Files are whole or not there (written beside, then renamed); no locks:
- * of two processes that measured the same, the later one's figures stay.
+ * Measured figures of links, on disk, so that they are measured once a week and not at each
+ * program's first move. One folder of the user alone (L3), with one file for each device and one
+ * for the host, named by the device, its driver's version and the machine, because several machines
+ * may share a home. Files are complete or absent (written beside, then renamed); no locks: if two
+ * processes measure the same, the later figures stay.
  *
- * Nothing in it is needed: what is missing, damaged, too old or somebody else's is measured again.
- * All functions are thread-safe, block on the disk, and need no gate.
+ * Nothing in it is essential: what is missing, damaged, too old or owned by somebody else is
+ * measured again. All functions are thread-safe, block on the disk, and need no gate.
  */
 
-/** Figures are used for so long. */
+/** Figures are used for this time. */
 #define LINKS_AGE_S (7u * 24 * 3600)
 
 struct links {
@@ -39,8 +39,8 @@ MUST_CHECK int links_find(const struct links *links, const struct device_key *ke
 MUST_CHECK int links_find_host(const struct links *links, struct host_figures *ret_figures,
                                uint64_t *ret_measured_s);
 
-/** Keep what was measured just now, in place of what was. Returns 0, -ENOENT (nothing is kept),
- * -EINVAL (no link does that), or -errno: then it is as before; why is in the log. */
+/** Store new figures in place of the old ones. Returns 0, -ENOENT (no folder), -EINVAL (impossible
+ * figures), or -errno: then the old ones stay and the log has the reason. */
 int links_keep(const struct links *links, const struct device_key *key, const struct devinfo *info,
                const struct link_figures *figures);
 int links_keep_host(const struct links *links, const struct host_figures *figures);

@@ -5,8 +5,9 @@
 #include "state/base/threads/fork.h"
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static const cl_icd_dispatch *locked; /* Whose calls the table has; or NULL. Under the lock. */
-static cl_icd_dispatch table;         /* Under the lock until `locked` is set, then constant. */
+static const cl_icd_dispatch
+    *locked;                  /* Calls that the table wraps; or NULL. Guarded by the lock. */
+static cl_icd_dispatch table; /* Guarded by the lock until `locked` is set, constant afterwards. */
 
 void locked_enter(void)
 {
@@ -30,7 +31,7 @@ const cl_icd_dispatch *locked_calls(const cl_icd_dispatch *own)
     return calls;
 }
 
-/* It is kept while commands run: a fork does not wait for them. */
+/* The lock is held while commands run, so a fork does not wait for it. */
 static void locked_in_child(void)
 {
     lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

@@ -4,11 +4,11 @@
 #include <CL/cl_icd.h>
 
 /**
- * What is called in place of a driver that has lost its device and hangs. It reaches no driver.
- * What that one was given is leaked: a release may hang as well as any other call.
+ * The table for a driver that has lost its device and hangs: no call reaches the driver. Its
+ * objects are leaked, since a release may hang as well.
  */
 extern const cl_icd_dispatch driver_lost;
-/** The same for a driver that answers, with errors: it is given back what is released. */
+/** The same for a driver that still answers, with errors: it gets calls that release objects. */
 void driver_lost_answers(const cl_icd_dispatch *driver, cl_icd_dispatch *ret_table);
 
 #endif

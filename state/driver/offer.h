@@ -5,7 +5,7 @@
 #include "state/driver/devinfo.h"
 
 /**
- * What a device offers, for PLAN.
+ * Compute what a device offers, for PLAN.
  *
  * memory_available is all of the device's memory; the caller lowers it by what policy keeps back.
  * Pure.

@@ -13,7 +13,7 @@
 #include "state/base/compiler.h"
 #include "state/base/log.h"
 
-/* What the dynamic section says of one library. */
+/* The parts of a library's dynamic section that are needed. */
 struct binding {
     uintptr_t base;
     const ElfW(Sym) * symbols;

@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 /**
- * Give a driver back the OpenCL calls that it exports and that a library before it, such as ours,
- * took over when the dynamic linker bound it: Oclgrind fills its dispatch table with its exported
- * functions, and calls some of them by name.
+ * Bind a driver's references to OpenCL calls that it exports to itself. The dynamic linker may have
+ * bound them to a library loaded before it, such as ours: Oclgrind fills its dispatch table with
+ * its exported functions, and calls some of them by name.
  *
  * RTLD_DEEPBIND would do that for every symbol, and breaks drivers in C++ (POCL's LLVM in a program
  * that has std::cout copied into it), sanitisers, and programs with an allocator of their own. Here

@@ -17,7 +17,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT, isolated_once = PTHREAD_ONCE_INI
 /* Written before the first server, or isolated driver, is opened. */
 static char library[PATH_MAX], isolated_library[PATH_MAX], isolated_server[PATH_MAX];
 
-/* What our driver has; all of one are there, or none. */
+/* Functions of our driver; all of a group exist, or none. */
 static served_open_fn open_server;
 static served_ended_fn server_ended;
 static served_leave_fn server_leave, leave_isolated;
@@ -29,7 +29,7 @@ struct served_function {
     void **at;
 };
 
-/* Load our driver, and set where its functions are. NULL, or why it cannot be used. */
+/* Load our driver and look up its functions are. NULL, or why it cannot be used. */
 static const char *served_load_driver(const char *path, const struct served_function *functions,
                                       size_t count)
 {
@@ -65,8 +65,8 @@ void served_set_library(const char *path)
         strcpy(library, path);
 }
 
-/* Where this library, or program, is: all of a release lies together. One that was named by a path
- * from some folder is not looked for from another one. */
+/* Find the files of a release beside this library or program. Relative paths are not searched,
+ * since they would depend on the working folder. */
 static void served_find_beside(void)
 {
     Dl_info own;
@@ -96,7 +96,7 @@ static void served_load(void)
 int served_open(const char *address, cl_uint room, cl_platform_id *ret_platforms,
                 cl_uint *ret_count)
 {
-    /* Whoever runs a program with the rights of another user says nothing of where it connects. */
+    /* A set-uid program does not connect where its caller's environment says. */
     if (getauxval(AT_SECURE))
         return -ENOENT;
     pthread_once(&once, served_load);

@@ -65,7 +65,7 @@ static void move_reconfigure_note_programs(void)
 /* Marks of kernels, to be restored. Guarded by the movers' lock. */
 static struct {
     struct saved {
-        struct kernel *kernel; /* deferred */
+        struct kernel *kernel; /* held */
         struct kernel_marks marks;
     } * list;
     size_t count;

@@ -70,7 +70,7 @@ static bool device_clock_marker_time(struct residence *residence, cl_event event
     cl_ulong end = 0, queued = 0;
     if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
             CL_SUCCESS ||
-        end == 0) /* NVIDIA's driver has no times for */
+        end == 0) /* NVIDIA's driver reports 0 for commands without times */
         return false;
     bool known = cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED, sizeof(queued),
                                              &queued, NULL) == CL_SUCCESS;

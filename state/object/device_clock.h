@@ -53,7 +53,8 @@ void device_clock_inherit(struct device_clock *clock, const struct device_clock 
 /** The virtual device leaves @residence (NULL: it was on no device). Its events have been settled.
  * Blocks. */
 void device_clock_leave(struct device_clock *clock, struct residence *residence);
-/** The virtual device arrives at @residence (NULL: none). */
+/** The virtual device arrives at @residence (NULL: none). After device_clock_leave. Blocks on the
+ * device. */
 void device_clock_arrive(struct device_clock *clock, struct residence *residence);
 
 #endif

@@ -70,7 +70,7 @@ struct residence_tool {
 struct residence {
     _Atomic uint32_t
         refs; /**< References: the context's table, and each thread that waits in the driver. */
-    struct context *owner; /**< The context whose table it is in; or NULL. */
+    struct context *owner; /**< The context whose table it is in; or NULL. Borrowed. */
     struct device *device;
     const cl_icd_dispatch
         *_Atomic cl;      /**< Calls of its driver; once lost, a table that reaches no driver. */
@@ -140,7 +140,7 @@ void residence_retire(struct residence *residence, enum object_type type, void *
  * still waits in the driver; then they are left for the next time. By a mover with the gate closed.
  */
 void residence_take_retired(struct residence *residence, struct retired_list **list);
-/** Release all objects in the list. */
+/** Release all objects in the list. Gate open. NULL is allowed. */
 void retired_release(struct retired_list *list);
 
 /**

@@ -24,7 +24,7 @@ struct retry {
     unsigned attempts; /**< Attempts in vain so far. */
 };
 
-/** Note an attempt in vain. */
+/** Note an attempt in vain. Not inside the gate. */
 void retry_again(struct retry *retry);
 /** The operation has ended; also to be called where no attempt was in vain. */
 void retry_end(struct retry *retry);

@@ -47,7 +47,7 @@ struct upcalls {
     bool (*move_back)(struct vdev *vdev, struct device *here, const char *kernel);
     /** Wait until no move is under way. */
     void (*await_move)(void);
-    /** @root was created with @content. */
+    /** @root was created with @content. Inside the gate. */
     void (*made_with)(struct memory *root, const void *content);
     /** A residence was lost. Never blocks; anywhere. */
     void (*lost)(void);

@@ -23,7 +23,7 @@ bool common_answers(const struct devinfo *device, const struct devinfo_param *pa
  *
  * An ability that some device does not mention counts as missing. Any other parameter that some
  * device does not answer, or answers in another size, is left out, and so are those of kind
- * DEVINFO_OURS. DEVINFO_NONE and DEVINFO_PINS give zero, "" or an empty list.
+ * DEVINFO_OURS. DEVINFO_NONE and DEVINFO_PINS give zero, "" or an empty list. Returns 0 or -ENOMEM.
  */
 MUST_CHECK int common_param(const struct common *common, const struct devinfo_param *param);
 

@@ -29,15 +29,15 @@ enum {
     HEADER_SIZE = 32,
 };
 
-/* Where a container is written to or read from. The functions below do either, so that the format
- * is said once. What is written is a recipe that others may read meanwhile: it is not changed. What
- * is read goes into a zeroed one. */
+/* The state of writing or reading a container. The functions below do either, so that the format is
+ * defined once. A recipe that is written may be read by other threads meanwhile, so it is not
+ * changed. A recipe that is read is filled into a zeroed one. */
 struct codec {
-    FILE *out;               /* NULL: it is read... */
+    FILE *out;               /* NULL: reading... */
     const unsigned char *in; /* ...from here on */
     size_t size;             /* written, or left to be read */
     uint32_t steps, version;
-    int err; /* the first; nothing is written or read behind it, and numbers are 0 */
+    int err; /* the first error; nothing is written or read behind it, and numbers are 0 */
 };
 
 static void container_fail(struct codec *codec, int err)
@@ -45,14 +45,15 @@ static void container_fail(struct codec *codec, int err)
     codec->err = codec->err ? codec->err : err;
 }
 
-/* A limit that does not hold: too large to be written, or never written by us. */
+/* Check a limit: if it does not hold, the recipe is too large to be written, or was not written by
+ * us. */
 static void container_require(struct codec *codec, bool holds)
 {
     if (!holds)
         container_fail(codec, codec->out ? -E2BIG : -EBADMSG);
 }
 
-/* Write @size bytes; or set *bytes to where they are in the container. */
+/* Write @size bytes, or set *bytes to their address in the container. */
 static void container_bytes(struct codec *codec, const void **bytes, uint64_t size)
 {
     container_require(codec, size <= (codec->out ? CONTAINER_SIZE_MAX - codec->size : codec->size));
@@ -69,7 +70,7 @@ static void container_bytes(struct codec *codec, const void **bytes, uint64_t si
     codec->size -= size;
 }
 
-/* Write @value, or return what is read. */
+/* Write @value, or return the value read. */
 static uint64_t container_number(struct codec *codec, uint64_t value, unsigned size)
 {
     unsigned char bytes[8] = {0};
@@ -79,7 +80,7 @@ static uint64_t container_number(struct codec *codec, uint64_t value, unsigned s
     return codec->err ? 0 : little_endian_get(at, size);
 }
 
-/* A string that was read is the caller's (free()). */
+/* Write or read a string. One that was read is owned by the caller's (free()). */
 static void container_string(struct codec *codec, char **string, size_t limit)
 {
     size_t length = container_number(codec, codec->out ? strlen(*string) : 0, 4);
@@ -93,8 +94,8 @@ static void container_string(struct codec *codec, char **string, size_t limit)
         container_fail(codec, -ENOMEM);
 }
 
-/* Allocate @count elements of @size that are to be read. Each takes at least a byte in the
- * container, so the bytes that are left bound the allocation. */
+/* Allocate @count elements of @size to be read. Each takes at least a byte in the container, so the
+ * remaining bytes bound the allocation. */
 static void *container_room(struct codec *codec, uint64_t count, size_t size)
 {
     container_require(codec, count <= codec->size);
@@ -104,8 +105,8 @@ static void *container_room(struct codec *codec, uint64_t count, size_t size)
     return room;
 }
 
-/* A header that is the same file as earlier ones names the first of them; no other form is valid.
- */
+/* Write or read a header. One that is the same file as an earlier one names the first of them; no
+ * other form is valid. */
 static void container_header(struct codec *codec, struct headers *headers, uint32_t i)
 {
     struct header header = codec->out ? headers->list[i] : (struct header){0};
@@ -179,7 +180,7 @@ static void container_inputs(struct codec *codec, struct recipe *step, unsigned 
     }
 }
 
-/* Make the recipe of a step whose parts were read. */
+/* Make the recipe for a step whose parts were read. */
 static struct recipe *container_make_step(struct codec *codec, const struct recipe *step)
 {
     struct recipe *recipe = NULL;
@@ -223,8 +224,8 @@ static struct recipe *container_leaf(struct codec *codec, const struct recipe *r
     return made;
 }
 
-/* Write @recipe; or, where that is NULL, return what is read, the caller's, which may be less than
- * all after an error. */
+/* Write @recipe; or, if it is NULL, read one, owned by the caller, which may be incomplete after an
+ * error. */
 static struct recipe *container_recipe(struct codec *codec, struct recipe *recipe, unsigned depth)
 {
     struct recipe CLEANUP(recipe_finish) parts = {0};
@@ -238,7 +239,7 @@ static struct recipe *container_recipe(struct codec *codec, struct recipe *recip
     return kind <= RECIPE_IL ? container_leaf(codec, recipe) : container_step(codec, recipe, depth);
 }
 
-/* The digest of the header's front is the seed, so that the checksum covers it too. */
+/* The digest of the header's begin is the seed, so that the checksum covers it too. */
 static uint64_t container_checksum(const unsigned char *bytes, size_t size)
 {
     return XXH64(bytes + HEADER_SIZE, size - HEADER_SIZE, XXH64(bytes, CHECKSUM_OFFSET, 0));
@@ -300,7 +301,7 @@ static bool container_describe_elf(const void *bytes, size_t size, char *ret_tex
     if (size < EI_NIDENT || memcmp(bytes, ELFMAG, SELFMAG) != 0 ||
         elf_version(EV_CURRENT) == EV_NONE)
         return false;
-    /* For reading, libelf leaves the image alone; its parameter is only not const. */
+    /* libelf does not change an image that is only read; its parameter just lacks the const. */
     Elf *elf = elf_memory((char *)(uintptr_t)bytes, size);
     GElf_Ehdr header;
     if (elf && gelf_getehdr(elf, &header))

@@ -6,15 +6,15 @@
 #include "state/recipe/recipe.h"
 
 /*
- * The portable container: what CL_PROGRAM_BINARIES gives and clCreateProgramWithBinary takes back,
- * on any device. Little-endian: a header (magic, version, flags, payload size, checksum of all of
- * it) and the recipe, step by step, inputs after their step, and after a step of source the headers
- * that it included.
+ * The portable container: what CL_PROGRAM_BINARIES returns and clCreateProgramWithBinary accepts,
+ * on any device. Little-endian: a header (magic, version, flags, payload size, checksum of
+ * everything) and the recipe, step by step; the inputs follow their step, and a step of source is
+ * followed by the headers that it included.
  */
 
-/** Longest container written or read. */
+/** Largest container, in bytes. */
 #define CONTAINER_SIZE_MAX ((size_t)256 << 20)
-/** Most steps in one: a library that is linked many times is written many times. */
+/** Most steps in one container: a library that is linked several times is written several times. */
 #define CONTAINER_STEPS_MAX 65536u
 
 /**
@@ -36,7 +36,7 @@ MUST_CHECK int container_write(const struct recipe *recipe, unsigned char **ret_
 MUST_CHECK int container_read(const void *bytes, size_t size, struct recipe **ret_recipe);
 
 /**
- * What a binary that is no container seems to be, for the log: "ELF for machine 190", "PTX"...
+ * What a binary that is not a container seems to be, for the log: "ELF for machine 190", "PTX"...
  *
  * @ret_text  Always terminated; cut where @text_size is short.
  */

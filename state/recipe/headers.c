@@ -98,8 +98,8 @@ static int headers_add_from_disk(struct walk *walk, const char *path)
 {
     struct headers *headers = walk->headers;
     struct stat stat;
-    /* Nothing but a file is opened: a device may act on it, and a pipe may take what is another's.
-     */
+    /* Only regular files are opened: opening a device may have effects, and reading a pipe may take
+     * another program's data. */
     if (fstatat(AT_FDCWD, path, &stat, 0) != 0 || !S_ISREG(stat.st_mode))
         return 0;
     int CLEANUP(cleanup_close) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -130,7 +130,7 @@ static int headers_add_from_disk(struct walk *walk, const char *path)
     return bytes ? headers_add(headers, path, same, bytes, size) : -ENOMEM;
 }
 
-/* @folder, of @length bytes, in front of @name. False where that is too long. */
+/* Join @folder, of @length bytes, and @name. False if that is too long. */
 static bool headers_join(char ret_path[HEADER_PATH_MAX], const char *folder, size_t length,
                          const char *name)
 {
@@ -162,8 +162,8 @@ static int headers_find(struct walk *walk, const char *folder, size_t length, co
     return err;
 }
 
-/* Behind the folder that @text was found in, as @name. 0: in none, so that the search begins as any
- * does. */
+/* Index after the folder that @text was found in, as @name. 0: it was found in none, so that the
+ * search begins normally. */
 static size_t headers_next_folder(const struct walk *walk, const struct walk_text *text,
                                   const char *name)
 {
@@ -190,7 +190,7 @@ int walk_resolve(struct walk *walk, const struct walk_text *text, const struct h
     if (name->text[0] == '/')
         return headers_find(walk, "", 0, name->text, ret_index);
     size_t first = next ? headers_next_folder(walk, text, name->text) : 0;
-    /* A quoted name is looked for beside the including file first; a source is in the working
+    /* A quoted name is searched beside the including file first; for a source that is the working
      * folder. */
     if (name->quoted && first == 0)
         err = headers_find(walk, text->folder ? text->folder : "", text->folder_length, name->text,
@@ -324,7 +324,7 @@ int walk_all(struct walk *walk)
         strcpy(name.text, walk->forced[i]);
         err = walk_resolve(walk, &walk->texts[0], &name, false, &index);
     }
-    /* A macro may be defined behind a text that was read before it. */
+    /* A macro may be defined after a text that was read before. */
     for (unsigned pass = 0; !err && more && pass < PASSES_MAX; pass++) {
         more = false;
         err = headers_add_texts(walk);

@@ -8,9 +8,9 @@
 #include "state/base/compiler.h"
 
 /*
- * What a build or compilation includes from the disk, kept as it was: nothing is read again later.
- * It is found by reading the directives, without their conditions, so that whatever some device may
- * include is there.
+ * The files that a build or compilation includes from the disk, kept as they were: nothing is read
+ * again later. They are found by reading the directives, ignoring conditions, so that everything
+ * that any device may include is kept.
  */
 
 struct recipe;
@@ -20,17 +20,17 @@ struct recipe;
 #define HEADER_PATH_MAX   4096u
 
 struct header {
-    char *path;    /**< As the search made it, from the working folder of then. */
-    uint32_t same; /**< The first of the list that is the same file: itself or an earlier one. */
-    char
-        *bytes; /**< NULL where an earlier one has them; a NUL that @size does not count follows. */
+    char *path; /**< Path that the search produced, relative to the working folder of that time. */
+    uint32_t same; /**< Index of the first entry that is the same file: itself or an earlier one. */
+    char *bytes; /**< NULL if an earlier entry has them; a NUL follows that @size does not count. */
     size_t size;
 };
 
 struct headers {
     struct header *list;
     uint32_t count;
-    bool partial; /**< More than the limits above, or not sure: it has to be built from the disk. */
+    bool partial; /**< Incomplete: a limit above was exceeded, or a name is ambiguous. The program
+                     must then be built from the disk. */
 };
 
 void headers_free(struct headers *headers);                          /**< NULL is allowed. */
@@ -49,10 +49,10 @@ MUST_CHECK int headers_add(struct headers *headers, const char *path, uint32_t s
  */
 MUST_CHECK int headers_read(const struct recipe *recipe, struct headers **ret_headers);
 
-/** A recipe as a driver can follow it where the disk is not what it was. */
+/** A recipe that a driver can build although the disk has changed. */
 struct staged {
-    struct recipe *recipe; /**< A reference; includes what is in the folder alone. */
-    char **paths;          /**< What was made for it, in that order. */
+    struct recipe *recipe; /**< A reference; includes only files from the folder. */
+    char **paths;          /**< Files and folders made for it, in this order. */
     size_t count;
 };
 /**

@@ -5,29 +5,29 @@
 #include "state/recipe/preprocess.h"
 #include "state/recipe/recipe.h"
 
-/** A text that includes: the recipe's inputs, and what the walk comes to. */
+/** A text with include directives: an input of the recipe, or a header that was found. */
 struct walk_text {
-    const char *folder; /**< Of the file, with its slash; length below. NULL: no file. */
+    const char *folder; /**< The file's folder with its slash; length below. NULL: not a file. */
     size_t folder_length;
     struct directives directives;
 };
 
-/** A walk over all that a step may include. */
+/** A walk over everything that a step may include. */
 struct walk {
     const struct recipe *recipe;
     struct headers *headers;
-    bool fixed; /**< The headers are those kept: the disk is not asked. */
+    bool fixed; /**< Use only the headers that were kept: the disk is not read. */
     char **folders;
     size_t folder_count;
-    char **forced; /**< Of -include. */
+    char **forced; /**< Names of -include options. */
     size_t forced_count;
     struct macros macros;
     struct walk_text *texts; /**< The inputs, and one for each header; of those that are the same as
                                   another it is empty. */
     size_t text_count;
-    bool unsure;             /**< Which file a name means depends on the driver. */
-    size_t directive_count;  /**< Of all texts. */
-    struct walk_file *files; /**< Of what was found on the disk. */
+    bool unsure;             /**< True when it depends on the driver which file a name means. */
+    size_t directive_count;  /**< Number of directives in all texts. */
+    struct walk_file *files; /**< Files that were found on the disk. */
 };
 
 #define WALK_NONE     (-1)
@@ -37,7 +37,7 @@ struct walk {
 MUST_CHECK int walk_all(struct walk *walk);
 void walk_finish(struct walk *walk);
 /**
- * The index of what @name means in @text, or one of the above.
+ * The index of the header that @name means in @text, or one of the values above.
  * @next  As in struct directive.
  */
 MUST_CHECK int walk_resolve(struct walk *walk, const struct walk_text *text,

@@ -16,10 +16,10 @@
 #include "state/recipe/headers_priv.h"
 
 /*
- * A private folder in place of the disk as it was. Every directive is made to name the very file
- * that it means, so that the folder is flat, and nothing that a header is called becomes a path
- * of ours. A name that depends on what macros are (and so on the device) stays as it is; what it
- * may mean is found by name in a folder of its own.
+ * Makes a private folder that replaces the former state of the disk. Each directive is rewritten to
+ * name its file, so that the folder is flat and no header's name becomes a path of ours. A name
+ * that depends on macros (and so on the device) is not rewritten; the files that it may mean are
+ * found by name in a folder of their own.
  */
 
 #define NAMES "names"
@@ -42,7 +42,7 @@ static bool headers_stage_is_safe(const char *path)
            (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || stat.st_mode & S_ISVTX);
 }
 
-/* A digest of all that goes into the folder. */
+/* A digest of everything that goes into the folder. */
 static uint64_t headers_stage_digest(const struct recipe *recipe)
 {
     const struct headers *headers = recipe->headers;
@@ -75,8 +75,8 @@ static int headers_stage_make_folder(struct staged *staged, const char *path)
 }
 
 /*
- * The same program finds the same folder again, because its path is among what a driver's cache
- * goes by. Where somebody has that name already, another does.
+ * The same program always gets the same folder, because a driver's cache depends on its path. If
+ * another user has that name already, another name is used.
  */
 static int headers_stage_make_root(const struct recipe *recipe, struct staged *staged)
 {
@@ -109,13 +109,13 @@ static int headers_stage_put_file(struct staged *staged, const char *path, const
     return err ? err : owned_append(&file, bytes, size);
 }
 
-/* Where the folder keeps a header. */
+/* Write the path of a header in the folder. */
 static void headers_stage_put_place(FILE *out, const struct walk *walk, const char *root, int index)
 {
     fprintf(out, "%s/%05u.h", root, walk->headers->list[index].same);
 }
 
-/* True when @name does not lead out of the folder of names. */
+/* True when @name stays inside the folder of names. */
 static bool headers_stage_is_inside(const char *name)
 {
     if (name[0] == '/' || strchr(name, '\\'))
@@ -128,7 +128,7 @@ static bool headers_stage_is_inside(const char *name)
     return name[0] && name[strlen(name) - 1] != '/';
 }
 
-/* Let @name lead to the header, unless it leads to another one. */
+/* Make @name refer to the header, unless it refers to another one. */
 static int headers_stage_make_name(const struct walk *walk, struct staged *staged, const char *name,
                                    int index)
 {
@@ -157,7 +157,7 @@ static int headers_stage_make_name(const struct walk *walk, struct staged *stage
     return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
 }
 
-/* The header that a directive means whatever the macros are; WALK_NONE: none, or several. */
+/* The header that a directive means with any definition of macros; WALK_NONE: none, or several. */
 static int headers_stage_meaning(struct walk *walk, struct staged *staged,
                                  const struct walk_text *text, const struct directive *directive,
                                  int *ret_index)
@@ -235,7 +235,7 @@ static int headers_stage_header(struct walk *walk, struct staged *staged, uint32
     return err ? err : headers_stage_put_file(staged, path, bytes, size);
 }
 
-/* The options, with the folder in place of the folders that headers came from. */
+/* Write the options, with this folder instead of those that headers came from. */
 static int headers_stage_rewrite_options(struct walk *walk, const struct staged *staged, FILE *out)
 {
     const char *options = walk->recipe->options, *root = staged->paths[0];

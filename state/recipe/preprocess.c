@@ -24,8 +24,8 @@ static bool preprocess_is_blank(char c)
     return c != '\n' && isspace((unsigned char)c);
 }
 
-/* The length of a backslash with the line's end behind it, or 0. Compilers take blanks between the
- * two. */
+/* Length of a line continuation at @at, or 0. Compilers accept blanks between backslash and line
+ * end. */
 static size_t preprocess_joins(const char *at, const char *end)
 {
     if (at == end || *at != '\\')
@@ -36,8 +36,8 @@ static size_t preprocess_joins(const char *at, const char *end)
     return behind < end && *behind == '\n' ? (size_t)(behind + 1 - at) : 0;
 }
 
-/* Behind the name that begins at @at: past its closing quote or bracket; NULL for anything else. It
- * does not leave its line. */
+/* End of the name that begins at @at, after its closing quote or bracket; NULL for anything else.
+ * It does not leave its line. */
 static const char *preprocess_name_end(const char *at, const char *end)
 {
     char closing = at < end && *at == '"' ? '"' : at < end && *at == '<' ? '>' : '\0';
@@ -65,8 +65,8 @@ static bool preprocess_wants_name(const char *start, const char *at)
     return false;
 }
 
-/* Blanks for comments, so that what stands elsewhere keeps its place; a comment of several lines
- * joins them. */
+/* Replace comments by blanks, so that everything else keeps its position; a comment of several
+ * lines joins them. */
 static void preprocess_clean_up(char *text, size_t size)
 {
     char *at = text, *end = text + size;
@@ -279,7 +279,7 @@ void macros_finish(struct macros *macros)
     *macros = (struct macros){0};
 }
 
-/* The @choice-th definition of a name, or its last; NULL: it has none. */
+/* Find the @choice-th definition of a name, or its last; NULL: it has none. */
 static const struct macro *preprocess_find(const struct macros *macros, unsigned choice,
                                            const char *name, size_t length)
 {
@@ -405,7 +405,7 @@ static void preprocess_stringify(struct expansion *e, struct output *out, struct
 static void preprocess_expand(struct expansion *e, const char *at, const char *end,
                               struct output *out);
 
-/* A macro's body with its arguments in place. */
+/* Write a macro's body with its arguments in place. */
 static void preprocess_substitute(struct expansion *e, const struct macro *macro,
                                   const struct piece *arguments, unsigned count, struct output *out)
 {
@@ -537,7 +537,7 @@ int option_next(const char *options, size_t *cursor, struct option *ret_option)
     static const struct {
         const char *word;
         enum option_kind kind;
-        bool joined; /* the argument may follow at once */
+        bool joined; /* the argument may follow without a blank */
     } known[] = {
         {"-include", OPTION_INCLUDE, false}, {"-isystem", OPTION_FOLDER, false},
         {"-iquote", OPTION_FOLDER, false},   {"-idirafter", OPTION_FOLDER, false},

@@ -7,8 +7,9 @@
 #include "state/base/compiler.h"
 
 /*
- * As much of C's preprocessor as finding what a text includes takes. Conditions are not evaluated:
- * every directive counts, whichever branch it is in, and a macro has all its definitions at once.
+ * The part of C's preprocessor that is needed to find what a text includes. Conditions are not
+ * evaluated: every directive counts, in whatever branch, and a macro has all of its definitions at
+ * once.
  */
 
 enum directive_kind {
@@ -18,12 +19,13 @@ enum directive_kind {
 
 struct directive {
     enum directive_kind kind;
-    size_t at, end; /**< Of the header's name with its quotes or brackets, of the tokens that make
-                         one, or of the definition, in the text. */
-    bool next;      /**< The search goes on behind the folder that the text was found in. */
+    size_t at, end; /**< Range in the text: of the header's name with its quotes or brackets, of the
+                       tokens that make one, or of the definition. */
+    bool next; /**< #include_next: the search continues after the folder that the text was found in.
+                */
 };
 
-/** A text and what it directs. */
+/** A text and its directives. */
 struct directives {
     char *clean; /**< As long as the text, with blanks for comments and joined lines. Owned. */
     size_t size;
@@ -31,8 +33,8 @@ struct directives {
     size_t count;
 };
 
-/** Bytes of a mark of UTF-8 that a text begins with: compilers pass over it there, and refuse it
- *  behind other text. 0 without. */
+/** Length of a UTF-8 byte order mark at the begin of a text, or 0: compilers skip it there, and
+ * reject it after other text. */
 size_t text_mark(const char *text, size_t size);
 /** 0 or -ENOMEM. */
 MUST_CHECK int directives_read(const char *text, size_t size, struct directives *ret_directives);
@@ -40,9 +42,9 @@ void directives_finish(struct directives *directives);
 
 struct macro {
     char *name;
-    char *parameters; /**< "x,y"; NULL: not like a function. */
+    char *parameters; /**< "x,y"; NULL: not a function-like macro. */
     char *body;
-    size_t next; /**< Of its chain, plus one; 0: the last. */
+    size_t next; /**< Index of the next in its chain, plus one; 0: the last. */
 };
 
 #define MACRO_CHAINS 1024
@@ -51,30 +53,30 @@ struct macros {
     struct macro *list;
     size_t count;
     struct {
-        size_t first, last; /**< Plus one; 0: none. */
-    } chains[MACRO_CHAINS]; /**< By name, each in the order of definition. */
-    unsigned most;          /**< Definitions of one name. */
+        size_t first, last; /**< Indexes plus one; 0: none. */
+    } chains[MACRO_CHAINS]; /**< One for each hash of a name, each in the order of definition. */
+    unsigned most;          /**< Largest number of definitions of one name. */
 };
 
 /**
- * Add a definition: "NAME body" or "NAME(x,y) body". What is none is ignored.
- * @ret_new  Set to true when it was not known; else left alone.
+ * Add a definition: "NAME body" or "NAME(x,y) body". Invalid ones are ignored.
+ * @ret_new  Set to true when it was new; else unchanged.
  * 0 or -ENOMEM.
  */
 MUST_CHECK int macros_define(struct macros *macros, const char *text, size_t size, bool *ret_new);
 void macros_finish(struct macros *macros);
-/** As many as the macro with the most definitions has, at least 1, at most 16. */
+/** The number of definitions of the macro with the most, between 1 and 16. */
 unsigned macros_choices(const struct macros *macros);
 
-/** A header's name as a directive says it. */
+/** A header's name in a directive. */
 struct header_name {
     char text[4096];
     bool quoted; /**< "..." and not <...>. */
 };
 
 /**
- * The name that @text makes, of the @choice-th definition of every macro (the last, where there are
- * not as many). False where it makes none.
+ * The name that @text expands to, with the @choice-th definition of every macro (the last, if there
+ * are fewer). False if it does not expand to a name.
  */
 bool header_name_read(const struct macros *macros, unsigned choice, const char *text, size_t size,
                       struct header_name *ret_name);

@@ -53,7 +53,7 @@ static struct recipe *recipe_new(enum recipe_kind kind)
     return recipe;
 }
 
-/* A leaf with room for @size bytes, and the NUL behind them. NULL without memory. */
+/* Make a leaf with room for @size bytes, and a NUL after them. NULL without memory. */
 static struct recipe *recipe_leaf(enum recipe_kind kind, size_t size)
 {
     struct recipe *recipe = size == SIZE_MAX ? NULL : recipe_new(kind);
@@ -144,7 +144,7 @@ int recipe_again(const struct recipe *recipe, const char *options, struct recipe
                        recipe->constants, recipe->constant_count, ret_recipe);
 }
 
-/* True when an option includes a file, which compilers put in front of the source. */
+/* Find out whether an option includes a file, which compilers put before the source. */
 static int recipe_includes_first(const char *options, bool *ret_includes)
 {
     size_t cursor = 0;
@@ -168,8 +168,8 @@ static int recipe_source_prefixed(const struct recipe *source, const char *text,
     return recipe_source(source->size ? 2 : 1, texts, sizes, ret_recipe);
 }
 
-/* The step with @text in front of the sources that it compiles. The headers of a compilation are
- * text within its source. */
+/* Make the step with @text before the sources that it compiles. The headers of a compilation are
+ * included in its source, so they get none. */
 static int recipe_step_prefixed(const struct recipe *recipe, const char *text,
                                 struct recipe **inputs, struct recipe **ret_recipe)
 {

@@ -11,8 +11,9 @@
 #include "state/recipe/headers.h"
 
 /*
- * How a program came to be, in terms that every device understands: source or IL, and what was done
- * with it. Recipes are immutable and shared: a library's is part of every program linked with it.
+ * How a program was made, in terms that every device understands: source or IL, and the steps
+ * applied to it. Recipes are immutable and shared: that of a library is part of every program
+ * linked with it.
  */
 
 enum recipe_kind {
@@ -23,14 +24,14 @@ enum recipe_kind {
     RECIPE_BUILT,      /**< clBuildProgram of inputs[0]. */
 };
 
-/** Steps below one another, at most: deeper ones are refused, so that replays can recurse. */
+/** Most nested steps: deeper ones are refused, so that replays can recurse. */
 #define RECIPE_DEPTH_MAX 64
 
 /** A value of clSetProgramSpecializationConstant. */
 struct recipe_constant {
     cl_uint id;
     uint32_t size;
-    unsigned char bytes[8]; /**< Of any scalar that SPIR-V can specialise. */
+    unsigned char bytes[8]; /**< Room for any scalar that SPIR-V can specialise. */
 };
 
 struct recipe {
@@ -45,8 +46,8 @@ struct recipe {
     uint32_t input_count;
     struct recipe_constant *constants; /**< COMPILED and BUILT, of an IL base. Owned. */
     uint32_t constant_count;
-    struct headers *headers; /**< COMPILED and BUILT, of source: what came from the disk. NULL:
-                                  nothing. Owned. */
+    struct headers *headers; /**< COMPILED and BUILT, from source: the headers from the disk. NULL:
+                                none. Owned. */
 };
 
 /** Nothing else of a recipe ever changes. */
@@ -58,7 +59,7 @@ static inline struct recipe *recipe_ref(const struct recipe *recipe)
 }
 void recipe_unref(struct recipe *recipe); /**< NULL is allowed. */
 void recipe_unref_pointer(struct recipe **recipe);
-/** Release what @recipe owns, which is not of the heap. */
+/** Release what @recipe owns, if it is not on the heap. */
 void recipe_finish(struct recipe *recipe);
 
 /*
@@ -66,7 +67,8 @@ void recipe_finish(struct recipe *recipe);
  * reference. 0, -ENOMEM, or -E2BIG (RECIPE_DEPTH_MAX).
  */
 
-/** The strings in a row. @lengths may be NULL, and 0 in it means a string that ends with a NUL. */
+/** The strings concatenated. @lengths may be NULL, and 0 in it means a string that ends with a NUL.
+ */
 MUST_CHECK int recipe_source(cl_uint count, const char *const *strings, const size_t *lengths,
                              struct recipe **ret_recipe);
 MUST_CHECK int recipe_il(const void *bytes, size_t size, struct recipe **ret_recipe);
@@ -76,7 +78,8 @@ MUST_CHECK int recipe_step(enum recipe_kind kind, struct recipe *base, const cha
                            uint32_t count, struct recipe *const *more, const char *const *names,
                            const struct recipe_constant *constants, uint32_t constant_count,
                            struct recipe **ret_recipe);
-/** The step that @recipe is, without its headers from the disk, of other inputs: as many. */
+/** The same step as @recipe, without its headers from the disk, with other inputs of the same
+ * number. */
 MUST_CHECK int recipe_again(const struct recipe *recipe, const char *options,
                             struct recipe *const *inputs, struct recipe **ret_recipe);
 MUST_CHECK static inline int recipe_linked(uint32_t count, struct recipe *const *inputs,
@@ -94,43 +97,41 @@ MUST_CHECK static inline int recipe_built(struct recipe *base, const char *optio
 }
 
 /**
- * The same steps with the same headers, and @text in front of all source that is compiled; it ends
- * with "#line 1" where it is not to be seen in what compilers say.
- * 0, -ENOMEM, or -ENOTSUP: some of it has no source, or its options include a file in front of all.
+ * The same steps with the same headers, with @text before all source that is compiled; @text ends
+ * with "#line 1" if it should not change line numbers in compilers' messages. 0, -ENOMEM, or
+ * -ENOTSUP: some input has no source, or an option includes a file before it.
  */
 MUST_CHECK int recipe_prefixed(struct recipe *recipe, const char *text, struct recipe **ret_recipe);
 
-/**
- * Keep what the step that @recipe is includes from the disk now. Before the recipe is shared.
- * 0 or -ENOMEM.
- */
+/** Keep the files that this step includes from the disk now. Call before the recipe is shared.
+ * 0 or -ENOMEM. */
 MUST_CHECK int recipe_keep_headers(struct recipe *recipe);
-/** False when the disk is not what it was when they were kept. */
+/** False when the disk has changed since they were kept. */
 bool recipe_headers_hold(const struct recipe *recipe);
-/** True when it is compiled or built from source at once. */
+/** True when it is compiled or built directly from source. */
 bool recipe_is_of_source(const struct recipe *recipe);
 
-/** False when no source so far can print from a kernel; IL may. */
+/** False when no source so far contains printf; IL may. */
 bool recipes_print(void);
 
-/** The SOURCE or IL that it all starts from, or NULL for what was linked. Borrowed. */
+/** The SOURCE or IL that it starts from, or NULL for what was linked. Borrowed. */
 const struct recipe *recipe_origin(const struct recipe *recipe);
-/** What is followed for @recipe: an executable that came out of a container is built again as it
- * was, whatever options the program gave then (5.8.3 leaves that to us). Borrowed. */
+/** The recipe that is built for @recipe: an executable from a container is built again as it was,
+ * whatever options the program gave then (5.8.3 leaves that to us). Borrowed. */
 const struct recipe *recipe_executed(const struct recipe *recipe);
-/** True when both make the same program: of the same inputs, by the same step, in the same way. */
+/** True when both make the same program: same inputs, same step, same options. */
 bool recipe_same(const struct recipe *a, const struct recipe *b);
 /**
- * False when what a driver calls program-scope variables can only be constants: some count those
- * as well, and OpenCL C has no others before 2.0.
+ * False when program-scope variables that a driver reports can only be constants: some drivers
+ * count those too, and OpenCL C has no others before 2.0.
  */
 bool recipe_may_keep_variables(const struct recipe *recipe);
-/** True when what it makes tells what its kernels' parameters are: some of its source was compiled
- *  with -cl-kernel-arg-info, or it has IL, of which the driver decides. */
+/** True when its program describes its kernels' parameters: some of its source was compiled with
+ * -cl-kernel-arg-info, or it has IL, where the driver decides. */
 bool recipe_tells_parameters(const struct recipe *recipe);
 /** True when its own options ask for OpenCL C 2.0 or newer. */
 bool recipe_asks_for_new_language(const struct recipe *recipe);
-/** CL_PROGRAM_BINARY_TYPE of what following it makes. */
+/** CL_PROGRAM_BINARY_TYPE of the program that it makes. */
 cl_program_binary_type recipe_binary_type(const struct recipe *recipe);
 
 #endif

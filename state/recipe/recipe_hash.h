@@ -5,12 +5,12 @@
 #include "state/recipe/recipe.h"
 
 /**
- * Add all that following @recipe depends on, but for the device: source or IL, options, headers as
- * they were kept, specialisation constants, and the steps. Options that differ in blanks alone are
- * the same ones.
+ * Hash everything that the result of @recipe depends on, except the device: source or IL, options,
+ * kept headers, specialisation constants, and the steps. Options that differ only in white space
+ * are equal.
  *
- * @prologue  What drivers get before each source. Not NULL.
- * Returns 0, -ENOMEM, or -ENOTSUP: the same recipe may make something else another time (headers
+ * @prologue  Text that drivers get before each source.
+ * Returns 0, -ENOMEM, or -ENOTSUP: the same recipe may have another result at another time (headers
  * that were not all kept, a source that names the date or the time).
  */
 MUST_CHECK int recipe_hash(const struct recipe *recipe, const char *prologue,

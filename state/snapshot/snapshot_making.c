@@ -364,7 +364,8 @@ static void snapshot_making_look_in_host(struct making *making, struct stale *st
         making->report->same += chunk->size;
 }
 
-/* 1: the chunk is left for the pause. */
+/* Add what has to be copied of a stale chunk to @slice, giving the snapshot its own chunk first. 1:
+ * the chunk is left for the pause. */
 static int snapshot_making_add_chunk(struct making *making, struct slice *slice,
                                      struct stale *stale, bool ahead)
 {

@@ -38,7 +38,7 @@ void file_sweep(const struct owned *folder);
  * one.
  *
  * @sync  The bytes are on the disk when this returns, and the name after file_sync(). Without it a
- * a crash of the machine may cut the file short.
+ * crash of the machine may cut the file short.
  *
  * Returns 0, -EFBIG (RLIMIT_FSIZE), -ENOSPC, or -errno: then all is as it was.
  */

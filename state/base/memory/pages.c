@@ -47,7 +47,7 @@ static struct {
     bool short_of_memory; /* the host is short of memory: nothing is kept */
     pid_t owner;          /* process that the spans belong to */
     unsigned populating;  /* threads */
-    uint64_t stalled_us;  /* value when the host was last */
+    uint64_t stalled_us;  /* the host's figures when it was last examined: */
     uint64_t looked_ns;
     void (*shrink)(void); /* frees what other modules keep; or NULL */
 } pool;

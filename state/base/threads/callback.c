@@ -23,7 +23,7 @@ static struct {
     struct callback_job *first, *last; /* these and all below: guarded by lock */
     unsigned threads, busy;
     uint64_t taken; /* jobs taken so far */
-    bool timed;     /* a thread watches whether busy threads */
+    bool timed;     /* a thread watches whether busy threads make progress */
     sigset_t mask;  /* of the thread that started the first one; constant afterwards */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .posted = PTHREAD_COND_INITIALIZER,

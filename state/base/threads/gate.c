@@ -38,7 +38,7 @@ static void gate_thread_exits(void *data)
 {
     struct gate_thread *thread = data;
     if (!thread->known)
-        return; /* a forked child's thread that was known only to the parent */
+        return; /* a thread of the parent's list, which a forked child does not have */
     pthread_mutex_lock(&list_lock);
     if (thread->previous)
         thread->previous->next = thread->next;
@@ -142,7 +142,7 @@ static void gate_open_for_all(void)
     long_lock_release(&closer);
 }
 
-static int gate_close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
+static int gate_close_cancellable(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     pthread_once(&once, gate_init);
     if (!the_thread.gate.known)
@@ -182,7 +182,7 @@ static int gate_close_gate(uint64_t deadline_ns, const atomic_bool *cancel)
 int gate_close_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 {
     int before = cancel_hold();
-    int error = gate_close_gate(deadline_ns, cancel);
+    int error = gate_close_cancellable(deadline_ns, cancel);
     if (error == 0)
         the_thread.gate.cancel = before;
     else
