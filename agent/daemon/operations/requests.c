@@ -193,7 +193,7 @@ static void requests_send_request(const struct agent *agent, const struct operat
     if (!asked.max_downtime_ms)
         asked.max_downtime_ms = settings->max_downtime_ms;
     if (!asked.bandwidth)
-        asked.bandwidth = settings->bandwidth << 20;
+        asked.bandwidth = settings->bandwidth;
     if (op->verb == OPERATION_PROTECT)
         asked.protection = op->program->policy.protect;
     frame_init(&frame, operation_name(op));
