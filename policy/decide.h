@@ -160,7 +160,7 @@ struct policy_settings {
     bool isolate;         /**< Programs that are started run their drivers in other processes. */
     bool protect;         /**< Programs are protected from the loss of their device. */
     uint32_t max_downtime_ms; /**< Downtime that moves aim at unless the request says otherwise. */
-    uint64_t bandwidth;       /**< MiB a second for copies while a program runs; 0: no limit. */
+    uint64_t bandwidth;       /**< Bytes a second for copies while a program runs; 0: no limit. */
 };
 
 enum policy_action {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "state/base/bytes/size.h"
+
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 #define FIELD(name)                                                                                \
     .offset = offsetof(struct policy_settings, name),                                              \
@@ -75,11 +77,12 @@ const struct setting settings_table[] = {
      "help. reseat move --max-downtime sets it for one move, which then fails rather than "
      "stop the program longer.",
      1, 3600000, 50, FIELD(max_downtime_ms)},
-    {"bandwidth", SETTING_NUMBER,
-     "Limit in MiB a second for what one move copies while its program runs. 0: no limit. "
-     "reseat move --bandwidth sets it for one move. Bytes copied while the program is stopped "
+    {"bandwidth", SETTING_SIZE,
+     "Limit for what one move copies in a second while its program runs, such as \"100MiB\". 0: no "
+     "limit. reseat move --bandwidth sets it for one move. Bytes copied while the program is "
+     "stopped "
      "are not limited.",
-     0, 1 << 30, 0, FIELD(bandwidth)},
+     0, UINT64_C(1) << 50, 0, FIELD(bandwidth)},
     {"prewarm", SETTING_FLAG,
      "Prewarm programs for the device of their likely next move: the move then saves the time "
      "to open the device and to build programs there. Costs a context on that device, which "
@@ -186,20 +189,14 @@ static int settings_read_number(const char *text, uint64_t *ret_value, const cha
 
 static int settings_read_seconds(const char *text, uint64_t *ret_value)
 {
-    static const struct {
-        const char *unit;
-        uint64_t seconds;
-    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 60 * 60}, {"d", DAY_S}};
     const char *end;
+    unsigned unit;
     uint64_t value;
 
     if (settings_read_number(text, &value, &end))
         return -EINVAL;
-    end += *end == ' ';
-    for (size_t i = 0; i < COUNT_OF(units); i++)
-        if (!strcmp(end, units[i].unit))
-            return __builtin_mul_overflow(value, units[i].seconds, ret_value) ? -EINVAL : 0;
-    return -EINVAL;
+    unit = time_unit_seconds(end + (*end == ' '));
+    return !unit || __builtin_mul_overflow(value, unit, ret_value) ? -EINVAL : 0;
 }
 
 static int settings_read_flag(const char *text, uint64_t *ret_value)
@@ -260,6 +257,17 @@ int settings_set(struct policy_settings *settings, const struct setting *setting
         if (ret)
             snprintf(ret_reason, reason_size, "%s: \"%.64s\" is neither yes nor no", setting->name,
                      text);
+    } else if (setting->type == SETTING_SIZE) {
+        char wrong[POLICY_REASON], most[SIZE_TEXT_MAX];
+
+        ret = size_parse(text, &value, wrong, sizeof(wrong));
+        if (!ret && (value < setting->min || value > setting->max)) {
+            size_format(setting->max, most);
+            snprintf(wrong, sizeof(wrong), "\"%.64s\" is more than %s", text, most);
+            ret = -EINVAL;
+        }
+        if (ret)
+            snprintf(ret_reason, reason_size, "%s: %s", setting->name, wrong);
     } else {
         ret = setting->type == SETTING_SECONDS ? settings_read_seconds(text, &value)
                                                : settings_read_number(text, &value, &end);
@@ -279,9 +287,13 @@ int settings_set(struct policy_settings *settings, const struct setting *setting
 void settings_text(const struct policy_settings *settings, const struct setting *setting,
                    char *ret_text, size_t size)
 {
+    char bytes[SIZE_TEXT_MAX];
     size_t used = 0;
 
-    if (setting->type == SETTING_FLAG) {
+    if (setting->type == SETTING_SIZE && settings_load(settings, setting)) {
+        size_format(settings_load(settings, setting), bytes);
+        snprintf(ret_text, size, "%s", bytes);
+    } else if (setting->type == SETTING_FLAG) {
         snprintf(ret_text, size, "%s", settings_load(settings, setting) ? "yes" : "no");
     } else if (setting->type != SETTING_WAYS) {
         snprintf(ret_text, size, "%" PRIu64, settings_load(settings, setting));

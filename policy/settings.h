@@ -12,6 +12,7 @@ enum setting_type {
     SETTING_FLAG,
     SETTING_NUMBER, /**< A plain count, or thousandths. */
     SETTING_SECONDS,
+    SETTING_SIZE, /**< Bytes: "512MiB". */
     SETTING_WAYS, /**< An ordered list: "upgrade, spill, wait, suspend". */
 };
 
@@ -33,9 +34,9 @@ void settings_init(struct policy_settings *ret_settings);
 const struct setting *settings_find(const char *name);
 /**
  * @text  A flag: yes or no (true, on, 1; false, off, 0). Seconds: a whole number, with s, m, h or d
- *        behind it where it is not seconds. Ways: names with commas or spaces between; "none":
- * refuse whatever does not fit. Returns 0, or -EINVAL with one line in @ret_reason that names the
- * value and the range.
+ *        behind it where it is not seconds. A size as size_parse() takes it. Ways: names with
+ * commas or spaces between; "none": refuse whatever does not fit. Returns 0, or -EINVAL with one
+ * line in @ret_reason that names the value and the range.
  */
 int settings_set(struct policy_settings *settings, const struct setting *setting, const char *text,
                  char *ret_reason, size_t reason_size);

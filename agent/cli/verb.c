@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/config/config.h"
+#include "state/base/bytes/size.h"
 
 #define OPTIONS_MAX 128
 #define VERBS_MAX   128
@@ -88,26 +89,12 @@ static const char *verb_amount(uint64_t value, unsigned places, char ret[32])
     return ret;
 }
 
-/** The seconds that a unit of time stands for; 0: it is none. */
-static unsigned verb_seconds_of(const char *unit)
-{
-    static const struct {
-        const char *unit;
-        unsigned seconds;
-    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
-
-    for (size_t i = 0; i < ARRAY_SIZE(units); i++)
-        if (strcmp(units[i].unit, unit) == 0)
-            return units[i].seconds;
-    return 0;
-}
-
 static bool verb_parse_number(const char *text, const struct verb_option *option,
                               uint64_t *ret_value)
 {
     char digits[64];
     size_t length = strspn(text, "0123456789.");
-    unsigned unit = option->kind == OPTION_TIME ? verb_seconds_of(text + length) : !text[length];
+    unsigned unit = option->kind == OPTION_TIME ? time_unit_seconds(text + length) : !text[length];
     uint64_t value;
     char *end;
 

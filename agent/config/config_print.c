@@ -76,6 +76,8 @@ static void config_print_put_range(FILE *to, const struct setting *setting)
     if (setting->type == SETTING_FLAG) {
         fprintf(to, "%s# true or false; default %s.\n", indent,
                 setting->initial ? "true" : "false");
+    } else if (setting->type == SETTING_SIZE) {
+        fprintf(to, "%s# A size in quotes; default \"0\".\n", indent);
     } else if (setting->type == SETTING_WAYS) {
         fprintf(to, "%s# Default \"%s\".\n", indent, setting->initial_ways);
     } else {
@@ -95,6 +97,7 @@ void config_policy_text(const struct config *config, const struct setting *setti
         snprintf(ret_text, size, "%s", strcmp(text, "yes") == 0 ? "true" : "false");
         break;
     case SETTING_WAYS:
+    case SETTING_SIZE:
         config_quote(text, ret_text, size);
         break;
     case SETTING_NUMBER:

@@ -134,13 +134,16 @@ static int config_read_policy_text(struct reader *reader, const config_setting_t
         return config_read_text_of(reader, value, ret_text, size);
     case SETTING_NUMBER:
     case SETTING_SECONDS:
+    case SETTING_SIZE:
         break;
     }
-    if (setting->type == SETTING_SECONDS && config_setting_get_string(value))
+    if (setting->type != SETTING_NUMBER && config_setting_get_string(value))
         return config_read_text_of(reader, value, ret_text, size);
     if (!config_read_is_integer(value)) {
         return config_read_wrong_type(reader, value,
-                                      setting->type == SETTING_SECONDS
+                                      setting->type == SETTING_SIZE
+                                          ? "a size in quotes, such as \"100MiB\""
+                                      : setting->type == SETTING_SECONDS
                                           ? "a whole number of seconds, or a text such as \"10m\""
                                           : "a whole number, without quotes");
     }

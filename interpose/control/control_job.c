@@ -146,6 +146,8 @@ static void control_job_add(struct control_report *report, const struct move_rep
     whole->bytes += one->bytes;
     whole->build_ns += one->build_ns;
     whole->built += one->built;
+    if (one->drain_ns > whole->drain_ns)
+        memcpy(whole->waited_for, one->waited_for, sizeof(whole->waited_for));
     whole->drain_ns += one->drain_ns;
     whole->aim_ns += one->aim_ns;
     whole->left += one->left;

@@ -13,6 +13,9 @@
  * deferred, with everything behind it on an in-order queue, until its wait list can complete.
  */
 
+/** So many kernels a queue remembers having launched last. */
+#define QUEUE_LAUNCHED 4
+
 struct queue {
     struct object object;
     struct context *context; /**< Held. */
@@ -34,6 +37,11 @@ struct queue {
     bool pumping;     /**< Guarded by the engine's lock: a thread is issuing deferred commands. */
     uint64_t settled; /**< Used by journal_settle: the last pass that found later commands to have
                          ended. */
+    /** For reports only: a slot a kernel, which the next kernel of the same slot takes over. */
+    struct {
+        const char *_Atomic kernel; /**< NULL: none. Never freed (pace.h). */
+        _Atomic uint64_t order;     /**< The queue's, after its last launch. */
+    } launched[QUEUE_LAUNCHED];
 };
 
 static inline struct queue *queue_get(cl_command_queue handle)
@@ -65,6 +73,18 @@ static inline bool queue_is_past(const struct queue *queue, const struct event *
     return atomic_load_explicit(&event->given, memory_order_relaxed) <=
            atomic_load_explicit(&queue->past, memory_order_acquire);
 }
+
+/** A kernel called @kernel, of a struct pace, was launched. */
+static inline void queue_note_launch(struct queue *queue, const char *kernel)
+{
+    size_t slot = ((uintptr_t)kernel >> 4) % QUEUE_LAUNCHED;
+    atomic_store_explicit(&queue->launched[slot].kernel, kernel, memory_order_relaxed);
+    atomic_store_explicit(&queue->launched[slot].order, queue_order(queue), memory_order_relaxed);
+}
+/** The kernels whose launches are not known to have ended. Returns how many. */
+size_t queue_launched(const struct queue *queue, const char *ret_kernels[QUEUE_LAUNCHED]);
+/** They ended. */
+void queue_launched_ended(struct queue *queue);
 
 cl_int queue_create(struct context *context, struct vdev *vdev,
                     cl_command_queue_properties properties, const cl_queue_properties *list,

@@ -620,7 +620,9 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
                 !vdev_is_lost(queue->vdev) &&
                 the_upcalls->move_back(queue->vdev, here, kernel->name);
     } while (again);
-    if (error == CL_SUCCESS)
+    if (error == CL_SUCCESS) {
         kernel_note_launch(kernel, space);
+        queue_note_launch(queue, kernel->pace->name);
+    }
     return error;
 }

@@ -157,6 +157,7 @@ cl_int queue_create(struct context *context, struct vdev *vdev,
     queue->context = context;
     queue->vdev = vdev;
     queue->vdev_index = context_vdev_index(context, vdev);
+    atomic_init(&queue->order, 1); /* above `past`: nothing has ended */
     queue->properties = properties;
     queue->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     object_hold(context);
@@ -196,6 +197,24 @@ cl_int queue_flush(struct queue *queue)
         gate_leave();
     } while (UNLIKELY(error != CL_SUCCESS) && context_outlives(queue->context, error, &tries));
     return error;
+}
+
+size_t queue_launched(const struct queue *queue, const char *ret_kernels[QUEUE_LAUNCHED])
+{
+    uint64_t past = atomic_load(&queue->past);
+    size_t count = 0;
+    for (size_t i = 0; i < QUEUE_LAUNCHED; i++) {
+        const char *kernel = atomic_load(&queue->launched[i].kernel);
+        if (kernel && atomic_load(&queue->launched[i].order) > past)
+            ret_kernels[count++] = kernel;
+    }
+    return count;
+}
+
+void queue_launched_ended(struct queue *queue)
+{
+    for (size_t i = 0; i < QUEUE_LAUNCHED; i++)
+        atomic_store(&queue->launched[i].kernel, NULL);
 }
 
 void queue_ended(struct queue *queue, uint64_t order)

@@ -96,6 +96,7 @@ struct move_report {
     uint64_t build_ns;     /**< Of total_ns: building programs at the target. */
     uint32_t built;        /**< Programs built at the target. */
     uint64_t drain_ns;     /**< Of downtime_ns: waiting for commands that the source ran. */
+    char waited_for[160];  /**< The kernels of these commands, with commas; "": not known. */
     uint64_t aim_ns;       /**< The limit or aim for downtime_ns; 0: the program was not paused. */
     uint32_t rounds;       /**< Rounds of copying ahead. */
     uint64_t predicted_ns; /**< Time for the copies of the pause as predicted when it began; 0: the

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "state/base/clock.h"
@@ -63,6 +64,8 @@ struct move_marker {
     struct residence *residence; /* with a reference */
     cl_event event;
     bool beside; /* runs beside the moving queues: its error does not matter */
+    const char *kernels[QUEUE_LAUNCHED]; /* that its queue may be running */
+    size_t kernel_count;
 };
 
 void move_markers_finish(struct move_markers *markers)
@@ -134,8 +137,9 @@ static void move_drain_mark_piece(void *data, const struct event *event, uint8_t
         return;
     (void)residence->cl->clRetainEvent(real);
     residence_ref(residence);
-    marking->markers->markers[marking->markers->count++] =
-        (struct move_marker){.residence = residence, .event = real, .beside = true};
+    struct move_marker *marker = &marking->markers->markers[marking->markers->count++];
+    *marker = (struct move_marker){.residence = residence, .event = real, .beside = true};
+    marker->kernel_count = queue_launched(event->queue, marker->kernels);
 }
 
 int move_markers_put(struct move *move, struct move_markers *ret_markers)
@@ -153,6 +157,7 @@ int move_markers_put(struct move *move, struct move_markers *ret_markers)
                 queue->context
                     ->at[atomic_load(&queue->context->residence_index[queue->vdev_index])];
             marker->beside = !own;
+            marker->kernel_count = queue_launched(queue, marker->kernels);
             error = move_drain_mark(move, marker->residence, queue->real, &marker->event);
             if (error == 0) {
                 residence_ref(marker->residence);
@@ -172,13 +177,29 @@ int move_markers_put(struct move *move, struct move_markers *ret_markers)
     return error;
 }
 
+static void move_drain_name_kernels(const struct move_marker *marker, char *ret_text, size_t size)
+{
+    size_t used = 0;
+    *ret_text = '\0';
+    for (size_t i = 0; i < marker->kernel_count && used < size; i++)
+        used += (size_t)snprintf(ret_text + used, size - used, "%s%s", i ? ", " : "",
+                                 marker->kernels[i]);
+}
+
 int move_markers_await(struct move *move, const struct move_markers *markers)
 {
+    uint64_t longest = 0;
     int error = 0;
     for (size_t i = 0; error == 0 && i < markers->count; i++) {
         const struct move_marker *marker = &markers->markers[i];
+        uint64_t begun = clock_now_ns();
         error = move_drain_forgive(move, marker->beside,
                                    move_drain_await(move, marker->residence, marker->event));
+        uint64_t waited = clock_now_ns() - begun;
+        if (waited <= longest)
+            continue;
+        longest = waited;
+        move_drain_name_kernels(marker, move->report->waited_for, sizeof(move->report->waited_for));
     }
     return error;
 }
@@ -207,6 +228,18 @@ int move_quiesce(struct move *move)
     return error;
 }
 
+/* Everything that was given to the queues of the source has ended. */
+static void move_drain_forget_launches(const struct move *move)
+{
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
+        if (move_drain_drains(move, queue))
+            queue_launched_ended(queue);
+        object_unhold(queue);
+    }
+}
+
 int move_drain(struct move *move)
 {
     struct move_markers markers = {0};
@@ -214,6 +247,8 @@ int move_drain(struct move *move)
     if (error == 0)
         error = move_markers_await(move, &markers);
     move_markers_finish(&markers);
+    if (error == 0)
+        move_drain_forget_launches(move);
     /* The markers have completed, so this returns at once; it lets drivers finish their own work
      * after a command. */
     for (size_t i = 0; error == 0 && i < move->context_count; i++)

@@ -1,6 +1,8 @@
 #include "state/program/pace.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +25,34 @@ static struct pace *pace_find(struct program_details *details, const char *name)
     return pace;
 }
 
+static int pace_compare_names(const void *one, const void *other)
+{
+    return strcmp(one, other);
+}
+
+/* One copy of each name for the whole process: a queue remembers kernels that are gone by the time
+ * at which a move waits for its commands. */
+static const char *pace_name(const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static void *names;
+    char *copy = strdup(name), *const *found = NULL;
+    pthread_mutex_lock(&lock);
+    if (copy)
+        found = tsearch(copy, &names, pace_compare_names);
+    const char *kept = found ? *found : NULL;
+    pthread_mutex_unlock(&lock);
+    if (kept != copy)
+        free(copy);
+    return kept;
+}
+
 static struct pace *pace_create(const char *name)
 {
     struct pace *pace = calloc(1, sizeof(*pace));
     if (!pace)
         return NULL;
-    pace->name = strdup(name);
+    pace->name = pace_name(name);
     if (!pace->name) {
         free(pace);
         return NULL;
@@ -86,7 +110,6 @@ void pace_list_free(struct pace *list)
 {
     while (list) {
         struct pace *next = list->next;
-        free(list->name);
         free(list);
         list = next;
     }

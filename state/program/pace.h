@@ -26,7 +26,7 @@ struct device;
 /** Of all kernels of one name in a program. Owned by the program. */
 struct pace {
     struct pace *next;
-    char *name;                 /**< Owned. */
+    const char *name;           /**< Kept until the process ends: see queue_launched. */
     _Atomic uint64_t whole;     /**< Launches of fewer work-items go whole. */
     _Atomic uint32_t countdown; /**< So many launches go whole before one is measured again. */
     _Atomic uint32_t backoff;   /**< What the countdown begins with the next time. */

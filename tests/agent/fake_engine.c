@@ -485,6 +485,7 @@ void move_run(const struct move_request *request, struct move_report *ret_report
             report.build_ns = 12100000000;
             report.downtime_ns = 17700000000;
             report.drain_ns = 17600000000;
+            strcpy(report.waited_for, "smooth, sum");
             report.aim_ns = 50000000;
             report.bytes = 0;
         }

@@ -130,15 +130,16 @@ Test(settings, every_bound_is_the_last_that_is_taken)
 
         if (setting->type == SETTING_WAYS || setting->type == SETTING_FLAG)
             continue;
-        snprintf(text, sizeof(text), "%" PRIu64, setting->max);
+        const char *unit = setting->type == SETTING_SIZE ? "B" : "";
+        snprintf(text, sizeof(text), "%" PRIu64 "%s", setting->max, unit);
         cr_expect_eq(settings_set(&s, setting, text, reason, sizeof(reason)), 0);
-        snprintf(text, sizeof(text), "%" PRIu64, setting->max + 1);
+        snprintf(text, sizeof(text), "%" PRIu64 "%s", setting->max + 1, unit);
         cr_expect_eq(settings_set(&s, setting, text, reason, sizeof(reason)), -EINVAL);
-        snprintf(text, sizeof(text), "%" PRIu64, setting->min);
+        snprintf(text, sizeof(text), "%" PRIu64 "%s", setting->min, unit);
         cr_expect_eq(settings_set(&s, setting, text, reason, sizeof(reason)), 0);
         if (!setting->min)
             continue;
-        snprintf(text, sizeof(text), "%" PRIu64, setting->min - 1);
+        snprintf(text, sizeof(text), "%" PRIu64 "%s", setting->min - 1, unit);
         cr_expect_eq(settings_set(&s, setting, text, reason, sizeof(reason)), -EINVAL);
     }
 }
@@ -192,4 +193,23 @@ Test(settings, ways_have_names)
     cr_expect_eq(policy_way_of("spillx", 6), 0);
     cr_expect_eq(policy_way_of("spillx", 5), POLICY_SPILL);
     cr_expect_eq(policy_way_of("", 0), 0);
+}
+
+Test(settings, bandwidth_is_a_size)
+{
+    struct policy_settings s;
+    char reason[256], text[64];
+
+    settings_init(&s);
+    settings_text(&s, settings_find("bandwidth"), text, sizeof(text));
+    cr_expect_str_eq(text, "0");
+    cr_assert_eq(set(&s, "bandwidth", "100MiB", reason), 0);
+    cr_expect_eq(s.bandwidth, 100u << 20);
+    settings_text(&s, settings_find("bandwidth"), text, sizeof(text));
+    cr_expect_str_eq(text, "100MiB");
+    cr_expect_eq(set(&s, "bandwidth", "100", reason), -EINVAL);
+    cr_expect(strstr(reason, "bandwidth: \"100\" is not a size"), "%s", reason);
+    cr_expect_eq(set(&s, "bandwidth", "2000TiB", reason), -EINVAL);
+    cr_expect(strstr(reason, "is more than 1024TiB"), "%s", reason);
+    cr_expect_eq(s.bandwidth, 100u << 20);
 }

@@ -357,8 +357,15 @@ void output_link(const json_t *server, char *ret, size_t size)
     if (trip <= 0)
         return;
     int length = snprintf(ret, size, trip < 10 ? "%.2f ms" : "%.0f ms", trip);
-    if (least > 0 && length > 0 && (size_t)length < size)
-        snprintf(ret + length, size - (size_t)length, least < 1e9 ? ", %.0f MB/s" : ", %.1f GB/s",
+    if (length <= 0 || (size_t)length >= size)
+        return;
+    if (least <= 0)
+        snprintf(ret + length, size - (size_t)length, ", rate unknown");
+    else
+        snprintf(ret + length, size - (size_t)length,
+                 least < 1e7   ? ", %.1f MB/s"
+                 : least < 1e9 ? ", %.0f MB/s"
+                               : ", %.1f GB/s",
                  least < 1e9 ? least / 1e6 : least / 1e9);
 }
 

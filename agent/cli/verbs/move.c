@@ -242,7 +242,7 @@ static int move_print_json(const struct change *change, const json_t *report, co
     output_add_members(
         object, report,
         "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
-        "bytes left build_ns built drain_ns aim_ns starting already vdevs");
+        "bytes left build_ns built drain_ns waited_for aim_ns starting already vdevs");
     json_object_set_new(object, "dry_run", json_boolean(change->asked.dry_run));
     if (change->to)
         output_add_members(object, report, "image image_bytes image_written freed not_stored");
@@ -302,7 +302,12 @@ static void move_print_causes(const json_t *report, bool stops)
     if (stops && aim && stop > aim) {
         output_seconds(aim, aimed, sizeof(aimed));
         output_seconds(member_number(report, "drain_ns"), time, sizeof(time));
-        printf(" (target %s; %s of it waiting for launched commands to end)", aimed, time);
+        const char *kernels = member_text(report, "waited_for");
+        printf(" (target %s; %s of it waiting for %s%s)", aimed, time,
+               !kernels[0]            ? "launched commands to end"
+               : strchr(kernels, ',') ? "kernels "
+                                      : "kernel ",
+               kernels);
     }
     bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
     printf("; %s", member_number(report, "bytes") ? bytes : "nothing");

@@ -15,6 +15,7 @@
 struct search {
     const struct output *output;
     const char *server; /**< An address, or a process; NULL or "-": any. */
+    bool kicks;         /**< Then isolated programs are not meant by "-". */
     unsigned found;
     /* Of sessions: */
     json_t *sessions;
@@ -31,7 +32,8 @@ static bool server_sessions_is_meant(const struct search *search,
     size_t length;
 
     if (!wanted || strcmp(wanted, "-") == 0)
-        return true;
+        return !search->kicks ||
+               strncmp(server->addresses, CONTROL_ISOLATED, strlen(CONTROL_ISOLATED)) != 0;
     snprintf(pid, sizeof(pid), "%d", server->pid);
     if (strcmp(wanted, pid) == 0)
         return true;
@@ -157,7 +159,9 @@ const struct verb verb_server_sessions = {
     .summary = "List who uses the devices of this machine's device servers.",
     .text =
         "ADDRESS is one that a server of yours listens on here, or its process; without it, all "
-        "of yours are asked. NAME is that of the client's certificate, or its user. MEMORY is "
+        "of yours are asked. The server that has the drivers of isolated programs (reseat run "
+        "--isolate) is called isolated. NAME is that of the client's certificate, or its user. "
+        "MEMORY is "
         "what the server promised it, and BUSY for how long its commands were under way.",
     .run = server_sessions_run_sessions,
 };
@@ -191,6 +195,7 @@ static int server_sessions_run_kick(struct call *call)
     struct search search = {
         .output = &call->output,
         .server = call->words[0],
+        .kicks = true,
         .request = {.version = CONTROL_VERSION, .what = CONTROL_KICK},
     };
     const char *who = call->words[1];

@@ -76,7 +76,7 @@ static void asking_send(const struct agent *agent, struct operation *op,
     if (!asked.max_downtime_ms)
         asked.max_downtime_ms = settings->max_downtime_ms;
     if (!asked.bandwidth)
-        asked.bandwidth = settings->bandwidth << 20;
+        asked.bandwidth = settings->bandwidth;
     if (op->verb == OPERATION_PROTECT)
         asked.protection = op->program->policy.protect;
     if (!operation_enter(op, OPERATION_SENT))

@@ -32,6 +32,7 @@ void report_plain(struct peer *client, const struct program *program, const char
     frame_u64(&frame, "build_ns", 0);
     frame_u64(&frame, "built", 0);
     frame_u64(&frame, "drain_ns", 0);
+    frame_string(&frame, "waited_for", "");
     frame_u64(&frame, "aim_ns", 0);
     frame_u64(&frame, "left", 0);
     frame_u64(&frame, "rounds", 0);
@@ -53,11 +54,11 @@ void report_devices(struct peer *client, const struct program *program, size_t v
 
 /** What became of a virtual device that was tried, or of all together. */
 static const char *const outcome[] = {
-    "vdev",          "result",   "reached",       "reason",      "already",
-    "lasting",       "total_ns", "arrived_ns",    "downtime_ns", "bytes",
-    "left",          "rounds",   "predicted_ns",  "build_ns",    "built",
-    "drain_ns",      "aim_ns",   "image",         "not_stored",  "image_bytes",
-    "image_written", "freed",    "not_protected", "not_removed", "box"};
+    "vdev",         "result",     "reached",     "reason",        "already",    "lasting",
+    "total_ns",     "arrived_ns", "downtime_ns", "bytes",         "left",       "rounds",
+    "predicted_ns", "build_ns",   "built",       "drain_ns",      "waited_for", "aim_ns",
+    "image",        "not_stored", "image_bytes", "image_written", "freed",      "not_protected",
+    "not_removed",  "box"};
 
 /* What the program reported of @op. */
 void report_forward(struct peer *client, const struct operation *op, const msgpack_object *message)

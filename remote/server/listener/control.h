@@ -68,6 +68,9 @@ MUST_CHECK int control_servers(bool (*each)(void *data, int fd,
 MUST_CHECK int control_ask(int fd, const struct control_request *request,
                            struct control_answer *ret_answer);
 
+/** The first of a server's addresses where it has the drivers of isolated programs. */
+#define CONTROL_ISOLATED "isolated"
+
 /** The folder of the sockets, made where it is missing. 0, or as folder_make_private(). */
 MUST_CHECK int control_folder(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX]);
 

@@ -427,14 +427,14 @@ static int serve_block_signals(struct serve *serve)
     return fd < 0 ? -errno : 0;
 }
 
-/* Who looks after it can do so. Without that, it serves all the same. Isolated programs are looked
-   after themselves. */
+/* reseat server sessions and kick. Where they cannot connect, the server serves all the same. */
 static void serve_open_operators(struct serve *serve)
 {
-    if (serve->options.limits.isolates)
-        return;
     char problem[FOLDER_PROBLEM_MAX];
     size_t used = 0;
+    if (serve->options.limits.isolates)
+        used = (size_t)snprintf(serve->operators.addresses, CONTROL_ADDRESSES_MAX, "%s",
+                                CONTROL_ISOLATED);
     for (size_t i = 0; i < serve->options.count && used < CONTROL_ADDRESSES_MAX; i++)
         used += (size_t)snprintf(serve->operators.addresses + used, CONTROL_ADDRESSES_MAX - used,
                                  "%s%s", used ? " " : "", serve->options.addresses[i]);

@@ -79,3 +79,16 @@ void bytes_text(uint64_t bytes, char *ret, size_t size)
     double value = (double)bytes / (double)(1ull << unit->shift);
     snprintf(ret, size, "%.*f %s", unit->shift && value < 100 ? 1 : 0, value, unit->name);
 }
+
+unsigned time_unit_seconds(const char *unit)
+{
+    static const struct {
+        const char *name;
+        unsigned seconds;
+    } times[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 60 * 60}, {"d", 24 * 60 * 60}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(times); i++)
+        if (strcmp(times[i].name, unit) == 0)
+            return times[i].seconds;
+    return 0;
+}

@@ -26,6 +26,9 @@ MUST_CHECK int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reaso
 /** As size_parse() takes it, exactly: in the largest unit of which it is a whole number. */
 void size_format(uint64_t bytes, char ret_text[SIZE_TEXT_MAX]);
 
+/** The seconds of a unit of time: "s" or "", "m", "h" or "d"; 0 where it is no unit. */
+unsigned time_unit_seconds(const char *unit);
+
 /** For people: "1.5 GiB". */
 void bytes_text(uint64_t bytes, char *ret, size_t size);
 

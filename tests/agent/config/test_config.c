@@ -191,7 +191,8 @@ static void value_of(const struct setting *setting, unsigned source, char *ret, 
     } else {
         uint64_t value = setting->min + source;
         value += value >= setting->initial;
-        snprintf(ret, size, "%llu", (unsigned long long)(source ? value : setting->initial));
+        snprintf(ret, size, "%llu%s", (unsigned long long)(source ? value : setting->initial),
+                 source && setting->type == SETTING_SIZE ? "MiB" : "");
     }
 }
 
@@ -206,7 +207,8 @@ static void check_precedence(const struct setting *setting, unsigned sources)
     unsigned highest = sources & 4 ? 3 : sources & 2 ? 2 : sources & 1;
 
     if (sources & 1) {
-        const char *quote = setting->type == SETTING_WAYS ? "\"" : "";
+        bool quoted = setting->type == SETTING_WAYS || setting->type == SETTING_SIZE;
+        const char *quote = quoted ? "\"" : "";
         value_of(setting, 1, value, sizeof(value));
         const char *word = strcmp(value, "yes") == 0 ? "true"
                            : strcmp(value, "no")     ? value

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 
+#include "state/base/bytes/size.h"
 #include "tests/agent/config/config_rig.h"
 #include "tests/support/leaks.h"
 
@@ -120,6 +121,11 @@ static void write_policy(FILE *to, struct said *said)
             unsigned value = says ? (unsigned)any(0, 1) : (unsigned)setting->initial;
             sprintf(text, "%s", value ? "yes" : "no");
             says ? fprintf(to, "%s = %s;\n", setting->name, value ? "true" : "false") : 0;
+        } else if (setting->type == SETTING_SIZE) {
+            sprintf(text, "0");
+            if (says)
+                size_format(any(1, setting->max), text);
+            says ? fprintf(to, "%s = \"%s\";\n", setting->name, text) : 0;
         } else {
             sprintf(text, "%" PRIu64, says ? any(setting->min, setting->max) : setting->initial);
             says ? fprintf(to, "%s = %sL;\n", setting->name, text) : 0;

@@ -217,7 +217,7 @@ Test(moving, a_move_that_took_long_says_what_took_long)
 
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, ", 12.10 s of it building 9 programs; paused for 17.70 s (target "
-                                  "50.0 ms; 17.60 s of it waiting for launched commands to end); "
+                                  "50.0 ms; 17.60 s of it waiting for kernels smooth, sum); "
                                   "nothing copied"),
               "%s", result->out);
     harness_end(pid);

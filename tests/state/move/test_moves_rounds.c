@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/state/move/test_moves_common.h"
 
@@ -96,6 +97,60 @@ static void writer_move(struct move_request *request, struct move_report *ret_re
 }
 
 #define MS UINT64_C(1000000)
+
+static atomic_bool slow_ends;
+
+/* Two long launches are always under way. Returns how many were given. */
+static void *give_slow_launches(void *unused)
+{
+    cl_kernel slow = engine_kernel(w.program.program, "one");
+    cl_event before = NULL, event;
+    uintptr_t given = 0;
+    (void)unused;
+    OK(clSetKernelArg(slow, 0, sizeof(cl_mem), &w.buffers[0]));
+    for (; !atomic_load(&slow_ends); given++, before = event) {
+        launch(w.program.queue, slow, 1, 0, &event);
+        OK(clFlush(w.program.queue));
+        if (before) {
+            OK(clWaitForEvents(1, &before));
+            OK(clReleaseEvent(before));
+        }
+    }
+    OK(clReleaseEvent(before));
+    OK(clReleaseKernel(slow));
+    return (void *)given;
+}
+
+Test(rounds, name_the_kernel_that_the_pause_waited_for, .timeout = 120)
+{
+    struct move_request request = {.max_downtime_ns = 1 * MS};
+    struct move_report report;
+    cl_uint word;
+    pthread_t thread;
+    void *given;
+    writer_open("[one] name=one base=1 launch_ms=50 [two] name=two base=1 launch_ms=50", 1, 0);
+    writer_write(); /* `add` has ended before */
+    cr_assert_eq(pthread_create(&thread, NULL, give_slow_launches, NULL), 0);
+    usleep(100000);
+    request.target = engine_rig_key(&w.rig, "two");
+    move_run(&request, &report);
+    atomic_store(&slow_ends, true);
+    pthread_join(thread, &given);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_str_eq(report.waited_for, "one");
+    OK(clEnqueueReadBuffer(w.program.queue, w.buffers[0], CL_TRUE, 0, sizeof(word), &word, 0, NULL,
+                           NULL));
+    cr_expect_eq(word, 1 + (uintptr_t)given);
+    /* Nothing is under way any more. */
+    request.target = engine_rig_key(&w.rig, "one");
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_str_eq(report.waited_for, "");
+    OK(clReleaseKernel(w.add));
+    for (unsigned b = 0; b < BUFFERS; b++)
+        OK(clReleaseMemObject(w.buffers[b]));
+    engine_program_close(&w.program);
+}
 
 Test(rounds, stop_when_the_rest_is_short, .timeout = 120)
 {
