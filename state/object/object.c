@@ -105,13 +105,13 @@ static HOT bool object_release_last(struct object *object)
     gate_enter();
     now.both = atomic_load_explicit(&object->counts, memory_order_relaxed);
     do {
-        next = now;
+        uint32_t refs = now.refs - 1;
         if (UNLIKELY((now.refs & ~OBJECT_LENT) == 0)) {
             gate_leave();
             return false;
         }
-        next.refs--;
-        next.holds -= (next.refs & ~OBJECT_LENT) == 0;
+        next.refs = refs;
+        next.holds = now.holds - ((refs & ~OBJECT_LENT) == 0 ? 1 : 0);
     } while (!atomic_compare_exchange_weak_explicit(&object->counts, &now.both, next.both,
                                                     memory_order_acq_rel, memory_order_relaxed));
     object_dropped(object, next.holds == 0);
@@ -126,7 +126,7 @@ HOT bool object_release(void *pointer)
         if (atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return true;
-    return object_release_last(object);
+    return (refs & ~OBJECT_LENT) != 0 && object_release_last(object);
 }
 
 HOT void object_unhold(void *pointer)

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/program/cut_source.h"
 #include "state/program/kernel_source.h"
-#include "state/program/program_cut.h"
-#include "state/program/source_facts.h"
 
 struct reading {
     struct kernel_source source;
@@ -21,7 +20,7 @@ struct reading {
 };
 
 /* The functions that a piece answers for itself: those that make it ask for its place, and two that
- * say the same in a piece, but not in one that is told its place (program_cut.c). */
+ * say the same in a piece, but not in one that is told its place (cut_source.c). */
 static const char *const place_names[] = {
     "get_group_id",         "get_num_groups", "get_global_size", "get_global_offset",
     "get_global_linear_id", "get_work_dim",   "get_global_id",
@@ -566,7 +565,7 @@ static void kernel_traits_walk_from(struct reading *r, const char *name)
 static bool kernel_traits_is_in_answers(struct token name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
-    for (const char *at = program_cut_source; *at;) {
+    for (const char *at = cut_source; *at;) {
         size_t length = strspn(at, letters);
         if (length && token_same(name, (struct token){at, length}))
             return true;
@@ -628,7 +627,8 @@ static void kernel_traits_begin(struct reading *r, const struct recipe *recipe)
     r->traits = (struct kernel_traits){.even = !recipe_asks_for_new_language(recipe)};
 }
 
-static int kernel_traits_of(const struct recipe *recipe, struct kernel_facts *kernels, size_t count)
+int kernel_traits_read_all(const struct recipe *recipe, size_t count, const char *const *names,
+                           struct kernel_traits *ret_traits)
 {
     struct reading r = {0};
     int err = kernel_source_read(recipe, &r.source);
@@ -636,26 +636,11 @@ static int kernel_traits_of(const struct recipe *recipe, struct kernel_facts *ke
         err = kernel_traits_add_all_volatiles(&r);
     for (size_t i = 0; !err && i < count; i++) {
         kernel_traits_begin(&r, recipe);
-        kernel_traits_find_traits(&r, kernels[i].name);
-        kernels[i].traits = r.traits;
+        kernel_traits_find_traits(&r, names[i]);
+        ret_traits[i] = r.traits;
     }
     kernel_source_finish(&r.source);
     free(r.volatiles);
     free(r.types);
-    return err;
-}
-
-int kernel_traits_read_all(const struct recipe *recipe, struct source_facts *facts)
-{
-    return kernel_traits_of(recipe, facts->kernels, facts->count);
-}
-
-int kernel_traits_read(const struct recipe *recipe, const char *name,
-                       struct kernel_traits *ret_traits)
-{
-    struct kernel_facts kernel = {.name = (char *)(uintptr_t)name};
-    int err = kernel_traits_of(recipe, &kernel, 1);
-    if (!err)
-        *ret_traits = kernel.traits;
     return err;
 }

@@ -30,16 +30,17 @@ struct kernel_traits {
 };
 
 /**
- * What the kernel called @name, which @recipe makes, uses with all that it calls. Source is read as
- * it stands, whichever branch of a condition it is in.
+ * What each kernel of @names, which @recipe makes, uses with all that it calls. Source is read as
+ * it stands, whichever branch of a condition it is in; once for all of them.
  * 0 or -ENOMEM.
  */
-MUST_CHECK int kernel_traits_read(const struct recipe *recipe, const char *name,
-                                  struct kernel_traits *ret_traits);
-
-struct source_facts; /* source_facts.h */
-/** The same for each kernel that @facts names, with the source read once. */
-MUST_CHECK int kernel_traits_read_all(const struct recipe *recipe, struct source_facts *facts);
+MUST_CHECK int kernel_traits_read_all(const struct recipe *recipe, size_t count,
+                                      const char *const *names, struct kernel_traits *ret_traits);
+static inline int kernel_traits_read(const struct recipe *recipe, const char *name,
+                                     struct kernel_traits *ret_traits)
+{
+    return kernel_traits_read_all(recipe, 1, &name, ret_traits);
+}
 
 /**
  * True when what @recipe makes has variables in the global address space that live as long as the

@@ -10,65 +10,6 @@
 #include "state/base/threads/work.h"
 #include "state/program/program_priv.h"
 
-/*
- * In front of the source. The word is cut_word's: its form is how many dimensions there are, twice,
- * plus the one that is cut, for Oclgrind's compiler breaks comparisons with several of them. What
- * is left of the compiler's own functions is what is right in a piece as it stands. OpenCL C 1.0
- * and 1.1 have no "static"; only from 2.0 on is a group's own size not that of all.
- * Nothing branches, for what is picked from was worked out: a compiler for CPUs makes vectors of
- * work-items only where nothing does, and is four times as slow otherwise (POCL).
- */
-const char program_cut_source[] =
-    "#if __OPENCL_C_VERSION__ >= 200\n"
-    "#define RESEAT_LOCAL get_enqueued_local_size(RESEAT_DIM)\n"
-    "#else\n"
-    "#define RESEAT_LOCAL get_local_size(RESEAT_DIM)\n"
-    "#endif\n"
-    "#if __OPENCL_C_VERSION__ >= 120\n"
-    "#define RESEAT_OWN static inline\n"
-    "#else\n"
-    "#define RESEAT_OWN\n"
-    "#endif\n"
-    "#define RESEAT_FORM ((uint)get_global_offset(2) & 7u)\n"
-    "#define RESEAT_VALUE ((size_t)((uint)get_global_offset(2) >> 3))\n"
-    "#define RESEAT_DIM (RESEAT_FORM & 1u)\n"
-    "RESEAT_OWN size_t reseat_pick(int is, size_t one, size_t other)\n"
-    "{ return is ? one : other; }\n"
-    "RESEAT_OWN uint reseat_work_dim(void)\n"
-    "{ return RESEAT_FORM >> 1; }\n"
-    "RESEAT_OWN size_t reseat_global_offset(uint dimindx)\n"
-    "{ return reseat_pick(RESEAT_FORM < 4, dimindx == 0 ? RESEAT_VALUE : 0,\n"
-    "    reseat_pick((dimindx == RESEAT_DIM) | (dimindx == 2), 0, get_global_offset(dimindx))); }\n"
-    "RESEAT_OWN size_t reseat_global_id(uint dimindx)\n"
-    "{ return dimindx == 2 ? get_global_id(2) - get_global_offset(2)\n"
-    "    : reseat_pick((dimindx == 1) & (RESEAT_FORM < 4), 0, get_global_id(dimindx)); }\n"
-    "RESEAT_OWN size_t reseat_global_size(uint dimindx)\n"
-    "{ return reseat_pick(dimindx != RESEAT_DIM, get_global_size(dimindx),\n"
-    "    reseat_pick(RESEAT_FORM < 4, get_global_offset(1), RESEAT_VALUE)); }\n"
-    "RESEAT_OWN size_t reseat_group_id(uint dimindx)\n"
-    "{ return get_group_id(dimindx) + reseat_pick(dimindx != RESEAT_DIM, 0,\n"
-    "    (get_global_offset(dimindx) - reseat_global_offset(dimindx)) / RESEAT_LOCAL); }\n"
-    "RESEAT_OWN size_t reseat_num_groups(uint dimindx)\n"
-    "{ return reseat_pick(dimindx != RESEAT_DIM, get_num_groups(dimindx),\n"
-    "    (reseat_global_size(dimindx) + RESEAT_LOCAL - 1) / RESEAT_LOCAL); }\n"
-    "RESEAT_OWN size_t reseat_global_linear_id(void)\n"
-    "{ return (reseat_global_id(2) * reseat_global_size(1) + reseat_global_id(1) -\n"
-    "    reseat_global_offset(1)) * reseat_global_size(0) + reseat_global_id(0) -\n"
-    "    reseat_global_offset(0); }\n"
-    "#undef RESEAT_LOCAL\n"
-    "#undef RESEAT_OWN\n"
-    "#undef RESEAT_FORM\n"
-    "#undef RESEAT_VALUE\n"
-    "#undef RESEAT_DIM\n"
-    "#define get_work_dim reseat_work_dim\n"
-    "#define get_global_offset reseat_global_offset\n"
-    "#define get_global_id reseat_global_id\n"
-    "#define get_global_size reseat_global_size\n"
-    "#define get_group_id reseat_group_id\n"
-    "#define get_num_groups reseat_num_groups\n"
-    "#define get_global_linear_id reseat_global_linear_id\n"
-    "#line 1\n";
-
 static _Atomic size_t cut_count;
 
 size_t program_cut_count(void)
@@ -139,7 +80,7 @@ static cl_int program_cut_build(struct program *program, struct residence *resid
         program->recipe ? recipe_ref(program->recipe) : NULL;
     *ret_edition = atomic_load(&program->edition);
     pthread_mutex_unlock(&program->lock);
-    int err = recipe ? recipe_prefixed(recipe, program_cut_source, &variant) : -ENOTSUP;
+    int err = recipe ? recipe_prefixed(recipe, cut_source, &variant) : -ENOTSUP;
     if (err)
         return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_BUILD_PROGRAM_FAILURE;
     return recipe_follow(variant, residence, ret_real, NULL);

@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_PROGRAM_PROGRAM_CUT_H
 #define RESEAT_STATE_PROGRAM_PROGRAM_CUT_H
 
+#include "state/program/cut_source.h"
 #include "state/program/program.h"
 
 /*
@@ -14,20 +15,6 @@
  * launches do not have or do not use. Drivers carry 31 bits there, at least.
  */
 
-/** Launches with sizes or offsets from here on do not fit into the word. */
-#define CUT_SIZE_MAX ((size_t)1 << 28)
-
-/**
- * The offset of the third dimension, of a launch that is cut along @dim (0, or 1 of 2 or 3).
- * @value  Of one dimension: its offset. Else its size along @dim, where the offset is 0.
- */
-static inline size_t cut_word(uint32_t dims, uint32_t dim, size_t value)
-{
-    return value << 3 | dims << 1 | dim;
-}
-
-/** The text in front of the source. An option that defines a word of it changes what it says. */
-extern const char program_cut_source[];
 /** The real program in @residence_index, or NULL. Inside the gate. */
 cl_program program_cut_real(const struct program *program, uint8_t residence_index);
 /** Can its kernel @name run in work-groups of @items in @residence_index, where it is? It may take

@@ -56,10 +56,11 @@ static const struct schema facts_schema = {sizeof(struct stored_facts), facts_fi
 void source_facts_free(struct source_facts *facts)
 {
     for (uint32_t i = 0; facts && i < facts->count; i++)
-        free(facts->kernels[i].name);
+        free(facts->names[i]);
     if (facts) {
         recipe_unref(facts->recipe);
-        free(facts->kernels);
+        free(facts->names);
+        free(facts->traits);
     }
     free(facts);
 }
@@ -67,15 +68,15 @@ void source_facts_free(struct source_facts *facts)
 static struct source_facts *source_facts_new(const struct recipe *recipe, size_t count)
 {
     struct source_facts *facts = calloc(1, sizeof(*facts));
-    struct kernel_facts *kernels = calloc(count ? count : 1, sizeof(*kernels));
-    if (!facts || !kernels) {
-        free(facts);
-        free(kernels);
+    if (!facts)
         return NULL;
-    }
     facts->recipe = recipe_ref(recipe);
-    facts->kernels = kernels;
-    return facts;
+    facts->names = calloc(count ? count : 1, sizeof(*facts->names));
+    facts->traits = calloc(count ? count : 1, sizeof(*facts->traits));
+    if (facts->names && facts->traits)
+        return facts;
+    source_facts_free(facts);
+    return NULL;
 }
 
 struct source_facts *source_facts_read(const struct recipe *recipe, const char *names)
@@ -91,10 +92,11 @@ struct source_facts *source_facts_read(const struct recipe *recipe, const char *
             source_facts_free(facts);
             return NULL;
         }
-        facts->kernels[facts->count++].name = name;
+        facts->names[facts->count++] = name;
         names += length + (names[length] == ';');
     }
-    if (facts && kernel_traits_read_all(recipe, facts) != 0) {
+    if (facts && kernel_traits_read_all(recipe, facts->count, (const char *const *)facts->names,
+                                        facts->traits) != 0) {
         source_facts_free(facts);
         return NULL;
     }
@@ -111,8 +113,8 @@ bool source_facts_are_of(const struct source_facts *facts, const struct recipe *
 const struct kernel_traits *source_facts_find(const struct source_facts *facts, const char *name)
 {
     for (uint32_t i = 0; facts && i < facts->count; i++)
-        if (strcmp(facts->kernels[i].name, name) == 0)
-            return &facts->kernels[i].traits;
+        if (strcmp(facts->names[i], name) == 0)
+            return &facts->traits[i];
     return NULL;
 }
 
@@ -131,9 +133,9 @@ void *source_facts_pack(const struct source_facts *facts, size_t *ret_size)
         return NULL;
     stored.kernels = kernels;
     for (uint32_t i = 0; i < facts->count; i++) {
-        const struct kernel_traits *traits = &facts->kernels[i].traits;
+        const struct kernel_traits *traits = &facts->traits[i];
         kernels[i] =
-            (struct stored_kernel){.name = facts->kernels[i].name,
+            (struct stored_kernel){.name = facts->names[i],
                                    .whole = (char *)(uintptr_t)(traits->whole ? traits->whole : ""),
                                    .stays = (char *)(uintptr_t)(traits->stays ? traits->stays : ""),
                                    .places = traits->places,
@@ -181,13 +183,13 @@ static struct source_facts *source_facts_take(const struct recipe *recipe,
     bool whole = facts != NULL;
     for (uint32_t i = 0; whole && i < stored->count; i++) {
         struct stored_kernel *from = &stored->kernels[i];
-        struct kernel_traits *traits = &facts->kernels[i].traits;
+        struct kernel_traits *traits = &facts->traits[i];
         whole = source_facts_reason(from->whole, &traits->whole) &&
                 source_facts_reason(from->stays, &traits->stays);
         traits->places = from->places;
         traits->loops = from->loops;
         traits->even = from->even;
-        facts->kernels[facts->count++].name = from->name;
+        facts->names[facts->count++] = from->name;
         from->name = NULL;
     }
     if (!whole) {

@@ -9,15 +9,12 @@
  * wrote is not believed.
  */
 
-struct kernel_facts {
-    char *name; /**< Owned. */
-    struct kernel_traits traits;
-};
 struct source_facts {
     struct recipe *recipe; /**< Of what; a reference. */
     bool keeps_variables;  /**< recipe_keeps_variables(). */
     uint32_t count;
-    struct kernel_facts *kernels; /**< Owned. */
+    char **names;                 /**< Owned; of the kernels. */
+    struct kernel_traits *traits; /**< Owned. */
 };
 
 /** Read the source. @names: of the kernels, with ";" between. NULL without memory. */

@@ -223,7 +223,7 @@ static void keep_facts(const struct library_key *key, const struct library_entry
     struct source_facts *facts = source_facts_unpack(recipe, entry->facts, entry->facts_size);
     cr_assert_not_null(facts);
     for (uint32_t i = 0; i < facts->count; i++)
-        facts->kernels[i].traits.whole = "the entry says so";
+        facts->traits[i].whole = "the entry says so";
     facts->keeps_variables = true;
     unsigned char *bytes = source_facts_pack(facts, &changed.facts_size);
     cr_assert_not_null(bytes);

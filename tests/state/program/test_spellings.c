@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/program/cut_source.h"
 #include "state/program/kernel_traits.h"
-#include "state/program/program_cut.h"
 #include "tests/support/folder.h"
 
 /*
@@ -312,8 +312,8 @@ static void check_sample(const struct sample *s, const char *folder, struct tall
     tally->told += !traits.whole && traits.places;
     tally->plain += !traits.whole && !traits.places;
     if (!traits.whole && traits.places) {
-        char *ours = expand(folder, program_cut_source, "", "");
-        char *pieces = expand(folder, program_cut_source, s->source, s->options);
+        char *ours = expand(folder, cut_source, "", "");
+        char *pieces = expand(folder, cut_source, s->source, s->options);
         char *wanted = renamed(native);
         cr_assert_not_null(ours);
         bool same = pieces && strncmp(pieces, ours, strlen(ours)) == 0 &&

@@ -565,7 +565,7 @@ static void expect_facts(const struct source_facts *facts, const struct recipe *
 {
     cr_assert_eq(facts->count, 4);
     for (uint32_t i = 0; i < facts->count; i++) {
-        const char *name = facts->kernels[i].name;
+        const char *name = facts->names[i];
         const struct kernel_traits *traits = source_facts_find(facts, name);
         struct kernel_traits alone;
         cr_assert_eq(kernel_traits_read(recipe, name, &alone), 0);

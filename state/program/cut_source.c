@@ -1,0 +1,60 @@
+#include "state/program/cut_source.h"
+
+/*
+ * The form of cut_word is twice the number of dimensions, plus the dimension that is cut: one
+ * number, since Oclgrind's compiler breaks comparisons with several. Functions of the compiler's
+ * that are not replaced are right in a piece as they are. OpenCL C 1.0 and 1.1 have no "static";
+ * only from 2.0 on may a group's own size differ from that of the others. There are no branches,
+ * only choices between values that were computed: a compiler for CPUs (POCL) makes vectors of
+ * work-items only without branches, and is four times as slow otherwise.
+ */
+const char cut_source[] =
+    "#if __OPENCL_C_VERSION__ >= 200\n"
+    "#define RESEAT_LOCAL get_enqueued_local_size(RESEAT_DIM)\n"
+    "#else\n"
+    "#define RESEAT_LOCAL get_local_size(RESEAT_DIM)\n"
+    "#endif\n"
+    "#if __OPENCL_C_VERSION__ >= 120\n"
+    "#define RESEAT_OWN static inline\n"
+    "#else\n"
+    "#define RESEAT_OWN\n"
+    "#endif\n"
+    "#define RESEAT_FORM ((uint)get_global_offset(2) & 7u)\n"
+    "#define RESEAT_VALUE ((size_t)((uint)get_global_offset(2) >> 3))\n"
+    "#define RESEAT_DIM (RESEAT_FORM & 1u)\n"
+    "RESEAT_OWN size_t reseat_pick(int is, size_t one, size_t other)\n"
+    "{ return is ? one : other; }\n"
+    "RESEAT_OWN uint reseat_work_dim(void)\n"
+    "{ return RESEAT_FORM >> 1; }\n"
+    "RESEAT_OWN size_t reseat_global_offset(uint dimindx)\n"
+    "{ return reseat_pick(RESEAT_FORM < 4, dimindx == 0 ? RESEAT_VALUE : 0,\n"
+    "    reseat_pick((dimindx == RESEAT_DIM) | (dimindx == 2), 0, get_global_offset(dimindx))); }\n"
+    "RESEAT_OWN size_t reseat_global_id(uint dimindx)\n"
+    "{ return dimindx == 2 ? get_global_id(2) - get_global_offset(2)\n"
+    "    : reseat_pick((dimindx == 1) & (RESEAT_FORM < 4), 0, get_global_id(dimindx)); }\n"
+    "RESEAT_OWN size_t reseat_global_size(uint dimindx)\n"
+    "{ return reseat_pick(dimindx != RESEAT_DIM, get_global_size(dimindx),\n"
+    "    reseat_pick(RESEAT_FORM < 4, get_global_offset(1), RESEAT_VALUE)); }\n"
+    "RESEAT_OWN size_t reseat_group_id(uint dimindx)\n"
+    "{ return get_group_id(dimindx) + reseat_pick(dimindx != RESEAT_DIM, 0,\n"
+    "    (get_global_offset(dimindx) - reseat_global_offset(dimindx)) / RESEAT_LOCAL); }\n"
+    "RESEAT_OWN size_t reseat_num_groups(uint dimindx)\n"
+    "{ return reseat_pick(dimindx != RESEAT_DIM, get_num_groups(dimindx),\n"
+    "    (reseat_global_size(dimindx) + RESEAT_LOCAL - 1) / RESEAT_LOCAL); }\n"
+    "RESEAT_OWN size_t reseat_global_linear_id(void)\n"
+    "{ return (reseat_global_id(2) * reseat_global_size(1) + reseat_global_id(1) -\n"
+    "    reseat_global_offset(1)) * reseat_global_size(0) + reseat_global_id(0) -\n"
+    "    reseat_global_offset(0); }\n"
+    "#undef RESEAT_LOCAL\n"
+    "#undef RESEAT_OWN\n"
+    "#undef RESEAT_FORM\n"
+    "#undef RESEAT_VALUE\n"
+    "#undef RESEAT_DIM\n"
+    "#define get_work_dim reseat_work_dim\n"
+    "#define get_global_offset reseat_global_offset\n"
+    "#define get_global_id reseat_global_id\n"
+    "#define get_global_size reseat_global_size\n"
+    "#define get_group_id reseat_group_id\n"
+    "#define get_num_groups reseat_num_groups\n"
+    "#define get_global_linear_id reseat_global_linear_id\n"
+    "#line 1\n";
