@@ -509,7 +509,8 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
     if (!lacks)
         return;
     program_cut_start(program, queue->vdev_index);
-    if (ns != 0)
+    /* A wait that ends before the build does delays the launch in vain. */
+    if (ns != 0 && program_cut_expected_ns(program) <= ns)
         program_cut_await(program, clock_now_ns() + ns);
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/program/program_priv.h"
@@ -248,7 +249,9 @@ bool program_build_once(struct program_job *job, cl_int *ret_error)
             .headers = headers ? headers + (size_t)s * job->parts.count : NULL,
             .outcome = &outcomes[s],
         };
+    job->took_ns = clock_now_ns();
     program_build_sites(builds, sites.count);
+    job->took_ns = clock_now_ns() - job->took_ns;
     for (unsigned s = 0; s < sites.count; s++) {
         replaces = replaces || job->replaced[s] != NULL;
         if (error == CL_SUCCESS)

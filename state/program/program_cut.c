@@ -185,6 +185,11 @@ void program_cut_start(struct program *program, int vdev)
     program_cut_ends(program);
 }
 
+uint64_t program_cut_expected_ns(const struct program *program)
+{
+    return atomic_load(&program->details->build_ns);
+}
+
 void program_cut_await(struct program *program, uint64_t deadline_ns)
 {
     int error = 0;

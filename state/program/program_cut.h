@@ -29,6 +29,8 @@ const char *program_cut_refusal(struct program *program);
 cl_int program_cut_make(struct program *program, int vdev);
 /** The same in the background; once, and never again after it was found not to build. */
 void program_cut_start(struct program *program, int vdev);
+/** How long the compiler is expected to take for it: as long as for the program's own build. */
+uint64_t program_cut_expected_ns(const struct program *program);
 /** Wait until it is not being made in the background any more, or for the deadline. Outside the
  *  gate. */
 void program_cut_await(struct program *program, uint64_t deadline_ns);

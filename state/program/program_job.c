@@ -317,6 +317,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
         recipe_unref(program->recipe);
         program->recipe = next ? recipe_ref(next) : NULL;
     }
+    atomic_store(&details->build_ns, job->took_ns);
     enum pin_kind before = details->pin;
     details->pin = program_find_pin(program);
     pin_take(&program->context->pins, details->pin);

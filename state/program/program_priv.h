@@ -30,6 +30,7 @@ struct program_details {
     _Atomic uint32_t cut_refused;            /**< The edition plus one that does not build so. */
     _Atomic uint32_t cut_launches;           /**< That are under way with it. */
     atomic_bool cutting;                     /**< A thread makes it. */
+    _Atomic uint64_t build_ns; /**< What the program's own build took; 0: not known. */
 
     /* Guarded by the program's lock from here on. */
     bool building; /**< By one thread; what it makes is published before this becomes false. */
@@ -78,6 +79,7 @@ struct program_job {
     struct program_notify notify;
     bool visible;               /**< A link's program was published, so it stays. */
     cl_program replaced[VDEVS]; /**< By new real programs, one a site. */
+    uint64_t took_ns;           /**< A build's last attempt; 0: not known. */
 };
 /**
  * @parts  NULL: none. Each is waited for (program_settle) and held.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
 #include "state/base/threads/gate.h"
 #include "state/command/parts.h"
 #include "state/driver/quirks.h"
@@ -265,6 +266,22 @@ Test(places, are_told_to_the_first_launch_of_a_program)
     }
     cr_assert_not(whole, "it goes whole");
     scene_build(&s, places, "-cl-std=CL2.0", "places");
+    scene_close(&s);
+}
+
+/* The program's own build took longer than a launch waits for the second one. */
+Test(places, are_not_waited_for_in_vain)
+{
+    struct scene s;
+    scene_begin(&s, TWO(PACED "build_ms=2500 "), "10", 0, 4096);
+    scene_build(&s, places, "-cl-std=CL2.0", "places");
+    uint64_t begun = clock_now_ns();
+    cl_event event = launch(&s, &long_shape, ROUNDS);
+    cr_assert_lt(clock_now_ns() - begun, NS_PER_S, "it waits");
+    add_places(&s, &long_shape, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    check(&s);
+    OK(clReleaseEvent(event));
     scene_close(&s);
 }
 
