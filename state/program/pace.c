@@ -111,7 +111,8 @@ uint32_t pace_refusals(struct program *program, struct pace_refusal *list, uint3
         if (!next->reason)
             continue;
         (void)!snprintf(next->kernel, sizeof(next->kernel), "%s", pace->name);
-        while (list[same].reason != next->reason || strcmp(list[same].kernel, next->kernel) != 0)
+        while (strcmp(list[same].reason, next->reason) != 0 ||
+               strcmp(list[same].kernel, next->kernel) != 0)
             same++;
         count += same == count;
     }

@@ -1,5 +1,6 @@
 #include "state/program/source_facts.h"
 
+#include <errno.h>
 #include <msgpack.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -95,13 +96,14 @@ struct source_facts *source_facts_read(const struct recipe *recipe, const char *
         facts->names[facts->count++] = name;
         names += length + (names[length] == ';');
     }
-    if (facts && kernel_traits_read_all(recipe, facts->count, (const char *const *)facts->names,
-                                        facts->traits) != 0) {
+    int variables = facts ? recipe_variables(recipe) : -ENOMEM;
+    if (variables < 0 ||
+        kernel_traits_read_all(recipe, facts->count, (const char *const *)facts->names,
+                               facts->traits) != 0) {
         source_facts_free(facts);
         return NULL;
     }
-    if (facts)
-        facts->keeps_variables = recipe_keeps_variables(recipe);
+    facts->keeps_variables = variables > 0;
     return facts;
 }
 
@@ -160,7 +162,7 @@ static bool source_facts_reason(const char *text, const char **ret_reason)
     *ret_reason = NULL;
     if (!*text)
         return true;
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
         char *there = atomic_load(&reasons[i]), *copy;
         if (!there && (copy = strdup(text)) != NULL) {
             if (atomic_compare_exchange_strong(&reasons[i], &there, copy))

@@ -267,7 +267,7 @@ static int variables_keeps(const struct recipe *recipe, bool new_language)
     return found;
 }
 
-bool recipe_keeps_variables(const struct recipe *recipe)
+int recipe_variables(const struct recipe *recipe)
 {
-    return variables_keeps(recipe, false) != 0;
+    return variables_keeps(recipe, false);
 }
