@@ -243,6 +243,7 @@ static void move_drain_forget_launches(const struct move *move)
 int move_drain(struct move *move)
 {
     struct move_markers markers = {0};
+    move->report->waited_for[0] = '\0'; /* of an earlier wait, in which the program ran */
     int error = move_markers_put(move, &markers);
     if (error == 0)
         error = move_markers_await(move, &markers);

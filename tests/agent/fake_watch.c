@@ -13,12 +13,15 @@
  * PATH says, and each change is told:
  *
  *   up KIND:NAME,...    there, with these devices (fake_devices.h)
+ *   rate BYTES KIND:NAME,...  the same, and writes are measured so: bytes a second; 0: not yet
  *   lie KIND:NAME,...   the same, but the devices say that they are another server's
  *   down CODE WORDS     as contact.h has it
  *   hang                nothing is told any more
  *   rubbish             bytes that are no frame
  *   end                 this ends
  */
+
+static uint64_t write_rate = 1000000000;
 
 static void tell(const char *code, const char *problem, bool listed)
 {
@@ -30,7 +33,7 @@ static void tell(const char *code, const char *problem, bool listed)
     frame_u64(&frame, "round_trip_ns", 250000);
     frame_bool(&frame, "listed", listed);
     frame_u64(&frame, "read", 2000000000);
-    frame_u64(&frame, "write", 1000000000);
+    frame_u64(&frame, "write", write_rate);
     if (frame_seal(&frame) ||
         write(STDOUT_FILENO, frame.buffer.data, frame.buffer.size) != (ssize_t)frame.buffer.size)
         _exit(1);
@@ -62,7 +65,10 @@ static void act(char *line, const char *address, const char *file)
 
     if (strcmp(what, "up") == 0 && line)
         show(line, address, file);
-    else if (strcmp(what, "lie") == 0 && line)
+    else if (strcmp(what, "rate") == 0 && line) {
+        write_rate = strtoull(strsep(&line, " "), NULL, 10);
+        show(line, address, file);
+    } else if (strcmp(what, "lie") == 0 && line)
         show(line, "unix:/another/server", file);
     else if (strcmp(what, "rubbish") == 0)
         rubbish();

@@ -157,6 +157,18 @@ Test(servers, one_is_added_and_its_devices_with_it_then_both_are_removed)
     cr_assert(!server("far"));
 }
 
+Test(servers, a_link_is_shown_with_the_rate_that_was_measured_or_none)
+{
+    cr_assert_eq(RESEAT("server", "add", set("far", "rate 0 gpu:alpha"), "far")->status, 0);
+    cr_assert_eq(RESEAT("server", "add", set("slow", "rate 300000 gpu:beta"), "slow")->status, 0);
+    const char *out = RESEAT("devices")->out;
+    cr_expect(strstr(out, "0.25 ms, rate unknown"), "%s", out);
+    cr_expect(strstr(out, "0.25 ms, 0.3 MB/s"), "%s", out);
+    cr_expect_null(strstr(out, " 0 MB/s"), "%s", out);
+    cr_assert_eq(RESEAT("server", "remove", "far")->status, 0);
+    cr_assert_eq(RESEAT("server", "remove", "slow")->status, 0);
+}
+
 Test(servers, what_is_no_address_or_no_name_is_refused_and_shown_harmlessly)
 {
     static const char *const addresses[] = {
