@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,10 +325,26 @@ static unsigned tasks_of(pid_t pid)
     return count;
 }
 
-static void contain(bool root)
+/* May an ordinary user's session have namespaces here? Not in a chroot. */
+static bool has_namespaces(void)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET) != 0);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* @home: of the server's user; NULL: it is root. */
+static void contain(const char *home)
 {
     static char laptop[PATH_MAX];
     static long results[CONTAINED_MAX];
+    const bool root = home == NULL, spaces = root || has_namespaces();
+    char mine[PATH_MAX] = "/dev/shm/contained-mine";
+    if (!spaces)
+        snprintf(mine, sizeof(mine), "%s/.cache/reseat/clients/laptop/tmp/mine", home);
     int niceness = getpriority(PRIO_PROCESS, 0);
     setenv("TEST_LOG", "info", 1);
     served_start_tcp(&served, NULL);
@@ -346,19 +363,22 @@ static void contain(bool root)
                                                            .key = ca_key,
                                                            .file = folder_file,
                                                            .shared = other_shared});
-    /* These it may do, where nobody else sees it. */
+    /* These it may do: the first where nobody else sees it, or else no other client. */
     unsigned refused = contained.count;
-    contained_open(&contained, "/dev/shm/contained-mine");
+    contained_open(&contained, mine);
     contained_write(&contained, "\nf\033orged\n");
     run_calls(results);
     for (unsigned i = 0; i < refused; i++)
         cr_expect_lt(results[i], 0, "%s (system call %ld): %ld", contained.calls[i].what,
                      contained.calls[i].words[0], results[i]);
-    cr_expect_geq(results[refused], 0, "its own memory: %ld", results[refused]);
+    cr_expect_geq(results[refused], 0, "%s: %ld", mine, results[refused]);
     cr_expect(served_writes(&served, "f?orged"), "it is in the log, and who says it");
-    long threads =
-        run_tasks(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM,
-                  THREADS_ASKED);
+    /* Without a user namespace the bound would be that of all its user's processes: there is none.
+     */
+    long threads = spaces ? run_tasks(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
+                                          CLONE_THREAD | CLONE_SYSVSEM,
+                                      THREADS_ASKED)
+                          : 1;
     cr_expect(threads > 0 && threads < TASKS_MAX, "%ld threads", threads);
     cr_expect_lt(tasks_of(session), TASKS_MAX);
     check_targets(niceness);
@@ -368,21 +388,31 @@ static void contain(bool root)
         clock_sleep(5 * NS_PER_MS);
     cr_expect_eq(kill(session, 0), -1);
     served_stop(&served);
-    fprintf(stderr, "%u calls, %ld threads\n", refused, threads);
+    fprintf(stderr, "%u calls, %ld threads, %s namespaces\n", refused, threads,
+            spaces ? "with" : "without");
 }
 
 Test(remote_contained, a_kernel_reaches_nothing_of_a_server_of_roots)
 {
     if (geteuid())
         cr_skip_test("only root has one");
-    contain(true);
+    contain(NULL);
 }
 
 Test(remote_contained, a_kernel_reaches_nothing_of_an_ordinary_users_server)
 {
+    char home[] = "/tmp/contained-home-XXXXXX", *words[] = {"rm", "-rf", home, NULL};
+    pid_t pid;
     if (geteuid() == 0)
         cr_assert(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
-    contain(false);
+    /* What such a user has, and not what whoever runs the tests has. */
+    cr_assert_not_null(mkdtemp(home));
+    setenv("HOME", home, 1);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("POCL_CACHE_DIR");
+    contain(home);
+    cr_expect(!posix_spawnp(&pid, "rm", NULL, NULL, words, environ));
+    cr_expect_eq(waitpid(pid, NULL, 0), pid);
 }
 
 /* As in many containers: root without the right to make namespaces. */
