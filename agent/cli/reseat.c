@@ -25,6 +25,7 @@
     V(rebalance)                                                                                   \
     V(explain)                                                                                     \
     V(report)                                                                                      \
+    V(profile)                                                                                     \
     V(library_list)                                                                                \
     V(library_add)                                                                                 \
     V(library_verify)                                                                              \

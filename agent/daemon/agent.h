@@ -22,6 +22,7 @@ struct peer;
 struct program;
 struct operation;
 struct governor;
+struct cost_book;
 struct server;
 struct agent;
 
@@ -107,6 +108,7 @@ struct agent {
     size_t option_count;
     char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading was refused, or "". */
     struct governor *governor;
+    struct cost_book *costs; /**< costs/costs.h. */
     bool stopping;
 };
 

@@ -1,3 +1,4 @@
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
@@ -31,6 +32,7 @@ static void events_program_lost(struct agent *agent, struct program *program)
 static void events_program_removed(struct agent *agent, struct program *program)
 {
     govern_remember(agent, program);
+    costs_forget(program);
     serving_ended(agent, program);
     pending_drop(agent, program);
     tracing_ends(agent, program);

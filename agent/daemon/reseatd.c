@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/isolation.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
@@ -49,6 +50,7 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     peers_sweep(agent);
     isolation_sweep(agent);
     govern_tick(agent);
+    costs_tick(agent);
 }
 
 static void reseatd_on_signal(uv_signal_t *handle, int number)
@@ -132,6 +134,8 @@ static int reseatd_watch_signal(struct agent *agent, uv_signal_t *handle, uv_sig
 static int reseatd_start(struct agent *agent, uint64_t timeout_ms)
 {
     struct config_error wrong;
+    char state[PATH_MAX];
+    const char *kept = paths_state(state) ? NULL : state;
     int error = agent_reload(agent, &wrong);
 
     if (error || (error = paths_join(agent->paths.folder, "apps", agent->programs_folder)) ||
@@ -141,7 +145,7 @@ static int reseatd_start(struct agent *agent, uint64_t timeout_ms)
         (error = reseatd_watch_signal(agent, &agent->terminate[1], reseatd_on_signal, SIGINT)) ||
         (error = reseatd_watch_signal(agent, &agent->hangup, reseatd_on_hangup, SIGHUP)) ||
         (error = servers_init(agent)) || (error = devices_init(agent, timeout_ms)) ||
-        (error = govern_init(agent)))
+        (error = govern_init(agent)) || (error = costs_init(agent, kept)))
         return error;
     agent->sweep.data = agent;
     uv_timer_start(&agent->sweep, reseatd_on_sweep, SWEEP_MS, SWEEP_MS);
@@ -178,6 +182,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     operations_finish(agent);
     programs_finish(agent);
     govern_finish(agent);
+    costs_finish(agent);
     servers_finish(agent);
     devices_finish(agent);
     config_finish(&agent->config);

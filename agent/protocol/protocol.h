@@ -36,11 +36,20 @@
 /** Devices that a program is made ready for by one request, at most. */
 #define PROTOCOL_PREWARM_MAX 8
 
+/** Records of what launches cost in one message, at most. */
+#define PROTOCOL_COSTS_MAX 1000
+
+/** Times of launches in one message, at most. */
+#define PROTOCOL_SAMPLES_MAX 64
+
 /** Types of frames, as their "type" says. */
 #define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
 /** program: its virtual devices, and devices that it is "ready" for. */
 #define MSG_STATUS   "status"
+/** program, to an agent whose welcome has "learns": at most PROTOCOL_SAMPLES_MAX "samples" of what
+    launches took. */
+#define MSG_COSTS    "costs"
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
@@ -83,6 +92,9 @@
 #define MSG_STEP    "step"    /**< agent to client. */
 #define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
 #define MSG_USE     "use"     /**< client: use over time; answer. */
+/** client: what launches were found to cost; answer: at most PROTOCOL_COSTS_MAX "costs", and "more"
+    where there are more of them. "what": of a program or a kernel alone. */
+#define MSG_PROFILE "profile"
 /** client to agent to program: write down what goes on there, for "duration_ms"; to the program
    "on" and "deadline_ns". MSG_SPANS come, then an answer: what it was "ended_by", how many were
    "lost". */

@@ -37,6 +37,7 @@
 
 #define RETRY_MS       500
 #define STATUS_MS      250
+#define COSTS_MS       1000
 #define NEED_MS        2000 /* Between counts of what a suspend would need. */
 #define FLUSH_MS       10   /* Where the agent reads slowly. */
 #define LISTEN_MS      500
@@ -66,6 +67,8 @@ struct link {
     uint64_t asked;                /**< When it was told so, for who traces; or 0. */
     uint64_t wish;                 /**< The edition that the agent was told. */
     uint64_t sent;                 /**< A digest of the status that the agent knows. */
+    uint64_t next_costs; /**< When to tell what launches took, where the agent... */
+    bool learns;         /**< ...keeps that. */
     uint64_t next_tend, next_need; /**< When to look after warm pages, and count: */
     uint64_t needs;                /**< Bytes of host memory that a suspend would take. */
 };
@@ -250,6 +253,22 @@ static void control_send_wish(struct link *link)
     control_link_send(link, &frame);
 }
 
+/** Nothing while the agent reads slowly: what is not taken is not measured. */
+static void control_send_costs(struct link *link)
+{
+    struct pace_sample samples[PROTOCOL_SAMPLES_MAX];
+    struct frame frame;
+
+    if (!link->learns || clock_now_ns() < link->next_costs || link->wire.out.size != 0)
+        return;
+    link->next_costs = clock_now_ns() + COSTS_MS * NS_PER_MS;
+    uint32_t count = pace_samples_take(samples, PROTOCOL_SAMPLES_MAX);
+    if (count == 0)
+        return;
+    control_frame_costs(&frame, samples, count);
+    control_link_send(link, &frame);
+}
+
 static void control_send_report(struct link *link, uint64_t id, const struct control_report *report)
 {
     struct frame frame;
@@ -400,6 +419,7 @@ static void control_take_welcome(const msgpack_object *map)
         good++;
     control.link.welcome = true;
     control.link.status_due = true;
+    control.link.learns = field_bool(map, "learns", false);
     control_budget_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
@@ -614,6 +634,8 @@ static void control_turn(struct link *link, uint64_t *next_status)
     }
     if (link->welcome)
         control_send_wish(link);
+    if (link->welcome)
+        control_send_costs(link);
     if (link->wire.out.size == 0)
         control_trace_serve(link,
                             control_send_frame); /* an agent that reads slowly is not outrun */

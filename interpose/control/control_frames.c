@@ -33,6 +33,18 @@ void control_frame_wish(struct frame *frame, const struct aware_wish *wish)
     control_frames_put_wish(frame, wish);
 }
 
+void control_frame_costs(struct frame *frame, const struct pace_sample *samples, uint32_t count)
+{
+    frame_init(frame, MSG_COSTS);
+    frame_array(frame, "samples");
+    for (uint32_t i = 0; i < count; i++) {
+        frame_map(frame, NULL);
+        put_sample(frame, &samples[i]);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
 void control_frame_status(struct frame *frame, const struct spread_status *spread)
 {
     frame_init(frame, MSG_STATUS);

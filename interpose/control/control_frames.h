@@ -20,6 +20,8 @@ void control_frame_hello(struct frame *frame, const char *name, const char *id,
                          const struct aware_wish *wish);
 
 void control_frame_wish(struct frame *frame, const struct aware_wish *wish);
+/** What launches took. */
+void control_frame_costs(struct frame *frame, const struct pace_sample *samples, uint32_t count);
 
 /** Begin a status; follow with control_frame_vdev() for each virtual device and frame_end(). */
 void control_frame_status(struct frame *frame, const struct spread_status *spread);

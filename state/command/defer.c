@@ -251,6 +251,17 @@ static void defer_measure(struct pieces *pieces, struct parts *parts)
         pace_doubt(pieces->pace);
     pieces->probes = false;
     pace_measured(pieces->pace, items, ns);
+    pieces->timed_items += items;
+    pieces->timed_ns += ns;
+}
+
+/* What the launch cost, for the agent: if most of it was timed, on one device, and the time is this
+ * kernel's alone, because the program has no other queue. */
+static void defer_sample(const struct pieces *pieces)
+{
+    uint64_t items = pieces->groups * pieces->row;
+    if (pieces->on && pieces->timed_items >= items / 2 && object_count(OBJECT_QUEUE) == 1)
+        pace_sample(pieces->pace, pieces->on, items, pieces->timed_items, pieces->timed_ns);
 }
 
 /* Where pieces of one kernel must not run beside others: let the launch be the only one, or give
@@ -366,6 +377,10 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
         event_issued_in_parts(event, parts);
     }
     parts_give(event, part, residence_index, real, given, pieces->count * pieces->row);
+    if (pieces->given == 1)
+        pieces->on = residence->device;
+    else if (pieces->on != residence->device)
+        pieces->on = NULL;
     defer_tell(pieces);
     return defer_close_given(pieces, parts);
 }
@@ -408,6 +423,7 @@ static void defer_pieces_ended(struct command *command, struct event *event)
     traced_pieces(command->queue, pieces);
     if (event_failed(event))
         return;
+    defer_sample(pieces);
     pace_settle(pieces->pace, pieces->groups * pieces->row);
     if (pieces->measures && pieces->groups * pieces->row >= atomic_load(&pieces->pace->whole))
         pace_goes_whole(pieces->pace, pieces->whole);

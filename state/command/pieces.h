@@ -50,7 +50,9 @@ struct pieces {
     const char *whole; /**< ...for this reason; static. */
     bool probes;       /**< Its speed cannot be predicted: the first pieces say how fast it is. */
     uint32_t given;    /**< Pieces given so far. */
-    uint64_t traced;   /**< When the first was planned: span_begin. */
+    uint64_t timed_items, timed_ns; /**< Work-items whose time is known, and that time. */
+    const struct device *on; /**< Where all of them were given; NULL: on several. Borrowed. */
+    uint64_t traced;         /**< When the first was planned: span_begin. */
     bool alone;        /**< No other queue is created before it has ended: queue_alone_begin. */
     const char *stays; /**< Why it may not be spread, in words; NULL: it may. */
     bool announced;    /**< Helpers were told of it. */

@@ -7,14 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/clock.h"
+#include "state/base/threads/fork.h"
 #include "state/program/program_priv.h"
+#include "state/recipe/recipe_hash.h"
 
-#define NS_PER_S    1000000000u
 #define BACKOFF_MAX 1024
 /* A launch that is larger than those measured by more than this factor is not predicted. */
 #define LARGER_MOST 8
 
 _Atomic uint64_t pace_slice_ns;
+
+/* Samples that the agent was not told of yet. While it is full further ones are lost, which is no
+ * worse than not having measured. */
+static struct {
+    pthread_mutex_t lock; /* also of pace.id */
+    uint32_t count;       /* guarded, as are the samples */
+    struct pace_sample samples[64];
+} pace_taken = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Under the program's lock. */
 static struct pace *pace_find(struct program_details *details, const char *name)
@@ -63,6 +73,43 @@ static struct pace *pace_create(const char *name)
     return pace;
 }
 
+/* The recipe's digest, made once for all kernels of an edition. False: it cannot be told. */
+static bool pace_recipe_digest(const struct program *program, uint32_t edition)
+{
+    struct program_details *details = program->details;
+    struct content_hash hash;
+    if (details->digest_edition == edition)
+        return details->has_digest;
+    details->digest_edition = edition;
+    content_hash_begin(&hash);
+    details->has_digest = program->recipe && recipe_hash(program->recipe, "", &hash) == 0;
+    content_hash_end(&hash, details->digest);
+    return details->has_digest;
+}
+
+/* Under the program's lock. */
+static void pace_identify(struct pace *pace, const struct program *program)
+{
+    uint32_t edition = atomic_load(&program->edition) + 1;
+    unsigned char bytes[CONTENT_HASH_SIZE];
+    char id[PACE_ID_SIZE] = "";
+    struct content_hash hash;
+    if (pace->id_edition == edition)
+        return;
+    pace->id_edition = edition;
+    if (pace_recipe_digest(program, edition)) {
+        content_hash_begin(&hash);
+        content_hash_bytes(&hash, program->details->digest, CONTENT_HASH_SIZE);
+        content_hash_string(&hash, pace->name);
+        content_hash_end(&hash, bytes);
+        for (unsigned i = 0; i < (PACE_ID_SIZE - 1) / 2; i++)
+            (void)!snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+    }
+    pthread_mutex_lock(&pace_taken.lock);
+    memcpy(pace->id, id, sizeof(id));
+    pthread_mutex_unlock(&pace_taken.lock);
+}
+
 struct pace *pace_of(struct program *program, const char *name)
 {
     struct program_details *details = program->details;
@@ -78,6 +125,8 @@ struct pace *pace_of(struct program *program, const char *name)
         pace_goes_whole(pace, NULL);
         pace_forget(pace);
     }
+    if (pace)
+        pace_identify(pace, program);
     pthread_mutex_unlock(&program->lock);
     return pace;
 }
@@ -152,6 +201,37 @@ void pace_forget(struct pace *pace)
     atomic_store(&pace->whole, atomic_load(&pace_slice_ns) ? 0 : UINT64_MAX);
 }
 
+void pace_sample(const struct pace *pace, const struct device *device, uint64_t items,
+                 uint64_t done, uint64_t ns)
+{
+    if (done == 0)
+        return;
+    double whole = (double)ns * (double)items / (double)done;
+    /* Short launches go whole until the countdown ends; pace_settle doubles what it begins with. */
+    double launches = items < atomic_load(&pace->whole) ? atomic_load(&pace->backoff) / 2 + 1 : 1;
+    struct pace_sample sample = {.device = device, .items = items};
+    (void)!snprintf(sample.name, sizeof(sample.name), "%s", pace->name);
+    sample.ns = whole < 1e18 ? (uint64_t)whole : (uint64_t)1e18;
+    sample.busy_ns = whole * launches < 1e18 ? (uint64_t)(whole * launches) : (uint64_t)1e18;
+    pthread_mutex_lock(&pace_taken.lock);
+    memcpy(sample.id, pace->id, sizeof(sample.id));
+    if (sample.id[0] && pace_taken.count < ARRAY_SIZE(pace_taken.samples))
+        pace_taken.samples[pace_taken.count++] = sample;
+    pthread_mutex_unlock(&pace_taken.lock);
+}
+
+uint32_t pace_samples_take(struct pace_sample *ret_samples, uint32_t most)
+{
+    pthread_mutex_lock(&pace_taken.lock);
+    uint32_t count = pace_taken.count < most ? pace_taken.count : most;
+    memcpy(ret_samples, pace_taken.samples, count * sizeof(*ret_samples));
+    pace_taken.count -= count;
+    memmove(pace_taken.samples, pace_taken.samples + count,
+            pace_taken.count * sizeof(*pace_taken.samples));
+    pthread_mutex_unlock(&pace_taken.lock);
+    return count;
+}
+
 uint64_t pace_items(const struct pace *pace, uint64_t ns)
 {
     double items = (double)atomic_load(&pace->per_s) * (double)ns / NS_PER_S;
@@ -207,3 +287,5 @@ void pace_settle(struct pace *pace, uint64_t items)
     atomic_store(&pace->countdown, backoff);
     atomic_store(&pace->backoff, backoff < BACKOFF_MAX ? 2 * backoff : BACKOFF_MAX);
 }
+
+FORK_PART = {.rank = FORK_TABLE, .lock = &pace_taken.lock};

@@ -23,6 +23,19 @@ extern _Atomic uint64_t pace_slice_ns;
 
 struct device;
 
+/** Hexadecimal digits of what stands for a kernel wherever it runs, and a NUL. */
+#define PACE_ID_SIZE   33
+#define PACE_NAME_SIZE 64
+
+/** A launch whose time was measured, and which others it stands for. */
+struct pace_sample {
+    char id[PACE_ID_SIZE];     /**< A digest of its program's recipe and its name. */
+    char name[PACE_NAME_SIZE]; /**< Cut where it is longer. */
+    const struct device *device;
+    uint64_t items, ns; /**< Work-items of the launch, and how long it took. */
+    uint64_t busy_ns;   /**< How long all launches took that it stands for. */
+};
+
 /** Of all kernels of one name in a program. Owned by the program. */
 struct pace {
     struct pace *next;
@@ -46,8 +59,10 @@ struct pace {
      * or there was none. */
     const char *_Atomic refusal;
     /* Guarded by the program's lock. */
-    bool known;       /**< The traits were read, of that... */
-    uint32_t edition; /**< ...edition of the program. */
+    bool known;            /**< The traits were read, of that... */
+    uint32_t edition;      /**< ...edition of the program. */
+    uint32_t id_edition;   /**< The edition that `id` is of, plus one; 0: none. */
+    char id[PACE_ID_SIZE]; /**< "": it has none, and is not sampled. Guarded by pace.c's lock. */
     struct kernel_traits traits;
 };
 
@@ -84,6 +99,15 @@ static inline void pace_overlaps(struct pace *pace)
 {
     atomic_store(&pace->overlaps, true);
 }
+
+/* What launches cost, for the agent (policy/costs.h). */
+
+/** A launch of @items, of which @done were timed, took @ns for those on @device, with nothing
+ *  beside it. It stands for the launches that went whole since the last such one. Any thread. */
+void pace_sample(const struct pace *pace, const struct device *device, uint64_t items,
+                 uint64_t done, uint64_t ns);
+/** Take up to @most samples, which are then forgotten here. Returns how many. Thread-safe. */
+uint32_t pace_samples_take(struct pace_sample *ret_samples, uint32_t most);
 
 #define PACE_UNSPREAD_MAX 64
 

@@ -422,6 +422,28 @@ void puppet_finish_all(void)
 
 /* ---- what it is told ---- */
 
+void puppet_measured(struct puppet *puppet, const char *name, const char *device, uint64_t items,
+                     uint64_t ns)
+{
+    char key[DEVICE_KEY_TEXT_MAX], id[33];
+    struct frame frame;
+
+    key_of(device, key);
+    snprintf(id, sizeof(id), "%032x", (unsigned)name[0]);
+    frame_init(&frame, MSG_COSTS);
+    frame_array(&frame, "samples");
+    frame_map(&frame, NULL);
+    frame_string(&frame, "id", id);
+    frame_string(&frame, "name", name);
+    frame_string(&frame, "device", key);
+    frame_u64(&frame, "items", items);
+    frame_u64(&frame, "ns", ns);
+    frame_u64(&frame, "busy_ns", ns);
+    frame_end(&frame);
+    frame_end(&frame);
+    puppet_send(puppet, &frame);
+}
+
 /** "kind:name" of a key. */
 static void device_of(const char *text, char *ret, size_t size)
 {

@@ -101,6 +101,10 @@ void puppet_return(struct puppet *puppet, unsigned vdev, uint64_t bytes);
 /** Tell the agent what it asks for now. */
 void puppet_wish(struct puppet *puppet);
 void puppet_send(struct puppet *puppet, struct frame *frame);
+/** Report that a launch of kernel @name took @ns on "kind:name", for @items work-items; its id is
+ * made from the name. */
+void puppet_measured(struct puppet *puppet, const char *name, const char *device, uint64_t items,
+                     uint64_t ns);
 
 /** Have all of them do what they are told until @done says so; false after @ms. */
 bool puppets_run(bool (*done)(void *data), void *data, unsigned ms);

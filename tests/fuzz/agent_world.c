@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
@@ -260,6 +261,7 @@ struct agent *world_begin(uint8_t kind)
     EXPECT(config_load(&nothing, &agent->config, &wrong) == 0);
     EXPECT(devices_init(agent, 1000) == 0);
     EXPECT(govern_init(agent) == 0);
+    EXPECT(costs_init(agent, NULL) == 0);
     programs_load(agent);
     EXPECT(peers_listen(agent) == 0);
     return agent;
@@ -276,6 +278,7 @@ void world_end(struct agent *agent)
     operations_finish(agent);
     programs_finish(agent);
     govern_finish(agent);
+    costs_finish(agent);
     config_finish(&agent->config);
     devices_finish(agent);
     config_finish(&agent->config);

@@ -1,4 +1,5 @@
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -19,6 +20,7 @@ const struct message_handler message_handlers[] = {
     {MSG_PROGRESS, PEER_PROGRAM, asking_progress},
     {MSG_REPORT, PEER_PROGRAM, asking_report},
     {MSG_SPANS, PEER_PROGRAM, tracing_spans},
+    {MSG_COSTS, PEER_PROGRAM, costs_handle},
 
     {MSG_REGISTER, PEER_CLIENT, register_handle},
     {MSG_DEVICES, PEER_CLIENT, devices_handle},
@@ -41,6 +43,7 @@ const struct message_handler message_handlers[] = {
     {MSG_SERVER, PEER_CLIENT, server_handle},
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
+    {MSG_PROFILE, PEER_CLIENT, profile_handle},
     {MSG_AGENT, PEER_CLIENT, agent_handle},
     {MSG_RELOAD, PEER_CLIENT, reload_handle, .allowed = access_may_manage,
      .deed = "have it read its configuration"},

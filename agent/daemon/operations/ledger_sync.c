@@ -310,6 +310,7 @@ void ledger_sync_welcome(struct agent *agent, struct program *program, bool firs
     ledger_sync_update(agent, program);
     frame_bool(welcome, "alive", true);
     frame_bool(welcome, "places", true);
+    frame_bool(welcome, "learns", true);
     if (!first && !said)
         return; /* Its first status tells what it was granted. */
     frame_array(welcome, "grants");

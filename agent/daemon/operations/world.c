@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/config/process.h"
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -220,6 +221,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
                        ? (uv_now(&agent->loop) - program->managed.ready_ms) / 1000
                        : UINT64_MAX,
         .visits = &world->visits[index],
+        .measured = costs_measured(agent, program, device),
         .age_s = process_age_s(program->start),
         .move_ms = program->vdevs[group->vdev].move_ms,
     };

@@ -200,6 +200,8 @@ struct program_status {
     char right_problem[512]; /**< Why it could not say that it lives; or "". */
 };
 
+struct program_costs;
+
 /** A program that registered with policy/reseat.h, and what it asks of a device. */
 struct program_wish {
     bool aware;
@@ -244,6 +246,7 @@ struct program {
     struct program_wish wish;
     struct program_policy policy;
     struct managed managed;
+    struct program_costs *costs; /**< Of what it ran lately: costs/costs.c. NULL: nothing known. */
     struct peer *peer;   /**< NULL while it has no connection. */
     uint64_t lost_ms;    /**< When the connection ended. */
     bool awaited;        /**< Another agent knew it connected; this one not yet how it is. */

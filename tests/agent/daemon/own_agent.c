@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
@@ -37,6 +38,7 @@ void own_agent_begin(void)
     cr_assert_eq(uv_loop_init(&agent->loop), 0);
     cr_assert_eq(config_load(&nothing, &agent->config, &wrong), 0);
     cr_assert_eq(govern_init(agent), 0);
+    cr_assert_eq(costs_init(agent, NULL), 0);
 }
 
 void own_agent_finish(void)
@@ -52,6 +54,7 @@ void own_agent_finish(void)
     cr_expect_eq(uv_loop_close(&agent->loop), 0);
     programs_finish(agent);
     govern_finish(agent);
+    costs_finish(agent);
     config_finish(&agent->config);
     snprintf(command, sizeof(command), "rm -r %s", folder);
     cr_expect_eq(system(command), 0);

@@ -1,0 +1,376 @@
+#include "agent/daemon/costs/store.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/daemon/agent.h"
+
+/* Raised when a column changes: a file of a newer agent is not touched. */
+#define VERSION         1
+#define TEXT_OF(x)      #x
+#define VERSION_TEXT(x) TEXT_OF(x)
+
+static const char store_schema[] =
+    "CREATE TABLE IF NOT EXISTS cost(uid INTEGER NOT NULL, kernel TEXT NOT NULL, name TEXT NOT "
+    "NULL, device TEXT NOT NULL, size INTEGER NOT NULL, count REAL NOT NULL, items REAL NOT NULL, "
+    "time REAL NOT NULL, spread REAL NOT NULL, used INTEGER NOT NULL, "
+    "UNIQUE(uid, kernel, device, size));"
+    "CREATE INDEX IF NOT EXISTS cost_used ON cost(uid, used);"
+    "PRAGMA user_version=" VERSION_TEXT(VERSION);
+
+struct cost_store {
+    char path[PATH_MAX]; /* "": in memory alone */
+    sqlite3 *reader;     /* of the agent's thread */
+    sqlite3 *writer;     /* of the writing thread while there is one; in memory the same */
+    bool damaged;        /* found by the reader */
+    bool full;           /* that was told */
+    /* The write under way. */
+    bool writing;
+    pthread_t thread;
+    atomic_bool ended;
+    int result; /* SQLITE_... */
+    struct cost_row *rows;
+    size_t count;
+};
+
+static void store_close(struct cost_store *store)
+{
+    if (store->writer != store->reader)
+        sqlite3_close(store->writer);
+    sqlite3_close(store->reader);
+    store->reader = store->writer = NULL;
+}
+
+static bool store_is_damage(int result)
+{
+    return result == SQLITE_CORRUPT || result == SQLITE_NOTADB;
+}
+
+static int store_exec(sqlite3 *db, const char *sql)
+{
+    return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+/* The first column of the first row. */
+static int store_ask(sqlite3 *db, const char *sql, char *ret, size_t size)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    ret[0] = '\0';
+    if (result == SQLITE_OK)
+        result = sqlite3_step(statement);
+    if (result == SQLITE_ROW) {
+        const unsigned char *text = sqlite3_column_text(statement, 0);
+        (void)snprintf(ret, size, "%s", text ? (const char *)text : "");
+        result = SQLITE_OK;
+    }
+    sqlite3_finalize(statement);
+    return result;
+}
+
+static int store_open_one(const char *path, sqlite3 **ret_db)
+{
+    char pages[64];
+    int result = sqlite3_open_v2(
+        path, ret_db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
+    if (result != SQLITE_OK)
+        return result;
+    (void)snprintf(pages, sizeof(pages), "PRAGMA max_page_count=%lld", COST_BYTES_MOST / 4096);
+    (void)sqlite3_busy_timeout(*ret_db, 0);
+    result = store_exec(*ret_db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
+                                 "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF");
+    return result == SQLITE_OK ? store_exec(*ret_db, pages) : result;
+}
+
+/* SQLITE_OK, or why not; SQLITE_SCHEMA: it is of a newer agent. */
+static int store_open_file(struct cost_store *store)
+{
+    char answer[64];
+    int result = store_open_one(store->path, &store->writer);
+    if (result == SQLITE_OK)
+        result = store_ask(store->writer, "PRAGMA quick_check(1)", answer, sizeof(answer));
+    if (result == SQLITE_OK && strcmp(answer, "ok") != 0)
+        return SQLITE_CORRUPT;
+    if (result == SQLITE_OK)
+        result = store_ask(store->writer, "PRAGMA user_version", answer, sizeof(answer));
+    if (result == SQLITE_OK && atoi(answer) > VERSION)
+        return SQLITE_SCHEMA;
+    if (result == SQLITE_OK)
+        result = store_exec(store->writer, store_schema);
+    return result == SQLITE_OK ? store_open_one(store->path, &store->reader) : result;
+}
+
+static void store_set_aside(struct cost_store *store)
+{
+    char aside[PATH_MAX + 16], beside[PATH_MAX + 16];
+    store_close(store);
+    (void)snprintf(aside, sizeof(aside), "%s.damaged", store->path);
+    for (unsigned i = 0; i < 2; i++) {
+        (void)snprintf(beside, sizeof(beside), "%s-%s", store->path, i ? "shm" : "wal");
+        (void)unlink(beside);
+    }
+    if (rename(store->path, aside) == 0)
+        agent_log("%s is damaged: kept as %s, and learning begins anew", store->path, aside);
+    else
+        (void)unlink(store->path);
+}
+
+static void store_open(struct cost_store *store)
+{
+    int result = store->path[0] ? store_open_file(store) : SQLITE_CANTOPEN;
+    if (store_is_damage(result)) {
+        store_set_aside(store);
+        result = store_open_file(store);
+    }
+    if (result == SQLITE_OK)
+        return;
+    agent_log("%s: %s; what launches cost is kept until the agent ends",
+              store->path[0] ? store->path : "costs.sqlite",
+              result == SQLITE_SCHEMA ? "written by a newer release" : sqlite3_errstr(result));
+    store_close(store);
+    store->path[0] = '\0';
+    if (store_open_one(":memory:", &store->writer) != SQLITE_OK ||
+        store_exec(store->writer, store_schema) != SQLITE_OK) {
+        sqlite3_close(store->writer);
+        store->writer = NULL;
+    }
+    store->reader = store->writer;
+}
+
+struct cost_store *cost_store_create(const char *folder)
+{
+    struct cost_store *store = calloc(1, sizeof(*store));
+    if (!store)
+        return NULL;
+    if (folder && paths_join(folder, "costs.sqlite", store->path))
+        store->path[0] = '\0';
+    store_open(store);
+    return store;
+}
+
+void cost_store_destroy(struct cost_store *store)
+{
+    struct cost_row *rows = NULL;
+    size_t count;
+    if (!store)
+        return;
+    (void)cost_store_poll(store, true, &rows, &count);
+    free(rows);
+    store_close(store);
+    free(store);
+}
+
+/* ---- reading ---- */
+
+/* Whoever may write the file may have written anything. */
+static bool store_point(sqlite3_stmt *statement, int column, struct cost_point *ret_point)
+{
+    double numbers[4];
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = sqlite3_column_double(statement, column + i);
+        if (!isfinite(numbers[i]) || numbers[i] < 0 || numbers[i] > 1e6)
+            return false;
+    }
+    *ret_point = (struct cost_point){.count = (float)numbers[0],
+                                     .size = (float)numbers[1],
+                                     .time = (float)numbers[2],
+                                     .spread = (float)numbers[3]};
+    return numbers[0] > 0 && numbers[1] < 64 && numbers[2] < 64;
+}
+
+static const char *store_text(sqlite3_stmt *statement, int column)
+{
+    const unsigned char *text = sqlite3_column_text(statement, column);
+    return text ? (const char *)text : "";
+}
+
+static sqlite3_stmt *store_prepare(struct cost_store *store, const char *sql)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = store->reader ? sqlite3_prepare_v2(store->reader, sql, -1, &statement, NULL)
+                               : SQLITE_CANTOPEN;
+    store->damaged = store->damaged || store_is_damage(result);
+    return statement;
+}
+
+static bool store_next(struct cost_store *store, sqlite3_stmt *statement)
+{
+    int result = sqlite3_step(statement);
+    store->damaged = store->damaged || store_is_damage(result);
+    return result == SQLITE_ROW;
+}
+
+void cost_store_read(struct cost_store *store, uid_t uid, const char *id, cost_store_take *take,
+                     void *data)
+{
+    sqlite3_stmt *statement = store_prepare(
+        store, "SELECT name, device, size, count, items, time, spread, used FROM cost "
+               "WHERE uid=?1 AND kernel=?2 ORDER BY device");
+    struct cost_point point;
+    if (!statement)
+        return;
+    sqlite3_bind_int64(statement, 1, uid);
+    sqlite3_bind_text(statement, 2, id, -1, SQLITE_STATIC);
+    while (store_next(store, statement)) {
+        sqlite3_int64 size = sqlite3_column_int64(statement, 2);
+        if (size >= 0 && size < COSTS_SIZES && store_point(statement, 3, &point))
+            take(data, store_text(statement, 0), store_text(statement, 1), (unsigned)size, &point,
+                 sqlite3_column_int64(statement, 7));
+    }
+    sqlite3_finalize(statement);
+}
+
+bool cost_store_list(struct cost_store *store, uid_t uid, const char *name, uint64_t most,
+                     void (*take)(void *data, const char *id, const char *name, const char *device,
+                                  const struct cost_point *point),
+                     void *data)
+{
+    sqlite3_stmt *statement =
+        store_prepare(store, "SELECT kernel, name, device, count, items, time, spread FROM cost "
+                             "WHERE uid=?1 AND (?2 IS NULL OR name=?2 OR kernel=?2) "
+                             "ORDER BY name, kernel, device, size LIMIT ?3");
+    struct cost_point point;
+    uint64_t count = 0;
+    bool more = false;
+    if (!statement)
+        return false;
+    sqlite3_bind_int64(statement, 1, uid);
+    if (name)
+        sqlite3_bind_text(statement, 2, name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)(most + 1));
+    while (!more && store_next(store, statement)) {
+        more = count++ == most;
+        if (!more && store_point(statement, 3, &point))
+            take(data, store_text(statement, 0), store_text(statement, 1), store_text(statement, 2),
+                 &point);
+    }
+    sqlite3_finalize(statement);
+    return more;
+}
+
+/* ---- writing ---- */
+
+static int store_put_row(sqlite3_stmt *statement, const struct cost_row *row)
+{
+    int result = SQLITE_DONE;
+    for (int i = 0; i < COSTS_SIZES && result == SQLITE_DONE; i++) {
+        const struct cost_point *point = &row->costs.points[i];
+        if (point->count <= 0)
+            continue;
+        sqlite3_reset(statement);
+        sqlite3_bind_int64(statement, 1, row->uid);
+        sqlite3_bind_text(statement, 2, row->id, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, 3, row->name, -1, SQLITE_STATIC);
+        sqlite3_bind_text(statement, 4, row->device, -1, SQLITE_STATIC);
+        sqlite3_bind_int(statement, 5, i);
+        sqlite3_bind_double(statement, 6, (double)point->count);
+        sqlite3_bind_double(statement, 7, (double)point->size);
+        sqlite3_bind_double(statement, 8, (double)point->time);
+        sqlite3_bind_double(statement, 9, (double)point->spread);
+        sqlite3_bind_int64(statement, 10, row->used_s);
+        result = sqlite3_step(statement);
+    }
+    return result == SQLITE_DONE ? SQLITE_OK : result;
+}
+
+static int store_put_all(const struct cost_store *store)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(store->writer,
+                                    "INSERT OR REPLACE INTO cost(uid, kernel, name, device, size, "
+                                    "count, items, time, spread, used) "
+                                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
+                                    -1, &statement, NULL);
+    for (size_t i = 0; i < store->count && result == SQLITE_OK; i++)
+        result = store_put_row(statement, &store->rows[i]);
+    sqlite3_finalize(statement);
+    return result;
+}
+
+/* @most points of each user stay. */
+static int store_prune(const struct cost_store *store, long long most)
+{
+    int result = SQLITE_OK;
+    char sql[320];
+    for (size_t i = 0; i < store->count && result == SQLITE_OK; i++) {
+        long long uid = store->rows[i].uid;
+        if (i != 0 && store->rows[i - 1].uid == store->rows[i].uid)
+            continue;
+        (void)snprintf(
+            sql, sizeof(sql),
+            "DELETE FROM cost WHERE rowid IN (SELECT rowid FROM cost WHERE uid=%lld "
+            "ORDER BY used LIMIT max((SELECT count(*) FROM cost WHERE uid=%lld)-%lld,0))",
+            uid, uid, most);
+        result = store_exec(store->writer, sql);
+    }
+    return result;
+}
+
+static void *store_main(void *data)
+{
+    struct cost_store *store = data;
+    int result = store->writer ? store_exec(store->writer, "BEGIN IMMEDIATE") : SQLITE_CANTOPEN;
+    if (result == SQLITE_OK) {
+        result = store_put_all(store);
+        if (result == SQLITE_OK)
+            result = store_prune(store, COST_POINTS_MOST);
+        if (result == SQLITE_OK)
+            result = store_exec(store->writer, "COMMIT");
+        if (result != SQLITE_OK)
+            (void)store_exec(store->writer, "ROLLBACK");
+    }
+    store->result = result;
+    atomic_store(&store->ended, true);
+    return NULL;
+}
+
+bool cost_store_is_writing(const struct cost_store *store)
+{
+    return store->writing;
+}
+
+void cost_store_write(struct cost_store *store, struct cost_row *rows, size_t count)
+{
+    store->rows = rows;
+    store->count = count;
+    atomic_store(&store->ended, false);
+    store->writing = true;
+    if (pthread_create(&store->thread, NULL, store_main, store) == 0)
+        return;
+    store->thread = pthread_self(); /* none: at once */
+    (void)store_main(store);
+}
+
+bool cost_store_poll(struct cost_store *store, bool wait, struct cost_row **ret_rows,
+                     size_t *ret_count)
+{
+    if (!store->writing || (!wait && !atomic_load(&store->ended)))
+        return false;
+    if (!pthread_equal(store->thread, pthread_self()))
+        (void)pthread_join(store->thread, NULL);
+    store->writing = false;
+    if (store->result != SQLITE_OK && store->result != SQLITE_BUSY && !store->full)
+        agent_log("%s: %s; what was learnt of launches is written once that is possible",
+                  store->path[0] ? store->path : "costs", sqlite3_errstr(store->result));
+    store->full = store->result != SQLITE_OK;
+    if (store->path[0] && (store->damaged || store_is_damage(store->result))) {
+        store->damaged = false;
+        store_set_aside(store);
+        store_open(store);
+    }
+    *ret_rows = store->rows;
+    *ret_count = store->count;
+    if (store->result == SQLITE_OK) {
+        free(store->rows);
+        *ret_rows = NULL;
+        *ret_count = 0;
+    }
+    store->rows = NULL;
+    return true;
+}

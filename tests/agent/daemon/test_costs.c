@@ -1,0 +1,203 @@
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* What programs report of their launches, and what the agent keeps and makes of it. */
+
+#define SOON 8000
+#define MS   1000000ull
+
+static void begin(void)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    RESEAT("devices");
+}
+
+static void finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
+TestSuite(costs, .init = begin, .fini = finish, .timeout = 120);
+
+static struct puppet *start(const char *name)
+{
+    struct puppet_kind kind = {.device = "gpu:one"};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    cr_assert(puppet_allocate(puppet, MIB, SOON));
+    return puppet;
+}
+
+/** @times launches of so many work-items. */
+static void measured(struct puppet *puppet, const char *kernel, const char *device, unsigned times,
+                     uint64_t items, uint64_t ns)
+{
+    for (unsigned i = 0; i < times; i++)
+        puppet_measured(puppet, kernel, device, items, ns);
+}
+
+/** A number of what `reseat profile @what` says of a kernel on a device; UINT64_MAX: nothing. */
+static uint64_t profile_says(const char *what, const char *kernel, const char *device,
+                             const char *field)
+{
+    struct result *result = what ? RESEAT("profile", what, "--json") : RESEAT("profile", "--json");
+    json_t *answer = harness_json(result, "profile"), *cost;
+    uint64_t ret = UINT64_MAX;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "costs"), i, cost)
+    {
+        if (strcmp(json_string_value(json_object_get(cost, "kernel")), kernel) == 0 &&
+            strcmp(json_string_value(json_object_get(cost, "device")), device) == 0)
+            ret = (uint64_t)json_integer_value(json_object_get(cost, field));
+    }
+    json_decref(answer);
+    return ret;
+}
+
+static bool comes_to(const char *kernel, const char *device, const char *field, uint64_t least)
+{
+    for (unsigned i = 0; i < SOON / 20; i++) {
+        uint64_t value = profile_says(NULL, kernel, device, field);
+        if (value != UINT64_MAX && value >= least)
+            return true;
+        puppets_for(20);
+    }
+    return false;
+}
+
+static void end_agent(int number)
+{
+    pid_t agent = harness_agent();
+
+    cr_assert_gt(agent, 0);
+    cr_assert_eq(kill(agent, number), 0);
+    for (unsigned i = 0; i < SOON / 10 && kill(agent, 0) == 0; i++)
+        usleep(10000);
+}
+
+Test(costs, what_programs_measure_is_shown_by_kernel_device_and_size)
+{
+    struct puppet *a = start("a");
+
+    measured(a, "blur", "gpu:one", 5, 1000, 4 * MS);
+    measured(a, "blur", "gpu:larger", 5, 1000, MS);
+    measured(a, "other", "gpu:one", 2, 7, MS);
+    cr_assert(comes_to("other", "gpu0", "samples_permil", 2000));
+    uint64_t ns = profile_says(NULL, "blur", "gpu0", "ns");
+    cr_expect(ns > 3900000 && ns < 4100000, "%lu", ns);
+    cr_expect_eq(profile_says("blur", "other", "gpu0", "ns"), UINT64_MAX);
+    cr_expect_neq(profile_says("blur", "blur", "gpu1", "ns"), UINT64_MAX);
+    cr_expect_neq(profile_says("a", "other", "gpu0", "ns"), UINT64_MAX);
+    struct result *table = RESEAT("profile");
+    cr_expect_eq(table->status, 0);
+    cr_expect(strstr(table->out, "blur") && strstr(table->out, "4.0 ms"), "%s", table->out);
+}
+
+Test(costs, the_policy_is_told_how_fast_a_program_would_be_elsewhere)
+{
+    struct puppet *a = start("a");
+    char *text;
+
+    measured(a, "blur", "gpu:one", 5, 1000, 4 * MS);
+    measured(a, "blur", "gpu:larger", 5, 1000, MS);
+    cr_assert(comes_to("blur", "gpu1", "samples_permil", 5000));
+    puppets_for(1100); /* for so long an answer holds */
+    struct result *result = PUPPETS_RESEAT("explain", "a");
+    text = strstr(result->out, "measured at ");
+    cr_assert(text, "%s", result->out);
+    double times = strtod(text + strlen("measured at "), NULL);
+    cr_expect(times > 3.8 && times < 4.2, "%s", text);
+}
+
+Test(costs, what_was_learnt_outlives_the_agent)
+{
+    struct puppet *a = start("a");
+
+    measured(a, "blur", "gpu:one", 4, 1000, 4 * MS);
+    cr_assert(comes_to("blur", "gpu0", "samples_permil", 4000));
+    end_agent(SIGTERM);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_expect_eq(profile_says(NULL, "blur", "gpu0", "samples_permil"), 4000);
+    /* Also of an agent that could not write at its end: it had written when it was asked. */
+    end_agent(SIGKILL);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_expect_eq(profile_says(NULL, "blur", "gpu0", "samples_permil"), 4000);
+}
+
+static const char *store(void)
+{
+    static char path[4096];
+
+    snprintf(path, sizeof(path), "%s/reseat/costs.sqlite", getenv("XDG_STATE_HOME"));
+    return path;
+}
+
+Test(costs, a_damaged_file_is_set_aside_and_learning_begins_anew)
+{
+    char aside[4200];
+    struct stat status;
+    struct puppet *a = start("a");
+
+    measured(a, "blur", "gpu:one", 4, 1000, MS);
+    cr_assert(comes_to("blur", "gpu0", "samples_permil", 4000));
+    end_agent(SIGTERM);
+    int fd = open(store(), O_WRONLY);
+    cr_assert_geq(fd, 0);
+    for (unsigned i = 0; i < 4096; i++)
+        cr_assert_eq(pwrite(fd, "rubbish.", 8, 8 * i), 8);
+    close(fd);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_expect_eq(profile_says(NULL, "blur", "gpu0", "ns"), UINT64_MAX);
+    snprintf(aside, sizeof(aside), "%s.damaged", store());
+    cr_expect_eq(stat(aside, &status), 0);
+    struct puppet *b = start("b");
+    measured(b, "blur", "gpu:one", 4, 1000, MS);
+    cr_expect(comes_to("blur", "gpu0", "samples_permil", 4000));
+}
+
+Test(costs, where_nothing_can_be_written_the_agent_learns_until_it_ends)
+{
+    end_agent(SIGTERM);
+    unlink(store());
+    cr_assert_eq(mkdir(store(), 0700), 0);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet *a = start("a");
+    measured(a, "blur", "gpu:one", 4, 1000, MS);
+    cr_expect(comes_to("blur", "gpu0", "samples_permil", 4000));
+}
+
+Test(costs, rubbish_is_learnt_nothing_of)
+{
+    struct puppet *a = start("a");
+    struct frame frame;
+
+    measured(a, "blur", "gpu:one", 4, 1000, MS);
+    measured(a, "zero", "gpu:one", 4, 0, MS);
+    measured(a, "none", "gpu:nowhere", 4, 1000, MS);
+    measured(a, "quick", "gpu:one", 4, 1000, 0);
+    measured(a, "blur", "gpu:one", 3, 1000, UINT64_MAX);
+    frame_init(&frame, MSG_COSTS);
+    frame_array(&frame, "samples");
+    frame_u64(&frame, NULL, 7);
+    frame_end(&frame);
+    puppet_send(a, &frame);
+    measured(a, "last", "gpu:one", 3, 1000, MS);
+    cr_assert(comes_to("last", "gpu0", "samples_permil", 3000));
+    cr_expect_eq(profile_says(NULL, "zero", "gpu0", "ns"), UINT64_MAX);
+    cr_expect_eq(profile_says(NULL, "quick", "gpu0", "ns"), UINT64_MAX);
+    uint64_t ns = profile_says(NULL, "blur", "gpu0", "ns");
+    cr_expect(ns > 900000 && ns < 1100000, "%lu", ns);
+}
