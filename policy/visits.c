@@ -2,8 +2,6 @@
 
 #include <stddef.h>
 
-/* The time to return doubles at most so often; by then it is years. */
-#define RETURNS_MAX 20
 /* A program that returns later than this multiple of the time it could is not oscillating. */
 #define LATE_TIMES 4
 /* Time after a move until the measured load is of the new device only. Below the minimum stay. */
@@ -37,7 +35,7 @@ static void visits_returned(struct policy_visits *visits, const struct policy_vi
 {
     if (now_s - visit->left_s > LATE_TIMES * (return_s << visits->returns))
         visits->returns = 0;
-    else if (visits->returns < RETURNS_MAX)
+    else if (visits->returns < POLICY_RETURNS_MAX)
         visits->returns++;
 }
 

@@ -13,6 +13,8 @@
  */
 
 #define POLICY_VISITS_MAX 8
+/** The time to return doubles at most so often; by then it is years. */
+#define POLICY_RETURNS_MAX 20
 
 struct policy_visit {
     uint32_t device;
@@ -25,7 +27,8 @@ struct policy_visit {
 struct policy_visits {
     struct policy_visit visits[POLICY_VISITS_MAX]; /**< The last visit of each device. */
     uint32_t count;
-    uint32_t returns; /**< Consecutive returns, each as soon as it was allowed. */
+    uint32_t returns; /**< At most POLICY_RETURNS_MAX: consecutive returns, each as soon as it was
+                         allowed. */
     uint32_t settled; /**< Thousandths of its current device's time that it uses; see is_settled. */
     bool is_settled;  /**< It has been there long enough for `settled` to be measured. */
 };

@@ -45,6 +45,74 @@ void program_take_images(const struct agent *agent, struct program *program,
     images->due_ms = uv_now(&agent->loop);
 }
 
+/* Where its virtual devices were: the policy of a later agent does not send them back either. Times
+ * are of a clock that goes on between agents. */
+static void program_saved_put_visits(const struct agent *agent, const struct program *program,
+                                     struct frame *frame)
+{
+    frame_array(frame, "visits");
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        frame_map(frame, NULL);
+        frame_u64(frame, "move_ms", vdev->move_ms);
+        frame_u64(frame, "returns", vdev->visits.returns);
+        frame_array(frame, "devices");
+        for (uint32_t j = 0; j < vdev->visits.count; j++) {
+            const struct policy_visit *visit = &vdev->visits.visits[j];
+            frame_map(frame, NULL);
+            frame_string(frame, "name", agent->ledger.devices[visit->device].name);
+            frame_u64(frame, "busy", visit->busy);
+            frame_u64(frame, "left_s", visit->left_s);
+            frame_u64(frame, "bar_s", visit->bar_s);
+            frame_bool(frame, "by_policy", visit->by_policy);
+            frame_end(frame);
+        }
+        frame_end(frame);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+static uint64_t program_saved_number(const msgpack_object *map, const char *key, uint64_t most)
+{
+    uint64_t value = field_u64(map, key, 0);
+
+    return value < most ? value : most;
+}
+
+static void program_saved_take_visit(struct agent *agent, struct policy_visits *visits,
+                                     const msgpack_object *map)
+{
+    char name[sizeof(agent->ledger.devices->name)];
+    uint64_t now_s = uv_now(&agent->loop) / 1000;
+    struct policy_visit visit = {.busy = (uint32_t)program_saved_number(map, "busy", UINT32_MAX),
+                                 .left_s = field_u64(map, "left_s", 0),
+                                 .bar_s = program_saved_number(map, "bar_s", UINT32_MAX),
+                                 .by_policy = field_bool(map, "by_policy", false)};
+
+    if (visit.left_s > now_s || visits->count == POLICY_VISITS_MAX ||
+        !field_string(map, "name", name, sizeof(name)) ||
+        ledger_device(&agent->ledger, name, &visit.device))
+        return;
+    visits->visits[visits->count++] = visit;
+}
+
+void program_take_visits(struct agent *agent, struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *items, *devices;
+    size_t count = field_array(map, "visits", &items);
+
+    for (size_t i = 0; i < count && i < program->vdev_count; i++) {
+        struct program_device *vdev = &program->vdevs[i];
+        size_t visited = field_array(&items[i], "devices", &devices);
+        vdev->move_ms = (uint32_t)program_saved_number(&items[i], "move_ms", UINT32_MAX);
+        vdev->visits = (struct policy_visits){
+            .returns = (uint32_t)program_saved_number(&items[i], "returns", POLICY_RETURNS_MAX)};
+        for (size_t j = 0; j < visited; j++)
+            program_saved_take_visit(agent, &vdev->visits, &devices[j]);
+    }
+}
+
 /** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
 void programs_save(const struct agent *agent, const struct program *program)
 {
@@ -64,6 +132,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     program_put_spread(program, &frame);
     program_put_images(program, &frame);
     program_put_queued(agent, program, &frame);
+    program_saved_put_visits(agent, program, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
         (error = file_replace_path(path, frame.buffer.data, frame.buffer.size))) {

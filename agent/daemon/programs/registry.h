@@ -332,6 +332,8 @@ void program_take_overrides(struct program *program, const msgpack_object *map);
 void program_put_images(const struct program *program, struct frame *frame);
 void program_take_images(const struct agent *agent, struct program *program,
                          const msgpack_object *map);
+/** "visits" of a saved program: the devices that its virtual devices were on. */
+void program_take_visits(struct agent *agent, struct program *program, const msgpack_object *map);
 /** How it is to be protected, as "protect" of an open map; and back, false where nothing valid is
  *  said, which changes nothing. */
 void program_put_protect(const struct program *program, struct frame *frame);

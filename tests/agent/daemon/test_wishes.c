@@ -227,6 +227,16 @@ Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
               explained->out);
     cr_expect(strstr(explained->out, "gpu0: fits, but the policy moved app away from it"), "%s",
               explained->out);
+
+    /* A new agent knows it as well. */
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    puppet_connect(other);
+    puppet_connect(app);
+    cr_expect(!puppets_run(is_sent_to_and_fro, app, 3000), "it is moved back by a new agent");
+    explained = PUPPETS_RESEAT("explain", "app");
+    cr_expect(strstr(explained->out, "gpu0: fits, but the policy moved app away from it"), "%s",
+              explained->out);
 }
 
 static bool is_ready(void *data)
