@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/operation.h"
 #include "agent/daemon/programs/registry.h"
 #include "tests/agent/daemon/own_agent.h"
 
@@ -181,4 +182,122 @@ Test(messages, what_concerns_all_is_denied_to_other_users)
     cr_expect_eq(denied, 4, "stop, reload, drain and balance");
     cr_expect_not(agent->stopping);
     close(fd);
+}
+
+/* ---- answers of programs ---- */
+
+/** Counts what came of that type; and of that code, where there is one. */
+static unsigned count_heard(int fd, const char *type, const char *code)
+{
+    struct frame_reader reader;
+    struct message message;
+    char bytes[4096];
+    unsigned heard = 0;
+    ssize_t count;
+
+    for (int i = 0; i < 8; i++)
+        uv_run(&agent->loop, UV_RUN_NOWAIT);
+    frame_reader_init(&reader);
+    while ((count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        cr_assert_eq(frame_reader_feed(&reader, bytes, (size_t)count), 0);
+    while (frame_reader_next(&reader, &message) == 1) {
+        heard += field_is(&message.root, "type", type) &&
+                 (!code || field_is(&message.root, "code", code));
+        message_finish(&message);
+    }
+    frame_reader_finish(&reader);
+    return heard;
+}
+
+/** The program is asked to suspend, for the last that connected. Returns the operation's id. */
+static uint64_t ask_to_suspend(int program, uint64_t timeout_ms)
+{
+    struct operation op =
+        operation_of(agent->programs, OPERATION_SUSPEND, PROGRAM_ALL_VDEVS, agent->peers);
+
+    op.asked.timeout_ms = timeout_ms;
+    cr_assert_eq(operation_begin(agent, &op, NULL), 0);
+    cr_assert_eq(count_heard(program, MSG_SUSPEND, NULL), 1);
+    cr_assert_eq(agent->operations->state, OPERATION_SENT);
+    return agent->operations->asked.id;
+}
+
+static void answer(int program, uint64_t id)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_REPORT);
+    frame_u64(&frame, "request", id);
+    frame_string(&frame, "result", RESULT_REFUSED);
+    frame_string(&frame, "reason", "it refuses");
+    say(program, &frame);
+}
+
+Test(messages, an_answer_counts_once)
+{
+    int program = call_as("program"), client = call_as("client");
+    uint64_t id = ask_to_suspend(program, 0);
+
+    answer(program, id + 1);
+    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0, "what nobody asked was answered");
+    cr_assert_not_null(agent->operations);
+    answer(program, id);
+    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 1);
+    cr_expect_null(agent->operations);
+    answer(program, id);
+    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0, "it was answered twice");
+    cr_expect_eq(agent->peer_count, 2);
+    close(program);
+    close(client);
+}
+
+Test(messages, what_its_client_canceled_is_under_way_until_the_program_answers)
+{
+    int program = call_as("program"), client = call_as("client");
+    uint64_t id = ask_to_suspend(program, 0);
+
+    close(client);
+    cr_expect_eq(count_heard(program, MSG_CANCEL, NULL), 1);
+    cr_assert_not_null(agent->operations);
+    cr_expect_null(agent->operations->client);
+    cr_expect(operation_moves(agent, agent->programs), "it may still be suspended");
+    answer(program, id);
+    cr_expect_null(agent->operations);
+    cr_expect_not(operation_moves(agent, agent->programs));
+    close(program);
+}
+
+Test(messages, an_answer_after_the_deadline_is_nobodys)
+{
+    int program = call_as("program"), client = call_as("client");
+    uint64_t id = ask_to_suspend(program, 1000);
+
+    agent->loop.time += 2000;
+    operations_expire(agent);
+    cr_assert_not_null(agent->operations, "the program has some time to say that it rolled back");
+    agent->loop.time += 60000;
+    operations_expire(agent);
+    cr_expect_null(agent->operations);
+    cr_expect_eq(count_heard(client, MSG_ERROR, ERR_EXPIRED), 1);
+    answer(program, id);
+    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0);
+    close(program);
+    close(client);
+}
+
+Test(messages, a_program_answers_only_over_the_connection_that_it_was_asked_on)
+{
+    int program = call_as("program"), client = call_as("client");
+    uint64_t id = ask_to_suspend(program, 0);
+
+    close(program);
+    uv_run(&agent->loop, UV_RUN_NOWAIT);
+    cr_assert_not_null(agent->operations, "it may come back");
+    program = call_as("program");
+    cr_expect_null(agent->operations);
+    cr_expect_eq(count_heard(client, MSG_ERROR, ERR_GONE), 1);
+    answer(program, id);
+    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0);
+    close(program);
+    close(client);
 }
