@@ -46,7 +46,7 @@
 #define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
 /** program: its virtual devices, and devices that it is "ready" for. */
-#define MSG_STATUS   "status"
+#define MSG_STATUS "status"
 /** program, to an agent whose welcome has "learns": at most PROTOCOL_SAMPLES_MAX "samples" of what
     launches took. */
 #define MSG_COSTS    "costs"

@@ -67,8 +67,8 @@ struct link {
     uint64_t asked;                /**< When it was told so, for who traces; or 0. */
     uint64_t wish;                 /**< The edition that the agent was told. */
     uint64_t sent;                 /**< A digest of the status that the agent knows. */
-    uint64_t next_costs; /**< When to tell what launches took, where the agent... */
-    bool learns;         /**< ...keeps that. */
+    uint64_t next_costs;           /**< When to tell what launches took, where the agent... */
+    bool learns;                   /**< ...keeps that. */
     uint64_t next_tend, next_need; /**< When to look after warm pages, and count: */
     uint64_t needs;                /**< Bytes of host memory that a suspend would take. */
 };

@@ -35,11 +35,11 @@ struct program_details {
     /* Guarded by the program's lock from here on. */
     bool building; /**< By one thread; what it makes is published before this becomes false. */
     struct program_vdev vdev[VDEVS];
-    struct pace *paces; /**< Owned; of the kernels made so far. */
+    struct pace *paces;      /**< Owned; of the kernels made so far. */
     uint32_t digest_edition; /**< The edition that the next two are of, plus one; 0: none. */
     bool has_digest;
     unsigned char digest[CONTENT_HASH_SIZE]; /**< Of the recipe: what its kernels are known by. */
-    char *kernel_names; /**< Owned; NULL where the driver does not tell. */
+    char *kernel_names;                      /**< Owned; NULL where the driver does not tell. */
     size_t kernel_count;
     struct source_facts *facts; /**< Of a recipe, or NULL: source is read when asked. Owned. */
     struct recipe_constant *constants; /**< Set by the program, for the next build. Owned. */

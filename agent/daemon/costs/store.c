@@ -91,7 +91,7 @@ static int store_open_one(const char *path, sqlite3 **ret_db)
 /* SQLITE_OK, or why not; SQLITE_SCHEMA: it is of a newer agent. */
 static int store_open_file(struct cost_store *store)
 {
-    char answer[64];
+    char answer[64] = "";
     int result = store_open_one(store->path, &store->writer);
     if (result == SQLITE_OK)
         result = store_ask(store->writer, "PRAGMA quick_check(1)", answer, sizeof(answer));

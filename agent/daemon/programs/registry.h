@@ -247,8 +247,8 @@ struct program {
     struct program_policy policy;
     struct managed managed;
     struct program_costs *costs; /**< Of what it ran lately: costs/costs.c. NULL: nothing known. */
-    struct peer *peer;   /**< NULL while it has no connection. */
-    uint64_t lost_ms;    /**< When the connection ended. */
+    struct peer *peer;           /**< NULL while it has no connection. */
+    uint64_t lost_ms;            /**< When the connection ended. */
     bool awaited;        /**< Another agent knew it connected; this one not yet how it is. */
     bool stranger;       /**< No agent knew it: it is to be protected as it first says it is. */
     uint64_t protect_ms; /**< When it was last told how to be protected; 0: never. */
