@@ -26,8 +26,8 @@ static char *entry_kernel_name_at(const char *names, size_t i)
     return strndup(names, strcspn(names, ";"));
 }
 
-/* A driver that lists no names (before 1.2) cannot be asked for all kernels in an order that the
- * next one would keep. */
+/* Kernels are made one by one, by the names that the driver lists. Drivers before 1.2 list none:
+ * they could make all at once, but the next device's driver might give them in another order. */
 cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, cl_kernel *kernels,
                                 cl_uint *num_kernels_ret)
 {

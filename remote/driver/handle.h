@@ -29,7 +29,7 @@ struct handle_class {
     void (*lost)(struct handle *handle);
 };
 
-/** Our table of calls (dispatch.c, generated). */
+/** Our table of calls (generated from interpose/entry/calls.txt). */
 extern const cl_icd_dispatch calls_dispatch;
 
 /**

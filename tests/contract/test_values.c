@@ -6,7 +6,7 @@
 #include "tests/support/leaks.h"
 
 /* Values that are wrong beside handles that are right, and handles that are bad where
- * test_badinput.c does not look: in a list, in properties, as an argument's value. */
+ * the other cases do not look: in a list, in properties, as an argument's value. */
 
 #define BYTES            4096 /* Of the buffer. */
 #define HUGE_BYTES_SHIFT 56

@@ -128,7 +128,8 @@ void explain_handle(struct peer *client, struct message *message)
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         uint32_t index = world_find(world, program, i);
-        /* Those on one device are one to the policy: told of once, or of the one that is named. */
+        /* The policy decides for all virtual devices of a program that are on one device together:
+         * explain them once, by the first of them, or by the one that was named. */
         if (index == POLICY_NONE ||
             (vdev == PROGRAM_ALL_VDEVS ? world->groups[index].vdev != i : vdev != i))
             continue;

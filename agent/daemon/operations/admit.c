@@ -152,7 +152,8 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         return -ENOSPC;
     }
     admit_share_room(op, vdevs, room, wanted, least);
-    /* What it allocates next need not be asked for either, where there is plenty. */
+    /* Where there is plenty, grant a little more than it needs now, so that its next allocations do
+     * not have to be asked for. */
     for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
         uint64_t more = ledger_initial(device) / PROTOCOL_VDEVS_MAX;
         if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)

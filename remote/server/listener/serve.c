@@ -382,7 +382,7 @@ static void serve_clients(struct serve *serve)
         size_t operator_count = operators_poll(&serve->operators, operators);
         struct pollfd *asking = operators + operator_count;
         size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
-        /* Those who find no room wait in the kernel. */
+        /* Connections for which there is no room are not accepted: they wait in the kernel. */
         bool room = clients_have_room_for_local(&serve->clients);
         for (size_t i = 0; i < serve->count; i++)
             serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
@@ -398,7 +398,7 @@ static void serve_clients(struct serve *serve)
             return;
         if (logs->revents)
             session_logs_read(&serve->logs, clock_now_ns());
-        /* Nobody comes or goes between poll() and this. */
+        /* The lists are still those that were polled: nothing was added or removed since. */
         clients_answer(&serve->clients, asking, count, clock_now_ns());
         operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
         for (size_t i = 0; i < serve->count; i++)
