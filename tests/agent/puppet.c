@@ -429,7 +429,10 @@ void puppet_measured(struct puppet *puppet, const char *name, const char *device
     struct frame frame;
 
     key_of(device, key);
-    snprintf(id, sizeof(id), "%032x", (unsigned)name[0]);
+    unsigned hash = 0;
+    for (const char *letter = name; *letter; letter++)
+        hash = hash * 31 + (unsigned char)*letter;
+    snprintf(id, sizeof(id), "%032x", hash);
     frame_init(&frame, MSG_COSTS);
     frame_array(&frame, "samples");
     frame_map(&frame, NULL);

@@ -17,6 +17,7 @@
 #define WRITE_MS     5000
 #define MEASURED_MS  1000  /* how long an answer to the policy holds */
 #define FADE_MS      30000 /* what a program did so long ago counts half */
+#define SAMPLES_MOST 256   /* of one program in a second; it sends 64 */
 
 /* What is known of one kernel on one device, for one user. */
 struct cost_entry {
@@ -47,6 +48,8 @@ struct program_costs {
     struct policy_measured *measured; /* the last answer, by device of the ledger */
     uint32_t measured_count, measured_on;
     uint64_t measured_ms;
+    uint64_t second; /* of uv_now(), in which so many samples came: */
+    uint32_t samples;
 };
 
 static unsigned costs_bucket(uid_t uid, const char *id, const char *device)
@@ -71,17 +74,25 @@ static struct cost_entry *costs_find(const struct cost_book *book, uid_t uid, co
     return entry;
 }
 
-/* The entry that was unused for longest, of those that are on disk, makes room. */
-static bool costs_make_room(struct cost_book *book)
+/* An entry that is on disk makes room: of @uid's the one that was unused for longest, so that
+ * nobody drives out what other users' programs need; else of all. */
+static bool costs_make_room(struct cost_book *book, uid_t uid)
 {
-    struct cost_entry **oldest = NULL;
+    struct cost_entry **oldest = NULL, **own = NULL;
 
     if (book->count < ENTRIES_MOST)
         return true;
-    for (unsigned i = 0; i < BUCKETS; i++)
-        for (struct cost_entry **at = &book->buckets[i]; *at; at = &(*at)->next)
-            if (!(*at)->dirty && (!oldest || (*at)->row.used_s < (*oldest)->row.used_s))
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        for (struct cost_entry **at = &book->buckets[i]; *at; at = &(*at)->next) {
+            if ((*at)->dirty)
+                continue;
+            if (!oldest || (*at)->row.used_s < (*oldest)->row.used_s)
                 oldest = at;
+            if ((*at)->row.uid == uid && (!own || (*at)->row.used_s < (*own)->row.used_s))
+                own = at;
+        }
+    }
+    oldest = own ? own : oldest;
     if (!oldest)
         return false;
     struct cost_entry *entry = *oldest;
@@ -95,7 +106,7 @@ static bool costs_make_room(struct cost_book *book)
 static struct cost_entry *costs_add_entry(struct cost_book *book, uid_t uid, const char *id,
                                           const char *name, const char *device)
 {
-    struct cost_entry *entry = costs_make_room(book) ? calloc(1, sizeof(*entry)) : NULL;
+    struct cost_entry *entry = costs_make_room(book, uid) ? calloc(1, sizeof(*entry)) : NULL;
 
     if (!entry)
         return NULL;
@@ -210,18 +221,31 @@ static void costs_learn(struct agent *agent, struct program *program,
     entry->row.used_s = (int64_t)time(NULL);
     book->dirty += !entry->dirty;
     entry->dirty = true;
-    if (!program->costs)
-        program->costs = calloc(1, sizeof(*program->costs));
-    if (program->costs)
-        costs_note_work(program->costs, sample, index, uv_now(&agent->loop));
+    costs_note_work(program->costs, sample, index, uv_now(&agent->loop));
+}
+
+/* A program that reports more than ours do is not listened to for the rest of the second. */
+static bool costs_may_tell(struct program_costs *costs, uint64_t second)
+{
+    if (costs->second != second)
+        costs->samples = 0;
+    costs->second = second;
+    return costs->samples++ < SAMPLES_MOST;
 }
 
 void costs_handle(struct peer *peer, struct message *message)
 {
     const msgpack_object *items;
     size_t count = field_array(&message->root, "samples", &items);
+    uint64_t second = uv_now(&peer->agent->loop) / 1000;
 
+    if (!peer->program->costs)
+        peer->program->costs = calloc(1, sizeof(*peer->program->costs));
+    if (!peer->program->costs)
+        return;
     for (size_t i = 0; i < count && i < PROTOCOL_SAMPLES_MAX; i++) {
+        if (!costs_may_tell(peer->program->costs, second))
+            return;
         struct cost_sample sample = {.has_device = false};
         take_sample(&items[i], &sample);
         costs_learn(peer->agent, peer->program, &sample);

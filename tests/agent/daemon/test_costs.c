@@ -201,3 +201,26 @@ Test(costs, rubbish_is_learnt_nothing_of)
     uint64_t ns = profile_says(NULL, "blur", "gpu0", "ns");
     cr_expect(ns > 900000 && ns < 1100000, "%lu", ns);
 }
+
+/** One launch of each of @count kernels. */
+static void flood(struct puppet *puppet, unsigned count)
+{
+    char name[16];
+
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(name, sizeof(name), "k%u", i);
+        puppet_measured(puppet, name, "gpu:one", 1000, MS);
+    }
+}
+
+Test(costs, a_program_that_tells_too_much_is_not_listened_to)
+{
+    struct puppet *a = start("a"), *b = start("b");
+
+    flood(a, 4000);
+    measured(b, "blur", "gpu:one", 3, 1000, MS);
+    cr_assert(comes_to("blur", "gpu0", "samples_permil", 3000), "nor are others");
+    json_t *answer = harness_json(RESEAT("profile", "--json"), "profile");
+    cr_expect(json_is_false(json_object_get(answer, "more")), "more than 1000 of 4000 are known");
+    json_decref(answer);
+}
