@@ -23,7 +23,7 @@ void *handle_create(struct client *client, enum id_type type, const struct handl
     handle->class = class;
     handle->id = id_make(type, atomic_load(&handle->object.generation), (uint32_t)index);
     handle->object.dispatch = &calls_dispatch;
-    atomic_store(&handle->object.refs, 1);
+    atomic_fetch_add(&handle->object.counts, 1);
     atomic_store(&handle->object.state, OBJECT_LIVE);
     return handle;
 }
@@ -43,7 +43,8 @@ void *handle_of_id(const struct client *client, uint64_t id)
 void handle_unuse(void *pointer)
 {
     struct handle *handle = pointer;
-    if (object_unhold_one(&handle->object) || atomic_fetch_sub(&handle->object.holds, 1) != 1)
+    if (object_unhold_one(&handle->object) ||
+        object_holds_of(atomic_fetch_sub(&handle->object.counts, OBJECT_HOLD)) != 1)
         return;
     atomic_store(&handle->object.state, OBJECT_LEAVING);
     if (handle->class->finish)
@@ -54,7 +55,12 @@ void handle_unuse(void *pointer)
 void handle_release(void *pointer)
 {
     struct handle *handle = pointer;
-    if (atomic_fetch_sub(&handle->object.refs, 1) == 1)
+    uint64_t counts = atomic_load(&handle->object.counts);
+    do {
+        if (object_refs_of(counts) == 0)
+            return; /* two threads of the program released one reference */
+    } while (!atomic_compare_exchange_weak(&handle->object.counts, &counts, counts - 1));
+    if (object_refs_of(counts) == 1)
         handle_unuse(handle);
 }
 

@@ -55,7 +55,7 @@ static inline void *handle_get(const void *handle, enum id_type type)
 }
 static inline void handle_retain(void *object)
 {
-    atomic_fetch_add(&((struct object *)object)->refs, 1);
+    atomic_fetch_add(&((struct object *)object)->counts, 1);
 }
 static inline void handle_use(void *object)
 {
@@ -63,7 +63,7 @@ static inline void handle_use(void *object)
 }
 static inline cl_uint handle_count(const void *object)
 {
-    return atomic_load(&((const struct object *)object)->refs);
+    return object_refs_of(atomic_load(&((const struct object *)object)->counts));
 }
 static inline uint64_t handle_id(const void *object)
 {

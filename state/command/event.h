@@ -61,7 +61,8 @@ struct event {
      * it was deferred, and the other times are what the program was told, or 0. */
     cl_ulong times[5];
     struct watch *_Atomic watch; /**< Owned; NULL: nothing waits for a change of its status. */
-    /** Part of object.refs: references of pending callbacks, which keep the handle valid for them.
+    /** Part of the object's references: those of pending callbacks, which keep the handle valid for
+     * them.
      */
     _Atomic uint32_t callback_refs;
 };

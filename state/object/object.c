@@ -59,7 +59,7 @@ HOT void object_publish(void *pointer)
 {
     struct object *object = pointer;
     object_publish_internal(object);
-    atomic_store_explicit(&object->refs, 1, memory_order_release);
+    atomic_fetch_add_explicit(&object->counts, 1, memory_order_release);
 }
 
 void object_discard(void *object)
@@ -78,7 +78,7 @@ static ALWAYS_INLINE void object_dropped(struct object *object, bool last)
     gate_leave();
     if (!last)
         return;
-    atomic_store_explicit(&object->refs, 0,
+    atomic_store_explicit(&object->counts, 0,
                           memory_order_release); /* a lent handle has the flag OBJECT_LENT set */
     if (class->destroy)
         class->destroy(object);
@@ -88,7 +88,8 @@ static ALWAYS_INLINE void object_dropped(struct object *object, bool last)
 static HOT void object_drop(struct object *object)
 {
     gate_enter();
-    object_dropped(object, atomic_fetch_sub_explicit(&object->holds, 1, memory_order_acq_rel) == 1);
+    uint64_t counts = atomic_fetch_sub_explicit(&object->counts, OBJECT_HOLD, memory_order_acq_rel);
+    object_dropped(object, object_holds_of(counts) == 1);
 }
 
 /* Drop a reference that may be the last, and its hold with it: two locked instructions would cost
@@ -96,37 +97,32 @@ static HOT void object_drop(struct object *object)
  * program lets go of host memory too, which a mover may be copying with the gate closed. */
 static HOT bool object_release_last(struct object *object)
 {
-    union {
-        struct {
-            uint32_t refs, holds;
-        };
-        uint64_t both;
-    } now, next;
+    uint64_t next, now;
     gate_enter();
-    now.both = atomic_load_explicit(&object->counts, memory_order_relaxed);
+    now = atomic_load_explicit(&object->counts, memory_order_relaxed);
     do {
-        uint32_t refs = now.refs - 1;
-        if (UNLIKELY((now.refs & ~OBJECT_LENT) == 0)) {
+        if (UNLIKELY((object_refs_of(now) & ~OBJECT_LENT) == 0)) {
             gate_leave();
             return false;
         }
-        next.refs = refs;
-        next.holds = now.holds - ((refs & ~OBJECT_LENT) == 0 ? 1 : 0);
-    } while (!atomic_compare_exchange_weak_explicit(&object->counts, &now.both, next.both,
+        next = now - 1;
+        if ((object_refs_of(next) & ~OBJECT_LENT) == 0)
+            next -= OBJECT_HOLD;
+    } while (!atomic_compare_exchange_weak_explicit(&object->counts, &now, next,
                                                     memory_order_acq_rel, memory_order_relaxed));
-    object_dropped(object, next.holds == 0);
+    object_dropped(object, object_holds_of(next) == 0);
     return true;
 }
 
 HOT bool object_release(void *pointer)
 {
     struct object *object = pointer;
-    uint32_t refs = atomic_load_explicit(&object->refs, memory_order_relaxed);
-    while ((refs & ~OBJECT_LENT) > 1)
-        if (atomic_compare_exchange_weak_explicit(&object->refs, &refs, refs - 1,
+    uint64_t counts = atomic_load_explicit(&object->counts, memory_order_relaxed);
+    while ((object_refs_of(counts) & ~OBJECT_LENT) > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->counts, &counts, counts - 1,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return true;
-    return (refs & ~OBJECT_LENT) != 0 && object_release_last(object);
+    return (object_refs_of(counts) & ~OBJECT_LENT) != 0 && object_release_last(object);
 }
 
 HOT void object_unhold(void *pointer)

@@ -110,9 +110,9 @@ void object_unhold(void *object);
 
 static inline void object_retain(void *object)
 {
-    if (UNLIKELY(
-            (atomic_fetch_add_explicit(&((struct object *)object)->refs, 1, memory_order_relaxed) &
-             ~OBJECT_LENT) == 0))
+    uint64_t counts =
+        atomic_fetch_add_explicit(&((struct object *)object)->counts, 1, memory_order_relaxed);
+    if (UNLIKELY((object_refs_of(counts) & ~OBJECT_LENT) == 0))
         object_hold(object);
 }
 /**
@@ -131,16 +131,17 @@ bool object_release(void *object);
  */
 static inline void *object_lend(void *object)
 {
-    if (object &&
-        UNLIKELY(atomic_load_explicit(&((struct object *)object)->refs, memory_order_relaxed) == 0))
-        atomic_fetch_or_explicit(&((struct object *)object)->refs, OBJECT_LENT,
-                                 memory_order_relaxed);
+    struct object *lent = object;
+    if (lent &&
+        UNLIKELY(object_refs_of(atomic_load_explicit(&lent->counts, memory_order_relaxed)) == 0))
+        atomic_fetch_or_explicit(&lent->counts, OBJECT_LENT, memory_order_relaxed);
     return object;
 }
 
 static inline uint32_t object_refs(const void *object)
 {
-    return atomic_load_explicit(&((const struct object *)object)->refs, memory_order_relaxed) &
+    return object_refs_of(atomic_load_explicit(&((const struct object *)object)->counts,
+                                               memory_order_relaxed)) &
            ~OBJECT_LENT;
 }
 

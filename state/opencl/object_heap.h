@@ -33,17 +33,23 @@ enum object_state {
 /** First member of every object. */
 struct object {
     const cl_icd_dispatch *dispatch; /**< First word: any ICD loader calls us back through it. */
-    union {
-        struct {
-            _Atomic uint32_t refs;  /**< The program's references, and OBJECT_LENT; 0 makes the
-                                         handle invalid. */
-            _Atomic uint32_t holds; /**< Ours, plus one while refs > 0; 0 destroys the object. */
-        };
-        _Atomic uint64_t counts; /**< Both: the last reference goes with its hold in one step. */
-    };
+    /** Both counts in one word, so that the last reference can go with its hold in one step. Lower
+     * half: the program's references, and OBJECT_LENT; 0 makes the handle invalid. Upper half, in
+     * steps of OBJECT_HOLD: ours, plus one while there are references; 0 destroys the object. */
+    _Atomic uint64_t counts;
     _Atomic uint32_t generation;
     _Atomic uint32_t state;
 };
+
+#define OBJECT_HOLD (UINT64_C(1) << 32)
+static inline uint32_t object_refs_of(uint64_t counts)
+{
+    return (uint32_t)counts;
+}
+static inline uint32_t object_holds_of(uint64_t counts)
+{
+    return (uint32_t)(counts >> 32);
+}
 
 struct object_region {
     _Atomic uintptr_t used;      /**< Bytes from the region's start that hold slots. */
@@ -73,22 +79,23 @@ static inline void *object_get(const void *handle, unsigned type)
 {
     struct object *object = (struct object *)(uintptr_t)handle;
     return LIKELY(object_was_handle(handle, type) &&
-                  atomic_load_explicit(&object->refs, memory_order_acquire) != 0)
+                  object_refs_of(atomic_load_explicit(&object->counts, memory_order_acquire)) != 0)
                ? object
                : NULL;
 }
 
 static inline void object_hold(void *object)
 {
-    atomic_fetch_add_explicit(&((struct object *)object)->holds, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&((struct object *)object)->counts, OBJECT_HOLD,
+                              memory_order_relaxed);
 }
 
 /** Drop a hold unless it is the last. */
 static inline bool object_unhold_one(struct object *object)
 {
-    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
-    while (holds > 1)
-        if (atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds - 1,
+    uint64_t counts = atomic_load_explicit(&object->counts, memory_order_relaxed);
+    while (object_holds_of(counts) > 1)
+        if (atomic_compare_exchange_weak_explicit(&object->counts, &counts, counts - OBJECT_HOLD,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return true;
     return false;
@@ -100,11 +107,11 @@ static inline bool object_hold_if_live(struct object *object, void (*unhold)(voi
 {
     if (atomic_load_explicit(&object->state, memory_order_acquire) != OBJECT_LIVE)
         return false;
-    uint32_t holds = atomic_load_explicit(&object->holds, memory_order_relaxed);
+    uint64_t counts = atomic_load_explicit(&object->counts, memory_order_relaxed);
     do {
-        if (holds == 0)
+        if (object_holds_of(counts) == 0)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&object->holds, &holds, holds + 1,
+    } while (!atomic_compare_exchange_weak_explicit(&object->counts, &counts, counts + OBJECT_HOLD,
                                                     memory_order_acq_rel, memory_order_relaxed));
     if (atomic_load_explicit(&object->state, memory_order_acquire) == OBJECT_LIVE)
         return true;
