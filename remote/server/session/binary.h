@@ -5,32 +5,35 @@
 #include "state/base/bytes/content_hash.h"
 
 /*
- * Binaries that the listening process keeps for the session's client (kept.h), by the names of
- * their contents. Names are made here, of the bytes that came, and what the listening process has
- * is looked at before it is used: so nothing is taken for what it is not, whoever gave it.
+ * Program binaries that the listening process keeps for the session's client (kept.h). The name of
+ * a binary is the hash of its contents. The session computes the name from the bytes that it
+ * received, and verifies a binary from the listening process against its name before it uses it.
+ * A wrong binary is therefore never used, no matter which client stored it.
  */
 
-/** Memory of a file of the kernel's. */
+/** A binary in a memory file (memfd_create()), mapped. */
 struct binary {
-    unsigned char *bytes; /**< Read only, unless it is being made. */
+    unsigned char *bytes; /**< Mapped read-only once the file is complete. */
     size_t size;
     int fd;
 };
 
 /**
- * The one of that name. By the session's thread. Blocks until the listening process answers.
+ * Get the binary with that name. Called by the session's thread. Blocks until the listening process
+ * answers.
  *
- * Returns 0, -ENOENT (it is not kept, or is not what its name says), or -errno.
+ * Returns 0, -ENOENT (no such binary is kept, or its contents do not match the name), or -errno.
  */
 MUST_CHECK int binary_find(struct server *server, const unsigned char name[CONTENT_HASH_SIZE],
                            struct binary *ret_binary);
 void binary_close(struct binary *binary);
 
-/** Keep a copy, if it is one that is kept. */
+/** Have the listening process keep a copy, if the session keeps binaries of this size. */
 void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t size);
 
 struct channel_message;
-/** What the listening process answers. @passed is this one's, or -1. */
+/** Take an answer of the listening process. @passed is the descriptor that came with it, or -1;
+ * this function takes ownership of it. */
 void binary_told(const struct channel_message *message, int passed);
 
 #endif

@@ -4,22 +4,24 @@
 #include <CL/cl_icd.h>
 
 /*
- * Whether a device can have commands that wait for an event of ours: what comes before them ends
- * meanwhile, which drivers that end all that was flushed together do not do, and setting the event
- * returns. Each device is tried once, in a thread of its own, since some hang there; nobody waits
- * for them.
+ * A gate is a user event that commands in a driver's queue wait for. A device supports gates if
+ * commands submitted earlier complete while the event is not set, and if the call that sets the
+ * event returns. Drivers that complete all commands of one flush together fail the first condition.
+ * Each device is tried once. The trial has a thread of its own, because some drivers hang in it;
+ * no thread joins that one.
  */
 enum gates {
-    GATES_UNKNOWN, /**< It is being tried: not now. */
+    GATES_UNKNOWN, /**< The trial has not ended: do not use gates yet. */
     GATES_GOOD,
     GATES_NONE,
 };
 
-/** Have a device of @context's tried, if it was not yet. Never waits. By the session's thread. */
+/** Start the trial of a device of @context, unless it was started before. Does not block. Called by
+ *  the session's thread. */
 void gates_try(const cl_icd_dispatch *cl, cl_context context, cl_device_id device);
 
-/** What is known of it. Waits for a moment, as long as a driver takes that does not hang. By the
- *  session's thread. */
+/** The result of the device's trial. Blocks briefly, for about as long as the trial takes with a
+ *  driver that does not hang. Called by the session's thread. */
 enum gates gates_of(const cl_icd_dispatch *cl, cl_context context, cl_device_id device);
 
 #endif

@@ -5,28 +5,29 @@
 #include "remote/server/session/server.h"
 
 /*
- * Sessions give work to a device in time slices (timeslices.h). A session that has the
- * device alone gives as it likes, and pays a look at a flag for it. Of one that has not, each
- * command is seen to end, and no more are under way than its time slice lasts for, by what those
- * before took.
+ * Sessions that share a device submit commands to it in time slices (timeslices.h). A session that
+ * has the device to itself submits without limit, at the cost of testing one flag. A session that
+ * shares the device observes the end of each command, and submits only as many commands as its
+ * time slice has time for. It estimates that time from the commands before.
  *
- * Launches, fills and copies need a time slice; what only moves bytes to and from the client does
- * not.
+ * Launches, fills and copies need a time slice. Transfers to and from the client do not.
  */
 
 struct pace;
 
-/** Before a command is given to a queue, by the session's thread: waits for its time slice. Returns
- * NULL, or whom to tell of its end. */
+/** Wait for the time slice in which a command may be submitted to @queue. Blocks. Called by the
+ *  session's thread. Returns NULL, or what to pass to pacing_ended() when the command ends. */
 struct pace *pacing_wait(struct server *server, struct entry *queue);
-/** A command that pacing_wait() let through has ended, or was not given. @began_ns: when it was. */
+/** A command that pacing_wait() admitted has ended, or was not submitted. @began_ns is when the
+ *  command began. */
 void pacing_ended(struct pace *pace, uint64_t began_ns);
 /** A queue is about to be released. */
 void pacing_forget(struct server *server, const struct entry *queue);
 
-/** What the listening process says of time slices; by the thread that hears it. */
+/** Take a message about time slices. Called by the thread that receives the channel (news.h). */
 void pacing_hear(struct server *server, const struct channel_message *message);
-/** What time does; by the same. In how many milliseconds it is to be called again; -1: not. */
+/** Do what is due at this time. Called by the thread that receives the channel. Returns after how
+ *  many milliseconds to call it again, or -1 when nothing is pending. */
 int pacing_tick(void);
 
 #endif

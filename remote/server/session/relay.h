@@ -4,31 +4,32 @@
 #include "remote/link/link.h"
 
 /**
- * Carry bytes between an admitted link and a session's process, until either ends, with nothing
- * else to do any harm with. Ends the process.
+ * Carry bytes between an admitted link and a session's process until either side closes. The
+ * calling process drops all other privileges first, and ends afterwards.
  *
  * @fd  A socket that is connected to the session.
  */
 _Noreturn void relay_run(struct link *link, int fd);
 
 /*
- * Who connects with another server for a session, which makes no sockets: a process of the
- * listening one's, which proves the ticket by a handshake and carries bytes from then on.
- * So a session that a client took over can say nothing to what its server can reach but the
- * beginning of a handshake.
+ * A session may not create sockets. To reach another server, it asks the listening process, which
+ * starts a connector: a process that connects, proves the ticket in a handshake and then carries
+ * bytes. A client that takes control of its session can therefore send nothing but the beginning
+ * of a handshake to the hosts that the server can reach.
  */
 
 /**
- * In a session: a link to whoever is at one of the addresses, with commas between, that @where
- * names, and has the ticket.
+ * In a session: get a link to the peer that has the ticket and listens at one of the addresses in
+ * @where, which commas separate.
  *
  * @channel  To the listening process.
- * Blocks. 0, -ETIMEDOUT, -ECONNREFUSED or another -errno.
+ * Blocks until @deadline_ns. Returns 0, -ETIMEDOUT, -ECONNREFUSED or another -errno.
  */
 MUST_CHECK int connector_ask(int channel, const char *where, const struct ticket *ticket,
                              uint64_t deadline_ns, struct link **ret_link);
 
-/** In that process, until either side ends. @socket: to the session. */
+/** In the connector: connect and carry bytes until either side closes. @socket leads to the
+ *  session. */
 _Noreturn void connector_run(int socket);
 
 #endif

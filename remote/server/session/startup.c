@@ -21,7 +21,7 @@ void startup_init(struct startup *startup, const struct session_limits *limits)
     }
     if (limits->authority)
         snprintf(startup->authority, sizeof(startup->authority), "%s", limits->authority);
-    /* Addresses of the listening process are nobody else's business. */
+    /* Do not reveal the listening process's address space to the new process. */
     startup->limits.devices = NULL;
     startup->limits.known = NULL;
     startup->limits.authority = NULL;

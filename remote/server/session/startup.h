@@ -9,28 +9,29 @@
 #include "remote/server/session/server.h"
 
 /*
- * What the listening process gives to a process that it starts. That is executed, not forked, so
- * that it has nothing of the listening process's memory: what it needs is in a sealed file of
- * memory, and in the descriptors below. Standard input and output are /dev/null, standard error is
- * a pipe that the listening process reads (listener/session_log.h).
+ * What the listening process passes to a process that it starts. The new process is executed, not
+ * only forked, so that it has no copy of the listening process's memory. It gets its settings in a
+ * sealed memory file, and the descriptors below. Its standard input and output are /dev/null; its
+ * standard error is a pipe that the listening process reads (listener/session_log.h).
  */
 
 enum {
     STARTUP_FD = STDERR_FILENO + 1,
-    STARTUP_CONNECTION, /**< What accept4() gave; of a connector, the session's socket. */
+    STARTUP_CONNECTION, /**< The accepted connection; for a connector, the session's socket. */
     STARTUP_CHANNEL,    /**< To the listening process (listener/channel.h). */
 };
 
-/** The program's only argument then. */
+/** The only argument of the program when it is started as such a process. */
 #define STARTUP_ARGUMENT "--session"
 
 struct startup {
-    char scheme[16]; /**< "tcp:", of the address that was connected to; "": it is a connector. */
+    char scheme[16]; /**< Scheme of the address the client connected to, as "tcp:"; "" makes the
+                          process a connector. */
     pid_t parent;
-    bool logs;                 /**< It may write to the log. */
+    bool logs;                 /**< The process may write to the log. */
     struct rlimit descriptors; /**< RLIMIT_NOFILE. */
     struct session_limits limits;
-    /* What `limits` points to. */
+    /* The targets of the pointers in `limits`, which are NULL in the file. */
     bool shares;
     struct devices known; /**< Rows alone. */
     char names[DEVICES_MAX][sizeof(((struct device_key *)0)->device)];
@@ -39,9 +40,10 @@ struct startup {
 
 /** Fill in everything that is the same for all processes of a server. */
 void startup_init(struct startup *startup, const struct session_limits *limits);
-/** A descriptor of a copy that nobody can change; the caller's. Or -errno. */
+/** Copy @startup to a sealed memory file. Returns its descriptor, which the caller owns, or
+ *  -errno. */
 MUST_CHECK int startup_write(const struct startup *startup);
-/** In the new process: take what was given. 0 or -errno. Once a process. */
+/** In the new process: read the file. May be called once. Returns 0 or -errno. */
 MUST_CHECK int startup_read(const struct startup **ret_startup);
 
 #endif
