@@ -7,11 +7,11 @@
 #include "state/base/clock.h"
 
 /*
- * Memory that the client offers. A device with memory of its own transfers to and from what was
- * registered with it at its link's speed, and from other memory at a fraction of that. It is
- * registered when it is offered, before the client writes there, with the contexts that there are
- * by then; for a context that comes later the client offers other areas. All of this is done by the
- * thread that serves.
+ * Memory that the client offers. A device with memory of its own transfers to and from registered
+ * memory at the full speed of its bus, and to and from other memory at a fraction of that. An area
+ * is registered when it is offered, before the client writes there, with the contexts that exist
+ * then. For a context created later, the client offers other areas. Only the session's thread
+ * executes this file's functions.
  */
 
 #define GREETING_NS (10 * NS_PER_S)
@@ -59,7 +59,7 @@ static bool areas_has_own_memory(const struct server *server, cl_device_id id)
     return false;
 }
 
-/* With each context of a device that has memory of its own. */
+/* Register the area with each context of a device that has memory of its own. */
 static void areas_register_area(struct server *server, uint32_t area)
 {
     const struct table *contexts = &server->tables[ID_CONTEXT];
@@ -77,7 +77,7 @@ static void areas_register_area(struct server *server, uint32_t area)
         *registered = (struct registered_area){
             .next = registered_areas, .area = area, .context = entry->real};
         registered_areas = registered;
-        /* Where that fails transfers are slower. */
+        /* A failure only makes transfers slower. */
         (void)registration_begin(&registered->registration, entry->cl, entry->real, bytes, size);
     }
 }

@@ -13,7 +13,7 @@
 
 /** A binary in a memory file (memfd_create()), mapped. */
 struct binary {
-    unsigned char *bytes; /**< Mapped read-only once the file is complete. */
+    unsigned char *bytes; /**< Read-only, except while the binary is being made. */
     size_t size;
     int fd;
 };

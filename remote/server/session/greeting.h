@@ -6,7 +6,7 @@
 #include "remote/server/listener/clients.h"
 #include "remote/server/session/server.h"
 
-/** A client that connects has so long for its handshake, and as long to say what it wants. */
+/** Time limit for a client's handshake, and again for its first message after that. */
 #define GREETING_NS (10 * NS_PER_S)
 
 /** A client that has a session from now on. */
@@ -15,25 +15,26 @@ struct guest {
     char peer[LINK_PEER_MAX]; /**< Safe to print. */
     struct grant grant;
     struct session_key key;
-    uint64_t features;   /**< That both have. */
-    uint32_t patience_s; /**< The session waits so long for another link. */
-    int process;         /**< A descriptor of the client's process (pidfd_open()); -1: elsewhere. */
+    uint64_t features;   /**< The features that both sides have. */
+    uint32_t patience_s; /**< How long the session waits for another link. */
+    int process;         /**< The client's process (pidfd_open()); -1: on another machine. */
 };
 
 /**
- * In a process of its own, find out who has connected and what it wants; welcome it, or refuse it,
- * or hand its link over to the session that it goes on with: then this process becomes what carries
- * that link (relay.h), and there is nobody to return to.
+ * In the connection's own process: authenticate the client and read its request. Then welcome the
+ * client, refuse it, or pass its link to the session that it wants to continue. In the last case
+ * this process becomes the relay of that link (relay.h), and the function does not return.
  *
- * @fd       What accept4() gave; is the guest's, or closed.
- * @channel  Where clients_ask() asks.
- * @limits   What those have who need no certificate, and how long sessions wait at most.
- * Returns 0, or -errno: it has no session, and was told why where it could be.
+ * @fd       The accepted connection. The guest owns it on success; otherwise it is closed.
+ * @channel  The channel that clients_ask() uses.
+ * @limits   The grant of clients that need no certificate, and the longest patience of a session.
+ * Returns 0, or -errno: the client has no session, and was sent the reason if that was possible.
  */
 MUST_CHECK int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
                                       const struct session_limits *limits, struct guest *ret_guest);
 
-/** Welcome whoever is at the other end of @link, for the first time or again. 0 or -errno. */
+/** Send the welcome message to the client at the other end of @link, for a new session or for one
+ *  that continues. Blocks until @deadline_ns. Returns 0 or -errno. */
 MUST_CHECK int greeting_welcome(struct link *link, const struct session_key *key,
                                 uint32_t patience_s, uint64_t features, uint64_t received,
                                 uint64_t deadline_ns);

@@ -10,20 +10,22 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 
-/* With so much on its way to the client, what kernels print stays in the pipe, and then they wait.
- */
+/* Bytes queued for the client above which kernels' output is left in the pipe. When the pipe is
+   full, too, kernels that print block. */
 #define PRINTED_MAX (4u << 20)
 #define LOOK_NS     (5 * NS_PER_MS)
 
 /*
- * What kernels print (printf), a driver writes to the standard output of its process. Here that is
- * a pipe, and what comes out of it goes to the client: at the latest before it is told that the
- * command has ended, so that it is in its place among what the program prints.
+ * A driver writes the output of printf() in kernels to the standard output of its process. In a
+ * session that is a pipe, whose contents are sent to the client. The output of a command is sent
+ * before the message that the command has ended, so that it appears in the right order with the
+ * program's own output.
  */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* What is read is posted in that order. */
-static int capacity;                                     /* Bytes of the pipe. */
-static int output = -1;                                  /* The end that is read; never blocks. */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* Keeps the order of reads in the posts. */
+static int capacity;           /* Of the pipe, in bytes. */
+static int output = -1;        /* Read end of the pipe; does not block. */
 
 void server_print(struct server *server)
 {
@@ -32,7 +34,7 @@ void server_print(struct server *server)
     if (output < 0)
         return;
     pthread_mutex_lock(&lock);
-    /* No more than there was: another kernel may print all the time. */
+    /* Read at most one full pipe: another kernel may print without end. */
     for (int left = capacity; left > 0 && (count = read(output, bytes, sizeof(bytes))) > 0;
          left -= (int)count)
         (void)!post_printed(&server->stream,
@@ -40,7 +42,7 @@ void server_print(struct server *server)
     pthread_mutex_unlock(&lock);
 }
 
-/* So that no kernel waits for somebody to read, unless its client does not. */
+/* Drain the pipe all the time, so that a kernel blocks only when the client does not read. */
 static void *output_read_output(void *data)
 {
     struct server *server = data;
@@ -69,7 +71,7 @@ int server_catch_output(struct server *server)
 #define WAIT_NS       (10 * NS_PER_S)
 #define VARIABLES_MAX 4096
 
-/* What is this server's stays: its own settings, and where its log goes. */
+/* Clear the environment, but keep the server's own settings (RESEAT_...). */
 static void environment_forget(void)
 {
     char *kept[64] = {0};
@@ -82,14 +84,15 @@ static void environment_forget(void)
         putenv(kept[i]);
 }
 
-/* The folder, and then variables. Each is whole: the last one, too, ends with NUL. */
+/* @text is the client's working directory and then its variables. Each string, also the last one,
+   ends with NUL. */
 static int environment_take(const char *text, uint64_t size)
 {
     const char *end = text + size;
     size_t count = 0;
     if (size == 0 || end[-1] != '\0' || text[0] != '/')
         return -EPROTO;
-    /* A folder that is not there any more is none that options could name. */
+    /* If the directory no longer exists, no build option can refer to files in it. */
     (void)!chdir(text);
     environment_forget();
     while ((text += strlen(text) + 1) < end) {

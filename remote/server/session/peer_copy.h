@@ -4,13 +4,13 @@
 #include "remote/server/session/server.h"
 
 /*
- * Bytes of a buffer that go to a buffer of another context, of this session or of another one, and
- * never to the client. Each end is a command of its queue: what was given before it is done before,
- * and what follows waits. Bytes move in a thread for each, through a queue of its own, so that
- * reading, sending and writing go on at once.
+ * A peer copy moves bytes from a buffer to a buffer of another context, in this session or another
+ * one, without sending them to the client. Each end is a command of a queue: it starts after the
+ * queue's earlier commands, and later commands wait for it. Each end moves bytes in a thread and a
+ * queue of its own, so that reading, sending and writing overlap.
  *
- * An end that fails fails alone: its event says so, its queue goes on, and the other end learns it
- * from the link. Every wait for the other end has a limit.
+ * When one end fails, its peer_copy_status() reports the error, its queue continues, and the other
+ * end gets the error over the link. Every wait for the other end has a time limit.
  */
 struct peer_copy;
 
@@ -23,42 +23,43 @@ struct peer_copy_wish {
     cl_uint wait_count;
     const cl_event *waits;
     enum transfer_way way;
-    const char *where; /**< Of TRANSFER_CONNECT. */
+    const char *where; /**< Addresses of the other server, for TRANSFER_CONNECT. */
     const void *ticket;
     size_t ticket_size;
 };
 
 /**
- * Begin one. By the session's thread.
+ * Begin a peer copy. Called by the session's thread.
  *
- * @ret_event    Ends with the peer copy, and always well.
- * @ret_peer_copy  A reference: how the peer copy itself ended, once that event has.
- * Returns an OpenCL error: then there is none.
+ * @ret_event      Completes when the peer copy ends, and never with an error.
+ * @ret_peer_copy  A reference. After the event, peer_copy_status() gives the peer copy's result.
+ * Returns CL_SUCCESS, or an OpenCL error: then no peer copy was begun.
  */
 cl_int peer_copy_begin(const struct peer_copy_wish *wish, cl_event *ret_event,
                        struct peer_copy **ret_peer_copy);
 
-/** There is none, as its command cannot be given: the other end learns that, and what came with it
- * is nobody else's. */
+/** Refuse a peer copy whose command cannot be submitted, and tell the other end. */
 void peer_copy_refuse(const struct peer_copy_wish *wish);
 
 /**
- * Begin one of memory of this process's, instead of a buffer: of no queue, and at once.
+ * Begin a peer copy of memory of this process instead of a buffer. It has no queue and starts at
+ * once.
  *
- * @wish   Without what is of a buffer; its way is by a ticket.
- * @bytes  Stay until @done.
- * @done   Called once, in a thread of the peer copy's, with CL_SUCCESS or an error.
- * Returns an OpenCL error: then @done is not called.
+ * @wish   The fields about the buffer and the queue are unset; the way must use a ticket.
+ * @bytes  Must stay valid until @done is called.
+ * @done   Called once, in the peer copy's thread, with CL_SUCCESS or an error.
+ * Returns CL_SUCCESS, or an OpenCL error: then @done is not called.
  */
 cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *bytes,
                              void (*done)(void *data, cl_int error), void *data);
 
-/** Somebody came with a ticket, whom @channel (channel.h) leads to; it is closed. Never blocks. */
+/** Take a peer that connected with a ticket. @channel (channel.h) leads to it; this function takes
+ *  ownership of the descriptor. Does not block. */
 void peer_copy_meet(int channel);
 
-/** CL_COMPLETE or an error. Its event has ended. */
+/** The result, CL_COMPLETE or an OpenCL error. The peer copy's event must have completed. */
 cl_int peer_copy_status(const struct peer_copy *peer_copy);
-/** Gives a reference back; NULL is allowed. Any thread. */
+/** Drop a reference. NULL is allowed. May be called from any thread. */
 void peer_copy_unref(struct peer_copy *peer_copy);
 
 #endif

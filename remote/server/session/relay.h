@@ -5,7 +5,7 @@
 
 /**
  * Carry bytes between an admitted link and a session's process until either side closes. The
- * calling process drops all other privileges first, and ends afterwards.
+ * calling process gives up its privileges, enters sandbox_relay(), and ends afterwards.
  *
  * @fd  A socket that is connected to the session.
  */

@@ -7,13 +7,13 @@
 
 #include "state/base/log.h"
 
-#define SLOTS 64 /* As `used` has bits. */
+#define SLOTS 64 /* The number of bits in `used`. */
 
-/* A context's. The session's thread alone makes and finds them. */
+/* The staging memory of one context. Only the session's thread creates and finds it. */
 struct staging {
     struct staging *next;
     cl_context context; /* NULL: it was released. */
-    char *bytes;        /* NULL: they cannot be registered, and no driver is asked again. */
+    char *bytes;        /* NULL: registration failed, and is not tried again. */
     uint64_t used;
     struct registration registration;
 };

@@ -9,31 +9,33 @@
 #include "remote/server/session/server.h"
 
 /*
- * What small reads are read into, unless that is in an area: memory that is registered with the
- * queue's context. To take 4 bytes to other memory, a GPU's driver needs 17 to 44 us in place of 8
- * (H100).
+ * Memory, registered with the queue's context, that receives small reads which do not go to a
+ * shared area. To read 4 bytes takes a GPU's driver 8 us with registered memory and 17 to 44 us
+ * with other memory (H100).
  */
 
-/** What is read of more bytes takes long enough, or comes in areas. */
+/** The largest read that uses staging. For larger reads the saving is small, or they use areas. */
 #define STAGING_MOST ((size_t)4 << 10)
 
 struct staging;
 
-/** Memory for @size bytes that a command of this queue reads, and whom to give it back to. NULL:
- *  there is none, malloc() will do. By the session's thread; blocks for a context's first. */
+/** Take memory for @size bytes that a command of this queue reads; return it to *ret_staging with
+ *  staging_give(). Returns NULL if there is none: use malloc() instead. Called by the session's
+ *  thread. Blocks when it registers the memory for a context's first read. */
 void *staging_take(const struct entry *queue, uint64_t size, struct staging **ret_staging);
-/** From any thread, also a driver's that calls back. */
+/** Return memory of staging_take(). May be called from any thread, and in a driver's callback. */
 void staging_give(struct staging *staging, const void *bytes);
-/** A context is about to be released. By the session's thread. */
+/** Stop using a context that is about to be released. Called by the session's thread. */
 void staging_forget(cl_context context);
-/** Give up what was registered with those, once none of it is used: a driver keeps a context for
- *  that. Blocks: again and again, by a thread that clients do not wait for. */
+/** Free the memory of the contexts given to staging_forget(), where no command uses it any more. A
+ *  driver keeps a context as long as memory is registered with it. Blocks. Called repeatedly, by a
+ *  thread that clients do not wait for. */
 void staging_tidy(void);
 
 /*
- * Host memory that a context's device transfers to and from at its link's speed. Drivers take a
- * buffer over the memory (CL_MEM_USE_HOST_PTR) as that: see state/object/pinned.h. No command uses
- * it, so that it takes no memory of the device.
+ * Host memory registered with a context, which the context's device accesses at the full speed of
+ * its bus. To register memory, create a buffer over it with CL_MEM_USE_HOST_PTR: see
+ * state/object/pinned.h. No command uses that buffer, so it occupies no device memory.
  */
 
 struct registration {
@@ -41,11 +43,12 @@ struct registration {
     cl_mem buffer; /**< Or NULL. */
 };
 
-/** Register memory that is there until registration_end(), which is to be called however this went.
- * Blocks. False: the driver does not, for which no command fails. */
+/** Register memory, which must stay mapped until registration_end(). The caller must call that one
+ * after a failure, too. Blocks. Returns false if the driver does not register the memory; transfers
+ * still work, but are slower. */
 bool registration_begin(struct registration *registration, const cl_icd_dispatch *cl,
                         cl_context context, void *bytes, size_t size);
-/** No command uses the memory any more. Blocks. */
+/** End the registration. No command may use the memory any more. Blocks. */
 void registration_end(const struct registration *registration);
 
 #endif

@@ -6,7 +6,7 @@
 #include "remote/server/session/staging.h"
 
 /*
- * The tables of a session's objects, which the client chooses the places in.
+ * The tables of a session's objects. The client chooses each object's index in its table.
  */
 
 void server_wrong(struct server *server, const char *why)
@@ -29,7 +29,7 @@ static bool table_grow(struct table *table, uint32_t place)
 {
     uint32_t room = table->room ? table->room : 64;
     while (room <= place)
-        room *= 2; /* Within WIRE_OBJECTS_MAX, a power of two, as places are. */
+        room *= 2; /* Stays within WIRE_OBJECTS_MAX, a power of two that bounds `place`. */
     struct entry *entries = calloc(room, sizeof(*entries));
     if (!entries)
         return false;
@@ -61,8 +61,8 @@ struct entry *server_find_with(struct server *server, uint64_t id, const struct 
 {
     struct entry *entry = server_find(server, id);
     if (!entry || !entry->real || !with->real)
-        return entry; /* There is nothing that a driver could be given. */
-    /* Devices are of no context: which are a context's, its driver knows. */
+        return entry; /* No driver will be called with these objects. */
+    /* Devices have no context here: the driver checks whether a device belongs to a context. */
     if (entry->cl == with->cl &&
         (!entry->context || !with->context || entry->context == with->context))
         return entry;
@@ -93,7 +93,7 @@ void **server_find_all(struct server *server, const void *ids, uint32_t count,
 void server_reply(struct server *server, uint64_t call, cl_int error, const void *content,
                   size_t size)
 {
-    /* A session that ended needs no answer. */
+    /* Posting fails only when the session has ended, and then the answer is not needed. */
     (void)!post_reply(&server->stream, &(struct msg_reply){.call = call,
                                                            .error = error,
                                                            .content = content,
