@@ -9,15 +9,15 @@
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
-/* A driver that has not ended by then does not at all. */
+/* A trial that takes longer than this counts as hung. */
 #define TRIAL_NS (3 * NS_PER_S)
-/* One that does not hang takes a millisecond or two. The session stands still for no longer, and
-   once for each device. */
+/* The longest time that the session's thread waits for a trial, once for each device. A trial that
+   does not hang takes one or two milliseconds. */
 #define MOMENT_NS (20 * NS_PER_MS)
 #define TRIED_MAX 64
 #define STACK     ((size_t)512 << 10)
 
-/* The objects are its thread's, which may never end; then they stay. */
+/* The trial's thread owns the objects. If that thread hangs, they are never released. */
 struct trial {
     const cl_icd_dispatch *cl;
     cl_device_id device;
@@ -31,7 +31,7 @@ struct trial {
 
 static pthread_mutex_t gates_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gates_found = PTHREAD_COND_INITIALIZER;
-/* The session's thread's, which adds to them. */
+/* Only the session's thread adds to these. */
 static struct trial trials[TRIED_MAX];
 static size_t trial_count;
 
@@ -56,7 +56,8 @@ static bool gates_begins(const struct trial *trial)
     return status == CL_COMPLETE;
 }
 
-/* Its thread calls the driver for all of it: a driver may run commands where they are given. */
+/* All driver calls of the trial are made in its thread: a driver may execute a command inside the
+   call that submits it. */
 static bool gates_passes(struct trial *trial)
 {
     const cl_icd_dispatch *cl = trial->cl;
@@ -106,7 +107,7 @@ static struct trial *gates_find_trial(cl_device_id device)
     return NULL;
 }
 
-/* NULL: no more are tried. */
+/* Returns NULL if the table of trials is full. */
 static struct trial *gates_try_once(const cl_icd_dispatch *cl, cl_context context,
                                     cl_device_id device)
 {

@@ -17,28 +17,28 @@
 
 #define LAST_MESSAGE_NS NS_PER_S
 #define LOOK_MS         1000
-/* A new link takes a welcome at once, or it is none. */
+/* A new link that does not take the welcome message in this time is dropped. */
 #define WELCOME_NS NS_PER_S
-/* The session's own thread has so much longer to notice that its time is over. */
+/* Extra time for the session's thread to end the session itself after its patience is over. */
 #define STUCK_NS (5 * NS_PER_S)
 
 static struct {
-    int process; /* What hangs up when the client's process ends; -1: nothing. The thread's. */
+    int process; /* The client's pidfd, or -1. Used only by the thread that receives. */
     struct server *server;
     struct session_key key;
     uint32_t patience_s;
     char peer[LINK_PEER_MAX];
-    pthread_mutex_t lock; /* Before a stream's. */
+    pthread_mutex_t lock; /* Taken before a stream's lock. */
     pthread_cond_t changed;
     /* Guarded by lock: */
-    int next;          /* The newest link that came and was not taken; -1. */
-    uint64_t received; /* Frames that its client has. */
+    int next;          /* The newest link that was not taken yet, or -1. */
+    uint64_t received; /* Frames that the client has received. */
     bool gone;         /* The client's process has ended. */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* ---- in the thread that hears ---- */
+/* ---- in the thread that receives from the listening process ---- */
 
-/* The listening process handed a link over, which is the session's from now on. */
+/* Take a new link from the listening process. The session owns @fd from now on. */
 static void news_link(int fd, uint64_t received)
 {
     pthread_mutex_lock(&state.lock);
@@ -46,8 +46,8 @@ static void news_link(int fd, uint64_t received)
         close(state.next);
     state.next = fd;
     state.received = received;
-    /* The client would not have come if the old one were of use. Nobody has taken the new one,
-       which this must not break. */
+    /* The client connects again only when the old link is broken, so interrupt the stream. This
+       cannot interrupt the new link: under the lock, the session's thread has not taken it yet. */
     stream_interrupt(&state.server->stream);
     pthread_cond_signal(&state.changed);
     pthread_mutex_unlock(&state.lock);
@@ -69,7 +69,7 @@ static uint64_t news_patience(void)
     return state.gone ? 0 : state.patience_s * NS_PER_S;
 }
 
-/* End a session that should have ended, and cannot. */
+/* End the process if its session should have ended but its thread is stuck in a driver. */
 static void news_look(void)
 {
     uint64_t since = stream_broken_since(&state.server->stream);
@@ -140,7 +140,7 @@ static void news_take_message(struct server *server)
     if (error == -EAGAIN)
         return;
     if (error)
-        _exit(1); /* The server is gone, and so are its devices. */
+        _exit(1); /* The listening process has ended, so the session has no right to devices. */
     if (fd < 0)
         news_take(server, &message);
     else if (message.kind == CHANNEL_LINK)
@@ -184,7 +184,8 @@ int news_hear(struct server *server, const struct guest *guest)
 
 /* ---- in the session's thread ---- */
 
-/* The next link, while the session is patient. Of the client: what it has. */
+/* Wait for the next link, for as long as the session's patience. *ret_received is the number of
+   frames that the client has received. */
 static int news_await_next(uint64_t since_ns, int *ret_fd, uint64_t *ret_received)
 {
     int error = 0;
@@ -216,7 +217,8 @@ static int news_go_on(struct server *server, int fd, uint64_t received)
         link->ops->destroy(link);
         return error;
     }
-    /* One that came meanwhile is newer, and had nothing to break. */
+    /* A newer link may have come before the stream was attached. Its interrupt had no effect on the
+       detached stream, so interrupt the stream now. */
     pthread_mutex_lock(&state.lock);
     if (state.next >= 0 || state.gone)
         stream_interrupt(&server->stream);

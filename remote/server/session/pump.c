@@ -6,12 +6,13 @@
 #include "state/base/clock.h"
 
 /*
- * The bytes of a peer copy, in chunks: read from a device or memory, or received; written there, or
- * sent. Some chunks are under way at once, so that none of it waits for the rest.
+ * Moves the bytes of a peer copy in chunks. A chunk is read from a device or memory, or received
+ * from the link; then it is written to a device or memory, or sent. Several chunks are in flight at
+ * once, so that these steps overlap.
  *
- * Over a link, both say which transfer they are of. Who takes says each second that it waits, until
- * it says GO; who gives says the same, by chunks of no bytes, until it gives. At the end who takes
- * says whether all has arrived.
+ * Over a link, both ends first send the number of their transfer. The receiver sends WAIT each
+ * second until it sends GO. The sender sends an empty chunk each second until it sends data. At the
+ * end the receiver reports whether all bytes arrived.
  */
 
 #define SLOTS      3
@@ -83,7 +84,8 @@ static cl_int pump_say_waiting(void *data)
                             : pump_send_sign(peer_copy->link, SIGN_WAIT);
 }
 
-/* Both are of one transfer. A socket that got lost on its way has others in its place. */
+/* Check that both ends belong to one transfer. If a socket was lost on the way to this process,
+   this end may have got the socket of another transfer. */
 static cl_int pump_compare_numbers(const struct peer_copy *peer_copy, struct link *link)
 {
     uint64_t mine = peer_copy->transfer, other = 0;
@@ -115,7 +117,7 @@ cl_int pump_part(struct peer_copy *peer_copy, struct link *link, cl_int error)
     return error ? error : peer_copy->gives ? told : CL_SUCCESS;
 }
 
-/* A chunk as large as it must be. */
+/* Receive a chunk, which must have exactly @size bytes. */
 static cl_int pump_receive_chunk(struct link *link, void *bytes, size_t size)
 {
     uint32_t head = 0;
@@ -129,7 +131,7 @@ static cl_int pump_receive_chunk(struct link *link, void *bytes, size_t size)
 
 /* ---- the devices ---- */
 
-/* The last command on a slot has ended. */
+/* Wait for the last command that uses the slot. */
 static cl_int pump_await_slot(struct slot *slot)
 {
     if (!slot->event)
@@ -182,7 +184,7 @@ static cl_int pump_drain(struct pump *pump, struct slot *slot)
     return error;
 }
 
-/* Ahead of what is drained, as many reads as there are slots but one. */
+/* Keep reads in flight in all slots but the one that is being drained. */
 static cl_int pump_run_chunks(struct pump *pump)
 {
     cl_int error = CL_SUCCESS;
@@ -204,7 +206,7 @@ static cl_int pump_start_queue(const struct peer_copy *peer_copy, cl_command_que
     return error;
 }
 
-/* Whatever was begun ends before its memory goes. */
+/* Wait for all commands of the queue, which use the slots' memory, before that is freed. */
 static cl_int pump_stop_queue(const struct peer_copy *peer_copy, cl_command_queue queue)
 {
     if (!queue)
@@ -214,7 +216,7 @@ static cl_int pump_stop_queue(const struct peer_copy *peer_copy, cl_command_queu
     return error;
 }
 
-/* With both queues at rest. */
+/* Both queues must be idle. */
 static cl_int pump_release_slots(struct pump *pump)
 {
     cl_int error = CL_SUCCESS;

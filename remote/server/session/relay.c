@@ -18,9 +18,10 @@
 #include "state/base/threads/thread.h"
 
 /*
- * A link that was sealed for one process cannot be given to another. So who admitted it stays, and
- * passes on what it does not look at. Whoever waits for whom is left to the two ends: one that does
- * not read lets the other wait, and one that is gone ends the process, whatever waits in it.
+ * An encrypted link's state cannot be passed to another process. The process that admitted the link
+ * therefore stays, and forwards bytes without parsing them. Flow control is left to the two ends:
+ * when one does not read, the other blocks. When one closes, the relay process ends, even if its
+ * other thread is blocked.
  */
 
 #define ROOM (256u << 10)
@@ -44,7 +45,7 @@ static void *relay_carry(void *data)
     }
 }
 
-/* It needs no file, no process, no root, and nobody who looks into it. */
+/* The relay opens no files, starts no processes, does not run as root and cannot be traced. */
 static bool relay_give_up_rights(void)
 {
     struct rlimit none = {0, 0};
@@ -68,7 +69,7 @@ void relay_run(struct link *link, int fd)
 }
 
 #define WHERE_MAX 1024
-/* For the addresses, all together. */
+/* Time limit for all addresses together. */
 #define CONNECT_NS (10 * NS_PER_S)
 
 struct request {
@@ -136,7 +137,7 @@ void connector_run(int socket)
     if (recv(socket, &request, sizeof(request), MSG_WAITALL) != sizeof(request) ||
         !memchr(request.where, '\0', sizeof(request.where)))
         _exit(1);
-    /* What answers there may be anybody: not as root. */
+    /* The peer is not trusted: do not talk to it as root. */
     int32_t answer = sandbox_leave_root();
     if (answer == 0)
         answer = connector_connect_to_any(&request, &link);

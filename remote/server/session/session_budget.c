@@ -8,29 +8,29 @@
 #include "state/base/clock.h"
 
 /*
- * What the memory objects of a session take: of what its certificate allows, and of what the
- * listening process promised it on each device of their context, which it asks for in lumps. A
- * driver keeps memory for as long as commands, sub-buffers or images use it, whatever the client
- * released: so it counts until the driver says that it is gone.
+ * The memory that a session's objects use. It is limited by the session's certificate, and on each
+ * device of an object's context by what the listening process has promised. The session asks for
+ * promises in lumps. A driver keeps a released object's memory while commands, sub-buffers or
+ * images use it, so an object counts until the driver's destructor callback.
  */
 
-/* Devices give no less than a page, however small a buffer is. */
+/* The smallest device allocation, in bytes. */
 #define PAGE 4096u
-/* What is asked for at once, of a device that has plenty: a part of it, and no more than that. */
+/* The size of a lump, in bytes: 1/LUMP_OF of the device's memory, and at most LUMP_MAX. */
 #define LUMP_MAX (UINT64_C(64) << 20)
 #define LUMP_OF  64
-/* A listening process that stands still promises nothing. */
+/* How long to wait for the listening process's promise. */
 #define PATIENCE_NS (60 * NS_PER_S)
 
 struct session_budget {
     struct server *server;
     uint64_t bytes;
-    uint64_t devices; /* A bit each. */
+    uint64_t devices; /* One bit for each device. */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* Guards what follows. */
 static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
-static uint64_t used; /* Of what its certificate allows. */
+static uint64_t used; /* Bytes, counted against the certificate's limit. */
 static uint64_t used_of[DEVICES_MAX], promised_to[DEVICES_MAX];
 static bool asking;
 static uint64_t promise;
@@ -41,7 +41,7 @@ static uint64_t session_budget_lump_of(const struct server *server, size_t devic
     return lump < LUMP_MAX ? lump : LUMP_MAX;
 }
 
-/* Under the lock, which is let go meanwhile. Only the session's thread asks. */
+/* The lock is held, but released during the wait. Called only by the session's thread. */
 static bool session_budget_ask(struct server *server, size_t device, uint64_t least)
 {
     uint64_t lump = session_budget_lump_of(server, device);
@@ -65,7 +65,7 @@ void server_promised(struct server *server, const struct channel_message *messag
     pthread_mutex_lock(&lock);
     if (asking)
         promise = message->bytes;
-    else /* Nobody waits for it any more. */
+    else /* The request has timed out. */
         channel_tell(server->channel, &(struct channel_message){.kind = CHANNEL_RETURN,
                                                                 .device = message->device,
                                                                 .bytes = message->bytes});
@@ -126,7 +126,7 @@ struct session_budget *server_take_memory(struct server *server, uint64_t device
         return NULL;
     pthread_mutex_lock(&lock);
     uint64_t left = server->memory - used;
-    /* No more than there is: a limit need not be a number of pages. */
+    /* Cap at what is left: a limit need not be a multiple of the page size. */
     uint64_t pages = (bytes / PAGE + (bytes % PAGE != 0)) * PAGE;
     *session_budget = (struct session_budget){server, pages < left ? pages : left, devices};
     bool taken = bytes <= left && pages >= bytes &&
@@ -146,7 +146,7 @@ void server_give_back(struct session_budget *session_budget)
     free(session_budget);
 }
 
-/* In whatever thread of the driver's. */
+/* May be called in any thread of the driver. */
 static void CL_CALLBACK session_budget_on_gone(cl_mem memory, void *data)
 {
     (void)memory;
