@@ -107,7 +107,7 @@ static struct trial *gates_find_trial(cl_device_id device)
     return NULL;
 }
 
-/* Returns NULL if the table of trials is full. */
+/* Returns NULL if the table of trials is full or the context cannot be retained. */
 static struct trial *gates_try_once(const cl_icd_dispatch *cl, cl_context context,
                                     cl_device_id device)
 {

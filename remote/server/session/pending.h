@@ -8,7 +8,8 @@ struct peer_copy;
 struct staging;
 
 /*
- * Commands that were given to a driver and have not ended. Whoever learns of an end first tells it.
+ * Commands that were submitted to a driver and have not ended. The thread that first sees a
+ * command's end reports it to the client.
  */
 
 /** Bytes that a command reads or writes until it ends: of an area, which is held, of staging.h, or
@@ -22,14 +23,14 @@ struct staged {
     struct pooled *pooled; /**< Held. */
 };
 
-/** One of them, from malloc(). */
+/** A submitted command, allocated with malloc(). */
 struct given {
     struct given *previous, *next; /**< Those that have not ended; guarded by pending_lock. */
     unsigned holders;              /**< Guarded by pending_lock, as `ended` and `asked` are. */
     bool ended;
-    bool asked;        /**< Its driver was, for a callback. */
+    bool asked;        /**< A callback was requested from its driver. */
     bool own_memory;   /**< Its device has memory of its own. */
-    bool asks;         /**< Its event can be asked in a callback. */
+    bool asks;         /**< Its event may be queried in a callback. */
     uint64_t given_ns; /**< When. */
     cl_event event;    /**< A reference. */
     struct server *server;
@@ -43,8 +44,8 @@ struct given {
     struct peer_copy *peer_copy; /**< Says how it ended, once the event has; or NULL. */
 };
 
-/** Have the end of a command told, by the session's thread. The driver's event stays the caller's;
- *  @given does not. */
+/** Have the client told when a command ends. Takes ownership of @given, but not of the driver's
+ *  event. Called by the session's thread. */
 void given_see_end(struct given *given);
 /**
  * After each message, by the session's thread. Of a session over rings, which spins for the next
@@ -53,7 +54,7 @@ void given_see_end(struct given *given);
  * asked for a callback where that did not see the end.
  */
 void pending_attend(struct server *server);
-/** Give up bytes that a command was given. */
+/** Release the staged bytes of a command. */
 void given_unstage(struct server *server, const struct staged *staged);
 
 #define PENDING_LOOK_LEAST_NS (NS_PER_MS / 50)

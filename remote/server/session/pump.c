@@ -10,9 +10,9 @@
  * from the link; then it is written to a device or memory, or sent. Several chunks are in flight at
  * once, so that these steps overlap.
  *
- * Over a link, both ends first send the number of their transfer. The receiver sends WAIT each
- * second until it sends GO. The sender sends an empty chunk each second until it sends data. At the
- * end the receiver reports whether all bytes arrived.
+ * Over a link, both ends first send the number of their transfer. The receiver sends SIGN_WAIT each
+ * second until it sends SIGN_GO. The sender sends an empty chunk each second until it sends data.
+ * At the end the receiver reports whether all bytes arrived.
  */
 
 #define SLOTS      3
