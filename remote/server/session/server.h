@@ -14,10 +14,10 @@
 #include "state/driver/driver.h"
 
 /*
- * One client's session: a process of its own, which opens the vendors' drivers and does what the
- * client's messages say (server_NAME() of messages.h). One thread reads and does them in order, and
- * the tables of objects are its alone. What takes long is waited for by the driver's callbacks, or
- * by a thread that builds; those only post.
+ * One client's session: a process of its own, which opens the vendors' drivers and executes the
+ * client's messages (server_NAME() of messages.h). The session's thread reads and executes them in
+ * order, and only that thread uses the tables of objects. Long operations end in driver callbacks
+ * or in build threads, which only post messages.
  */
 
 /** What a kernel's argument is, and why it could not be set. */
@@ -74,34 +74,35 @@ struct server {
     const char *wrong;       /**< Why the session ends: its client broke the rules. */
 };
 
-/** What an id stands for; NULL, and the session ends, where it stands for nothing. */
+/** Find the object with that id. If there is none, returns NULL, and the session ends. */
 struct entry *server_find(struct server *server, uint64_t id);
-/** A new one; NULL, and the session ends, where there is one already. */
+/** Add an entry for a new object. Returns NULL, and the session ends, if the id is in use or there
+ *  is no memory. */
 struct entry *server_add(struct server *server, uint64_t id);
-/** The session ends. */
+/** End the session because its client broke the rules; @why is not copied. */
 void server_wrong(struct server *server, const char *why);
 
-/** The same of one that a driver is given together with @with. The session ends where they are not
- *  of one driver and one context: drivers do not look, and take one for the other. */
+/** Find an object that will be passed to a driver together with @with. The session ends if the two
+ *  have different drivers or contexts, which drivers do not check. */
 struct entry *server_find_with(struct server *server, uint64_t id, const struct entry *with);
-/** What the ids of a list stand for, used with @with: owned (free()); NULL where there are none, or
- * without memory, or where one is wrong: then *ret_error is set. */
+/** Find all objects of a list of ids, to be used with @with. The caller frees the result with
+ * free(). Returns NULL if the list is empty, or on an error: then *ret_error is set. */
 void **server_find_all(struct server *server, const void *ids, uint32_t count,
                        const struct entry *with, cl_int *ret_error);
 
 /** What a program's or kernel's answer says as text; drivers' are cut where they are absurd. */
 #define SERVER_TEXT_MAX (16u << 20)
 
-/** Why a kernel cannot be launched as its arguments are; CL_SUCCESS: it may be. */
+/** Returns CL_SUCCESS if the kernel's arguments allow a launch, or the OpenCL error. */
 cl_int server_kernel_error(const struct entry *kernel);
 
 /** Answer a call. @content may be NULL. */
 void server_reply(struct server *server, uint64_t call, cl_int error, const void *content,
                   size_t size);
 
-/** Send what kernels printed so far, ahead of what follows. From any thread. */
+/** Send the output of kernels so far, before later messages. May be called from any thread. */
 void server_print(struct server *server);
-/** Have what standard output is sent to the client from now on. 0 or -errno. */
+/** Send standard output to the client from now on. Returns 0 or -errno. */
 MUST_CHECK int server_catch_output(struct server *server);
 
 /** Have drivers opened from now on as the client's own process would: its first message says how. 0
@@ -119,8 +120,8 @@ MUST_CHECK int server_see_end(struct server *server, const cl_icd_dispatch *cl, 
 
 struct session_budget;
 struct channel_message;
-/** Take memory for an object of a context of those devices, by the session's thread. NULL: there is
- *  not so much. */
+/** Reserve memory for an object of a context with those devices. Called by the session's thread.
+ *  Returns NULL if there is not enough memory. */
 struct session_budget *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
 void server_give_back(struct session_budget *session_budget);
 /** What was taken is for this object, until the driver gives it up. One with no charge is released,
@@ -128,7 +129,7 @@ void server_give_back(struct session_budget *session_budget);
 void server_session_budget(struct entry *entry, struct session_budget *session_budget);
 /** The same for one that was made, whose size only the driver knows. */
 void server_session_budget_made(struct server *server, struct entry *entry);
-/** What the listening process answers to who asks for memory. */
+/** Take the listening process's answer to a request for memory. */
 void server_promised(struct server *server, const struct channel_message *message);
 /** Let a device have no more than @memory, and no more than the session may use. */
 void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info);
@@ -142,14 +143,14 @@ MUST_CHECK int areas_hold(struct server *server, uint32_t area, uint64_t place, 
                           char **ret_bytes);
 /** Take memory that the client offers. 0 or -ENOMEM. */
 MUST_CHECK int server_share_memory(struct server *server);
-/** Does it transfer what is in the host's memory? */
+/** Whether the device has memory of its own, so that host memory must be transferred to it. */
 bool device_has_own_memory(const struct device *device);
-/** A context of the client's is about to be released: no area is registered with it any more. */
+/** End all areas' registrations with a context that is about to be released. */
 void areas_forget_context(cl_context context);
 
-/** A queue was given a command. */
+/** Note that a command was submitted to the queue, so that server_flush() flushes it. */
 void server_touch(struct server *server, struct entry *queue);
-/** Have what was given to the drivers begin. */
+/** Flush all queues that commands were submitted to since their last flush. */
 void server_flush(struct server *server);
 
 struct session_limits {
