@@ -95,7 +95,7 @@ uint64_t ledger_reserved(const struct ledger_entry *entry)
     return ledger_most(entry->granted, entry->held);
 }
 
-/** Subtract an entry from the sums before it changes. ledger_join() adds it again. */
+/** Subtract an entry from the sums before it changes; ledger_enter() adds it again. */
 static void ledger_leave(struct ledger *ledger, const struct ledger_entry *entry)
 {
     if (entry->device != LEDGER_NONE) {

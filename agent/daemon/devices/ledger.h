@@ -27,22 +27,23 @@ struct ledger_device {
     uint64_t limit; /**< The operator's limit, or LEDGER_NO_LIMIT. */
     uint64_t tight; /**< What its driver could provide when it last refused an allocation, or
                        LEDGER_NO_LIMIT. */
-    uint64_t
-        tight_until_ms; /**< The caller that sets this also ends it: the ledger reads no clock. */
-    uint64_t reserved;  /**< By all entries, including the memory kept for moves to this device. */
+    uint64_t tight_until_ms; /**< Set and ended by the caller: the ledger reads no clock. */
+    uint64_t reserved; /**< By all entries, including the memory kept for moves to this device. */
     uint64_t held;
     uint64_t reserved_peak, held_peak;
     uint32_t accounts; /**< Number of entries on it. */
     bool listed;       /**< The last listing shows it. */
     bool drains;
     uint64_t
-        drains_ms;   /**< When its announced drain begins, by that clock; 0: none is announced. */
-    bool lost;       /**< A program lost it, and it has not answered since. */
-    bool lost_asked; /**< A listing that will show whether it answers is in progress. */
-    uint64_t lost_ask_ms;  /**< When to ask whether it answers, by that clock. */
+        /** When its announced drain begins, by the caller's clock; 0: none is announced. */
+        drains_ms;
+    bool lost;             /**< A program lost it, and it has not answered since. */
+    bool lost_asked;       /**< A listing that will show whether it answers is in progress. */
+    uint64_t lost_ask_ms;  /**< When to ask whether it answers, by the caller's clock. */
     uint64_t lost_wait_ms; /**< Delay before that; 0: a program has come there since. */
     uint64_t
-        announced; /**< Number of its announcement, among all events since the agent started. */
+        /** Sequence number of its last announcement, among the events since the agent started. */
+        announced;
 };
 
 struct ledger_entry {

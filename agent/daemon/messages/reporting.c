@@ -41,7 +41,9 @@ static void reporting_put_exclusions(const struct agent *agent, const struct pro
     frame_end(frame);
 }
 
-/** Launches whose end a move has to wait for. */
+/**
+ * Kernels whose launches cannot be split into pieces: a move waits for the end of such a launch.
+ */
 static void reporting_put_whole(const struct program *program, struct frame *frame)
 {
     frame_array(frame, "whole");
