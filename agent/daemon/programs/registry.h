@@ -459,7 +459,7 @@ bool program_wish_fits(const struct agent *agent, const struct program *program,
 /**
  * Notify a program (policy/reseat.h), if it registered and is connected.
  *
- * @vdev  One of its virtual devices, PROGRAM_ALL_VDEVS or APP_NO_VDEV.
+ * @vdev  One of its virtual devices, PROGRAM_ALL_VDEVS or PROGRAM_NO_VDEV.
  * @what  NOTICE_...; the other values as its notices have them.
  */
 void program_notify(const struct program *program, size_t vdev, const char *what, uint64_t in_ns,
