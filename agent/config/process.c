@@ -81,8 +81,8 @@ int lock_take(const char *folder)
         return error;
     }
     /*
-     * The holder's start time identifies an agent that does not answer. The agent starts also where
-     * it cannot be written.
+     * lock_holder() reads the pid and start time to find an agent that does not answer. Failing to
+     * write them does not prevent the agent from starting.
      */
     if (!process_start_time(getpid(), &start)) {
         int length = snprintf(text, sizeof(text), "%d %" PRIu64 "\n", (int)getpid(), start);

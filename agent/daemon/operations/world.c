@@ -11,7 +11,9 @@
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
-/* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
+/*
+ * The world as the policy sees it. It is built anew for each question, which is cheap because
+ * programs are few.
  */
 
 void world_finish(struct world *world)
@@ -26,7 +28,7 @@ void world_finish(struct world *world)
     *world = (struct world){0};
 }
 
-/** Of moves of all programs. */
+/** Moves of all programs. */
 static unsigned world_moves_since(const struct governor *governor, uint64_t since)
 {
     unsigned recent = 0;
@@ -36,7 +38,7 @@ static unsigned world_moves_since(const struct governor *governor, uint64_t sinc
     return recent;
 }
 
-/** And of one. */
+/** Moves of one program. */
 static unsigned world_program_moves_since(const struct managed *managed, uint64_t since)
 {
     unsigned recent = 0;
