@@ -14,7 +14,7 @@
 #include "state/base/files/file.h"
 
 /*
- * Tell programs of devices whose memory has grown above @before (bytes, as from ledger_lasting()).
+ * Tell programs that they may use more of @device than @before (bytes, as from ledger_lasting()).
  */
 static void limits_capacity_notify_more(const struct agent *agent,
                                         const struct ledger_device *device, uint64_t before)
@@ -173,7 +173,9 @@ static void limits_limit_device(struct peer *client, uint32_t index, uint64_t by
     peer_send(client, &frame);
 }
 
-/** Bytes that @program needs at the same time on any device. */
+/**
+ * The largest number of bytes that one virtual device of @program needs on its device at one time.
+ */
 static uint64_t limits_needs_at_once(const struct program *program)
 {
     uint64_t bytes = 0;

@@ -93,7 +93,10 @@ static bool resume_waits(const struct operation *op)
     return false;
 }
 
-/** False for a resume of a virtual device that another request keeps suspended. */
+/**
+ * True while every suspended virtual device of @op still queues. Another request may have ended
+ * that.
+ */
 static bool resume_queues(const struct operation *op)
 {
     for (size_t i = 0; i < op->program->vdev_count; i++) {

@@ -127,7 +127,7 @@ static void spreading_answer(struct peer *client, const struct program *program)
     peer_send(client, &frame);
 }
 
-/** True for the device on which the whole program runs: nothing would be spread there. */
+/** True when the whole program runs on the only device of @spread: then nothing would be spread. */
 static bool spreading_is_home(const struct program *program, const struct program_spread *spread)
 {
     bool home = spread->count == 1;

@@ -52,8 +52,8 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->managed.displaces && bytes < ledger_step(device)) {
         /*
-         * Memory that others gave up for this program is granted in full: otherwise it would be
-         * returned and asked for again.
+         * Grant up to a step of the memory that others gave up for this program: otherwise it would
+         * be returned to them and asked for again.
          */
         bytes = room < ledger_step(device) ? room : ledger_step(device);
         bytes = bytes > step->bytes ? bytes : step->bytes;
