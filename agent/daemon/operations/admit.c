@@ -257,7 +257,7 @@ void admit_fail(struct agent *agent, const struct operation *op, const struct op
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
-        return; /* That failure is not due to the device. */
+        return; /* The result does not say whether the device can run it. */
     if (op->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
         losses_failed(agent, op->target);
     /* Whoever asked, the policy need not try what is known to fail. */
@@ -290,8 +290,7 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
             vdev->arrived = false;
             ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
-                admit_queue(agent, op,
-                            i); /* The program may not learn of the operation's end in time. */
+                admit_queue(agent, op, i); /* It may not hear of the end in time. */
         }
         if (!suspends && moved & (1u << i))
             vdev->chosen = op->chosen;

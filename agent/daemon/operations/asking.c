@@ -365,7 +365,9 @@ static bool asking_awaits(const struct agent *agent, const struct program *progr
     return program->managed.shrinks || operation_sent(agent, program, OPERATIONS_REPORTED);
 }
 
-/** Tell the waiting client, and send other programs' requests instead. */
+/**
+ * End the program's requests and tell the waiting clients. The policy then chooses other programs.
+ */
 static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;

@@ -193,8 +193,7 @@ void govern_tick(struct agent *agent)
     drain_tick(agent);
     serving_tick(agent);
     resume_tick(agent);
-    spreading_tick(
-        agent); /* First, so that a device which may not be used any more is not prewarmed again. */
+    spreading_tick(agent); /* Before prewarming: a forbidden device must not be made ready again. */
     prewarm_tick(agent);
     protecting_tick(agent);
     losses_tick(agent);

@@ -168,7 +168,7 @@ static void world_put_times(const struct agent *agent, const struct group *group
         world_program_moves_since(&group->program->managed, now > budget ? now - budget : 0);
 }
 
-/** What its virtual devices there remember, as one. */
+/** The combined visits of a group's virtual devices. */
 static void world_put_visits(const struct group *group, struct policy_visits *ret_visits)
 {
     const struct program_device *vdevs = group->program->vdevs;
@@ -236,15 +236,15 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         }
     }
     if (held > row->wanted)
-        row->wanted = held; /* It has not said what it wants. */
+        row->wanted = held; /* The program has not reported yet what it wants. */
     if (program->managed.withholds && !pending) {
-        /* It was asked for memory and had none to give. */
+        /* It was asked for memory and returned none. */
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
     if (pending)
         world_put_pending(world, row, pending);
     if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
-        row->quota = row->least; /* It says for the first time what one call needs. */
+        row->quota = row->least; /* It reports for the first time what one call needs. */
     world_put_times(agent, group, pending, row);
     world_put_exclusions(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
