@@ -108,7 +108,10 @@ static void admit_refuse(const struct agent *agent, const struct operation *op, 
              users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
-/** All of what each wants, or where that does not fit its least and a share of what is left. */
+/**
+ * Grant each virtual device all that it wants. Where that does not fit, grant its minimum and a
+ * share of the rest.
+ */
 static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room, uint64_t wanted,
                              uint64_t least)
 {
@@ -179,7 +182,7 @@ static void admit_arrive(struct agent *agent, const struct operation *op, uint32
     uint32_t from = vdev->entry.device;
 
     if (vdev->entry.target != op->target) {
-        /* Another request took its place: what it says of itself next is what counts. */
+        /* Another request has replaced this one: the program's next report decides. */
         return;
     }
     if (from != LEDGER_NONE) {
@@ -214,7 +217,10 @@ static void admit_arrive(struct agent *agent, const struct operation *op, uint32
         losses_arrived(agent, vdev->entry.device);
 }
 
-/** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
+/**
+ * Queue the virtual device, which is or will be suspended. If the policy suspended it, the policy
+ * also resumes it.
+ */
 static void admit_queue(struct agent *agent, const struct operation *op, uint32_t index)
 {
     struct program_device *vdev = &op->program->vdevs[index];

@@ -4,16 +4,16 @@
 #include "state/driver/served.h"
 
 /*
- * Devices that programs lost, and protected programs that wait for another one.
+ * Devices that programs lost, and protected programs that wait for another device.
  *
- * What a program lost takes nobody until it answers: a helper that lists devices anew opens its
- * driver for that, or who looks after a server says so. Where a program that then goes there fails,
- * it is asked again later each time. A program that waits is one that queues to the policy, first
- * come, first served: what it was granted on the lost device is free at once.
+ * A lost device accepts no program until it answers: a helper that lists the devices opens the
+ * driver to find out, or the watcher of a server reports it. If a program then fails there, the
+ * next query comes later than the last one did. A waiting program queues with the policy, in order
+ * of arrival. Its grant on the lost device is free at once.
  *
- * Where a driver is in a process of its own, that is mostly what ended, and the device is well. The
- * program's next session opens the driver in a new process, as the helper would: so it goes there
- * at once, once, and only what it cannot enter is asked.
+ * Where a driver runs in a process of its own, usually only that process has ended, and the device
+ * works. The program's next session opens the driver in a new process, as the helper would. So the
+ * program is sent back once at once, and the device is queried only if the program cannot open it.
  */
 
 #define ASK_MS     100

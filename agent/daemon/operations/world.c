@@ -128,7 +128,7 @@ static void world_add_vdev(struct policy_program *row, const struct program_devi
     }
 }
 
-/** A driver that refused what was granted: what the program holds is all that it has there. */
+/** The driver refused memory that was granted: the program can have no more there than it holds. */
 static void world_put_pending(struct world *world, struct policy_program *row,
                               const struct pending *pending)
 {
@@ -137,7 +137,7 @@ static void world_put_pending(struct world *world, struct policy_program *row,
     row->wanted = row->wanted > pending->wanted ? row->wanted : pending->wanted;
     row->ticket = pending->ticket;
     row->owns = pending->owns && !pending->failed;
-    /* What it says it needs in all: of what was granted it may not have heard yet. */
+    /* The total need as the program reports it: it may not have received all of its grants yet. */
     row->need = row->device == POLICY_NONE ? row->wanted : pending->total;
     if (!pending->failed || row->device == POLICY_NONE)
         return;
@@ -256,7 +256,10 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
 }
 
-/** Its virtual devices on one device are one program to the policy: they share what is granted. */
+/**
+ * The virtual devices of a program on one device are one program to the policy, because they share
+ * its grants.
+ */
 static void world_put_program_groups(struct agent *agent, struct world *world,
                                      struct program *program)
 {
