@@ -21,7 +21,7 @@ int config_wrong(struct config_error *error, unsigned line, const char *format, 
     va_start(arguments, format);
     vsnprintf(error->reason, sizeof(error->reason), format, arguments);
     va_end(arguments);
-    /* What the file says is in some: they stay one line. */
+    /* The reason may quote text of the file: replace its line breaks, so that it stays one line. */
     for (char *at = error->reason; *at; at++)
         *at = iscntrl((unsigned char)*at) ? '?' : *at;
     error->line = line;
@@ -40,7 +40,10 @@ void config_error_format(const struct config_error *error, char *ret_text, size_
 
 /* ---- where it is ---- */
 
-/** One that is there but cannot be reached is an error of its own, not a reason to look on. */
+/**
+ * A file that exists but cannot be accessed is an error. The search does not continue with the next
+ * path.
+ */
 static bool config_is_there(const char *path)
 {
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
@@ -96,7 +99,7 @@ static int config_take_file(const char *path, struct config *config, struct conf
     result = config_scan(text, size, error);
     if (result)
         return result;
-    /* libconfig takes no comment that ends with the file instead of a line. */
+    /* libconfig refuses a comment at the end of a file that has no newline after it. */
     char *lines = realloc(text, size + 2);
     if (!lines)
         return -ENOMEM;

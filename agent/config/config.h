@@ -14,59 +14,60 @@
 #include "state/base/compiler.h"
 
 /*
- * The configuration: one file with comments that the agent and the command line read
- * (reseat.conf(5)). Where several say a value of the policy, an option of the command line goes
- * before the environment (RESEAT_MINIMUM_STAY), that before the file, that before the default.
+ * The configuration: one file with comments, which the agent and the command line read
+ * (reseat.conf(5)). For a setting of the policy, an option of the command line overrides the
+ * environment (RESEAT_MINIMUM_STAY), which overrides the file, which overrides the default.
  *
- * A struct config is read by any number of threads as long as none loads or finishes it. The names
- * here keep clear of libconfig's.
+ * Any number of threads may read a struct config as long as no thread loads or finishes it. The
+ * names here do not collide with libconfig's.
  */
 
 #define CONFIG_SYSTEM_PATH "/etc/reseat/reseat.conf"
 #define CONFIG_FILE_MAX    (256u << 10) /**< Bytes of a file. */
-#define CONFIG_ENTRIES_MAX 1024         /**< Devices, and programs, in a file. */
+#define CONFIG_ENTRIES_MAX 1024         /**< Device entries, and program entries, in a file. */
 #define CONFIG_NAME_MAX    128          /**< Bytes of a name or pattern, with the NUL. */
 #define CONFIG_REASON_MAX  512
 
-/** No limit, as a number of bytes. */
+/** As a number of bytes: no limit. */
 #define CONFIG_UNLIMITED UINT64_MAX
 
-/** Where a value comes from; a higher one overrides. */
+/** The origin of a value; a higher one overrides a lower one. */
 enum config_origin { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_OPTION };
 
-/** What the file says of a device. */
+/** The file's settings for a device. */
 struct config_device {
-    uint64_t memory; /**< Bytes that programs may have there; CONFIG_UNLIMITED: all of it. */
-    uint32_t speed;  /**< Relative: 1000 is the reference device's; 0: not said. */
-    uint32_t price;  /**< Of an hour, relative in the same way; 0: not said. */
-    bool closed;     /**< Takes no new program. */
-    unsigned line;   /**< In the file; 0: nothing is said of it. */
+    uint64_t memory; /**< Bytes that programs may use; CONFIG_UNLIMITED: all. */
+    uint32_t speed;  /**< Relative: 1000 is the speed of the reference device; 0: not set. */
+    uint32_t price;  /**< Price of an hour, relative to the same reference device; 0: not set. */
+    bool closed;     /**< It accepts no new program. */
+    unsigned line;   /**< Line in the file; 0: no entry matches. */
 };
 
-/** What the file says of a program. */
+/** The file's settings for a program. */
 struct config_program {
-    int32_t priority; /**< Higher goes first; 0 is usual. */
-    bool preemptible; /**< May be displaced by others of its priority. */
-    uint64_t quota;   /**< Bytes of device memory that it may have, at most. */
-    uint64_t warm;    /**< Bytes of host memory that it keeps ready; CONFIG_UNLIMITED: not said. */
-    uint64_t presented;           /**< Bytes of device memory that it is told of; 0: not said. */
-    unsigned ways;                /**< enum policy_way. */
-    struct protection protect;    /**< Without an entry: on or off, as the policy's setting. */
-    char device[CONFIG_NAME_MAX]; /**< Where it has to be, as `reseat move` takes it; "": anywhere.
-                                   */
-    unsigned line;                /**< In the file; 0: nothing is said of it. */
+    int32_t priority;   /**< Programs with a higher value go first; the default is 0. */
+    bool preemptible;   /**< Programs of the same priority may displace it. */
+    uint64_t quota;     /**< The most bytes of device memory that it may have. */
+    uint64_t warm;      /**< Bytes of host memory that it keeps ready; CONFIG_UNLIMITED: not set. */
+    uint64_t presented; /**< Bytes of device memory that it is shown; 0: not set. */
+    unsigned ways;      /**< Bits of enum policy_way. */
+    /** Where no entry matches: on or off, as the policy's setting says. */
+    struct protection protect;
+    /** The only device that it may use, as `reseat move` takes it; "": any. */
+    char device[CONFIG_NAME_MAX];
+    unsigned line; /**< Line in the file; 0: no entry matches. */
 };
 
 struct config_device_entry;
 struct config_program_entry;
 struct config_server_entry;
 
-/** Filled by config_load(); to be read through the functions below. */
+/** Filled by config_load(); read it through the functions below. */
 struct config {
     char path[PATH_MAX]; /**< The file; "": none. */
     struct policy_settings policy;
-    enum config_origin *origins; /**< Of each of settings_table. */
-    unsigned *lines;             /**< In the file, of those that it says. */
+    enum config_origin *origins; /**< One for each setting of settings_table. */
+    unsigned *lines;             /**< Lines in the file, for the settings that the file contains. */
     struct config_device_entry *devices;
     size_t device_count;
     struct config_program_entry *programs;
@@ -75,99 +76,102 @@ struct config {
     size_t server_count;
 };
 
-/** Why a configuration is refused. */
+/** The reason why a configuration is refused. */
 struct config_error {
-    char file[PATH_MAX]; /**< "": it is the environment or an option. */
-    unsigned line;       /**< 0: it is no line of the file. */
+    char file[PATH_MAX]; /**< "": the fault is in the environment or in an option. */
+    unsigned line;       /**< 0: the fault is not in a line of the file. */
     char reason[CONFIG_REASON_MAX];
 };
 
-/** A value of the policy that an option gives. Borrowed. */
+/** A setting of the policy from a command-line option. Borrowed. */
 struct config_option {
     const char *name; /**< "minimum-stay". */
     const char *value;
 };
 
-/** What a configuration is made of. Borrowed. */
+/** The sources of a configuration. Borrowed. */
 struct config_source {
     const char *path; /**< NULL: no file. */
-    bool environment; /**< RESEAT_<NAME> count. */
+    bool environment; /**< The variables RESEAT_<NAME> are read. */
     const struct config_option *options;
-    size_t option_count; /**< Of equal names the last counts. */
+    size_t option_count; /**< Of options with the same name the last one applies. */
 };
 
 /**
- * The file that is read: $RESEAT_CONFIG where that is set and not empty, else the first that there
- * is of $XDG_CONFIG_HOME/reseat/reseat.conf (without XDG_CONFIG_HOME: ~/.config/reseat/reseat.conf)
- * and @system.
+ * Find the configuration file: $RESEAT_CONFIG where it is set and not empty, otherwise the first
+ * existing file of $XDG_CONFIG_HOME/reseat/reseat.conf (without XDG_CONFIG_HOME:
+ * ~/.config/reseat/reseat.conf) and @system.
  *
- * @ret_path  Also where there is none: then the first place that was looked at.
- * Returns 0, -ENOENT (there is none: the defaults hold) or -ENAMETOOLONG. A file that
- * $RESEAT_CONFIG names counts as there, so that to read it fails where it is not.
+ * @ret_path  Set also where no file exists: then to the first path that was tried.
+ * Returns 0, -ENOENT (no file exists: the defaults apply) or -ENAMETOOLONG. A file that
+ * $RESEAT_CONFIG names is assumed to exist, so that reading it fails if it does not.
  */
 MUST_CHECK int config_find(const char *system, char ret_path[PATH_MAX]);
 
 /**
- * Read a configuration. Files are regular, of CONFIG_FILE_MAX at most, and include no others.
+ * Read a configuration. The file must be a regular file of at most CONFIG_FILE_MAX bytes, and must
+ * include no other file.
  *
- * @ret_config  To be given to config_finish(); untouched on failure.
- * @ret_error   Written on failure only: the first thing that is wrong.
- * Blocks on the file. Returns 0, -EINVAL (something in it is wrong), -ENOMEM, or what open() or
- * read() said.
+ * @ret_config  Release it with config_finish(); untouched on failure.
+ * @ret_error   Written on failure only: the first fault.
+ * Blocks on the file. Returns 0, -EINVAL (the configuration has a fault), -ENOMEM, or the error of
+ * open() or read().
  */
 MUST_CHECK int config_load(const struct config_source *source, struct config *ret_config,
                            struct config_error *ret_error);
 /**
- * The same of what is in effect where this runs: the file that config_find() finds, the
+ * As config_load(), from this process's own sources: the file that config_find() finds, the
  * environment, and @options.
  */
 MUST_CHECK int config_load_effective(const struct config_option *options, size_t option_count,
                                      struct config *ret_config, struct config_error *ret_error);
-/** Frees what config_load() made; also of one that is all zero. */
+/** Free what config_load() allocated. A configuration that is all zero is allowed. */
 void config_finish(struct config *config);
 
-/** The variable of the environment that says a setting: "RESEAT_MINIMUM_STAY". */
+/** The name of a setting's environment variable: "RESEAT_MINIMUM_STAY". */
 void config_variable(const struct setting *setting, char *ret, size_t size);
 
 /**
- * Write @config as a file that gives the same when it is read, with comments that say what each
- * setting means and where its value comes from. Returns 0 or -EIO.
+ * Write @config as a file that reads back as the same configuration, with comments that explain
+ * each setting and name the origin of its value. Returns 0 or -EIO.
  */
 MUST_CHECK int config_print(const struct config *config, FILE *to);
 
-/** "FILE:LINE: REASON" as far as these are known. */
+/** "FILE:LINE: REASON", without the parts that are not known. */
 void config_error_format(const struct config_error *error, char *ret_text, size_t size);
 
 /** Valid as long as @config is. */
 const struct policy_settings *config_policy(const struct config *config);
 
 /**
- * What is said of a device: the first entry counts of which everything that it asks for fits.
+ * The settings for a device, from the first entry whose selectors all match it.
  *
  * @name   As `reseat devices` shows it ("gpu0").
- * @model  What its driver calls it; NULL: not known.
- * @ret    Without an entry: no limit, open, the rest not said.
+ * @model  The driver's name for it; NULL: not known.
+ * @ret    Where no entry matches: no limit, open, the rest not set.
  */
 void config_device(const struct config *config, const char *name, enum place_kind kind,
                    const char *model, struct config_device *ret);
 
 /**
- * What is said of a program: the first entry counts whose pattern fits its name.
+ * The settings for a program, from the first entry whose pattern matches its name.
  *
- * @ret  Without an entry: priority 0, not preemptible, no quota, all ways, anywhere.
+ * @ret  Where no entry matches: priority 0, not preemptible, no quota, all ways, any device.
  */
 void config_program(const struct config *config, const char *name, struct config_program *ret);
 
-/** The name and address of the server @index, below config->server_count. Valid as long as @config
- *  is. */
+/**
+ * The name and address of the server @index, which must be below config->server_count. Both are
+ * valid as long as @config is.
+ */
 void config_server(const struct config *config, size_t index, const char **ret_name,
                    const char **ret_address);
 
 /**
- * The name that somebody who wrote @name may have meant. Pure.
+ * Find the name that a user probably meant by @name. Pure.
  *
- * @most  How many letters may have to change, come or go; SIZE_MAX: any number.
- * Returns the one of @count @names that is most like it; NULL where none is so near.
+ * @most  The most letters that may be changed, removed or added; SIZE_MAX: any number.
+ * Returns the most similar of the @count @names; NULL where none is similar enough.
  */
 const char *config_nearest(const char *name, const char *const *names, size_t count, size_t most);
 

@@ -6,7 +6,7 @@
 #include "agent/config/servers.h"
 #include "state/base/bytes/size.h"
 
-/* What entries of "devices", "programs" and "servers" may say. */
+/* The fields of entries in "devices", "programs" and "servers". */
 
 #define ALL_WAYS (POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND)
 
@@ -146,7 +146,7 @@ const char *config_settings_reason(const struct setting *setting, const char *re
     return reason + (named ? length + 2 : 0);
 }
 
-/* Ways are written as policy's own "order" is; here their order says nothing. */
+/* Written like the policy's "order" setting, but the order has no meaning here. */
 
 int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason, size_t reason_size)
 {
@@ -191,7 +191,7 @@ void config_quote(const char *text, char *ret, size_t size)
     ret[used] = '\0';
 }
 
-/* In quotes only what is neither a truth nor a number. */
+/* Quote a value unless it is a boolean or a number. */
 static void config_fields_protection_text(const struct protection *protection, char *ret,
                                           size_t size)
 {

@@ -6,13 +6,15 @@
 
 #include "agent/config/config_priv.h"
 
-/* The configuration as a file that says what it means. */
+/* Writes a configuration as a file with comments that explain it. */
 
 #define COLUMNS 68
 
 static const char indent[] = "    ";
 
-/** A comment of as many lines as it takes; @first begins the first of them, @next the others. */
+/**
+ * Write a comment wrapped to several lines. @first begins the first line, @next each following one.
+ */
 static void config_print_put_wrapped(FILE *to, const char *first, const char *next,
                                      const char *text)
 {
@@ -38,7 +40,7 @@ static void config_print_put_comment(FILE *to, const char *text)
     config_print_put_wrapped(to, "# ", "# ", text);
 }
 
-/** A path in a comment: nothing in it may end the line. */
+/** Write a path into a comment, with characters replaced that would end the line. */
 static void config_print_put_place(FILE *to, const struct config *config, unsigned line)
 {
     fputs(" # ", to);
@@ -102,7 +104,7 @@ void config_policy_text(const struct config *config, const struct setting *setti
         break;
     case SETTING_NUMBER:
     case SETTING_SECONDS:
-        /* libconfig has two sizes of number, and reads the larger only when told. */
+        /* libconfig has two integer sizes, and reads the larger only with a suffix. */
         snprintf(ret_text, size, "%s%s", text, strtoull(text, NULL, 10) > INT32_MAX ? "L" : "");
         break;
     }

@@ -4,13 +4,12 @@
 #include "agent/config/config.h"
 
 /*
- * Inside the configuration: config_scan.c looks at the text before libconfig parses it,
- * config_read.c takes what libconfig found, config_fields.c knows what an entry of a device or
- * program may say, config.c puts file, environment and options together, config_print.c writes them
- * out.
+ * Internals of the configuration: config_scan.c checks the text before libconfig parses it,
+ * config_read.c converts the result of libconfig, config_fields.c has the table of entries' fields,
+ * config.c combines the file, the environment and options, config_print.c writes a configuration.
  */
 
-/** Words that a person may have meant, and what the file calls them. */
+/** Names that a user may write for a kind of device, and the kind's name in the file. */
 struct config_kind {
     const char *name; /**< As `reseat devices` shows it. */
     enum place_kind kind;
@@ -18,18 +17,18 @@ struct config_kind {
 #define CONFIG_KINDS 4
 extern const struct config_kind config_kinds[CONFIG_KINDS];
 
-/** What entries of all lists begin with, so that one code reads them. */
+/** The first member of the entries of all lists, so that the same code reads all of them. */
 struct config_entry {
-    unsigned given; /**< One bit a field: what the entry says. */
+    unsigned given; /**< One bit for each field: the entry sets it. */
     unsigned line;
-    char match[CONFIG_NAME_MAX]; /**< Of the name; "": any. */
+    char match[CONFIG_NAME_MAX]; /**< Pattern for the name; "": any. */
 };
 
 #define CONFIG_ANY_KIND (-1)
 struct config_device_entry {
     struct config_entry entry;
-    char model[CONFIG_NAME_MAX]; /**< Of what the driver calls it; "": any. */
-    int kind;                    /**< enum place_kind; CONFIG_ANY_KIND. */
+    char model[CONFIG_NAME_MAX]; /**< Pattern for the driver's name of the device; "": any. */
+    int kind;                    /**< enum place_kind, or CONFIG_ANY_KIND. */
     struct config_device says;
 };
 
@@ -45,39 +44,42 @@ struct config_server_entry {
 
 enum config_type {
     CONFIG_TEXT,       /**< char[CONFIG_NAME_MAX] */
-    CONFIG_KIND,       /**< int, enum place_kind */
+    CONFIG_KIND,       /**< int with a value of enum place_kind */
     CONFIG_SIZE,       /**< uint64_t, bytes */
     CONFIG_NUMBER,     /**< int32_t, or uint32_t where it is not negative */
     CONFIG_TRUTH,      /**< bool */
-    CONFIG_WAYS,       /**< unsigned, enum policy_way */
-    CONFIG_PROTECTION, /**< struct protection: a truth, seconds, or a size */
+    CONFIG_WAYS,       /**< unsigned with bits of enum policy_way */
+    CONFIG_PROTECTION, /**< struct protection: a boolean, seconds, or a size */
 };
 
 struct config_field {
     const char *name;
     enum config_type type;
-    size_t offset; /**< In the entry. */
+    size_t offset; /**< Offset in the entry. */
     int64_t min, max;
     const char *help;    /**< One line. */
-    const char *initial; /**< In words: what holds where no entry says it. NULL: it selects. */
+    const char *initial; /**< A description of the default. NULL: the field is a selector. */
 };
 
-/** "devices", "programs" and "servers". */
+/** One of the lists "devices", "programs" and "servers". */
 struct config_list {
     const char *name;
     const char *help;
-    const char *example; /**< Comment lines. */
+    const char *example; /**< Lines of a comment. */
     const struct config_field *fields;
     unsigned field_count;
-    unsigned selectors; /**< The first ones: of these an entry gives one at least. */
+    /** The number of selectors, which come first. An entry sets at least one of them. */
+    unsigned selectors;
     size_t entry_size;
     void (*init)(struct config_entry *entry);
-    /** What is wrong with an entry as a whole, in @ret_reason; NULL: nothing can be. */
+    /**
+     * Check an entry as a whole, with the fault in @ret_reason; NULL: there is nothing to check.
+     */
     bool (*is_wrong)(struct config_entry *entry, char *ret_reason, size_t size);
 };
 extern const struct config_list config_list_devices, config_list_programs, config_list_servers;
 
-/** @text as a field takes it, "" where it cannot be said. */
+/** A field's value as text for the file; "" where it has no text. */
 #define CONFIG_VALUE_MAX (4 * CONFIG_NAME_MAX)
 void config_field_text(const struct config_field *field, const struct config_entry *entry,
                        char ret_text[CONFIG_VALUE_MAX]);
@@ -90,31 +92,31 @@ static inline void *config_field_at(const struct config_field *field, struct con
 MUST_CHECK int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason,
                                  size_t reason_size);
 
-/** What settings_set() said, without the name that it begins with. */
+/** The reason that settings_set() gave, without the setting's name at its beginning. */
 const char *config_settings_reason(const struct setting *setting, const char *reason);
 
-/** A setting of the policy as the file takes it. */
+/** The value of a policy setting as text for the file. */
 void config_policy_text(const struct config *config, const struct setting *setting, char *ret_text,
                         size_t size);
 
-/** @text between quotes, as the file takes it. Cut at @size. */
+/** @text in quotes, escaped for the file. Truncated at @size. */
 void config_quote(const char *text, char *ret, size_t size);
 
 /** Set @error. Returns -EINVAL. */
 int config_wrong(struct config_error *error, unsigned line, const char *format, ...) PRINTF(3, 4);
 
 /**
- * Look at a text for what libconfig would take silently: numbers that it cuts, comments that never
- * end, other files; and for what it can only call a syntax error: quotes and brackets that do not
- * match. Bounds what it will be given.
+ * Check a text for faults that libconfig accepts silently (numbers that it truncates, comments that
+ * never end, included files) and for faults that it reports only as a syntax error (quotes and
+ * brackets that do not match). Also limits the size of what libconfig parses.
  *
  * Returns 0, or -EINVAL with @ret_error.
  */
 MUST_CHECK int config_scan(const char *text, size_t size, struct config_error *ret_error);
 
 /**
- * Parse @text into @config, whose settings are the defaults. On failure what it holds is still to
- * be given to config_finish().
+ * Parse @text into @config, whose settings are the defaults. On failure, too, the caller must
+ * release @config with config_finish().
  *
  * Returns 0, -EINVAL with @ret_error, or -ENOMEM.
  */

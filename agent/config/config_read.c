@@ -9,13 +9,14 @@
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 
-/* From libconfig's settings to ours. Nothing is taken that is not known, and of its type and range.
+/*
+ * Converts libconfig's settings. Unknown settings and values of a wrong type or range are refused.
  */
 
 #define KEYS_MAX     64
 #define LIKENESS_MAX 64
 
-/** How many letters have to change, come or go to make one word of the other. */
+/** The number of letters to change, remove or add to turn one word into the other. */
 static size_t config_read_distance(const char *a, const char *b)
 {
     size_t row[LIKENESS_MAX + 1];
@@ -118,7 +119,7 @@ static int config_read_text_of(struct reader *reader, const config_setting_t *va
     return 0;
 }
 
-/** The text of a setting's value as settings_set() takes it. */
+/** The value of a setting as text for settings_set(). */
 static int config_read_policy_text(struct reader *reader, const config_setting_t *value,
                                    const struct setting *setting, char *ret_text, size_t size)
 {
@@ -275,7 +276,7 @@ static int config_read_ways(struct reader *reader, const config_setting_t *value
     return 0;
 }
 
-/** true, false, 30 or "512MiB". */
+/** A boolean, a number of seconds (30), or a size ("512MiB"). */
 static int config_read_protection(struct reader *reader, const config_setting_t *value,
                                   struct protection *ret_protection)
 {
@@ -394,7 +395,7 @@ static bool config_read_same_selection(const struct config_list *list, const str
     return true;
 }
 
-/** @ret_entries  An array of list->entry_size each; set also on failure. */
+/** @ret_entries  An array of elements of list->entry_size bytes; set on failure too. */
 static int config_read_list(struct reader *reader, const config_setting_t *values,
                             const struct config_list *list, void **ret_entries, size_t *ret_count)
 {
@@ -464,7 +465,7 @@ static int config_read_root(struct reader *reader, const config_setting_t *root)
     return error;
 }
 
-/** What is missing at the end of a text is missing in the last line with anything in it. */
+/** Something missing at the end of a text is reported for the last line that is not empty. */
 static unsigned config_read_last_line(const char *text)
 {
     unsigned line = 1, last = 1;

@@ -6,13 +6,13 @@
 #include "agent/config/config_priv.h"
 
 /*
- * What libconfig takes without a word (numbers that it cuts, comments that never end, other files)
- * and what it cannot find the place of (quotes and brackets that do not match). A string ends on
- * its line here, so that a forgotten quote is found where it is missing.
+ * Finds faults that libconfig accepts silently (numbers that it truncates, comments that never end,
+ * included files) and faults whose line it cannot tell (quotes and brackets that do not match). A
+ * string must end on its line, so that a missing quote is reported on that line.
  */
 
 #define DEPTH_MAX    8
-#define SETTINGS_MAX 8192 /* libconfig compares each with all before it. */
+#define SETTINGS_MAX 8192 /* libconfig compares each setting with all earlier ones. */
 #define WORD_MAX     64
 
 struct scan {
@@ -88,7 +88,7 @@ static int config_scan_take_bracket(struct scan *scan)
                         bracket, scan->open[scan->depth].bracket, scan->open[scan->depth].line);
 }
 
-/** A name, a number or another word, with all that looks like part of it. */
+/** Scan a name, a number or another word, up to the first character that cannot belong to it. */
 static int config_scan_take_word(struct scan *scan)
 {
     const char *word = scan->at;

@@ -16,7 +16,7 @@
 #define NAMES_FILE_MAX (1u << 20)
 #define NUMBER_MAX     10000
 
-/** A served device's name has its server's in front: "gpuhost/gpu0". */
+/** The name of a served device begins with its server's name: "gpuhost/gpu0". */
 static bool device_names_valid_name(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -173,7 +173,7 @@ int device_names_assign_served(struct device_names *names, const char *server,
         for (size_t j = 0; j < before && !entry->name[0]; j++) {
             struct device_name *known = &names->names[j];
             struct device_key key = known->key;
-            /* The server may have another address by now: its name says which it is. */
+            /* The server's address may have changed; the name identifies the server. */
             memcpy(key.icd, entry->key.icd, sizeof(key.icd));
             if (!device_names_is_of(known, prefix) || !device_key_equal(&key, &entry->key))
                 continue;
@@ -207,7 +207,7 @@ static bool device_names_starts_with(const char *text, const char *prefix)
     return strncasecmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/** A UUID is written with or without dashes. */
+/** Remove the dashes of a UUID, because they are optional. */
 static void device_names_plain_uuid(const char *text, char *ret, size_t size)
 {
     size_t used = 0;
@@ -226,7 +226,7 @@ static bool device_names_matches(const struct inventory_entry *entry, const char
     case 0:
         return strcmp(entry->name, text) == 0;
     case 1:
-        /* Some write the PCI address without its domain. */
+        /* The domain of a PCI address is optional. */
         return entry->key.pci[0] &&
                (strcasecmp(entry->key.pci, text) == 0 ||
                 (strlen(entry->key.pci) > 5 && strcasecmp(entry->key.pci + 5, text) == 0));

@@ -7,22 +7,27 @@
 #include "state/base/compiler.h"
 
 /*
- * The environment variables that decide which devices OpenCL drivers show. Who asks for devices
- * sends theirs, so that the list is of what their programs would see, not of what the agent saw
- * when it started.
+ * The environment variables that decide which devices OpenCL drivers show. A client that asks for
+ * devices sends its own variables, so that the list shows the devices that its programs would see,
+ * which may differ from those that the agent saw when it started.
  */
 
 /** True when "NAME=value" (or NAME) concerns drivers. */
 bool environment_concerns_drivers(const char *variable);
 
-/** Those of environ, sorted; the array is to be freed, the strings are borrowed. -ENOMEM. */
+/**
+ * The driver variables of environ, sorted. The caller frees the array; the strings are borrowed.
+ * Returns 0 or -ENOMEM.
+ */
 MUST_CHECK int environment_of_drivers(const char ***ret_variables, size_t *ret_count);
 
 /**
- * The environment of the lister: @base without what concerns drivers, and of @variables, one a
- * line, only what does: a peer's word for which drivers to list must not become LD_PRELOAD.
+ * Compose the lister's environment: @base without its driver variables, and the driver variables of
+ * @variables (one a line). Other variables of @variables are dropped: a client must not be able to
+ * set LD_PRELOAD.
  *
- * @ret  NULL-terminated; one block, to be freed at once. Returns 0 or -ENOMEM.
+ * @ret  NULL-terminated, in one block, which the caller frees with one call.
+ * Returns 0 or -ENOMEM.
  */
 MUST_CHECK int environment_for_lister(char *const *base, const char *variables, char ***ret);
 

@@ -22,7 +22,7 @@ static int paths_put(char *to, size_t size, const char *a, const char *b)
     return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
 }
 
-/** @path without its last name. */
+/** Write @path without its last component. */
 static int paths_put_above(char *to, size_t size, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -54,7 +54,7 @@ int paths_make(const char *folder)
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
 }
 
-/** @ret_beside: the folder is the socket's name and ".d". */
+/** @ret_beside: the folder's name is the socket's name with ".d" appended. */
 static int paths_choose_folder(char ret[PATH_MAX], bool *ret_beside)
 {
     const char *named = getenv("RESEAT_SOCKET");
@@ -83,7 +83,7 @@ static int paths_put_socket(struct paths *paths, const char *folder, size_t leng
     return -ENAMETOOLONG;
 }
 
-/** The socket of the folder that was found. */
+/** Write the path of the socket in the chosen folder. */
 static int paths_finish_paths(struct paths *paths, bool beside, int error)
 {
     size_t length = strlen(paths->folder) - (!error && beside ? 2 : 0);
@@ -95,7 +95,7 @@ static int paths_finish_paths(struct paths *paths, bool beside, int error)
     return error;
 }
 
-/** The socket that $RESEAT_SOCKET names is root's, and nobody else can put another in its place. */
+/** True when root owns the socket that $RESEAT_SOCKET names, and no other user can replace it. */
 static bool paths_is_roots_socket(char ret_folder[PATH_MAX], const char **ret_name)
 {
     const char *named = getenv("RESEAT_SOCKET");
@@ -111,7 +111,10 @@ static bool paths_is_roots_socket(char ret_folder[PATH_MAX], const char **ret_na
     return true;
 }
 
-/** Another agent than the user meant may be the one in the folder that is used instead. */
+/**
+ * Record why the preferred folder was refused: the agent in the folder used instead may not be the
+ * one that the user meant.
+ */
 static void paths_note_refused(struct paths *paths)
 {
     const char *named = getenv("RESEAT_SOCKET");
@@ -202,7 +205,7 @@ int paths_beside(const char *variable, const char *const *candidates, char ret[P
     *strrchr(binary, '/') = '\0';
     for (; *candidates; candidates++) {
         char path[PATH_MAX];
-        /* A folder outside the prefix is named by its whole path. */
+        /* A folder outside the installation prefix is given as an absolute path. */
         int error = **candidates == '/' ? paths_put(path, sizeof(path), *candidates, "")
                                         : paths_join(binary, *candidates, path);
         if (!error && realpath(path, ret) && access(ret, R_OK) == 0)
@@ -225,7 +228,10 @@ int paths_links(char ret[PATH_MAX])
 
 int paths_of(enum paths_file file, char ret[PATH_MAX])
 {
-/** Beside the program, in the build's folders, and where meson.build says that it is installed. */
+/**
+ * Candidates: beside the program, in the build folders, and in the installation folder of
+ * meson.build.
+ */
 #define FILE_OF(variable, build, what, name)                                                       \
     {                                                                                              \
         variable,                                                                                  \
@@ -250,7 +256,7 @@ int paths_of(enum paths_file file, char ret[PATH_MAX])
     return paths_beside(files[file].variable, files[file].candidates, ret);
 }
 
-/** True when the file of that path names @library in its first line. */
+/** True when the first line of the file at @path names @library. */
 static bool paths_names_library(const char *path, const char *library)
 {
     CLEANUP(cleanup_free) char *text = NULL;

@@ -7,52 +7,59 @@
 #include "state/base/compiler.h"
 #include "state/base/files/folder.h"
 
-/** Where an agent and those who look for it meet. */
+/** The paths at which an agent and its clients meet. */
 struct paths {
-    char folder[PATH_MAX]; /**< Mode 0700, ours: socket, lock, log, inventory, vendors, apps. */
+    /** Mode 0700, owned by the user: socket, lock, log, inventory, vendors, apps. */
+    char folder[PATH_MAX];
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    uid_t user;  /**< Whose agent is meant. */
-    bool shared; /**< The socket is one of root's, for all users: the folder has nothing of it. */
-    char problem[FOLDER_PROBLEM_MAX]; /**< Of a folder that cannot be used: one line that names it.
-                                       */
-    char refused[FOLDER_PROBLEM_MAX]; /**< Why `folder` is not in $XDG_RUNTIME_DIR, though that is
-                                           set; "" where it is, or $RESEAT_SOCKET says where. */
+    uid_t user;  /**< The user whose agent is meant. */
+    bool shared; /**< The socket belongs to root's agent for all users, and is not in the folder. */
+    char problem[FOLDER_PROBLEM_MAX]; /**< Why the folder cannot be used: one line that names it. */
+    /**
+     * Why `folder` is not in $XDG_RUNTIME_DIR although that is set; "" where it is, or where
+     * $RESEAT_SOCKET sets the path.
+     */
+    char refused[FOLDER_PROBLEM_MAX];
 };
 
 /**
- * Find the runtime folder and the socket: $RESEAT_SOCKET, else $XDG_RUNTIME_DIR/reseat where no
- * other user can change what is there, else /run/user/UID/reseat where /run/user/UID is ours, else
- * /tmp/reseat-UID. A $RESEAT_SOCKET that is not called agent.sock has its folder beside it, called
- * like it with ".d" added; where the socket is root's, a user's folder is as without it.
+ * Find the runtime folder and the socket: $RESEAT_SOCKET; else $XDG_RUNTIME_DIR/reseat where no
+ * other user can change its contents; else /run/user/UID/reseat where the user owns /run/user/UID;
+ * else /tmp/reseat-UID. For a $RESEAT_SOCKET that is not called agent.sock, the folder is beside
+ * the socket and has the socket's name with ".d" appended. Where root owns the socket, a user's
+ * folder is the one that is used without $RESEAT_SOCKET.
  *
- * Creates the folder, and follows links: what is returned has none, and no other user can put
- * anything else in its place.
+ * Creates the folder and resolves symbolic links: the returned path contains none, and no other
+ * user can replace a part of it.
  *
- * Returns 0, -EPERM (it is not ours alone, or another user could change what is above it),
- * -ENAMETOOLONG, or what mkdir() said; then only the problem is set: nothing in a folder that is
- * refused may be used.
+ * Returns 0, -EPERM (another user owns the folder, or could change a folder above it),
+ * -ENAMETOOLONG, or the error of mkdir(). On failure only the problem is set, and no file in the
+ * refused folder may be used.
  */
 MUST_CHECK int paths_find(struct paths *ret_paths);
 
 /**
- * The same of another @user, for root: $RESEAT_SOCKET, else /run/user/UID/reseat, else
- * /tmp/reseat-UID. Creates nothing. -ENOENT: there is none.
+ * As paths_find(), for root to find the paths of another @user: $RESEAT_SOCKET, else
+ * /run/user/UID/reseat, else /tmp/reseat-UID. Creates nothing. -ENOENT: there is none.
  */
 MUST_CHECK int paths_find_of(uid_t user, struct paths *ret_paths);
 
-/** @ret: folder/name. Returns 0 or -ENAMETOOLONG. */
+/** Compose folder/name. Returns 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_join(const char *folder, const char *name, char ret[PATH_MAX]);
 
-/** The folder for what outlives a login ($XDG_STATE_HOME/reseat), created. Returns 0 or -errno. */
+/**
+ * The folder for files that outlive a login ($XDG_STATE_HOME/reseat); it is created. Returns 0 or
+ * -errno.
+ */
 MUST_CHECK int paths_state(char ret[PATH_MAX]);
 
 /**
- * The library of device binaries: $XDG_CACHE_HOME/reseat/binaries, or ~/.cache/reseat/binaries;
- * what is above it is created. Returns 0 or -errno.
+ * The folder with the library of device binaries: $XDG_CACHE_HOME/reseat/binaries, or
+ * ~/.cache/reseat/binaries. The folders above it are created. Returns 0 or -errno.
  */
 MUST_CHECK int paths_binaries(char ret[PATH_MAX]);
 
-/** Create a folder and those above it, 0700. Returns 0 or -errno. */
+/** Create a folder and its parents with mode 0700. Returns 0 or -errno. */
 MUST_CHECK int paths_make(const char *folder);
 
 /**
@@ -65,22 +72,25 @@ MUST_CHECK int paths_beside(const char *variable, const char *const *candidates,
                             char ret[PATH_MAX]);
 
 /**
- * The folder beside @library whose only driver file names it, as it is built and installed. Returns
- * 0 or -ENOENT (none, or it names another library).
+ * Find the folder beside @library whose only driver file names @library, in the build or the
+ * installation. Returns 0 or -ENOENT (there is none, or its file names another library).
  */
 MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
 
 /**
- * Where figures of links are kept (links.h): $RESEAT_LINKS, else $XDG_CACHE_HOME/reseat/links, else
- * ~/.cache/reseat/links, and then what is above it is created. Returns 0 or -errno (-EINVAL: the
- * first is not absolute).
+ * The file with measurements of links (links.h): $RESEAT_LINKS, else $XDG_CACHE_HOME/reseat/links,
+ * else ~/.cache/reseat/links, whose parent folders are created. Returns 0 or -errno (-EINVAL:
+ * $RESEAT_LINKS is not absolute).
  */
 MUST_CHECK int paths_links(char ret[PATH_MAX]);
 
-/** Where the agent listens for who wants drivers opened in another process. 0 or -ENAMETOOLONG. */
+/**
+ * The socket on which the agent accepts programs whose drivers run in another process. Returns 0 or
+ * -ENAMETOOLONG.
+ */
 MUST_CHECK int paths_isolated(const struct paths *paths, char ret[PATH_MAX]);
 
-/** What was built and is installed with the running binary. */
+/** Files that are built and installed together with the running binary. */
 enum paths_file {
     PATHS_LIBRARY, /**< libreseat.so */
     PATHS_AGENT,   /**< reseatd */
@@ -91,10 +101,10 @@ enum paths_file {
     PATHS_WATCH,
     PATHS_MDNS,
 };
-/** Where it is, by paths_beside(). Returns 0 or -ENOENT. */
+/** Find one of them with paths_beside(). Returns 0 or -ENOENT. */
 MUST_CHECK int paths_of(enum paths_file file, char ret[PATH_MAX]);
 
-/** Read a file of at most @limit bytes, with a NUL after it. Returns 0 or -errno (-EFBIG). */
+/** Read a file of at most @limit bytes and append a NUL. Returns 0 or -errno (-EFBIG: larger). */
 MUST_CHECK int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size);
 
 #endif

@@ -24,8 +24,12 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
     CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
     if (!file)
         return -ESRCH;
-    line[fread(line, 1, sizeof(line) - 1, file)] = '\0'; /* The name may hold a newline, too. */
-    /* proc(5): the name, in parentheses, may hold anything; the fields after it may not. */
+    line[fread(line, 1, sizeof(line) - 1, file)] =
+        '\0'; /* The program's name may contain a newline, so read more than one line. */
+    /*
+     * proc(5): the name, in parentheses, may contain any character; the fields after it contain no
+     * parenthesis.
+     */
     const char *after = strrchr(line, ')');
     if (!after ||
         sscanf(after + 1,
@@ -42,7 +46,7 @@ uint64_t process_age_s(uint64_t start_ticks)
     struct timespec now;
     long ticks_s = sysconf(_SC_CLK_TCK);
 
-    /* proc(5): start times are of the clock that counts while the machine sleeps. */
+    /* proc(5): start times use the clock that also counts while the machine sleeps. */
     clock_gettime(CLOCK_BOOTTIME, &now);
     uint64_t start_s = start_ticks / (uint64_t)(ticks_s > 0 ? ticks_s : 100);
     return (uint64_t)now.tv_sec > start_s ? (uint64_t)now.tv_sec - start_s : 0;
@@ -76,7 +80,10 @@ int lock_take(const char *folder)
         close(fd);
         return error;
     }
-    /* Who cannot be asked is found by this. It is no reason not to start. */
+    /*
+     * lock_holder() reads the pid and start time to find an agent that does not answer. Failing to
+     * write them does not prevent the agent from starting.
+     */
     if (!process_start_time(getpid(), &start)) {
         int length = snprintf(text, sizeof(text), "%d %" PRIu64 "\n", (int)getpid(), start);
         (void)!ftruncate(fd, 0);

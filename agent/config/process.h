@@ -9,28 +9,29 @@
 #include "state/base/compiler.h"
 
 /**
- * When a process started, in clock ticks since boot: with its pid, what tells it from a later one
- * with the same pid. Returns 0, or -ESRCH when it does not exist or has ended (a zombie too).
+ * The start time of a process, in clock ticks since boot. Together with the pid it distinguishes
+ * the process from a later one with the same pid. Returns 0, or -ESRCH when the process does not
+ * exist or has ended (also as a zombie).
  */
 MUST_CHECK int process_start_time(pid_t pid, uint64_t *ret_ticks);
-/** Seconds since then, also those in which the machine slept. */
+/** Seconds since the start time, including those in which the machine slept. */
 uint64_t process_age_s(uint64_t start_ticks);
 
-/** True while the process of that pid is the one that started then. */
+/** True while the process with that pid exists and is the one that started at that time. */
 bool process_alive(pid_t pid, uint64_t start);
 
-/** What this process, and a program that it becomes, may have of addresses in bytes; 0: any. */
+/** The limit of address space in bytes for this process and programs that it executes; 0: none. */
 uint64_t process_address_limit(void);
 
 /**
- * Be the one agent of a runtime folder until this process ends, however it does. Returns 0,
- * -EALREADY (another is) or -errno.
+ * Lock @folder, so that this process is its only agent. The lock ends with the process, however it
+ * ends. Returns 0, -EALREADY (another agent holds the lock) or -errno.
  */
 MUST_CHECK int lock_take(const char *folder);
 
 /**
- * Who is the agent of @folder, also where it does not answer. Returns 0, or -ESRCH: nobody, as far
- * as can be told.
+ * Find the process that is the agent of @folder, even if it does not answer. Returns 0, or -ESRCH:
+ * none is known.
  */
 MUST_CHECK int lock_holder(const char *folder, pid_t *ret_pid, uint64_t *ret_start);
 

@@ -8,51 +8,56 @@
 #include "state/base/compiler.h"
 
 /*
- * Device servers by name, and the file in which those are kept that operators added while the agent
- * ran. A name is what the server's devices are called by: NAME/gpu0.
+ * Device servers by name, and the file that stores the servers which operators added while the
+ * agent ran. The names of a server's devices begin with the server's name: NAME/gpu0.
  */
 
-#define SERVER_NAME_MAX    21 /**< Bytes, with the NUL: a device's whole name has 31 at most. */
+#define SERVER_NAME_MAX    21 /**< Bytes with the NUL: a device's full name has at most 31. */
 #define SERVER_ADDRESS_MAX CONFIG_NAME_MAX
-#define SERVERS_MAX        64 /**< Of one agent: each has a process that looks after it. */
+#define SERVERS_MAX        64 /**< Servers of one agent; each has a watcher process. */
 
-/** In place of an address: all servers that are announced in the local network. */
+/** Instead of an address: all servers that are announced in the local network. */
 #define SERVER_ANNOUNCED "mdns:"
 
-/** Letters in lower case, digits, "-" and ".", the first one no "-" or ".". */
+/** True for lower-case letters, digits, "-" and "."; the first character is neither "-" nor ".". */
 bool server_name_is_valid(const char *name);
 
 /**
- * Is that the address of a server, in the one way to write it?
+ * Read a server's address and return its canonical spelling.
  *
  * @ret_address  Untouched on failure. May be @text.
  * @ret_reason   On failure one line, safe to print.
+ * Returns false where @text is not an address.
  */
 bool server_address_read(const char *text, char ret_address[SERVER_ADDRESS_MAX], char *ret_reason,
                          size_t size);
 
 /**
- * True when the user has credentials that are called as the server's host is: the only thing that
- * has one used that was merely announced.
+ * True when the user has credentials named after the server's host. A server that is known only
+ * from an announcement is used only in that case.
  *
- * @ret_path  Where they are, or would be; "" where that cannot be told.
+ * @ret_path  Path of the credentials, whether they exist or not; "" where it cannot be determined.
  */
 bool server_has_credentials(const char *address, char ret_path[PATH_MAX]);
 
-/** What a server there is called where nobody says so: the first part of the host's name, an IPv4
- *  address, "vsock-3", or what its socket is called. False: only a person can tell. */
+/**
+ * Derive a server's default name from its address: the first part of the host name, an IPv4
+ * address, "vsock-3", or the socket's name. Returns false where no name can be derived: then the
+ * operator has to choose one.
+ */
 bool server_name_from(const char *address, char ret_name[SERVER_NAME_MAX]);
 
 struct server_line {
     char name[SERVER_NAME_MAX];
     char address[SERVER_ADDRESS_MAX];
-    bool leaves; /**< It was removed, and programs were on it. */
+    bool leaves; /**< It was removed while programs were on its devices. */
 };
 
 /**
- * Read the file. What is wrong in it is left out.
+ * Read the file. Faulty lines are skipped.
  *
- * @ret_lines  SERVERS_MAX. Returns how many there are. Blocks on the file.
+ * @ret_lines  SERVERS_MAX elements.
+ * Returns the number of servers. Blocks on the file.
  */
 size_t servers_read(const char *path, struct server_line *ret_lines);
 /** Returns 0 or -errno. Blocks on the file. */

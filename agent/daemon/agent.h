@@ -14,8 +14,8 @@
 #include "state/driver/inventory.h"
 
 /*
- * The agent: one loop, one thread. Peers (connections) own their sockets, programs are the
- * programs, operations are what is asked of programs (operations.h), devices is the list.
+ * The agent: one event loop in one thread. Peers (connections) own their sockets. An operation is a
+ * request to a program (operations.h).
  */
 
 struct peer;
@@ -26,28 +26,31 @@ struct cost_book;
 struct server;
 struct agent;
 
-/** What happens below, for what is above: set once, before anything does. */
+/** Callbacks from lower layers to higher ones. Set once, before the loop starts. */
 struct agent_events {
-    /** @peer said something. May take @message. */
+    /** @peer sent a message. The callback may take ownership of @message. */
     void (*message)(struct peer *peer, struct message *message);
-    /** The connection is closed: who refers to @peer forgets it. */
+    /** The connection is closed: every part that refers to @peer drops its reference. */
     void (*peer_closed)(struct peer *peer);
-    /** The list of devices was made anew, or that failed (devices.problem). */
+    /** A listing of the devices has ended. Where it failed, devices.problem says why. */
     void (*devices_listed)(struct agent *agent);
-    /** What servers show of theirs is another. */
+    /** A server shows different devices than before. */
     void (*devices_changed)(struct agent *agent);
-    /** Its state is another; `since_ms` is still when the one before began. */
+    /**
+     * The server's state has changed; `since_ms` still holds the time at which the previous state
+     * began.
+     */
     void (*server_changed)(struct agent *agent, struct server *server);
-    /** The configuration does not name it any more, or does again. */
+    /** The configuration no longer names the server, or names it again. */
     void (*server_leaves)(struct agent *agent, struct server *server, bool leaves);
-    /** The program's connection ended. It may come back. */
+    /** The program's connection ended. The program may connect again. */
     void (*program_lost)(struct agent *agent, struct program *program);
-    /** It can answer no more: it ended, or did not come back. */
+    /** The program can no longer answer: it ended, or it did not connect again in time. */
     void (*program_unreachable)(struct agent *agent, struct program *program, bool ended);
-    /** It is removed: who refers to it forgets it. */
+    /** The program is about to be removed: every part that refers to it drops its reference. */
     void (*program_removed)(struct agent *agent, struct program *program);
 };
-/** Those of the agent, in events.c. */
+/** The agent's callbacks, defined in events.c. */
 extern const struct agent_events agent_events;
 
 struct devices {
@@ -55,13 +58,14 @@ struct devices {
     struct inventory inventory;
     char names_path[PATH_MAX];
     char inventory_path[PATH_MAX];
-    char fresh_path[PATH_MAX]; /**< Where the lister writes. */
+    char fresh_path[PATH_MAX]; /**< The file to which the lister writes. */
     char own_path[PATH_MAX];   /**< What the last listing showed, and nothing of other environments;
                                     "" before. Its name tells the content, which never changes. */
-    char *environment;         /**< Of the last listing, as environment_for_lister() takes it. */
-    char *wanted;              /**< Of the listing in progress. */
-    uint64_t listed_ms;        /**< When, by uv_now(); 0: never. */
-    char problem[256];         /**< Why the last listing failed, or "". */
+    char *environment;  /**< The environment of the last listing, as environment_for_lister() takes
+                           it. */
+    char *wanted;       /**< The environment of the listing in progress. */
+    uint64_t listed_ms; /**< Time of the last listing, by uv_now(); 0: there was none. */
+    char problem[256];  /**< Why the last listing failed, or "". */
     bool listing;
     bool hung;
     uv_process_t lister;
@@ -69,11 +73,11 @@ struct devices {
     uint64_t timeout_ms;
 };
 
-/** The server of isolated programs: isolation.h. */
+/** The agent's part of the server of isolated programs (isolation.h). */
 struct isolation {
     bool listens, runs;
-    int fd;            /**< Where it listens. */
-    uint64_t ended_ms; /**< When the last one did, or it was tried, by uv_now(). */
+    int fd;            /**< The listening socket. */
+    uint64_t ended_ms; /**< When the last server ended, or the last start was tried, by uv_now(). */
     uv_poll_t poll;
     uv_process_t server;
 };
@@ -89,47 +93,48 @@ struct agent {
     char programs_folder[PATH_MAX];
     struct peer *peers;
     unsigned peer_count;
-    uint64_t connected; /**< Peers that ever did. */
+    uint64_t connected; /**< Number of peers that have ever connected. */
     struct program *programs;
     unsigned next_program;
     struct operation *operations;
     uint64_t next_operation;
     struct devices devices;
     struct isolation isolation;
-    struct server *servers; /**< In the order in which they came. */
+    struct server *servers; /**< In the order in which they were added. */
     unsigned server_count;
-    uint64_t servers_asked_ms; /**< When they were last asked for their devices. */
+    uint64_t servers_asked_ms; /**< When the servers were last asked for their devices. */
     char servers_path[PATH_MAX];
     struct ledger ledger;
-    bool changed;     /**< Something that the policy may answer. */
-    uint64_t tickets; /**< The last that was given to who waits. */
+    bool changed;     /**< Something happened to which the policy may react. */
+    uint64_t tickets; /**< The last ticket given to a waiting program. */
     struct config config;
-    const struct config_option *options; /**< Of the command line. */
+    const struct config_option *options; /**< Options of the command line. */
     size_t option_count;
-    char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading was refused, or "". */
+    char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading of the configuration was
+                                               refused, or "". */
     struct governor *governor;
     struct cost_book *costs; /**< costs/costs.h. */
     bool stopping;
 };
 
-/** One line to the agent's log: what happened, to what, what it means. */
+/** Write one line to the agent's log: what happened, to which object, and what it means. */
 void agent_log(const char *format, ...) PRINTF(1, 2);
 
-/** Stop the loop; programs go on without an agent. */
+/** Stop the loop. Programs continue without an agent. */
 void agent_stop(struct agent *agent);
 
-/* The agent's configuration, and another one while it runs: nothing else of its state changes. */
+/* Reading the agent's configuration again while it runs. */
 
 /**
- * Read the configuration again, as the file now says. One that is wrong is refused, the one before
- * stays, and agent->config_problem says why. Both go to the log. Blocks on the file.
+ * Read the configuration file again. A faulty configuration is refused: the previous one stays in
+ * effect, and agent->config_problem says why. Both outcomes are logged. Blocks on the file.
  *
  * @ret_error  Written on failure only.
- * Returns as config_load().
+ * Returns as config_load() does.
  */
 int agent_reload(struct agent *agent, struct config_error *ret_error);
 
-/** The same for a client, who is told what came of it. */
+/** Read the configuration again for @client, and send it the outcome. */
 void reload_answer(struct peer *client);
 
 #endif

@@ -35,6 +35,9 @@ void agent_stop(struct agent *agent)
     agent_stop_close_if_open((uv_handle_t *)&agent->devices.timeout);
     isolation_stop(agent);
     unlink(agent->paths.socket);
-    /* Let what is being sent, the answer to a stop among it, leave first. */
+    /*
+     * Let queued frames be sent before the connections close; the answer to the stop request is
+     * one.
+     */
     uv_timer_start(&agent->sweep, agent_stop_drop_peers, 50, 0);
 }

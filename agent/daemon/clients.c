@@ -148,7 +148,9 @@ char *client_environment(const struct peer *client, const msgpack_object *map)
     return text;
 }
 
-/** A listing in progress may be of another environment: then it is this one's turn next. */
+/**
+ * A listing in progress may be for another environment; the listing for this one then follows it.
+ */
 void client_await_devices(struct peer *client, struct message *message, const char *environment)
 {
     client->retried = !client->agent->devices.listing;
@@ -160,7 +162,7 @@ void client_renew_devices(struct peer *client, struct message *message)
 {
     char *environment = NULL;
 
-    /* Of who says nothing of its environment the list is made as it was the last time. */
+    /* A request without an environment uses the environment of the last listing. */
     if (field_get(&message->root, "environment") &&
         !(environment = client_environment(client, &message->root))) {
         client_no_memory(client);

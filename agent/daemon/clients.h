@@ -5,29 +5,34 @@
 #include "agent/daemon/programs/registry.h"
 
 /*
- * What requests of clients name: programs and devices. Who names none is told so, in the same words
- * whatever is asked.
+ * Resolves the programs and devices that clients' requests name. A failed look-up sends the client
+ * an error, in the same words for every kind of request.
  */
 
-/** The agent has no memory for what was asked. */
+/** Tell @client that the agent has no memory for its request. */
 void client_no_memory(struct peer *client);
 /**
- * The program that "app" of a request names; NULL: the client was told why there is none.
+ * Find the program that "app" of a request names. NULL: there is none, and the client was told why.
  *
- * @ret_vdev  Its virtual device, or PROGRAM_ALL_VDEVS.
+ * @ret_vdev  The virtual device that is named, or PROGRAM_ALL_VDEVS.
  */
 struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_vdev);
 /**
- * The same of one that can be asked something now; else the client was told why not.
+ * As client_program(), for a program that can serve a request now. Otherwise returns NULL, and the
+ * client was told why.
  *
- * @lacks  What there is not while it has not used OpenCL: "nothing to keep".
+ * @lacks  What the program does not have before it uses OpenCL: "nothing to keep".
  */
 struct program *client_running_program(struct peer *client, const msgpack_object *map,
                                        const char *lacks, size_t *ret_vdev);
-/** Whether @program has found this agent; else the client was told. */
+/**
+ * True when @program has connected to this agent; otherwise the client was told that it has not.
+ */
 bool client_finds_program(struct peer *client, const struct program *program);
-/** The device that @field (or NULL) of a request names, with its index in the ledger; NULL: the
- *  client was told. */
+/**
+ * Find the device that @field of a request names (@field may be NULL), and its index in the ledger.
+ * NULL: there is none, and the client was told why.
+ */
 const struct inventory_entry *client_device(struct peer *client, const msgpack_object *field,
                                             uint32_t *ret_device);
 /**
@@ -40,18 +45,26 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
 bool client_program_or_device(struct peer *client, const msgpack_object *map,
                               struct program **ret_program, size_t *ret_vdev, uint32_t *ret_device);
 
-/** The variables that a client sends and may send, one a line. To be freed; NULL: no memory. */
+/**
+ * The client's environment variables that the agent accepts from it, one a line. The caller frees
+ * the text. NULL: no memory.
+ */
 char *client_environment(const struct peer *client, const msgpack_object *map);
-/** Have the list of devices made for @message, which is taken and handled again with it. */
+/**
+ * Start a listing of the devices for @message. Takes @message, which is handled again afterwards.
+ */
 void client_await_devices(struct peer *client, struct message *message, const char *environment);
-/** The same, as @message says of its environment; or the client is told that there is no memory. */
+/**
+ * As client_await_devices(), in the environment that @message contains. Without memory the client
+ * is told so.
+ */
 void client_renew_devices(struct peer *client, struct message *message);
 /**
- * What the field @key of a request names, or the names in it, may be a device that nobody has
- * listed yet: the list is made anew once.
+ * Start a listing of the devices, once for each request, where the name in field @key (or one of
+ * several names) may belong to a device that is not listed yet.
  *
- * @or_program  It may name a program as well.
- * True: @message was taken, or the client was told that there is no memory.
+ * @or_program  The field may name a program as well.
+ * Returns true when @message was taken, or the client was told that there is no memory.
  */
 bool client_lists_devices(struct peer *client, struct message *message, const char *key,
                           bool or_program);

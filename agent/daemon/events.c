@@ -5,7 +5,7 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
-/* What follows from what happens to connections, programs and the list of devices. */
+/* Calls the parts of the agent that react to changes of connections, programs and devices. */
 
 static void events_peer_closed(struct peer *peer)
 {
@@ -20,7 +20,7 @@ static void events_devices_listed(struct agent *agent)
     peers_devices_ready(agent);
 }
 
-/** It asks again what it waited for. */
+/** The program's blocked calls are dropped: it sends them again when it connects again. */
 static void events_program_lost(struct agent *agent, struct program *program)
 {
     pending_drop(agent, program);

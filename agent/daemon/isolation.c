@@ -13,7 +13,7 @@
 #define BACKLOG  64
 #define RETRY_MS 1000
 #define LINGER_S "60"
-/* What it is called in the server. */
+/* The number of the listening socket's descriptor in the server. */
 #define INHERITED 3
 
 static void isolation_wait_for_clients(struct agent *agent);
@@ -70,7 +70,10 @@ static int isolation_spawn_server(struct agent *agent)
     return error;
 }
 
-/** Somebody waits: the server takes them, and who comes after, and the agent looks away. */
+/**
+ * A connection waits: start the server, which accepts it and later ones, and stop polling the
+ * socket.
+ */
 static void isolation_somebody_connects(uv_poll_t *poll, int status, int events)
 {
     struct agent *agent = poll->data;
@@ -88,7 +91,7 @@ static void isolation_wait_for_clients(struct agent *agent)
     uv_poll_start(&agent->isolation.poll, UV_READABLE, isolation_somebody_connects);
 }
 
-/** A socket that nobody listens at is left from an agent that was killed. */
+/** Remove a socket at which no process listens: an agent that was killed left it. */
 static int isolation_make_way(const char *path)
 {
     int fd = agent_connect(path, geteuid());

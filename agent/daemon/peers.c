@@ -15,10 +15,12 @@
 #define PEERS_MAX  4096
 #define UNSENT_MAX (16u << 20)
 #define SILENT_MS  10000
-/* Of a user who is neither the agent's own nor root: connections, and bytes that wait in them. */
+/*
+ * Limits for each user who is neither root nor the agent's own: connections, and unhandled bytes.
+ */
 #define PEERS_USER_MAX 512
 #define BYTES_USER_MAX (64u << 20)
-/* What a connection may have without being counted. */
+/* Bytes that one connection may hold without counting against its user's limit. */
 #define BYTES_SMALL (64u << 10)
 
 static void peers_receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
@@ -60,9 +62,9 @@ void peer_close(struct peer *peer)
 }
 
 /**
- * A peer that cannot be sent to. Whoever sends may be going through peers, programs or requests,
- * which closing it would change: so only its stream ends here, and the loop closes it when it reads
- * that.
+ * Mark a peer to which nothing can be sent. The caller may be iterating over peers, programs or
+ * requests, and closing the peer would change those lists. So only the stream is shut down here,
+ * and the loop closes the peer when it reads the end of the stream.
  */
 static void peers_peer_break(struct peer *peer)
 {
@@ -78,7 +80,9 @@ static size_t peers_bytes_of(const struct peer *peer)
     return peer->reader.used + uv_stream_get_write_queue_size((const uv_stream_t *)&peer->pipe);
 }
 
-/** False when @peer's user, who may have many connections, has the agent keep too much. */
+/**
+ * False when the agent holds too many bytes for @peer's user, over all of that user's connections.
+ */
 static bool peers_may_keep(const struct peer *peer)
 {
     size_t bytes = 0;
@@ -148,7 +152,7 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
     peer_send(peer, &frame);
 }
 
-/** Handle the frames that have come, until one has to wait. */
+/** Handle the frames that have been received, until one of them has to wait. */
 static void peers_drain(struct peer *peer)
 {
     while (!peer->closing && !peer->broken && !peer->is_pending) {
@@ -177,7 +181,7 @@ void peer_wait_for_devices(struct peer *peer, struct message *message)
 
 void peers_devices_ready(struct agent *agent)
 {
-    /* Handling one may close others, so that the search starts again after each. */
+    /* Handling one message may close other peers, so the search starts again after each. */
     for (struct peer *peer = agent->peers; peer;) {
         if (!peer->is_pending || peer->closing || agent->devices.listing) {
             peer = peer->next;
@@ -225,7 +229,7 @@ static bool peers_identify(struct peer *peer)
     return access_may_connect(geteuid(), peer->uid);
 }
 
-/** Root always gets in; and a user of a host's agent leaves room for the others. */
+/** Root is always accepted. On an agent for all users, no other user may take all connections. */
 static bool peers_has_room(const struct peer *peer)
 {
     const struct agent *agent = peer->agent;

@@ -19,8 +19,8 @@
 #include "state/base/bytes/text.h"
 
 /*
- * reseatd: knows the devices and the programs of a user, and carries requests between the command
- * line and programs. Nothing depends on it to go on.
+ * reseatd: keeps the list of a user's devices and programs, and passes requests from the command
+ * line to programs. Programs continue when it ends.
  */
 
 #define SWEEP_MS       250
@@ -61,7 +61,7 @@ static void reseatd_on_signal(uv_signal_t *handle, int number)
 
 static void reseatd_on_hangup(uv_signal_t *handle, int number)
 {
-    struct config_error error; /* It is in the log. */
+    struct config_error error; /* agent_reload() has logged it. */
 
     (void)number;
     agent_reload(handle->data, &error);
@@ -69,7 +69,9 @@ static void reseatd_on_hangup(uv_signal_t *handle, int number)
     devices_renew(handle->data);
 }
 
-/** Closing stderr's old target and all else that came from whoever started us. */
+/**
+ * Point standard output and error to the log, and close descriptors that the parent process left.
+ */
 static int reseatd_redirect(const struct agent *agent)
 {
     char path[PATH_MAX];
@@ -93,9 +95,9 @@ static int reseatd_redirect(const struct agent *agent)
 }
 
 /**
- * Continue in a child that has left the terminal; the parent waits until it listens.
+ * Continue in a child that has left the terminal; the parent waits until the child listens.
  *
- * @ret_ready  Where the child writes one byte when it does.
+ * @ret_ready  The child writes one byte here when it listens.
  */
 static int reseatd_detach(int *ret_ready)
 {
@@ -189,7 +191,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     return 0;
 }
 
-/** The agent leaves the folder in which it was started. */
+/** Make a path in @variable absolute, because the agent changes its working folder. */
 static int reseatd_make_absolute(const char *variable)
 {
     const char *value = getenv(variable);
@@ -204,7 +206,7 @@ static int reseatd_make_absolute(const char *variable)
 }
 
 struct arguments {
-    struct option *options; /**< Ours, then one for each setting of the policy. */
+    struct option *options; /**< reseatd's own options, then one for each setting of the policy. */
     struct config_option *settings;
     size_t setting_count;
     unsigned long seconds;
@@ -242,7 +244,7 @@ static void reseatd_arguments_finish(struct arguments *arguments)
     free(arguments->settings);
 }
 
-/** Returns -1, or the status to exit with at once. */
+/** Returns -1 to continue, or the status with which to exit at once. */
 static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
 {
     int option;

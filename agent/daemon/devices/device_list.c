@@ -15,7 +15,7 @@
 #include "state/base/cleanup.h"
 #include "state/driver/served.h"
 
-/** Those of servers are known from what their watchers left. */
+/** Remove devices of servers: their list comes from the files that the servers' watchers wrote. */
 static void device_list_drop_served(struct inventory *inventory)
 {
     size_t kept = 0;
@@ -69,7 +69,7 @@ void devices_finish(struct agent *agent)
     free(devices->wanted);
 }
 
-/** What stands for an environment; never 0. */
+/** A digest that identifies an environment; never 0. */
 static uint64_t device_list_digest_of(const char *environment)
 {
     uint64_t digest = XXH64(environment, strlen(environment), 0);
@@ -85,7 +85,9 @@ static bool device_list_sees(const struct inventory_entry *entry, uint64_t diges
     return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
 }
 
-/** True when a program lives that sees @entry; a digest that no program has any more is dropped. */
+/**
+ * True when a living program sees @entry. Removes digests that no living program has from @entry.
+ */
 static bool device_list_others_see(const struct agent *agent, struct inventory_entry *entry,
                                    uint64_t but)
 {
@@ -116,7 +118,7 @@ bool devices_shown(const struct agent *agent, const char *environment,
            device_list_sees(entry, device_list_digest_of(environment));
 }
 
-/** What @fresh shows, for the programs that see just that. */
+/** Write the devices of @fresh, for programs that have the environment of this listing. */
 static int device_list_write_own(struct devices *devices, const struct inventory *fresh)
 {
     CLEANUP(cleanup_free) char *data = NULL;
@@ -144,7 +146,7 @@ static struct inventory_entry *device_list_entry_by_key(const struct inventory *
 }
 
 /**
- * Keep devices that this listing could not see, because it was made in another environment, while
+ * Keep devices that are missing from this listing because it was made in another environment, while
  * programs of other environments live.
  */
 static int device_list_keep_others(struct agent *agent, struct inventory *fresh)
@@ -174,7 +176,7 @@ static int device_list_keep_others(struct agent *agent, struct inventory *fresh)
     for (size_t i = 0; i < listed; i++) {
         struct inventory_entry *entry = &fresh->entries[i];
         if (served_is_address(entry->key.icd))
-            continue; /* Any environment shows it. */
+            continue; /* Every environment shows this device. */
         memmove(entry->seen + 1, entry->seen, sizeof(entry->seen) - sizeof(entry->seen[0]));
         entry->seen[0] = digest;
     }
@@ -190,7 +192,7 @@ static void device_list_save_names(const struct devices *devices)
                   devices->names_path, strerror(-error));
 }
 
-/** What the last listing showed, and what servers show now. */
+/** Write the devices that the last listing and the servers show now. */
 static int device_list_write_shown(const struct agent *agent, struct devices *devices)
 {
     const struct inventory *all = &devices->inventory;
@@ -267,7 +269,7 @@ static void device_list_ready(struct agent *agent)
     devices->listed_ms = uv_now(&agent->loop) + 1;
     if (devices->problem[0] && devices->wanted && devices->environment &&
         strcmp(devices->wanted, devices->environment))
-        devices->own_path[0] = '\0'; /* It is another environment's. */
+        devices->own_path[0] = '\0'; /* The last file belongs to another environment. */
     free(devices->environment);
     devices->environment = devices->wanted;
     devices->wanted = NULL;
@@ -415,7 +417,7 @@ uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_devi
     return (device->drains_ms > now ? device->drains_ms - now : 1) * 1000000;
 }
 
-/* What the configuration says, as the governor needs it. */
+/* Settings of devices from the configuration, as the governor needs them. */
 
 static enum place_kind device_list_kind_of(const struct inventory_entry *entry)
 {
@@ -446,8 +448,9 @@ uint64_t device_settings_memory(const struct agent *agent, const struct inventor
 }
 
 /**
- * A guess where nobody says: units and clock, and that a unit of a GPU does many times what one of
- * a CPU does. 1000 is 60 units of a GPU at 1 GHz.
+ * Estimate the speed of a device whose speed is not configured, from its compute units and clock. A
+ * unit of a GPU counts many times as much as one of a CPU. 1000 stands for 60 units of a GPU at 1
+ * GHz.
  */
 static uint32_t device_list_guess_speed(const struct inventory_entry *entry, enum place_kind kind)
 {
@@ -458,7 +461,7 @@ static uint32_t device_list_guess_speed(const struct inventory_entry *entry, enu
     units = units < 1u << 20 ? units : 1u << 20;
     clock = clock && clock < 1u << 20 ? clock : 1000;
     uint64_t speed = units * clock / 60 / share;
-    /* The way to a server costs something: of two that are alike the one here goes first. */
+    /* Access to a server costs time: of two equal devices a local one is preferred. */
     speed -= served_is_address(entry->key.icd) ? speed / 8 : 0;
     return (uint32_t)(speed < 1 ? 1 : speed < 1000000 ? speed : 1000000);
 }

@@ -9,41 +9,46 @@ MUST_CHECK int devices_init(struct agent *agent, uint64_t timeout_ms);
 void devices_finish(struct agent *agent);
 
 /**
- * Start to make the list anew with a helper process; events.devices_listed
- * follows when it is there or has failed (devices.problem).
+ * Start a helper process that lists the devices. events.devices_listed follows when the listing has
+ * ended; on failure devices.problem says why.
  *
- * @environment  As environment_for_lister() takes it; NULL: that of the last time.
+ * @environment  As environment_for_lister() takes it; NULL: the environment of the last listing.
  */
 void devices_refresh(struct agent *agent, const char *environment);
 
-/** The same where a list was made before, in the environment of that; else nothing. */
+/** Start a listing in the environment of the last one. Does nothing where there was none. */
 void devices_renew(struct agent *agent);
 
-/** What servers show is another: only their part of the list is made anew, and
- * events.devices_changed follows. Blocks on files. */
+/**
+ * Read the servers' part of the list again, after a server's devices changed.
+ * events.devices_changed follows. Blocks on files.
+ */
 void devices_recompose(struct agent *agent);
-/** The same, and names of that server's devices may be given to others. */
+/** As devices_recompose(), and release the names of @server's devices for use by other devices. */
 void devices_forget(struct agent *agent, const char *server);
 
-/** True when the list was made, in that environment, less than @age_ms ago. */
+/** True when the list was made in @environment less than @age_ms ago. */
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms);
 
-/** True when @environment (NULL: that of the last listing) shows the device, as far as is known:
- * the others are listed for programs of other environments. */
+/**
+ * True when a listing in @environment shows the device, as far as is known. NULL stands for the
+ * environment of the last listing. The list may also hold devices that only programs of other
+ * environments see.
+ */
 bool devices_shown(const struct agent *agent, const char *environment,
                    const struct inventory_entry *entry);
 
-/** The device of an entry by its name in the inventory; NULL: not listed. */
+/** Find the device with the key of @entry in the inventory; NULL: it is not listed. */
 const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device);
-/** Its index in the ledger, or LEDGER_NONE without memory for it. */
+/** The device's index in the ledger; LEDGER_NONE: no memory for a new one. */
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);
-/** Nanoseconds until a drain that was announced; 0: there is none. */
+/** Nanoseconds until an announced drain begins; 0: none is announced. */
 uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device);
 
-/** What the configuration says of a device, over what it says of itself. */
+/** The settings of a device: from the configuration, else from the device itself. */
 void device_settings(const struct agent *agent, const struct inventory_entry *entry,
                      struct policy_device *device);
-/** Bytes that the configuration leaves of a device. */
+/** Bytes of the device's memory that the configuration allows programs to use. */
 uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry);
 
 #endif

@@ -8,7 +8,7 @@
 #include "agent/daemon/programs/registry.h"
 
 #define PREFIX "inventory"
-#define DIGITS 16 /* Behind it and a dash, of a list's name. */
+#define DIGITS 16 /* Hexadecimal digits in a list's file name, after the prefix and a dash. */
 
 struct list {
     char name[PROGRAM_INVENTORY_MAX];
@@ -41,7 +41,9 @@ static bool inventory_files_is_older(const struct list *a, const struct list *b)
                                                   : a->changed.tv_nsec < b->changed.tv_nsec;
 }
 
-/** @name is kept, in the place of an older one where there are enough, or goes. */
+/**
+ * Keep @name among the newest files. Where enough are kept already, the oldest of all is removed.
+ */
 static void inventory_files_keep_newest(int folder, const char *name, struct list *kept,
                                         size_t *count)
 {

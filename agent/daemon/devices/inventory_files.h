@@ -3,14 +3,16 @@
 
 #include "agent/daemon/agent.h"
 
-/** How many lists of devices that no program was told of are kept: a program's child may have been
- * told, and outlive it. */
+/**
+ * Number of lists of devices that are kept although no known program uses them: a child of a
+ * program may use one and outlive the program.
+ */
 #define INVENTORY_FILES_KEPT 8
 
 /**
- * Remove the lists of devices in the runtime folder that nobody will read: all but those that
- * programs which live were told of, the last, and the newest of the others. And what a helper or an
- * agent left that was killed while it wrote one. No helper may be writing one. Blocks on files.
+ * Remove lists of devices in the runtime folder that no process will read. The lists that living
+ * programs use, the last list, and the newest of the others stay. Also removes partial files that a
+ * killed helper or agent left; no helper may be writing at that time. Blocks on files.
  */
 void inventory_files_tidy(const struct agent *agent);
 

@@ -56,7 +56,7 @@ int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
 
 uint64_t ledger_lasting(const struct ledger_device *device)
 {
-    /* A limit above what there is promises nothing more. */
+    /* A limit above the device's own memory does not add any. */
     return ledger_least(device->own, device->limit);
 }
 
@@ -95,7 +95,7 @@ uint64_t ledger_reserved(const struct ledger_entry *entry)
     return ledger_most(entry->granted, entry->held);
 }
 
-/** Take an entry out of the sums, before it changes; and back in. */
+/** Subtract an entry from the sums before it changes; ledger_enter() adds it again. */
 static void ledger_leave(struct ledger *ledger, const struct ledger_entry *entry)
 {
     if (entry->device != LEDGER_NONE) {
@@ -236,7 +236,7 @@ void history_add(struct history *history, uint64_t now_ms, uint64_t granted, uin
         history->span_ms = FIRST_SPAN_MS;
     }
     while ((now_ms - history->begin_ms) / history->span_ms >= HISTORY_SIZE) {
-        /* After a long silence what is not filled yet repeats what was last seen. */
+        /* After a long silence, repeat the last sample in the spans that have none. */
         for (; history->count && history->count < HISTORY_SIZE; history->count++)
             history->spans[history->count] = history->spans[history->count - 1];
         ledger_halve(history);

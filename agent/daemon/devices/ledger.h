@@ -8,113 +8,125 @@
 #include "state/base/compiler.h"
 
 /*
- * Who was granted how much of which device. Every virtual device of a program has an entry, on at
- * most one device; while it moves, also with what is kept for it on another. Of each device the
- * sums are kept, and the most that they ever were.
+ * Records how much of each device's memory is granted to which virtual device. Every virtual device
+ * of a program has an entry, which is on at most one device. During a move the entry also has
+ * memory reserved on the target. For each device the ledger keeps the sums and their peaks.
  *
- * What an entry reserves is what it was granted, or what it holds where that is more (a program
- * that ran without an agent may). Sizes are bytes. Not thread-safe; nothing blocks.
+ * An entry reserves the bytes that it was granted or the bytes that it holds, whichever is more: a
+ * program that ran without an agent may hold more than its grant. Sizes are bytes. Not thread-safe;
+ * no function blocks.
  */
 
 #define LEDGER_NONE      UINT32_MAX
 #define LEDGER_NO_LIMIT  UINT64_MAX
-#define LEDGER_BYTES_MAX (1ull << 48) /**< Larger amounts are taken for this one. */
+#define LEDGER_BYTES_MAX (1ull << 48) /**< Larger amounts are reduced to this one. */
 
 struct ledger_device {
     char name[32];
-    uint64_t own;   /**< What the device has; LEDGER_BYTES_MAX where it is not known. */
-    uint64_t limit; /**< What the operator set, or LEDGER_NO_LIMIT. */
-    uint64_t tight; /**< What its driver could serve when it last refused, or LEDGER_NO_LIMIT. */
-    uint64_t tight_until_ms; /**< Whoever sets that looks at the clock. */
-    uint64_t reserved;       /**< By all entries, what is kept for those on their way among it. */
+    uint64_t own;   /**< The device's memory; LEDGER_BYTES_MAX where it is not known. */
+    uint64_t limit; /**< The operator's limit, or LEDGER_NO_LIMIT. */
+    uint64_t tight; /**< What its driver could provide when it last refused an allocation, or
+                       LEDGER_NO_LIMIT. */
+    uint64_t tight_until_ms; /**< Set and ended by the caller: the ledger reads no clock. */
+    uint64_t reserved; /**< By all entries, including the memory kept for moves to this device. */
     uint64_t held;
     uint64_t reserved_peak, held_peak;
-    uint32_t accounts; /**< That are on it. */
-    bool listed;       /**< It is among those that there are now. */
+    uint32_t accounts; /**< Number of entries on it. */
+    bool listed;       /**< The last listing shows it. */
     bool drains;
-    uint64_t drains_ms; /**< When it will drain, as announced, by that clock; 0: nobody said so. */
-    bool lost;          /**< A program lost it, and it has not answered since. */
-    bool lost_asked;    /**< A list is made, which will tell. */
-    uint64_t lost_ask_ms;  /**< When it is to be asked, by that clock; ... */
-    uint64_t lost_wait_ms; /**< ...so long after; 0: a program has come there since. */
-    uint64_t announced;    /**< Of what has happened since the agent began, the number of that. */
+    uint64_t
+        /** When its announced drain begins, by the caller's clock; 0: none is announced. */
+        drains_ms;
+    bool lost;             /**< A program lost it, and it has not answered since. */
+    bool lost_asked;       /**< A listing that will show whether it answers is in progress. */
+    uint64_t lost_ask_ms;  /**< When to ask whether it answers, by the caller's clock. */
+    uint64_t lost_wait_ms; /**< Delay before that; 0: a program has come there since. */
+    uint64_t
+        /** Sequence number of its last announcement, among the events since the agent started. */
+        announced;
 };
 
 struct ledger_entry {
     struct ledger_entry *next;
-    uint32_t device; /**< Index, or LEDGER_NONE: on none. */
+    uint32_t device; /**< Index of its device; LEDGER_NONE: on none. */
     uint64_t granted, held;
-    uint32_t target;  /**< Where `pending` is kept, or LEDGER_NONE. */
-    uint64_t pending; /**< Granted there once the move is done. */
+    uint32_t target;  /**< The device on which `pending` is reserved, or LEDGER_NONE. */
+    uint64_t pending; /**< Bytes granted there when the move is done. */
     uint64_t held_peak, granted_peak;
 };
 
 struct ledger {
-    struct ledger_device *devices; /**< Never fewer: an index stays what it is. */
+    struct ledger_device *devices; /**< Devices are never removed, so that an index stays valid. */
     uint32_t count;
     struct ledger_entry *accounts;
 };
 
 void ledger_init(struct ledger *ret_ledger);
-/** The entries are their owners'. */
+/** Entries belong to the callers and are not freed. */
 void ledger_finish(struct ledger *ledger);
 
-/** Find the device of that name, or add it. Returns 0, -EINVAL (no name) or -ENOMEM. */
+/** Find the device with that name, or add it. Returns 0, -EINVAL (the name is empty) or -ENOMEM. */
 MUST_CHECK int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device);
 
-/** What all programs together may have of it. */
+/** Bytes that all programs together may use of the device now. */
 uint64_t ledger_capacity(const struct ledger_device *device);
-/** The same, whatever its driver refused a moment ago. */
+/** As ledger_capacity(), but without the limit of a driver that recently refused an allocation. */
 uint64_t ledger_lasting(const struct ledger_device *device);
 uint64_t ledger_free(const struct ledger_device *device);
-/** Grants are taken in steps, so that programs rarely have to ask. */
+/** The unit of grants. It is large, so that programs rarely have to ask. */
 uint64_t ledger_step(const struct ledger_device *device);
 /**
- * How much to grant who needs @bytes more: a step where there is plenty, less where that would take
- * more than a quarter of what is free then, and never less than @bytes.
+ * Bytes to grant to a program that needs @bytes more: a step where enough is free, less where that
+ * would take more than a quarter of what is then free, and never less than @bytes.
  */
 uint64_t ledger_round(const struct ledger_device *device, uint64_t bytes);
-/** What a program is granted before it asks: at most a step, and a quarter of what is free. */
+/** Bytes granted before a program asks: at most one step, and at most a quarter of what is free. */
 uint64_t ledger_initial(const struct ledger_device *device);
 
-/** @entry is the caller's and must be closed before it goes. */
+/** Add @entry, which the caller owns and must close before freeing it. */
 void ledger_open(struct ledger *ledger, struct ledger_entry *ret_entry);
-/** Everything that it reserves is free. One that was never opened is let be. */
+/** Free everything that the entry reserves. An entry that was never opened is ignored. */
 void ledger_close(struct ledger *ledger, struct ledger_entry *entry);
 
-/** It is on @device (or LEDGER_NONE) now, with nothing granted and nothing held, unless it was. */
+/**
+ * Put the entry on @device (or LEDGER_NONE). If it was not there, it has nothing granted and holds
+ * nothing afterwards.
+ */
 void ledger_place(struct ledger *ledger, struct ledger_entry *entry, uint32_t device);
-/** On no device nothing can be granted or held: these do nothing there. */
+/** These do nothing for an entry that is on no device. */
 void ledger_set_granted(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes);
 void ledger_set_held(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes);
 uint64_t ledger_reserved(const struct ledger_entry *entry);
 
-/** Keep @bytes on @target for it; LEDGER_NONE: nothing any more. */
+/** Reserve @bytes on @target for the entry; LEDGER_NONE: release the reservation. */
 void ledger_keep(struct ledger *ledger, struct ledger_entry *entry, uint32_t target,
                  uint64_t bytes);
-/** The move to where something is kept is done: it is there, with that granted. */
+/**
+ * The entry's move is done: put it on the device on which memory is reserved for it, and grant it
+ * that memory.
+ */
 void ledger_arrive(struct ledger *ledger, struct ledger_entry *entry);
 
-/** True when every sum is the sum of its entries. */
+/** True when every sum agrees with the entries. */
 bool ledger_check(const struct ledger *ledger);
 
 /*
- * Use over time in bounded memory: when there is no more space, neighbours become one and samples
- * are taken half as often. Of each span the most is kept, so that no peak is lost. Pure.
+ * Use over time in bounded memory. When the memory is full, adjacent spans are merged and the span
+ * length is doubled. Each span keeps its maximum, so that no peak is lost. Pure.
  */
 
 #define HISTORY_SIZE 64
 
 struct history {
-    uint64_t begin_ms; /**< Of the first span. */
-    uint64_t span_ms;  /**< 0: nothing yet. */
+    uint64_t begin_ms; /**< Start of the first span. */
+    uint64_t span_ms;  /**< Length of a span; 0: there is no sample yet. */
     uint32_t count;
     struct {
         uint64_t granted, held;
     } spans[HISTORY_SIZE];
 };
 
-/** @now_ms never decreases. */
+/** Add a sample. @now_ms must not decrease. */
 void history_add(struct history *history, uint64_t now_ms, uint64_t granted, uint64_t held);
 
 #endif

@@ -29,7 +29,7 @@ static void describe_put_ways(struct frame *frame, unsigned ways)
     frame_end(frame);
 }
 
-/** What the ledger and the policy know of it. */
+/** The fields that the ledger and the policy have for a program. */
 static void describe_managed(const struct agent *agent, const struct program *program,
                              struct frame *frame)
 {
@@ -74,7 +74,7 @@ static void describe_managed(const struct agent *agent, const struct program *pr
     frame_string(frame, "why", program->managed.why);
 }
 
-/** The name of a device, or where it is not listed what its driver says. */
+/** The name of a device; for a device that is not listed, the name that its driver gives it. */
 static const char *describe_name_of(const struct agent *agent, const struct device_key *key)
 {
     const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
@@ -176,8 +176,9 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_end(frame);
 }
 
-/** True when a virtual device of @program is on the device, or left something there; that takes
- * @ret_bytes.
+/**
+ * True when a virtual device of @program is on the device, or left memory there; @ret_bytes then
+ * receives the amount.
  */
 static bool describe_uses(const struct program *program, const struct device_key *key,
                           uint64_t *ret_bytes)
@@ -221,7 +222,7 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     frame_u64(frame, "used_bytes", used);
 }
 
-/** Where it is, and how the way there is: of this machine's own devices there is nothing to say. */
+/** The device's server and the link to it. Local devices have neither. */
 static void describe_place(const struct agent *agent, const struct inventory_entry *entry,
                            struct frame *frame)
 {

@@ -73,7 +73,7 @@ void messages_take(struct peer *peer, struct message *message)
 
     if (peer->role == PEER_PROGRAM) {
         if (!peer->program)
-            return; /* It has another connection by now. */
+            return; /* The program has another connection by now. */
         liveness_heard(agent, peer->program);
     }
     while (handler < end &&

@@ -4,25 +4,31 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
-/** A type of message that the agent takes, and who may send it. */
+/** A type of message that the agent accepts, and which users may send it. */
 struct message_handler {
     const char *type; /**< MSG_... */
     enum peer_role from;
     void (*handle)(struct peer *peer, struct message *message);
-    /** Who may, by access.h, and what that is called; NULL: whoever may connect. */
+    /**
+     * Whether the user may send it (access.h), and the name of that permission; NULL: every user
+     * who can connect may.
+     */
     bool (*allowed)(uid_t agent, uid_t peer);
     const char *deed;
-    /** The field that names a device which nobody may have listed yet; or NULL. */
+    /** The message's field with the name of a device that may not be listed yet; or NULL. */
     const char *device;
-    bool or_program; /**< That field may name a program as well. */
+    bool or_program; /**< That field may also name a program. */
 };
 extern const struct message_handler message_handlers[];
 extern const size_t message_handler_count;
 
-/** Who @peer may be, and what it says: events.message. */
+/** events.message: handle a message of @peer, which has to be its hello first. */
 void messages_take(struct peer *peer, struct message *message);
 
-/* Messages that no other part of the agent takes. May take @message, to be handled again. */
+/*
+ * Handlers of messages that no other part of the agent handles. They may take @message, to handle
+ * it again later.
+ */
 
 void hello_handle(struct peer *peer, struct message *message);
 void wish_handle(struct peer *peer, struct message *message);
@@ -38,15 +44,15 @@ void notice_handle(struct peer *peer, struct message *message);
 void explain_handle(struct peer *peer, struct message *message);
 void use_handle(struct peer *peer, struct message *message);
 
-/* What clients are shown of programs and devices. */
+/* Descriptions of programs and devices for clients. */
 
-/** Fields of one program, into an open map. */
+/** Put the fields of one program into an open map. */
 void describe_program(const struct agent *agent, const struct program *program,
                       struct frame *frame);
-/** What the ledger knows of a device, into an open map. */
+/** Put the ledger's fields of a device into an open map. */
 void describe_entry(const struct agent *agent, const struct ledger_device *device,
                     struct frame *frame);
-/** The answer to MSG_DEVICES: all devices, and which programs of those @peer may see use them. */
+/** The answer to MSG_DEVICES: all devices, with those programs on them that @peer may see. */
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame);
 
 #endif

@@ -10,10 +10,10 @@
 #include "state/base/cleanup.h"
 #include "state/driver/served.h"
 
-/* What is asked of the list of devices: the list itself, and where a new program starts. */
+/* Requests for the list of devices: for the list itself, and for the devices of a new program. */
 
 #define LIST_AGE_MS 1000
-#define ANY_AGE_MS  (1ull << 40) /* Any age will do. */
+#define ANY_AGE_MS  (1ull << 40) /* Larger than the age of any list. */
 
 static void registering_reply_registered(struct peer *peer, struct program *program)
 {
@@ -30,7 +30,10 @@ static void registering_reply_registered(struct peer *peer, struct program *prog
     peer_send(peer, &frame);
 }
 
-/** The devices that a client names, and how many virtual ones it wants. Names are in @ret_texts. */
+/**
+ * Read which devices a client names and how many virtual devices it wants. @ret_texts owns the
+ * names.
+ */
 static bool registering_read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
                                   struct device_wish *ret_wish)
 {
@@ -49,8 +52,10 @@ static bool registering_read_wish(const msgpack_object *map, char (*ret_texts)[P
     return true;
 }
 
-/** Nobody starts on a device of a server who did not ask for that, where one of this machine is of
- *  the same kind, or a GPU. */
+/**
+ * A program is started on a server's device only on request, where this machine has a device of the
+ * same kind or a GPU.
+ */
 static void registering_keep_near(const struct inventory *inventory, struct device_fill *fills)
 {
     bool near = false, near_gpu = false;
@@ -69,8 +74,10 @@ static void registering_keep_near(const struct inventory *inventory, struct devi
     }
 }
 
-/** As device_place(), but by what is in use, and -EBUSY where one that is named drains. Where all
- *  drain it is as if none did. */
+/**
+ * As device_place(), but by the memory in use, and with -EBUSY where a named device drains. Where
+ * all devices drain, the drains are ignored.
+ */
 static int registering_choose_devices(struct agent *agent, const struct device_wish *wish,
                                       const struct inventory_entry **ret_entries, char *ret_error,
                                       size_t error_size)
@@ -157,8 +164,10 @@ static void registering_register_program(struct peer *peer, struct message *mess
     registering_reply_registered(peer, program);
 }
 
-/** The variables of @peer, one a line; NULL: the answer was given, or waits for a list that shows
- *  them and is not older than @age_ms. */
+/**
+ * The environment of @peer, one variable a line. NULL: an answer was sent, or the request waits for
+ * a list of that environment which is not older than @age_ms.
+ */
 static char *registering_fresh_environment(struct peer *peer, struct message *message,
                                            uint64_t age_ms)
 {

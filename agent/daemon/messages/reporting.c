@@ -7,7 +7,7 @@
 
 #include "state/base/files/access.h"
 
-/* What the ledger and the policy know, told to clients. */
+/* Reports to clients from the ledger and the policy. */
 
 #define EXPLAIN_MAX 2048
 
@@ -41,7 +41,9 @@ static void reporting_put_exclusions(const struct agent *agent, const struct pro
     frame_end(frame);
 }
 
-/** What a move waits for to its end. */
+/**
+ * Kernels whose launches cannot be split into pieces: a move waits for the end of such a launch.
+ */
 static void reporting_put_whole(const struct program *program, struct frame *frame)
 {
     frame_array(frame, "whole");
@@ -54,7 +56,7 @@ static void reporting_put_whole(const struct program *program, struct frame *fra
     frame_end(frame);
 }
 
-/** How often the policy moved it, and the last of these moves, newest first. */
+/** How often the policy moved the program, and its last moves, newest first. */
 static void reporting_put_moves(const struct agent *agent, const struct managed *managed,
                                 struct frame *frame)
 {
@@ -76,7 +78,7 @@ static void reporting_put_moves(const struct agent *agent, const struct managed 
     frame_end(frame);
 }
 
-/** The policy's lines, one string each, and before them what it does not know. */
+/** The policy's explanation, one string a line, after a note of the facts that are not known. */
 static void reporting_put_lines(const struct agent *agent, const struct program_device *vdev,
                                 struct frame *frame, char *text)
 {
@@ -128,8 +130,10 @@ void explain_handle(struct peer *client, struct message *message)
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         uint32_t index = world_find(world, program, i);
-        /* The policy decides for all virtual devices of a program that are on one device together:
-         * explain them once, by the first of them, or by the one that was named. */
+        /*
+         * The policy decides for all virtual devices of a program on one device together. Explain
+         * each such group once, for its first virtual device or for the one that was named.
+         */
         if (index == POLICY_NONE ||
             (vdev == PROGRAM_ALL_VDEVS ? world->groups[index].vdev != i : vdev != i))
             continue;
@@ -217,7 +221,7 @@ static void reporting_put_ended(const struct peer *client, struct frame *frame)
     frame_end(frame);
 }
 
-/** What a client may see: all that it names, or all there is. */
+/** Put all objects that @client may see, of those that its request names, or of all. */
 static void reporting_put_all(const struct peer *client, const struct program *program,
                               uint32_t device, struct frame *frame)
 {

@@ -8,7 +8,9 @@
 #include "agent/daemon/operations/verbs.h"
 #include "state/base/bytes/size.h"
 
-/** The virtual devices of @op that would come to @device; those that are there stay. */
+/**
+ * Number of virtual devices of @op that would move to @device. Those already there do not count.
+ */
 static unsigned admit_arriving(const struct operation *op, uint32_t device)
 {
     unsigned vdevs = 0;
@@ -34,7 +36,7 @@ static bool admit_may_spill(const struct program *program, unsigned vdevs)
     return may;
 }
 
-/** What @program left there on demand: it is there already, if it goes back. */
+/** Bytes that @program left on the device on demand, and that are still there if it goes back. */
 static uint64_t admit_left_behind(const struct program *program, uint32_t device)
 {
     uint64_t bytes = 0;
@@ -48,7 +50,7 @@ static uint64_t admit_left_behind(const struct program *program, uint32_t device
     return bytes;
 }
 
-/** Who has how much of it: "enc 1.0 GiB, render 512.0 MiB". */
+/** The users of the device's memory: "enc 1.0 GiB, render 512.0 MiB". */
 static void admit_list_users(const struct agent *agent, const struct program *but, uint32_t device,
                              char *ret, size_t size)
 {
@@ -106,7 +108,10 @@ static void admit_refuse(const struct agent *agent, const struct operation *op, 
              users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
-/** All of what each wants, or where that does not fit its least and a share of what is left. */
+/**
+ * Grant each virtual device all that it wants. Where that does not fit, grant its minimum and a
+ * share of the rest.
+ */
 static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room, uint64_t wanted,
                              uint64_t least)
 {
@@ -177,7 +182,7 @@ static void admit_arrive(struct agent *agent, const struct operation *op, uint32
     uint32_t from = vdev->entry.device;
 
     if (vdev->entry.target != op->target) {
-        /* Another request took its place: what it says of itself next is what counts. */
+        /* Another request has replaced this one: the program's next report decides. */
         return;
     }
     if (from != LEDGER_NONE) {
@@ -207,12 +212,15 @@ static void admit_arrive(struct agent *agent, const struct operation *op, uint32
     if (losses_again(agent, op->program, index))
         return;
     vdev->lost = vdev->seeks = false;
-    /* Back to where it was no target is said. */
+    /* A move back to the previous device names no target. */
     if (vdev->entry.device != LEDGER_NONE && ledger_sync_believe(op->program))
         losses_arrived(agent, vdev->entry.device);
 }
 
-/** It is suspended, now or when it answers again; by the policy, it is resumed by that too. */
+/**
+ * Queue the virtual device, which is or will be suspended. If the policy suspended it, the policy
+ * also resumes it.
+ */
 static void admit_queue(struct agent *agent, const struct operation *op, uint32_t index)
 {
     struct program_device *vdev = &op->program->vdevs[index];
@@ -255,7 +263,7 @@ void admit_fail(struct agent *agent, const struct operation *op, const struct op
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
-        return; /* That says nothing of the device. */
+        return; /* The result does not say whether the device can run it. */
     if (op->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
         losses_failed(agent, op->target);
     /* Whoever asked, the policy need not try what is known to fail. */
@@ -288,12 +296,13 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
             vdev->arrived = false;
             ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
-                admit_queue(agent, op, i); /* It may be too late for it to hear of the end. */
+                admit_queue(agent, op, i); /* It may not hear of the end in time. */
         }
         if (!suspends && moved & (1u << i))
             vdev->chosen = op->chosen;
         if (suspends && !op->ours)
-            vdev->displaced = false; /* Also where the policy had done it: now it is to stay so. */
+            vdev->displaced = false; /* Also where the policy had suspended it: now an operator
+                                        wants it to stay suspended. */
     }
     if (moved == 0) {
         admit_fail(agent, op, end);

@@ -8,17 +8,22 @@
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
 
-/* What is asked of programs, and what they answer. */
+/* Requests to programs, and programs' answers. */
 
 #define ASK_SWEEPS     4
 #define UNANSWERED_MAX 20
 
-/* A program rolls back by itself when its deadline passes; this is how long we then wait to hear.
+/*
+ * A program rolls back by itself when its deadline passes. The agent waits this much longer for its
+ * report.
  */
 #define GRACE_MS       2000
 #define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
 
-/* A program that grows faster than it is asked goes with what it was granted, or not at all. */
+/*
+ * After this many attempts, a program whose memory grows during the request moves with its present
+ * grant or not at all.
+ */
 #define TRIES_MAX 3
 
 static void asking_put_numbers(struct frame *frame, const char *key, const uint64_t *numbers,
@@ -59,7 +64,7 @@ void operation_take(const msgpack_object *map, struct operation *op)
         op->asked.manner = REQUEST_ASKED;
 }
 
-/** What the client did not say is as the configuration is now. */
+/** Complete the request with the configuration's values where the client set none. */
 static void asking_send(const struct agent *agent, struct operation *op,
                         const struct inventory_entry *target)
 {
@@ -149,8 +154,10 @@ void asking_expire(struct agent *agent, struct operation *op)
         &(struct operation_end){.result = RESULT_EXPIRED, .reason = "it did not answer in time"});
 }
 
-/** The operation that @message of @program answers, or NULL: one that is settled, or another
- *  program's, is answered by nobody. */
+/**
+ * The operation that @message of @program answers. NULL: the operation is settled, or is another
+ * program's.
+ */
 static struct operation *asking_answered(const struct program *program,
                                          const msgpack_object *message)
 {
@@ -163,7 +170,7 @@ static struct operation *asking_answered(const struct program *program,
     return op;
 }
 
-/** The program has it, and is on its way to another device or makes one ready. */
+/** True while the program moves to another device or makes one ready, after it got the request. */
 static bool asking_moves(const struct operation *op, const struct program *program)
 {
     return op->program == program && op->state == OPERATION_SENT &&
@@ -235,7 +242,7 @@ void asking_put_progress(const struct agent *agent, const struct program *progra
     frame_end(frame);
 }
 
-/** The virtual devices that are where they should be, as bits. */
+/** Bits: the virtual devices that are where they should be. */
 static unsigned asking_moved_vdevs(const struct operation *op, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
@@ -251,7 +258,7 @@ static unsigned asking_moved_vdevs(const struct operation *op, const msgpack_obj
     return moved & op->vdevs;
 }
 
-/** The program has more than we knew: what it may have there is decided anew. */
+/** The program has more memory than the agent knew: decide its grant on the target again. */
 static void asking_start_over(struct agent *agent, struct operation *op)
 {
     const struct inventory_entry *target = devices_entry(agent, op->target);
@@ -358,7 +365,9 @@ static bool asking_awaits(const struct agent *agent, const struct program *progr
     return program->managed.shrinks || operation_sent(agent, program, OPERATIONS_REPORTED);
 }
 
-/** Who waits for it is told, and others are asked in its place. */
+/**
+ * End the program's requests and tell the waiting clients. The policy then chooses other programs.
+ */
 static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;

@@ -4,19 +4,20 @@
 #include "state/base/bytes/text.h"
 
 /*
- * Images of programs, which they write themselves: the agent passes on what is asked, and has one
- * made again and again where an operator wants that, until they say otherwise or the program ends.
+ * Images of programs, which the programs write themselves. The agent forwards requests, and makes
+ * periodic images on an operator's request until the operator ends that or the program ends.
  */
 
 #define EVERY_MS_MAX (86400ull * 1000 * 1000)
 
-/** What the program keeps of the last one may go. */
+/** Ask the program to release what it keeps for the last image. */
 static void checkpointing_let_go(struct agent *agent, struct program *program)
 {
     struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
 
     wish.asked.ends = true;
-    (void)!operation_begin(agent, &wish, NULL); /* without memory it keeps that */
+    (void)!operation_begin(agent, &wish,
+                           NULL); /* Without memory for the request, the program keeps it. */
 }
 
 static void checkpointing_settle(struct agent *agent, struct program *program,
@@ -46,7 +47,7 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
     char image[sizeof(program->images.image)];
 
     if (op->asked.ends)
-        return; /* No image was to be made. */
+        return; /* No image was requested. */
     if (field_is(message, "result", RESULT_DONE) &&
         field_string(message, "image", image, sizeof(image)) && image[0])
         checkpointing_settle(agent, program, op, image);
@@ -58,7 +59,7 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
         resume_later(agent, program, op->ran);
 }
 
-/** One that is away or suspended makes the next one when it is back. */
+/** A program that is not connected or is suspended makes its next image when it is back. */
 void checkpointing_tick(struct agent *agent)
 {
     uint64_t now = uv_now(&agent->loop);
@@ -78,7 +79,7 @@ void checkpointing_tick(struct agent *agent)
         memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
         images->due_ms = now + images->every_ms;
         wish.asked.timeout_ms = images->timeout_ms;
-        (void)!operation_begin(agent, &wish, NULL); /* no memory: the next time */
+        (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next tick tries again. */
     }
 }
 
@@ -99,14 +100,14 @@ void checkpointing_put(const struct agent *agent, const struct program *program,
     frame_end(frame);
 }
 
-/** None is made any more. */
+/** End the periodic images of a program. */
 static void checkpointing_end(struct peer *client, struct program *program)
 {
     struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
 
     wish.asked.ends = true;
     program->images = (struct program_images){.every_ms = 0};
-    /* Nor by one that was to be the first of more. */
+    /* Also cancel the first of the periodic images if it is in progress. */
     for (struct operation *op = client->agent->operations; op; op = op->next)
         if (op->program == program && op->verb == OPERATION_CHECKPOINT)
             op->asked.every_ms = 0;

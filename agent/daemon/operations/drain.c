@@ -38,7 +38,10 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     return true;
 }
 
-/** Why it is not asked, or is off other devices, where that is known, else of its last step. */
+/**
+ * The reason why it is not asked to move or is kept off other devices, if known; otherwise the
+ * reason of its last step.
+ */
 const char *drain_stay_reason(const struct agent *agent, const struct program *program)
 {
     const struct managed *managed = &program->managed;
@@ -59,7 +62,7 @@ const char *drain_stay_reason(const struct agent *agent, const struct program *p
 
 /* ---- what programs are told ---- */
 
-/** Tell the virtual devices of @program that are on @device. True when one is there. */
+/** Notify the virtual devices of @program that are on @device. True when there is one. */
 static bool drain_notify_there(const struct program *program, uint32_t device, uint64_t in_ns,
                                const char *text)
 {
@@ -141,7 +144,7 @@ void drain_tick(struct agent *agent)
     }
 }
 
-/** Keep what was changed of @device, or put @before back and tell the client why. */
+/** Store the changed settings of @device. On failure restore @before and tell the client why. */
 static bool drain_keep(struct peer *client, struct ledger_device *device,
                        const struct ledger_device *before)
 {
@@ -217,7 +220,8 @@ void drain_handle(struct peer *client, struct message *message)
 {
     uint32_t index;
 
-    operations_cancel(client, OPERATIONS_FOLLOWED, true); /* One thing at a time. */
+    operations_cancel(client, OPERATIONS_FOLLOWED,
+                      true); /* A client follows one operation at a time. */
     if (!client_device(client, field_get(&message->root, "device"), &index))
         return;
     if (field_bool(&message->root, "undo", false))

@@ -4,79 +4,91 @@
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/servers/servers.h"
 
-/* Devices that programs leave, and that take no new ones: drained, lost, or of a server that goes;
- * and rebalancing, whose client is told of its steps as that of a drain is. */
+/*
+ * Devices that programs leave and to which no new program comes: drained devices, lost devices, and
+ * those of a server that is to be removed. Also rebalancing, whose client follows its steps as the
+ * client of a drain does.
+ */
 
 /*
- * Drains: an operator wants a device empty, now or at a time that programs are told of, so that
- * they can finish what they do there. Until then no new program comes, and one that says that now
- * is a good time leaves. Kept with the limits.
+ * Drains: an operator wants a device empty, now or at an announced time, so that programs can
+ * finish their work there. Until then no new program comes, and a program leaves early when it
+ * reports a good time for it. Drains are stored with the limits.
  */
 
 void drain_handle(struct peer *client, struct message *message);
-/** Drains that were announced and whose time has come. */
+/** Begin the announced drains whose time has come. */
 void drain_tick(struct agent *agent);
-/** Tell a program of what was announced before it could be told. */
+/** Tell a program of drains that were announced before it could be told. */
 void drain_notify(const struct agent *agent, const struct program *program);
-/** Why @program is not moved off the device that it is on. */
+/** The reason why @program is not moved off its device. */
 const char *drain_stay_reason(const struct agent *agent, const struct program *program);
-/** True where @program said, since the drain was announced, that now is a good time to leave. */
+/** True where @program has reported a good time to leave since the drain was announced. */
 bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device);
 /**
- * True for a device that takes no new program, because an operator wants it empty, now or soon.
+ * True for a device to which no new program may come, because of a drain, begun or announced.
  *
- * @ret_reason  One line for the operator; untouched where it takes programs.
+ * @ret_reason  One line for the operator; untouched where the device accepts programs.
  */
 bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 
 void rebalance_handle(struct peer *client, struct message *message);
-/** Begin a step that makes things better. False: there is none. */
+/** Begin a step that improves the distribution. False: there is none. */
 bool rebalance_step(struct agent *agent);
 
-/** Steps of one rebalance, at most. */
+/** The most steps of one rebalance. */
 #define BALANCE_MAX 256
 
-/** @client waits for a drain of @device to end, or for a rebalance. */
+/** Let @client wait for the end of a drain of @device, or of a rebalance. */
 void followers_add(struct peer *client, enum operation_verb verb, uint32_t device);
-/** An operation of the policy ended so: those that it belongs to are told. */
+/** An operation of the policy has ended: tell the clients that follow it. */
 void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason);
-/** The drain of @device was undone: who waits for it is told. */
+/** The drain of @device was cancelled: tell the clients that wait for it. */
 void followers_undone(struct agent *agent, uint32_t device);
-/** End what is done, and begin the next step of a rebalance. */
+/** End the operations that are complete, and begin the next step of a rebalance. */
 void followers_tick(struct agent *agent);
 void followers_cancel(struct agent *agent, struct operation *op, bool gone);
 
-/* Devices that programs lost, which no program is sent to until they answer; and protected programs
- * that wait for another one, which the policy finds. */
+/*
+ * Devices that programs lost, to which no program is sent until they answer; and protected programs
+ * that wait for another device, which the policy selects.
+ */
 
-/** A status of @program was read. @before: its virtual device as it was before; @device: of the
- *  ledger, where that was. */
+/**
+ * A status of @program was read. @before: its virtual device before that. @device: its device then,
+ * in the ledger.
+ */
 void losses_note(struct agent *agent, struct program *program, uint32_t index,
                  const struct program_device *before, uint32_t device);
-/** @program has arrived. True where it said before that it lost that device as well, while it was
- * told to be there: it waits for another one, and stays marked as lost. */
+/**
+ * @program has arrived. True where it already reported that it lost this device too, while it was
+ *       told to be there: it waits for another one and stays marked as lost.
+ */
 bool losses_again(struct agent *agent, struct program *program, uint32_t index);
 /** A program came to the device, or failed to. */
 void losses_arrived(struct agent *agent, uint32_t device);
 void losses_failed(struct agent *agent, uint32_t device);
-/** The list of devices was made anew, or that failed. */
+/** A listing of the devices has ended, successfully or not. */
 void losses_listed(struct agent *agent);
-/** The policy has run: a lost device that a program still waits for is asked for the first time at
- *  once. */
+/**
+ * The policy has run: a lost device for which a program still waits gets its first query at once.
+ */
 void losses_hurry(struct agent *agent);
 void losses_tick(struct agent *agent);
 
-/* Device servers, as programs and operators see them come and go. */
+/* The state of device servers, reported to programs and operators. */
 
-/** events.server_changed: programs that are on its devices are told, and the log is. */
+/** events.server_changed: tell the programs on the server's devices, and log the change. */
 void serving_changed(struct agent *agent, struct server *server);
-/** @program ended: where it was on a server's device, that server is looked at. */
+/** @program ended: where it was on a server's device, have that server probed. */
 void serving_ended(struct agent *agent, const struct program *program);
-/** events.server_leaves: its devices drain, and it is removed when no program is on them any more;
- *  or not (@leaves false). */
+/**
+ * events.server_leaves: drain the server's devices, and remove the server when no program is on
+ * them any more. @leaves false: cancel that.
+ */
 void serving_leaves(struct agent *agent, struct server *server, bool leaves);
-/** Remove those that are to go and that no program is on. */
+/** Remove the servers that are to be removed and whose devices have no programs. */
 void serving_tick(struct agent *agent);
 void server_handle(struct peer *client, struct message *message);
 

@@ -4,8 +4,8 @@
 #include "agent/daemon/operations/verbs.h"
 
 /*
- * Clients that follow a drain or a rebalance: an operation that waits, without a program, for
- * operations of the policy. They are told of each of these, and of the end.
+ * Clients that follow a drain or a rebalance. Each has an operation that belongs to no program and
+ * waits for operations of the policy. The client is told of each of these, and of the end.
  */
 
 static bool followers_is_one(const struct operation *op)
@@ -19,7 +19,10 @@ void followers_cancel(struct agent *agent, struct operation *op, bool gone)
         operation_settle(agent, op, NULL);
 }
 
-/** Whether @op moves a program off the device that @follower drains; to a rebalance all count. */
+/**
+ * True where @op moves a program off the device that @follower drains. Every operation concerns a
+ * rebalance.
+ */
 static bool followers_concerns(const struct agent *agent, const struct operation *follower,
                                const struct operation *op)
 {
@@ -53,7 +56,7 @@ void followers_step(struct agent *agent, const struct operation *op, const char 
     }
 }
 
-/** Who is left on a device that drains, and why. */
+/** The programs that are still on a draining device, with the reasons. */
 static void followers_put_left(const struct agent *agent, uint32_t device, struct frame *frame)
 {
     frame_array(frame, "left");
@@ -76,7 +79,7 @@ static void followers_put_left(const struct agent *agent, uint32_t device, struc
     frame_end(frame);
 }
 
-/** Something is under way that @follower waits for. */
+/** True while an operation is in progress for which @follower waits. */
 static bool followers_waits(const struct agent *agent, const struct operation *follower)
 {
     const unsigned counted = OPERATIONS_REPORTED & ~OPERATION_BIT(OPERATION_PREWARM) &

@@ -7,10 +7,10 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
-#define STEPS_MAX 256 /* Of one run; what is left follows with the next. */
+#define STEPS_MAX 256 /* Steps of one run; the remaining ones are done in the next run. */
 #define TICK_MS   1000
 
-/* Programs look for an agent twice a second, and those that wait give up after three. */
+/* Programs look for an agent twice a second, and a waiting program gives up after three seconds. */
 #define AWAIT_MS 5000
 
 int govern_init(struct agent *agent)
@@ -81,7 +81,10 @@ void govern_reloaded(struct agent *agent)
 
 /* ---- what follows ---- */
 
-/** One step for those who wait, in their order. False when all of them go on waiting. */
+/**
+ * Carry out one step for the waiting programs, in their order. False when all of them continue to
+ * wait.
+ */
 static bool govern_serve_queue(struct agent *agent)
 {
     struct governor *governor = agent->governor;
@@ -94,7 +97,7 @@ static bool govern_serve_queue(struct agent *agent)
         if (world->programs[index].busy_moving)
             continue;
         if (step_trim(agent, index)) {
-            world->programs[index].busy_moving = true; /* Room is on its way. */
+            world->programs[index].busy_moving = true; /* Memory for it is being freed. */
             continue;
         }
         uint64_t memory = world_fill(agent, index);
@@ -190,7 +193,7 @@ void govern_tick(struct agent *agent)
     drain_tick(agent);
     serving_tick(agent);
     resume_tick(agent);
-    spreading_tick(agent); /* who is not to use a device any more is not made ready for it again */
+    spreading_tick(agent); /* Before prewarming: a forbidden device must not be made ready again. */
     prewarm_tick(agent);
     protecting_tick(agent);
     losses_tick(agent);

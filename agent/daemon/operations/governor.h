@@ -5,50 +5,52 @@
 #include "policy/decide.h"
 
 /*
- * The agent's side of the policy: tells it the world (devices, programs, what waits), and carries
- * out its decisions. Whatever happens sets agent->changed; govern_run() then does what follows.
+ * Connects the agent with the policy: describes devices, programs and waiting calls to it, and
+ * carries out its decisions. Every event sets agent->changed; govern_run() then applies the policy.
  */
 
-/** Reads the operator's limits. The configuration is there. Returns 0 or -ENOMEM. */
+/** Read the operator's limits. The configuration must be loaded. Returns 0 or -ENOMEM. */
 MUST_CHECK int govern_init(struct agent *agent);
 void govern_finish(struct agent *agent);
 
-/** The configuration is another: for devices, and for programs that run. */
+/** The configuration has changed: apply it to devices and to running programs. */
 void govern_reloaded(struct agent *agent);
 
-/** @program ended: what it needed is kept for `reseat report`. */
+/** @program ended: keep its memory use for `reseat report`. */
 void govern_remember(struct agent *agent, const struct program *program);
 
-/** Do what follows from all that happened. */
+/** Apply the policy to everything that has happened. */
 void govern_run(struct agent *agent);
-/** The same for what follows from time. Called a few times a second. */
+/** Do the timed work of the policy. Called a few times a second. */
 void govern_tick(struct agent *agent);
 
-/* ---- the world as the policy sees it ---- */
+/* The world as the policy sees it. */
 
-/** The virtual devices of a program that are on one device, or one that is on none: one program to
- *  the policy. */
+/**
+ * The virtual devices of a program on one device, or one that is on no device. The policy treats a
+ * group as one program.
+ */
 struct group {
     struct program *program;
-    uint32_t vdev;  /**< The first. */
-    unsigned vdevs; /**< All, as bits. */
+    uint32_t vdev;  /**< The first of them. */
+    unsigned vdevs; /**< Bits: all of them. */
 };
 
 struct world {
     struct policy_world policy;
     struct policy_device *devices;
     struct policy_program *programs;
-    struct group *groups; /**< What each of `programs` is. */
+    struct group *groups; /**< The group of each of `programs`. */
     uint32_t *queue;
-    uint64_t *barred;             /**< Of each program, as many words as there are devices for. */
-    struct reseat_limits *offers; /**< Of each device. */
-    struct policy_visits *visits; /**< By group. */
+    uint64_t *barred;             /**< For each program a bit set over devices. */
+    struct reseat_limits *offers; /**< One for each device. */
+    struct policy_visits *visits; /**< One for each group. */
 };
 
-/** Make the governor's world as things are now. Returns 0 or -ENOMEM. */
+/** Describe the present state for the policy. Returns 0 or -ENOMEM. */
 MUST_CHECK int world_build(struct agent *agent);
 void world_finish(struct world *world);
-/** For so long a device counts as full whose driver had no more memory. */
+/** How long a device counts as full after its driver refused an allocation. */
 #define TIGHT_MS 30000
 /**
  * To be called before the policy answers the program at @index, and world_unfill() after that. To a
@@ -59,10 +61,10 @@ void world_finish(struct world *world);
  */
 uint64_t world_fill(const struct agent *agent, uint32_t index);
 void world_unfill(struct world *world, uint32_t index, uint64_t memory);
-/** The program of the world that @vdev of @program is in, or POLICY_NONE. */
+/** The index of the group in the world that contains @vdev of @program, or POLICY_NONE. */
 uint32_t world_find(const struct world *world, const struct program *program, uint32_t vdev);
 
-/** A program that ended, and what it needed. */
+/** A program that ended, and the memory that it needed. */
 #define ENDED_MAX 32
 struct ended {
     uid_t uid;
@@ -72,14 +74,16 @@ struct ended {
 
 #define GOVERN_MOVES_MAX 1024
 
-/** What the agent keeps for the policy beside programs and the ledger. */
+/** The agent's state for the policy, in addition to programs and the ledger. */
 struct governor {
-    struct history *histories; /**< Of the ledger's devices. */
+    struct history *histories; /**< One for each device of the ledger. */
     uint32_t history_count;
-    struct pending *needs;   /**< In the order in which they came. */
-    uint64_t events;         /**< Announcements and wishes, to tell which was first. */
-    uint64_t await_until_ms; /**< From then on programs of an agent before are not waited for. */
-    uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When a program was last moved by policy. */
+    struct pending *needs; /**< In order of arrival. */
+    /** Sequence number of announcements and wishes, which gives their order. */
+    uint64_t events;
+    /** From this time on, programs of an earlier agent are no longer waited for. */
+    uint64_t await_until_ms;
+    uint64_t moved_ms[GOVERN_MOVES_MAX]; /**< When programs were last moved by the policy. */
     unsigned moved;
     struct world world;
     struct ended ended[ENDED_MAX];
@@ -89,24 +93,25 @@ struct governor {
     uint64_t ticked_ms;
 };
 
-/* ---- steps of the policy, carried out: as messages to programs, and as operations ---- */
+/* The policy's steps, carried out as messages to programs and as operations. */
 
-/** Do one step of the world as it is; false when nothing came of it. */
+/** Carry out one step. False when it had no effect. */
 bool step_do(struct agent *agent, const struct policy_step *step);
-/** Have programs return what they do not use of their grants, where @index of the world needs it.
- */
+/** Ask programs to return unused grants, where the program at @index of the world needs memory. */
 bool step_trim(struct agent *agent, uint32_t index);
-/** Have one that has more than its quota give back what is too much. False: there is none. */
+/** Ask a program that has more than its quota to return the excess. False: there is none. */
 bool step_quota(struct agent *agent);
 
-/* ---- devices that a program is kept off for a while, and programs that are left alone ---- */
+/* Devices that a program may not use for a while, and programs that are left alone for a while. */
 
-/** A step of @program failed: leave it alone, for longer each time. */
+/** A step of @program failed: begin no step for it for a time, which grows with each failure. */
 void exclusions_rest(struct agent *agent, struct program *program);
-/** Keep @program off the device for as long as @cause asks for, with @reason for the operator. */
+/**
+ * Exclude @program from the device for a time that depends on @cause; @reason is for the operator.
+ */
 void exclusions_add(struct agent *agent, struct program *program, uint32_t device,
                     enum program_exclusion_cause cause, const char *reason);
-/** Whether that still keeps @program off the device. */
+/** True while the exclusion keeps @program off the device. */
 bool exclusions_hold(const struct agent *agent, const struct program *program,
                      const struct program_exclusion *exclusion);
 

@@ -3,82 +3,97 @@
 
 #include "agent/daemon/programs/registry.h"
 
-/* Device memory: what programs say that they have, what they are granted, what they wait for, and
- * what operators let them have. */
+/*
+ * Device memory: what programs report to hold, what they are granted, what they wait for, and the
+ * limits that operators set.
+ */
 
-/* ---- what programs say of what they have, kept in the ledger ---- */
+/* Programs' reports of the memory that they hold, kept in the ledger. */
 
 /**
- * Whether what @program says of itself and of devices counts for other programs: it is root's or of
- * the agent's own user. What others hold counts as far as it was granted, and a device that they
- * say is lost, or has no more memory, is so to them alone.
+ * True when the reports of @program on itself and on devices count for other programs: its user is
+ * root or the agent's own user. For other users, memory counts only up to the grant, and a device
+ * that they report as lost or full is lost or full only for them.
  */
 bool ledger_sync_believe(const struct program *program);
-/** MSG_STATUS. */
+/** Handle MSG_STATUS. */
 void ledger_sync_status(struct peer *peer, struct message *message);
-/** It connected. @first: as never before. Fields go into the open welcome. */
+/** A program has connected. @first: for the first time. Puts fields into the open welcome. */
 void ledger_sync_welcome(struct agent *agent, struct program *program, bool first,
                          const msgpack_object *hello, struct frame *welcome);
-/** Programs of an agent before have yet to say what they have: what is free is not known. */
+/**
+ * True while programs of an earlier agent have not yet reported their memory: the free memory is
+ * not known.
+ */
 bool ledger_sync_awaited(const struct agent *agent);
 
-/* ---- bytes that programs are granted, and what they give back of them ---- */
+/* Grants of memory to programs, and memory that they return. */
 
-/** MSG_GRANT, and so much more in the entry of @vdev. */
+/** Send MSG_GRANT, and add the bytes to the entry of @vdev. */
 void grants_add(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes);
-/** MSG_SHRINK: @vdev is to keep to @bytes in all, and has so long to say what it gives. @trims:
- *  it is asked only for what it does not use. */
+/**
+ * Send MSG_SHRINK: @vdev is to keep @bytes at most in all, and has a limited time to report what it
+ * returns. @trims: it is asked only for memory that it does not use.
+ */
 void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
                    uint64_t patience_ms, bool trims);
-/** A shrink whose time is over: nothing came back. A program that withheld may be asked again. */
+/**
+ * End shrink requests whose time is over with nothing returned. Allow new requests to programs that
+ * returned too little before.
+ */
 void grants_tick(struct agent *agent);
-/** MSG_RETURN. */
+/** Handle MSG_RETURN. */
 void grants_return(struct peer *peer, struct message *message);
 
-/** A thread of a program that is blocked until there is room. */
+/** A program's thread that is blocked until memory is free. */
 struct pending {
     struct pending *next;
     struct program *program;
     uint32_t vdev;
     uint64_t id;
-    uint64_t total;         /**< Bytes that it must be granted in all. */
-    uint64_t least, wanted; /**< As MSG_NEED says. */
-    bool owns;              /**< It needs them for what it has already. */
-    bool failed;            /**< The driver had no more, whatever was granted. */
+    uint64_t total;         /**< Bytes that must be granted in all. */
+    uint64_t least, wanted; /**< As in MSG_NEED. */
+    bool owns;              /**< It needs them for objects that it already has. */
+    bool failed;            /**< The driver had no more memory, although the bytes were granted. */
     uint64_t ticket;
     uint64_t since_ms;
 };
 
-/** MSG_NEED. */
+/** Handle MSG_NEED. */
 void pending_take(struct peer *peer, struct message *message);
-/** The oldest of those of @program on those virtual devices (as bits), or NULL. */
+/** The oldest waiting call of @program on those virtual devices (bits), or NULL. */
 struct pending *pending_of(const struct agent *agent, const struct program *program,
                            unsigned vdevs);
-/** Its turn begins when that of @pending did, or now where there is none (NULL). */
+/** Queue the program from the time when @pending began to wait, or from now (NULL). */
 void pending_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev);
-/** Tell the program how its call goes on (WAY_...), and forget it. */
+/** Tell the program how its call continues (WAY_...), and free @pending. */
 void pending_reply(struct agent *agent, struct pending *pending, const char *way,
                    const char *reason);
-/** Answer what @program waits for on those virtual devices. */
+/** Answer the waiting calls of @program on those virtual devices. */
 void pending_answer(struct agent *agent, const struct program *program, unsigned vdevs,
                     const char *way, const char *reason);
-/** All of @program, or of everyone with NULL, unanswered. */
+/** Drop the waiting calls of @program, or of all programs with NULL, without an answer. */
 void pending_drop(struct agent *agent, const struct program *program);
 
 /*
- * What operators set: the memory of a device that programs may have, devices that are drained, and
- * how much one program may have. That of devices is kept in a file, that of programs with them.
+ * Operators' settings: the memory of a device that programs may use, drained devices, and the
+ * memory that one program may have. The settings of devices are kept in a file, those of programs
+ * with the program.
  */
 
-/** Returns 0, or -errno: none hold. Blocks on the file, as limits_save(). */
+/** Returns 0, or -errno: no limits apply. Blocks on the file, as limits_save() does. */
 int limits_load(struct agent *agent);
 MUST_CHECK int limits_save(const struct agent *agent);
 void limits_handle(struct peer *client, struct message *message);
-/** What @program may have on a device: its limit, or what it could not go on without if that is
- *  more. */
+/**
+ * Bytes that @program may have on a device: its limit, or the least with which it can continue if
+ * that is more.
+ */
 uint64_t limits_quota(const struct program *program);
-/** The list of devices, or the configuration, is another: what programs may have is kept with it,
- *  and they are told what there is more of. */
+/**
+ * The list of devices or the configuration has changed: update the capacities, and tell programs of
+ * devices that have more memory.
+ */
 void capacity_update(struct agent *agent);
 
 #endif

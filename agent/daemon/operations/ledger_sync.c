@@ -39,7 +39,7 @@ void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, 
     program->managed.shrink_until_ms = uv_now(&agent->loop) + patience_ms;
 }
 
-/** It kept what it should have given up, so that it is not asked again for a while. */
+/** The program kept memory that it should have returned: it is not asked again for a while. */
 static void ledger_sync_withhold(struct agent *agent, struct program *program)
 {
     if (!program->managed.trims) {
@@ -49,7 +49,7 @@ static void ledger_sync_withhold(struct agent *agent, struct program *program)
     agent->changed = true;
 }
 
-/** What it was told to give has come, or as much of it as it could give. */
+/** The program has returned the memory that it was asked for, or as much as it could. */
 static void ledger_sync_end_shrink(struct agent *agent, struct program *program, uint32_t device)
 {
     uint64_t granted = 0;
@@ -73,14 +73,19 @@ void grants_return(struct peer *peer, struct message *message)
     struct program_device *vdev = &program->vdevs[index];
     uint64_t granted = vdev->entry.granted;
     ledger_set_granted(&agent->ledger, &vdev->entry, bytes < granted ? granted - bytes : 0);
-    /* What it holds of that is gone as well, though its status has yet to say so. */
+    /*
+     * The returned memory is not held any more, although the program's status does not say so yet.
+     */
     if (vdev->entry.held > vdev->entry.granted)
         ledger_set_held(&agent->ledger, &vdev->entry, vdev->entry.granted);
     vdev->exchanged_ms = uv_now(&agent->loop);
     if (program->managed.shrinks) {
         ledger_sync_end_shrink(agent, program, vdev->entry.device);
     } else if (vdev->wanted > vdev->entry.granted) {
-        /* Nobody asked: it needs no more, though its status has yet to say so. */
+        /*
+         * An unrequested return: the program needs no more than the rest, although its status does
+         * not say so yet.
+         */
         vdev->wanted = vdev->entry.granted;
         vdev->device_bytes = vdev->entry.held;
     }
@@ -94,7 +99,10 @@ void grants_tick(struct agent *agent)
     for (struct program *program = agent->programs; program; program = program->next) {
         struct managed *managed = &program->managed;
         if (managed->shrinks && now >= managed->shrink_until_ms) {
-            /* Nothing came back: of what it does not use there is none, of the rest it may not. */
+            /*
+             * Nothing was returned: the program has no unused memory, and may not be able to give
+             * up used memory.
+             */
             managed->shrinks = false;
             ledger_sync_withhold(agent, program);
         }
@@ -111,7 +119,7 @@ static uint32_t ledger_sync_device_named(struct agent *agent, const struct devic
     const struct device_names *names = &agent->devices.names;
     uint32_t device;
 
-    /* Also one that is not listed any more: the program has it all the same. */
+    /* Includes a device that is not listed any more, because the program still has it. */
     for (size_t i = 0; i < names->count; i++) {
         if (device_key_equal(&names->names[i].key, key)) {
             return ledger_device(&agent->ledger, names->names[i].name, &device) ? LEDGER_NONE
@@ -132,15 +140,17 @@ bool ledger_sync_believe(const struct program *program)
     return access_may_manage(geteuid(), program->uid);
 }
 
-/** Of what @program says that it holds, what counts: another user's has no more than the agent
- * granted it. */
+/**
+ * The part of the bytes that @program reports to hold which counts. For another user's program that
+ * is at most its grant.
+ */
 static uint64_t ledger_sync_believed(const struct program *program, uint64_t bytes,
                                      uint64_t granted)
 {
     return ledger_sync_believe(program) || bytes < granted ? bytes : granted;
 }
 
-/** What it left on demand it holds there still. */
+/** Memory that the program left on demand is still held on the device that it left. */
 static void ledger_sync_place_sources(struct agent *agent, const struct program *program,
                                       struct program_device *vdev, bool exists)
 {
@@ -165,7 +175,7 @@ static void ledger_sync_place(struct agent *agent, struct program_device *vdev)
     if (device == vdev->entry.device)
         return;
     if (device != LEDGER_NONE && device == vdev->entry.target) {
-        vdev->arrived = true; /* Its report follows. */
+        vdev->arrived = true; /* The program's report on the move follows. */
         return;
     }
     ledger_place(ledger, &vdev->entry, device);
@@ -173,7 +183,10 @@ static void ledger_sync_place(struct agent *agent, struct program_device *vdev)
     agent->changed = true;
 }
 
-/** Of virtual devices on one device only the first says what they hold: spread it over grants. */
+/**
+ * Only the first virtual device on a device reports what all of them hold: distribute it by their
+ * grants.
+ */
 static void ledger_sync_spread_held(struct ledger *ledger, struct program *program, size_t first)
 {
     struct program_device *vdev = &program->vdevs[first];
@@ -197,8 +210,8 @@ static void ledger_sync_spread_held(struct ledger *ledger, struct program *progr
 }
 
 /**
- * Grants and returns cross on their way, so what it says counts only where it says more than we
- * know, or where nothing has been on its way for long.
+ * Grants and returns may cross on the connection. So a reported grant is adopted only where it is
+ * above the known one, or where no grant or return was sent for long.
  */
 static void ledger_sync_adopt(struct agent *agent, struct program *program, uint32_t index)
 {
@@ -212,10 +225,12 @@ static void ledger_sync_adopt(struct agent *agent, struct program *program, uint
         return;
     }
     if (vdev->seeks)
-        return; /* What it was granted was of the device that is lost. */
+        return; /* The grant was for the lost device. */
     if (!vdev->limited) {
-        /* What it was granted first is its own once it uses OpenCL; and one that had nobody to ask
-         * takes what it likes, until it is granted something, be it nothing. */
+        /*
+         * A first grant belongs to a program from its first use of OpenCL. A program that ran
+         * without an agent allocates without a limit until it gets a grant, which may be 0.
+         */
         if (vdev->device_bytes && quiet > RECONCILE_MS)
             grants_add(agent, program, index, 0);
         return;
@@ -262,7 +277,9 @@ bool ledger_sync_awaited(const struct agent *agent)
     return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
 }
 
-/** What it may allocate before it asks; or what it took without being granted it. */
+/**
+ * Bytes that the program may allocate before it asks; or those that it allocated without a grant.
+ */
 static uint64_t ledger_sync_first_grant(struct agent *agent, const struct program *program,
                                         struct program_device *vdev, bool first)
 {
@@ -283,8 +300,9 @@ static uint64_t ledger_sync_first_grant(struct agent *agent, const struct progra
     return bytes;
 }
 
-/** A program that has not used OpenCL says as little as one that never did; only where it starts is
- * known then, and stays.
+/**
+ * A program that has not used OpenCL reports nothing of its devices: only the start device is
+ * known, and is kept.
  */
 static bool ledger_sync_says_something(const msgpack_object *hello)
 {
@@ -306,13 +324,13 @@ void ledger_sync_welcome(struct agent *agent, struct program *program, bool firs
     if (said)
         program_take_status(program, hello);
     for (size_t i = 0; i < program->vdev_count; i++)
-        program->vdevs[i].exchanged_ms = uv_now(&agent->loop); /* The welcome goes first. */
+        program->vdevs[i].exchanged_ms = uv_now(&agent->loop); /* The welcome is sent first. */
     ledger_sync_update(agent, program);
     frame_bool(welcome, "alive", true);
     frame_bool(welcome, "places", true);
     frame_bool(welcome, "learns", true);
     if (!first && !said)
-        return; /* Its first status tells what it was granted. */
+        return; /* Its first status reports its grant. */
     frame_array(welcome, "grants");
     for (size_t i = 0; i < program->vdev_count; i++)
         frame_u64(welcome, NULL,

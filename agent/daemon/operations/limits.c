@@ -13,7 +13,9 @@
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
 
-/* Tell programs where there is more of a device than @before (bytes, as ledger_lasting()). */
+/*
+ * Tell programs that they may use more of @device than @before (bytes, as from ledger_lasting()).
+ */
 static void limits_capacity_notify_more(const struct agent *agent,
                                         const struct ledger_device *device, uint64_t before)
 {
@@ -27,7 +29,7 @@ static void limits_capacity_notify_more(const struct agent *agent,
     }
 }
 
-/** A device that is listed: one that was not before, or of which there is more, is told of. */
+/** Update a listed device. Programs are told if it is new or has more memory. */
 static void limits_list_device(struct agent *agent, const struct inventory_entry *entry,
                                struct ledger_device *device)
 {
@@ -171,7 +173,9 @@ static void limits_limit_device(struct peer *client, uint32_t index, uint64_t by
     peer_send(client, &frame);
 }
 
-/** What @program has to have on a device at once, wherever it is. */
+/**
+ * The largest number of bytes that one virtual device of @program needs on its device at one time.
+ */
 static uint64_t limits_needs_at_once(const struct program *program)
 {
     uint64_t bytes = 0;

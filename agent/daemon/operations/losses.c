@@ -4,23 +4,25 @@
 #include "state/driver/served.h"
 
 /*
- * Devices that programs lost, and protected programs that wait for another one.
+ * Devices that programs lost, and protected programs that wait for another device.
  *
- * What a program lost takes nobody until it answers: a helper that lists devices anew opens its
- * driver for that, or who looks after a server says so. Where a program that then goes there fails,
- * it is asked again later each time. A program that waits is one that queues to the policy, first
- * come, first served: what it was granted on the lost device is free at once.
+ * A lost device accepts no program until it answers: a helper that lists the devices opens the
+ * driver to find out, or the watcher of a server reports it. If a program then fails there, the
+ * next query comes later than the last one did. A waiting program queues with the policy, in order
+ * of arrival. Its grant on the lost device is free at once.
  *
- * Where a driver is in a process of its own, that is mostly what ended, and the device is well. The
- * program's next session opens the driver in a new process, as the helper would: so it goes there
- * at once, once, and only what it cannot enter is asked.
+ * Where a driver runs in a process of its own, usually only that process has ended, and the device
+ * works. The program's next session opens the driver in a new process, as the helper would. So the
+ * program is sent back once at once, and the device is queried only if the program cannot open it.
  */
 
 #define ASK_MS     100
 #define ASK_MS_MAX 60000
 
-/** @longer  It is asked later than the last time: else whoever lost it often would keep all others
- *  off it. */
+/**
+ * @longer  The next query comes later than the last one did: otherwise a program that often loses
+ *       the device would keep all others off it.
+ */
 static void losses_take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
 {
     struct ledger_device *device = &agent->ledger.devices[index];
@@ -42,7 +44,7 @@ static void losses_give_back(struct agent *agent, struct ledger_device *device, 
     agent_log("%s: %s", device->name, why);
 }
 
-/** @program found it lost on the device: it waits for another one, in its turn. */
+/** @program reported the loss of its device: queue it for another device. */
 static void losses_queue(struct agent *agent, struct program *program, uint32_t index)
 {
     struct program_device *vdev = &program->vdevs[index];
@@ -100,7 +102,7 @@ void losses_failed(struct agent *agent, uint32_t index)
         losses_take_away(agent, index, true, "a program could not go there");
 }
 
-/** Whether a list that is to show it can be made. */
+/** True when a listing that includes the device can be made. */
 static bool losses_is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
 {
     return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
@@ -121,7 +123,7 @@ void losses_listed(struct agent *agent)
     }
 }
 
-/** Who waits for it, where the policy had no other; or NULL. */
+/** A program that waits for the device because the policy had no other; or NULL. */
 static const struct program *losses_waits_for(const struct agent *agent,
                                               const struct inventory_entry *entry)
 {
@@ -133,7 +135,7 @@ static const struct program *losses_waits_for(const struct agent *agent,
     return NULL;
 }
 
-/** It was lost with a process that had its driver for that program alone. */
+/** True when the device was lost with a driver process that served only that program. */
 static bool losses_lost_process(const struct program *program, const struct inventory_entry *entry)
 {
     const struct program_loss *loss = &program->status.loss;
@@ -177,7 +179,7 @@ void losses_tick(struct agent *agent)
             if (!entry || !entry->lost)
                 losses_give_back(agent, device, "answers again");
         } else if (!agent->devices.listing || list) {
-            /* A list that was begun before may be of how it was before. */
+            /* A listing that began earlier may show the device's earlier state. */
             device->lost_asked = list = true;
         }
     }

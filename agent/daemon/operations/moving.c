@@ -5,7 +5,7 @@
 #include "agent/daemon/operations/verbs.h"
 #include "state/driver/device_key.h"
 
-/** A program that has not called OpenCL: nothing to move, only where it will start. */
+/** Set the start device of a program that has not called OpenCL: there is nothing to move. */
 static void moving_move_starting(struct peer *client, struct program *program, size_t vdev,
                                  bool dry_run, const struct inventory_entry *target)
 {
@@ -115,7 +115,7 @@ static bool moving_any_suspended(const struct program *program, size_t vdev)
     return false;
 }
 
-/** All of it that @vdev means is where the request would have it. */
+/** True when all virtual devices that @vdev stands for are already where the request wants them. */
 static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
                             enum operation_verb verb, const struct inventory_entry *target)
 {
@@ -135,7 +135,7 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
     return there;
 }
 
-/** It stays there because an operator wants that, whoever had it there before. */
+/** The program stays because an operator wants that, whoever moved it there. */
 static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
                         enum operation_verb verb, bool really)
 {
@@ -176,7 +176,7 @@ static void moving_take(struct peer *client, struct message *message, enum opera
     }
     if (!client_finds_program(client, program))
         return;
-    /* To an image it goes also when it is suspended already. */
+    /* A suspended program also writes its image. */
     if (!op.asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
         moving_stay(agent, program, vdev, verb, !op.asked.dry_run);
         report_devices(client, program, vdev, RESULT_DONE, true);

@@ -2,7 +2,7 @@
 
 #include "agent/daemon/operations/operation.h"
 
-static const struct operation_kind *verbs; /* written once, by operations_init() */
+static const struct operation_kind *verbs; /* Written once, by operations_init(). */
 
 void operations_init(const struct operation_kind *kinds)
 {
@@ -16,7 +16,7 @@ const char *operation_name(const struct operation *op)
 
 /* ---- states ---- */
 
-/** What may follow each state, as bits. */
+/** For each state, the states that may follow it, as bits. */
 static const unsigned following[] = {
     [OPERATION_WAITING] = 1u << OPERATION_SENT | 1u << OPERATION_SETTLED,
     [OPERATION_SENT] = 1u << OPERATION_WAITING | 1u << OPERATION_SETTLED,
@@ -94,7 +94,7 @@ void operation_settle(struct agent *agent, struct operation *op, const struct op
     free(op);
 }
 
-/* ---- all of them ---- */
+/* All operations. */
 
 struct operation *operation_sent(const struct agent *agent, const struct program *program,
                                  unsigned verb_bits)

@@ -25,73 +25,82 @@ enum operation_verb {
     OPERATION_CHECKPOINT,
     OPERATION_PROTECT,
     OPERATION_TRACE,
-    OPERATION_DRAIN,   /**< Of a device; its program is NULL, as of a rebalance. */
-    OPERATION_BALANCE, /**< Both wait for operations of the policy. */
+    OPERATION_DRAIN,   /**< Of a device; its program is NULL, as for a rebalance. */
+    OPERATION_BALANCE, /**< A drain and a rebalance wait for operations of the policy. */
     OPERATION_VERBS
 };
 
 /* Sets of verbs, as bits. */
 #define OPERATION_BIT(verb) (1u << (verb))
 #define OPERATIONS_ALL      (OPERATION_BIT(OPERATION_VERBS) - 1)
-/** Those that a program answers with MSG_REPORT. */
+/** Verbs that a program answers with MSG_REPORT. */
 #define OPERATIONS_REPORTED (OPERATION_BIT(OPERATION_TRACE) - 1)
-/** Those whose client is told of each step of the policy that belongs to it. */
+/** Verbs whose client is told of each step of the policy that belongs to the operation. */
 #define OPERATIONS_FOLLOWED (OPERATION_BIT(OPERATION_DRAIN) | OPERATION_BIT(OPERATION_BALANCE))
 
 enum operation_state {
-    OPERATION_WAITING, /**< It is new, or waits for room or for other operations. */
+    OPERATION_WAITING, /**< It is new, or waits for memory or for other operations. */
     OPERATION_SENT,    /**< The program was asked and has not answered. */
     OPERATION_SETTLED, /**< It has ended, and is in no list. */
 };
 
-/** How far an operation is: what the program said last. */
+/** The progress of an operation, as the program last reported it. */
 struct request_progress {
-    char phase[16];         /**< "": it has said nothing yet. */
+    char phase[16];         /**< "": not reported yet. */
     uint64_t done, total;   /**< Bytes to be copied. */
     uint64_t builds, built; /**< Programs to be built. */
-    char building[64];      /**< A kernel of the one being built, or "". */
+    char building[64];      /**< A kernel of the program that is being built, or "". */
     uint64_t round;
 };
 
 struct operation {
     struct operation *next;
     enum operation_verb verb;
-    enum operation_state state; /**< Changed by operation_enter() alone. */
-    struct request asked;       /**< As the client said it, and then as the program is asked. */
-    struct peer *client; /**< Who is answered; NULL: it is the policy's, or its client is gone. */
+    enum operation_state state; /**< Changed only by operation_enter(). */
+    /** The client's request, completed to the request that the program gets. */
+    struct request asked;
+    /** The client that gets the answer; NULL: the policy asked, or the client has disconnected. */
+    struct peer *client;
     struct program *program; /**< NULL for a drain or a rebalance. */
-    unsigned vdevs;          /**< Of the program that it is for, as bits. */
-    uint32_t target;         /**< Device of the ledger: where to, or that drains; LEDGER_NONE: host
-                                memory, or not known. */
-    uint64_t grants[PROTOCOL_VDEVS_MAX]; /**< Bytes kept there for each virtual device. */
-    size_t vdev;                         /**< PROGRAM_ALL_VDEVS, or the one of `vdevs`. */
-    unsigned tries;                      /**< How often the program said RESULT_AGAIN. */
-    bool chosen;                         /**< An operator named the device. */
-    bool ours;                           /**< The policy asks, and no client is told. */
-    unsigned ran;            /**< Virtual devices that were not suspended before, as bits. */
-    unsigned queued;         /**< Of a resume that waits: those that would not queue without it. */
-    unsigned done, failed;   /**< Of a drain or a rebalance: steps that ended so. */
-    char why[POLICY_REASON]; /**< Of one of ours: the policy's reason. */
+    unsigned vdevs;          /**< Bits: the program's virtual devices that the operation is for. */
+    /**
+     * The target, or the device that drains, as an index in the ledger; LEDGER_NONE: host memory,
+     * or not known.
+     */
+    uint32_t target;
+    /** Bytes reserved on the target for each virtual device. */
+    uint64_t grants[PROTOCOL_VDEVS_MAX];
+    size_t vdev;    /**< PROGRAM_ALL_VDEVS, or the one of `vdevs`. */
+    unsigned tries; /**< How often the program answered RESULT_AGAIN. */
+    bool chosen;    /**< An operator named the device. */
+    bool ours;      /**< The policy asked; no client is answered. */
+    unsigned ran;   /**< Bits: virtual devices that were not suspended before. */
+    /** Of a resume that waits: the virtual devices that queue only because of it. */
+    unsigned queued;
+    /** Of a drain or a rebalance: number of steps that succeeded and that failed. */
+    unsigned done, failed;
+    char why[POLICY_REASON]; /**< The policy's reason, for an operation of the policy. */
     struct request_progress progress;
-    char from[160], to[160]; /**< Device names, one for each virtual device that it is for; "" for
-                                host memory. */
-    uint64_t payback_s;      /**< Of one of ours: how long the policy does not undo it. */
-    uint64_t begun_ms;       /**< uv_now() when the program was asked first. */
-    uint64_t expires_ms;     /**< uv_now() when it expires; 0: never. */
+    /** Device names, one for each virtual device of the operation; "" for host memory. */
+    char from[160], to[160];
+    /** For an operation of the policy: the time for which the policy does not reverse it. */
+    uint64_t payback_s;
+    uint64_t begun_ms;   /**< uv_now() when the program was first asked. */
+    uint64_t expires_ms; /**< uv_now() when it expires; 0: never. */
 };
 
 /** How an operation ended. */
 struct operation_end {
-    unsigned moved;     /**< The virtual devices, as bits, that are where they should be. */
+    unsigned moved;     /**< Bits: the virtual devices that are now where they should be. */
     const char *result; /**< RESULT_... */
     const char *reason;
-    bool lasting; /**< It would fail there again for as long as the program has what it has. */
+    bool lasting; /**< It would fail there again until the program's objects change. */
 };
 
-/** The type of its message: "move". */
+/** The type of the operation's message: "move". */
 const char *operation_name(const struct operation *op);
 
-/** It leaves the program where it is. */
+/** True for operations that do not move the program. */
 static inline bool operation_stays(const struct operation *op)
 {
     return op->asked.dry_run || op->verb == OPERATION_PREWARM ||
@@ -100,113 +109,144 @@ static inline bool operation_stays(const struct operation *op)
 
 /* ---- its life: operation.c ---- */
 
-/** What is particular to a verb. A function that is NULL does nothing. */
+/** The functions of one verb. A function that is NULL does nothing. */
 struct operation_kind {
     const char *name; /**< The type of its messages. */
-    /** Its client does not want it any more; @gone: and has closed its connection. */
+    /** The client cancels the operation. @gone: because it closed its connection. */
     void (*cancel)(struct agent *agent, struct operation *op, bool gone);
-    /** Its deadline has passed: settles it. */
+    /** The deadline has passed: settle the operation. */
     void (*expire)(struct agent *agent, struct operation *op);
-    /** The program has answered with @report. The operation is settled after this. */
+    /** The program has answered with @report. The caller settles the operation afterwards. */
     void (*answered)(struct agent *agent, const struct operation *op, const msgpack_object *report);
-    /** What follows from its end. */
+    /** The consequences of the operation's end. */
     void (*settle)(struct agent *agent, const struct operation *op,
                    const struct operation_end *end);
-    /** Begin its next step. False: there is none. */
+    /** Begin the operation's next step. False: there is none. */
     bool (*next)(struct agent *agent);
 };
-/** Before any other call here. @kinds  One for each verb; for as long as the process. */
+/**
+ * Must be called before any other function here.
+ *
+ * @kinds  One for each verb; must stay valid as long as the process runs.
+ */
 void operations_init(const struct operation_kind *kinds);
 
 /**
- * One that is nowhere yet, to be completed and given to operation_begin() or operation_add().
+ * A new operation that is in no list yet. The caller completes it and passes it to
+ * operation_begin() or operation_add().
  *
  * @vdev    One of the program's, or PROGRAM_ALL_VDEVS.
- * @client  NULL: the policy wants it.
+ * @client  NULL: the policy asks.
  */
 struct operation operation_of(struct program *program, enum operation_verb verb, size_t vdev,
                               struct peer *client);
-/** A copy of @wish that waits; NULL: no memory. */
+/** Add a copy of @wish in the state OPERATION_WAITING. NULL: no memory. */
 struct operation *operation_add(struct agent *agent, const struct operation *wish);
-/** Change its state. False, and nothing is changed, where that state may not follow. */
+/**
+ * Change the state. Returns false and changes nothing where the new state cannot follow the present
+ * one.
+ */
 bool operation_enter(struct operation *op, enum operation_state state);
-/** The program answered it with @report: what its verb makes of that, before it is settled. */
+/**
+ * The program answered with @report: call the verb's function for that, before the operation is
+ * settled.
+ */
 void operation_answered(struct agent *agent, const struct operation *op,
                         const msgpack_object *report);
 /**
- * End it: it is removed, what follows from its end is done, and it is freed.
+ * End the operation: remove it from the list, apply the consequences of its end, and free it.
  *
- * @end  NULL: nothing follows.
+ * @end  NULL: no consequences.
  */
 void operation_settle(struct agent *agent, struct operation *op, const struct operation_end *end);
-/** What follows from an end, alone: of one that was never added, or that is to be sent again. */
+/**
+ * Apply only the consequences of an end, for an operation that was never added or that is to be
+ * sent again.
+ */
 void operation_release(struct agent *agent, const struct operation *op,
                        const struct operation_end *end);
 
-/** Begin the next step of one that is done in steps of the policy. False: there is none. */
+/** Begin the next step of an operation that the policy does in steps. False: there is none. */
 bool operation_next(struct agent *agent, const struct operation *op);
 
-/** One of those verbs that @program was asked and has not answered; or NULL. */
+/**
+ * An operation with one of these verbs that @program was asked for and has not answered; or NULL.
+ */
 struct operation *operation_sent(const struct agent *agent, const struct program *program,
                                  unsigned verb_bits);
-/** Whether @program was asked something that changes where it is, and has not answered. */
+/** True when @program was asked for a change of its device and has not answered. */
 bool operation_moves(const struct agent *agent, const struct program *program);
-/** @client wants its operations of these verbs canceled; @gone: and cannot be told of them. */
+/**
+ * Cancel @client's operations with these verbs. @gone: the client has disconnected and gets no
+ * answer.
+ */
 void operations_cancel(struct peer *client, unsigned verb_bits, bool gone);
-/** End those whose deadline has passed: the one clock of all operations. */
+/** End the operations whose deadline has passed. All deadlines of operations are checked here. */
 void operations_expire(struct agent *agent);
 void operations_finish(struct agent *agent);
 
 /* ---- what is asked of programs, and what they answer: asking.c ---- */
 
-/** Read what a client asks, but for what is not a client's to say. @op has its verb. */
+/**
+ * Read a client's request, without the fields that a client may not set. The verb of @op is set
+ * already.
+ */
 void operation_take(const msgpack_object *map, struct operation *op);
 /**
  * Ask a connected program.
  *
  * @wish    Copied.
- * @target  NULL: where it was, or host memory.
+ * @target  NULL: the previous device, or host memory.
  * Returns 0 or -ENOMEM.
  */
 MUST_CHECK int operation_begin(struct agent *agent, const struct operation *wish,
                                const struct inventory_entry *target);
-/** The program is to cancel it, and answers then. */
+/** Ask the program to cancel the operation. The program's answer ends it. */
 void asking_cancel(struct agent *agent, struct operation *op, bool gone);
 void asking_expire(struct agent *agent, struct operation *op);
-/** Another client wants what moves @program canceled, whoever asked for it. Returns false where
- *  nothing moves it. */
+/**
+ * Cancel, for another client, the operation that moves @program, whoever asked for it. Returns
+ * false where no operation moves it.
+ */
 bool asking_cancel_program(struct agent *agent, const struct program *program);
-/** The program can answer no more: it ended, or closed its connection. */
+/** The program can no longer answer: it ended, or closed its connection. */
 void asking_unreachable(struct agent *agent, struct program *program, bool ended);
-/** The program sent MSG_PROGRESS or MSG_REPORT. */
+/** Handle MSG_PROGRESS or MSG_REPORT from a program. */
 void asking_progress(struct peer *peer, struct message *message);
 void asking_report(struct peer *peer, struct message *message);
-/** "move": where @program is being moved, and how far that is; nothing where it stays. */
+/**
+ * Put "move": the target and progress of a move of @program. Puts nothing when it is not moving.
+ */
 void asking_put_progress(const struct agent *agent, const struct program *program,
                          struct frame *frame);
 
-/** @program said something, whatever it was. */
+/** @program sent a message of any type. */
 void liveness_heard(struct agent *agent, struct program *program);
-/** Ask programs that owe an answer whether they are there; give up those that were not for long. */
+/**
+ * Query the programs that owe an answer, and end the requests to programs that have not replied for
+ * long.
+ */
 void liveness_sweep(struct agent *agent);
 
 /* ---- what clients are told: MSG_REPORT, reports.c ---- */
 
-/** "app": which program it is. */
+/** Put "app": the identity of the program. */
 void report_put_program(struct frame *frame, const struct program *program);
 /**
- * What the program was not asked for.
+ * Report to @client on a request that did not need the program.
  *
- * @from, @to  Devices.
+ * @from, @to  Device names.
  * @result     RESULT_...
- * @already    It was there.
+ * @already    The program was already there.
  */
 void report_plain(struct peer *client, const struct program *program, const char *from,
                   const char *to, const char *result, bool already);
-/** The same of the devices of @vdev, or of all with PROGRAM_ALL_VDEVS. */
+/**
+ * As report_plain(), with the devices of @vdev, or of all virtual devices with PROGRAM_ALL_VDEVS.
+ */
 void report_devices(struct peer *client, const struct program *program, size_t vdev,
                     const char *result, bool already);
-/** What the program reported of @op. */
+/** Forward to @client the program's report on @op. */
 void report_forward(struct peer *client, const struct operation *op, const msgpack_object *message);
 
 #endif

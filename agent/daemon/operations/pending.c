@@ -5,9 +5,9 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/peers.h"
 
-/* Calls of programs that are blocked until there is room. */
+/* Calls of programs that are blocked until memory is free. */
 
-#define PENDING_MAX 256 /* Of one program: as many threads wait at once. */
+#define PENDING_MAX 256 /* Of one program: the most threads that wait at once. */
 
 struct pending *pending_of(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
@@ -48,8 +48,10 @@ static uint64_t pending_amount(const msgpack_object *message, const char *key)
     return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
 }
 
-/** A driver that had no more: what is held there now is all that there is, for a while. To others
- * only by the word of one that is believed: see world_fill(). */
+/**
+ * A driver refused an allocation: for a while, the device's memory is what is held there now. A
+ * report of another user's program has this effect only for that program (world_fill()).
+ */
 static void pending_note_failure(struct agent *agent, const struct program_device *vdev)
 {
     if (vdev->entry.device != LEDGER_NONE) {
@@ -127,7 +129,10 @@ void pending_reply(struct agent *agent, struct pending *pending, const char *way
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
     pending_answer_one(pending->program, pending->id, way, reason);
-    /* Until its status says so too: it is not asked back for that. */
+    /*
+     * Keep the higher minimum until the program's status includes it, so that the grant is not
+     * asked back.
+     */
     if (!refused && pending->least > vdev->least)
         vdev->least = pending->least;
     vdev->earned_ms = waited;

@@ -5,10 +5,10 @@
 #include "state/driver/device_key.h"
 
 /*
- * Devices that programs are made ready for. It costs such a device a context and the compiled
- * programs, which no ledger counts; so they are let go of where the device is wanted for anything
- * else: when it drains, when its driver has had no more memory to give, and when it is not listed
- * any more. What the program builds since is made there too, from time to time.
+ * Devices that are made ready for programs. Each such device has a context and the compiled
+ * programs, whose memory no ledger counts. So they are released where the device is wanted for
+ * something else: when it drains, when its driver has refused an allocation, and when it is no
+ * longer listed. OpenCL programs that are built later are also built there, from time to time.
  */
 
 #define PREWARM_MS 600000
@@ -32,7 +32,9 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
     return false;
 }
 
-/** Ask @program for it, or where it @drops to let go of it; without a client. */
+/**
+ * Ask @program to make the device ready, or to release it (@drops); no client waits for the answer.
+ */
 static bool prewarm_ask(struct agent *agent, struct program *program,
                         const struct inventory_entry *target, bool drops, const char *why)
 {
@@ -45,7 +47,7 @@ static bool prewarm_ask(struct agent *agent, struct program *program,
     return operation_begin(agent, &wish, target) == 0;
 }
 
-/** Why @program is not to be ready for it any more, or NULL. */
+/** The reason why the device may no longer be ready for @program, or NULL. */
 static const char *prewarm_must_go(const struct agent *agent, const struct program *program,
                                    const struct program_ready *ready,
                                    const struct inventory_entry *entry)
@@ -80,7 +82,7 @@ static void prewarm_look(struct agent *agent, struct program *program)
             continue;
         ready->asked_ms = now;
         (void)prewarm_ask(agent, program, entry, why != NULL, why ? why : "it built more since");
-        return; /* One at a time. */
+        return; /* One request at a time. */
     }
 }
 
@@ -99,7 +101,10 @@ void prewarm_settle(struct agent *agent, const struct operation *op,
 
     if (op->asked.drop)
         return;
-    /* Its status came first: what it is behind by now it stays. */
+    /*
+     * The program's status arrived before this answer: what is still unbuilt now will remain
+     * unbuilt.
+     */
     if (ready && strcmp(end->result, RESULT_DONE) == 0) {
         ready->left = ready->behind;
         ready->ours = ready->ours || (op->ours && op->target == op->program->managed.ready_for);
@@ -143,8 +148,10 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     return first;
 }
 
-/** All that "devices" names, before anything is asked of the program. False: the client was told
- *  why one of them is not to be used. */
+/**
+ * Check all devices that "devices" names before the program gets any request. False: the client was
+ * told why one of them may not be used.
+ */
 static bool prewarm_read_targets(struct peer *client, const msgpack_object *map, bool drops,
                                  const struct inventory_entry **ret_targets, size_t *ret_count)
 {
@@ -184,7 +191,10 @@ void prewarm_handle(struct peer *client, struct message *message)
     operation_take(map, &wish);
     if (!prewarm_read_targets(client, map, wish.asked.drop, targets, &count))
         return;
-    /* Each is a request of its own: the program serves them at once, and one is no other's. */
+    /*
+     * Each device is a separate request. The program serves requests at once, and they do not
+     * depend on each other.
+     */
     size_t i = 0;
     do {
         wish.target = targets[i] ? devices_index(client->agent, targets[i]) : LEDGER_NONE;

@@ -4,13 +4,13 @@
 #include "state/base/clock.h"
 
 /*
- * Programs that outlive their device. How each is to be protected is kept with it: what its command
- * line, an operator or the configuration said. What a program says of itself in its status is
- * compared with that, so that one that another agent knew, that forked or that was told in vain is
- * told again.
+ * Programs that survive the loss of their device. The agent stores the protection that each program
+ * is to have, from its command line, an operator or the configuration. It compares this with the
+ * protection that the program's status reports, and tells the program again where they differ:
+ * after a change of agents, after a fork, and after a message that was lost.
  */
 
-#define PROTECT_MS 600000 /* A first point that takes longer is not waited for. */
+#define PROTECT_MS 600000 /* The longest wait for a first snapshot. */
 #define AGAIN_MS   5000
 
 static bool protecting_is_same(const struct protection *a, const struct protection *b)
@@ -18,7 +18,7 @@ static bool protecting_is_same(const struct protection *a, const struct protecti
     return a->word == b->word && a->seconds == b->seconds && a->bytes == b->bytes;
 }
 
-/** @client: who waits for it, or NULL. */
+/** @client: waits for the answer; may be NULL. */
 static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
                           uint64_t timeout_ms)
 {
@@ -39,7 +39,8 @@ void protecting_tick(struct agent *agent)
         if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
             !protecting_is_same(as, &program->policy.protect) &&
             !operation_sent(agent, program, OPERATION_BIT(OPERATION_PROTECT)))
-            (void)protecting_ask(agent, program, NULL, PROTECT_MS); /* no memory: again */
+            (void)protecting_ask(agent, program, NULL,
+                                 PROTECT_MS); /* Without memory, the next tick tries again. */
     }
 }
 

@@ -12,7 +12,7 @@ bool rebalance_step(struct agent *agent)
     return step.action != POLICY_NOTHING && step.action != POLICY_DO_WAIT && step_do(agent, &step);
 }
 
-/** Do in the copied world alone what a step would do, so that the next can be asked for. */
+/** Apply a step to the copied world only, so that the policy can be asked for the next one. */
 static void rebalance_pretend(struct world *world, const struct policy_step *step)
 {
     struct policy_program *row = &world->programs[step->program];
@@ -76,7 +76,8 @@ static void rebalance_dry_run(struct peer *client)
 
 void rebalance_handle(struct peer *client, struct message *message)
 {
-    operations_cancel(client, OPERATIONS_FOLLOWED, true); /* One thing at a time. */
+    operations_cancel(client, OPERATIONS_FOLLOWED,
+                      true); /* A client follows one operation at a time. */
     if (field_bool(&message->root, "dry_run", false))
         rebalance_dry_run(client);
     else

@@ -2,7 +2,7 @@
 
 #include "agent/daemon/operations/operation.h"
 
-/* What clients are told of their operations: MSG_REPORT. */
+/* Reports to clients on their operations: MSG_REPORT. */
 
 void report_put_program(struct frame *frame, const struct program *program)
 {
@@ -52,7 +52,7 @@ void report_devices(struct peer *client, const struct program *program, size_t v
     report_plain(client, program, already ? from : "", already ? from : to, result, already);
 }
 
-/** What became of a virtual device that was tried, or of all together. */
+/** The result for one virtual device, or for all together. */
 static const char *const outcome[] = {
     "vdev",         "result",     "reached",     "reason",        "already",    "lasting",
     "total_ns",     "arrived_ns", "downtime_ns", "bytes",         "left",       "rounds",
@@ -60,7 +60,7 @@ static const char *const outcome[] = {
     "image",        "not_stored", "image_bytes", "image_written", "freed",      "not_protected",
     "not_removed",  "box"};
 
-/* What the program reported of @op. */
+/* Forward the program's report on @op. */
 void report_forward(struct peer *client, const struct operation *op, const msgpack_object *message)
 {
     const msgpack_object *vdevs;

@@ -5,11 +5,11 @@
 #include "agent/daemon/operations/verbs.h"
 
 /*
- * A resume that finds no room is an operation that waits: its program queues as those do that the
- * policy suspended, and the policy resumes it, by an operation of its own.
+ * A resume that finds no free memory becomes an operation that waits. Its program queues like the
+ * programs that the policy suspended, and the policy resumes it with an operation of its own.
  */
 
-/** The first of @op and those behind it that waits so. */
+/** The first waiting resume among @op and the operations after it. */
 static struct operation *resume_waiting(struct operation *op)
 {
     while (op && (op->verb != OPERATION_RESUME || op->state != OPERATION_WAITING))
@@ -17,7 +17,7 @@ static struct operation *resume_waiting(struct operation *op)
     return op;
 }
 
-/** Nobody waits any more: what queues only for that stays suspended. */
+/** No client waits any more: virtual devices that queue only for this resume stay suspended. */
 static void resume_give_up(struct agent *agent, struct operation *op)
 {
     for (size_t i = 0; i < op->program->vdev_count; i++) {
@@ -31,7 +31,7 @@ static void resume_give_up(struct agent *agent, struct operation *op)
     operation_settle(agent, op, NULL);
 }
 
-/** Have the virtual devices of @program queue; those, as bits, that did not before. */
+/** Let virtual devices of @program queue. Returns, as bits, those that did not queue before. */
 static unsigned resume_enqueue(struct agent *agent, struct program *program, unsigned vdevs,
                                uint32_t only)
 {
@@ -93,7 +93,10 @@ static bool resume_waits(const struct operation *op)
     return false;
 }
 
-/** False for one that somebody else wants to stay where it is. */
+/**
+ * True while every suspended virtual device of @op still queues. Another request may have ended
+ * that.
+ */
 static bool resume_queues(const struct operation *op)
 {
     for (size_t i = 0; i < op->program->vdev_count; i++) {
@@ -114,7 +117,7 @@ struct peer *resume_ends(struct agent *agent, const struct operation *done, cons
         if (op->program != done->program || !(op->vdevs & done->vdevs))
             continue;
         if (strcmp(result, RESULT_REFUSED) == 0 && done->chosen) {
-            /* Where it was to go it never will. */
+            /* The target of the resume can no longer be reached. */
             resume_give_up(agent, op);
             return client;
         }
@@ -169,7 +172,9 @@ void resume_forget(struct agent *agent, const struct program *program)
     }
 }
 
-/** Settles @op where what it waits for has come, or cannot come. False: it waits on. */
+/**
+ * Settle @op where its program has been resumed or can no longer be resumed. False: it still waits.
+ */
 static bool resume_look(struct agent *agent, struct operation *op)
 {
     const struct program *program = op->program;

@@ -9,10 +9,10 @@
 #include "state/base/files/access.h"
 
 #define WHO_MAX 600
-/* A program may end of the loss of its device before anybody else knows of it. */
+/* A program may end because it lost its device before the agent knows of the loss. */
 #define LATELY_MS 10000
 
-/** The next device of the ledger, from @at on, that is @server's; or LEDGER_NONE. */
+/** The first device of the ledger, from index @at on, that belongs to @server; or LEDGER_NONE. */
 static uint32_t serving_next_device(const struct agent *agent, const struct server *server,
                                     uint32_t at)
 {
@@ -26,7 +26,7 @@ static uint32_t serving_next_device(const struct agent *agent, const struct serv
     return LEDGER_NONE;
 }
 
-/** Tell the virtual devices of @program that are on @server's devices. True: there is one. */
+/** Notify the virtual devices of @program that are on @server's devices. True: there is one. */
 static bool serving_is_there(const struct agent *agent, const struct program *program,
                              const struct server *server, const char *notice)
 {
@@ -110,7 +110,7 @@ void serving_changed(struct agent *agent, struct server *server)
 
 /* ---- one that is to go ---- */
 
-/** False: somebody is on one of its devices, or was made ready for it. */
+/** False: a program is on one of its devices, or one of them is ready for a program. */
 static bool serving_is_empty(const struct agent *agent, const struct server *server)
 {
     for (uint32_t i = serving_next_device(agent, server, 0); i != LEDGER_NONE;
@@ -122,7 +122,10 @@ static bool serving_is_empty(const struct agent *agent, const struct server *ser
     return true;
 }
 
-/** Its devices take no programs, or do again. Returns 0 or -errno: a later agent will not know. */
+/**
+ * Drain the server's devices, or cancel that. Returns 0 or -errno: later agents will not know the
+ * change.
+ */
 static int serving_set_drains(struct agent *agent, const struct server *server, bool drains)
 {
     bool changed = false;
@@ -176,7 +179,7 @@ void serving_tick(struct agent *agent)
         next = server->next;
         if (!server->leaves)
             continue;
-        /* Also devices that it shows only now. */
+        /* Includes devices that the server has only now listed. */
         (void)serving_set_drains(agent, server, true);
         if (serving_is_empty(agent, server) && !ledger_sync_awaited(agent))
             serving_remove_now(agent, server);
@@ -204,7 +207,7 @@ static void serving_describe(struct peer *client, const struct server *server, s
     frame_u64(frame, "write_bytes_s", server->write);
     frame_u64(frame, "since_ms", uv_now(&agent->loop) - server->since_ms);
     frame_u64(frame, "losses", server->losses);
-    /* Programs of all users. */
+    /* The text names programs of all users. */
     frame_string(frame, "lost_with",
                  access_may_manage(geteuid(), client->uid) ? server->lost_with : "");
     frame_array(frame, "devices");
@@ -238,8 +241,10 @@ static void serving_answer(struct peer *client)
     peer_send(client, &frame);
 }
 
-/* The name that it was given, or one from its address. False: it has none, which the client was
- * told. */
+/*
+ * The given name, or one derived from the server's address. False: there is none, and the client
+ * was told.
+ */
 static bool serving_take_name(struct peer *client, const char *given, const char *address,
                               char ret_name[SERVER_NAME_MAX])
 {
@@ -260,7 +265,7 @@ static bool serving_take_name(struct peer *client, const char *given, const char
         return false;
     }
     if (given[0])
-        strcpy(ret_name, given); /* valid, and so short enough */
+        strcpy(ret_name, given); /* A valid name fits. */
     return true;
 }
 

@@ -6,10 +6,10 @@
 #include "state/driver/device_key.h"
 
 /*
- * Programs whose long launches are done on other devices too. What a launch uses is copied there,
- * which no ledger counts, as it does not count what is made ready; so a program is told of the
- * devices that it was given only while nobody wants them empty: not while one drains, has had no
- * more memory to give, or is not listed.
+ * Programs whose long launches also run on other devices. The objects that a launch uses are copied
+ * there, and no ledger counts the copies. So a program may use an allowed device only while its
+ * memory is not needed otherwise: not while the device drains, has recently refused an allocation,
+ * or is not listed.
  */
 
 static const struct ledger_device *spreading_device_of(const struct agent *agent,
@@ -21,7 +21,7 @@ static const struct ledger_device *spreading_device_of(const struct agent *agent
     return NULL;
 }
 
-/** Those that it may use now, as bits. */
+/** Bits: the devices that it may use now. */
 static unsigned spreading_usable(const struct agent *agent, const struct program *program)
 {
     unsigned bits = 0;
@@ -78,7 +78,7 @@ void spreading_tick(struct agent *agent)
             spreading_tell(agent, program);
 }
 
-/** Each device counts once, whatever it is called. */
+/** Add a device, unless it is there already under another name. */
 static void spreading_add(struct program_spread *spread, const struct device_key *key)
 {
     size_t i = 0;
@@ -127,7 +127,7 @@ static void spreading_answer(struct peer *client, const struct program *program)
     peer_send(client, &frame);
 }
 
-/** No device but where all of it runs: nothing would be spread. */
+/** True when the whole program runs on the only device of @spread: then nothing would be spread. */
 static bool spreading_is_home(const struct program *program, const struct program_spread *spread)
 {
     bool home = spread->count == 1;

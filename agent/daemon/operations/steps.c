@@ -5,12 +5,14 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
-/* Steps of the policy, carried out: as messages to programs and as requests, like operators'. */
+/*
+ * Carries out the policy's steps, as messages to programs and as requests like those of operators.
+ */
 
 #define SHRINK_MS 10000
 #define TRIM_MS   1000
 #define FRESH_MS  1000
-#define STEP_MS   600000 /* A move that takes longer is given up. */
+#define STEP_MS   600000 /* The deadline of a move by the policy. */
 
 static const struct policy_program *steps_program_of(const struct agent *agent, uint32_t index)
 {
@@ -36,7 +38,7 @@ static uint64_t steps_granted_of(const struct group *group)
     return bytes;
 }
 
-/** With a step's worth more than it needs, where there is plenty. */
+/** Grant what it needs, and a further step where enough is free. */
 static bool steps_do_grant(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
@@ -49,7 +51,10 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     const struct ledger_device *device = &agent->ledger.devices[vdev->entry.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->managed.displaces && bytes < ledger_step(device)) {
-        /* What others gave for it is not left to be given back, and asked for again. */
+        /*
+         * Grant up to a step of the memory that others gave up for this program: otherwise it would
+         * be returned to them and asked for again.
+         */
         bytes = room < ledger_step(device) ? room : ledger_step(device);
         bytes = bytes > step->bytes ? bytes : step->bytes;
     }
@@ -62,7 +67,10 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     return true;
 }
 
-/** It keeps to so much in all. One whose call waits for that goes on by making room itself. */
+/**
+ * Ask the program to keep this many bytes at most. A program whose call waits for memory continues
+ * by spilling.
+ */
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
@@ -83,7 +91,7 @@ static bool steps_do_spill(struct agent *agent, const struct group *group,
     return true;
 }
 
-/** What each of a group's virtual devices gets of @bytes, by what they want. */
+/** Divide @bytes among the virtual devices of a group in proportion to what they want. */
 static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t *ret_grants)
 {
     uint64_t wanted = 0, given = 0;
@@ -103,7 +111,9 @@ static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t 
     ret_grants[group->vdev] += bytes - given;
 }
 
-/** One request for each of its virtual devices; the program does them one after another. */
+/**
+ * Send one request for each virtual device of the group; the program serves them one after another.
+ */
 static bool steps_ask(struct agent *agent, const struct group *group,
                       const struct policy_step *step, enum operation_verb verb)
 {
@@ -115,7 +125,10 @@ static bool steps_ask(struct agent *agent, const struct group *group,
         return false;
     steps_share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->vdev_count; i++) {
-        /* One that seeks is not suspended: it goes from a device that is no more. */
+        /*
+         * A program that lost its device and waits for another is not suspended: it starts from a
+         * lost device.
+         */
         bool seeks = group->program->vdevs[i].seeks;
         struct operation op = operation_of(group->program, seeks ? OPERATION_MOVE : verb, i, NULL);
         op.asked.timeout_ms = STEP_MS;
@@ -146,7 +159,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     if (!group.program->peer || steps_program_of(agent, step->program)->busy_moving)
         return false;
     if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs)) {
-        /* What is in its way may pass: it goes on queueing. */
+        /* The obstacle may be temporary: the program stays in the queue. */
         memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
         return false;
     }
@@ -177,7 +190,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
 
 /* ---- what is granted and not used ---- */
 
-/** What @program could give back of @device without having to spill. */
+/** Bytes of @device that @program can return without spilling. */
 static uint64_t steps_slack_of(const struct agent *agent, const struct program *program,
                                uint32_t device)
 {
@@ -189,7 +202,7 @@ static uint64_t steps_slack_of(const struct agent *agent, const struct program *
     for (size_t i = 0; i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
         if (vdev->granted_ms && now - vdev->granted_ms < FRESH_MS)
-            return 0; /* It is about to use it. */
+            return 0; /* It is about to use them. */
         if (vdev->entry.device == device && vdev->limited && vdev->entry.target == LEDGER_NONE) {
             slack +=
                 vdev->entry.granted -
@@ -213,7 +226,10 @@ static void steps_trim(struct agent *agent, struct program *program, uint32_t de
     program->managed.trimmed_ms = uv_now(&agent->loop);
 }
 
-/** True when @bytes would be free on @device with what others do not use, and were asked back. */
+/**
+ * True when @bytes would be free on @device once others return what they do not use; they have been
+ * asked for it.
+ */
 static bool steps_trim_device(struct agent *agent, const struct program *program, uint32_t device,
                               uint64_t bytes)
 {
@@ -267,7 +283,7 @@ bool step_trim(struct agent *agent, uint32_t index)
     return false;
 }
 
-/** Programs of which the operator lowered what they may have, which the policy leaves to us. */
+/** Programs whose quota the operator lowered. The policy does not handle them. */
 bool step_quota(struct agent *agent)
 {
     const struct world *world = &agent->governor->world;

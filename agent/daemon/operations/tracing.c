@@ -1,10 +1,10 @@
 #include "agent/daemon/operations/verbs.h"
 #include "state/base/clock.h"
 
-/* Clients that trace programs: what a program says of itself goes on to the one who asked. */
+/* Clients that trace programs: a program's spans are forwarded to the client that traces it. */
 
 #define TRACE_MS_MAX 3600000
-/* So long after its end a program that says nothing is waited for. */
+/* How long to wait after a trace's end for a program that does not answer. */
 #define GRACE_MS 5000
 
 static struct operation *tracing_find(const struct agent *agent, const struct program *program)
@@ -24,7 +24,7 @@ static void tracing_tell(const struct program *program, bool on, uint64_t deadli
     peer_send(program->peer, &frame);
 }
 
-/** @how  What ended it: "time", "program" or "silence". */
+/** @how  The reason for the end: "time", "program" or "silence". */
 static void tracing_answer(struct agent *agent, struct operation *op, const char *how,
                            uint64_t lost)
 {
@@ -55,7 +55,8 @@ void trace_handle(struct peer *client, struct message *message)
                                  : "has not used OpenCL yet, or has not found this agent");
         return;
     }
-    operations_cancel(client, OPERATION_BIT(OPERATION_TRACE), true); /* One thing at a time. */
+    operations_cancel(client, OPERATION_BIT(OPERATION_TRACE),
+                      true); /* A client follows one operation at a time. */
     const struct operation wish = operation_of(program, OPERATION_TRACE, PROGRAM_ALL_VDEVS, client);
     struct operation *op = operation_add(agent, &wish);
     if (!op || !operation_enter(op, OPERATION_SENT)) {

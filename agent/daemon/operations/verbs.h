@@ -3,99 +3,111 @@
 
 #include "agent/daemon/operations/operation.h"
 
-/* What each verb of an operation does; and programs that spread launches over devices. */
+/* The implementation of each verb of an operation, and of launches that run on several devices. */
 
-/** For operations_init(). */
+/** The argument of operations_init(). */
 extern const struct operation_kind operation_kinds[OPERATION_VERBS];
 
-/* ---- move, suspend, resume ---- */
+/* move, suspend, resume */
 
 void move_handle(struct peer *client, struct message *message);
 void suspend_handle(struct peer *client, struct message *message);
 void resume_handle(struct peer *client, struct message *message);
 
 /**
- * Keep room for a move or a resume to @target (of the inventory).
+ * Reserve memory for a move or a resume to @target (of the inventory).
  *
- * @op  Its program, virtual devices and dry_run are set; what is granted is added.
+ * @op  Its program, virtual devices and dry_run are set; the function adds the grants.
  * Returns 0, or -ENOSPC or -EBUSY (the device drains) with one line for the operator.
  */
 MUST_CHECK int admit_request(struct agent *agent, struct operation *op,
                              const struct inventory_entry *target, char *ret_error, size_t size);
-/** What follows from the end of one that moves a program, or suspends it. */
+/** Apply the consequences of the end of an operation that moves or suspends a program. */
 void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end);
-/** Whoever asked: the target is one where @end says that it failed. */
+/**
+ * Exclude the target where @end says that it failed there, for operators' and the policy's
+ * operations.
+ */
 void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end);
 
 /**
- * A resume that finds no room now waits: its program queues, and its client is told of that, and
- * when it has a device.
+ * Let a resume wait that finds no free memory: its program queues, and its client is told so, and
+ * is told again when the program has a device.
  *
- * @only   The device of the ledger that it is to go to, or LEDGER_NONE: any.
- * @why    There is no room; one line.
+ * @only   The device of the ledger to which it is to go, or LEDGER_NONE: any.
+ * @why    Why there is no memory; one line.
  */
 void resume_queue(const struct operation *wish, uint32_t only, const char *why);
-/** The program queues, and no client waits for it. */
+/** Let the program queue without a client that waits for it. */
 void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only);
-/** Those of @vdevs that are suspended by now come back as soon as the program is there. */
+/** Resume those of @vdevs that are suspended as soon as the program is connected. */
 void resume_later(struct agent *agent, struct program *program, unsigned vdevs);
-/** The policy's operation @done ended so: settles the resume that waits for it as the last that it
- *  needs, and returns the client that is to have the report; or NULL. */
+/**
+ * The policy's operation @done has ended. Where it is the last that a waiting resume needs, settle
+ * the resume and return the client that gets the report; otherwise NULL.
+ */
 struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result);
 void resume_cancel(struct agent *agent, struct operation *op, bool gone);
-/** Another client cancels all that wait for @program. Returns whether any did. */
+/**
+ * Cancel, for another client, all resumes that wait for @program. Returns whether there were any.
+ */
 bool resume_cancel_program(struct agent *agent, const struct program *program);
 void resume_expire(struct agent *agent, struct operation *op);
-/** Settle those that wait for what has come, or cannot come any more. */
+/** Settle the waiting resumes that have succeeded or can no longer succeed. */
 void resume_tick(struct agent *agent);
-/** @program ended. */
+/** @program ended: drop its waiting resumes. */
 void resume_forget(struct agent *agent, const struct program *program);
 
-/* ---- prewarm: devices that programs are made ready for, ahead of a move that may come ---- */
+/* prewarm: devices that are made ready for programs before a possible move */
 
 void prewarm_handle(struct peer *client, struct message *message);
-/** Have programs let go of devices that are not to be used, and keep up with what they build. */
+/**
+ * Ask programs to release devices that may not be used, and to build their new kernels on the
+ * others.
+ */
 void prewarm_tick(struct agent *agent);
-/** True while a program that answers is ready for @device. */
+/** True while @device is ready for a connected program. */
 bool prewarm_holds(const struct agent *agent, uint32_t device);
-/** A step of the policy. False: nothing came of it. */
+/** Carry out the policy's step. False: it had no effect. */
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step);
-/** What @program is ready for, or is being made ready for, of the ledger; of several the one that
- *  the policy named last. LEDGER_NONE: nothing. */
+/**
+ * The device of the ledger that is ready, or being made ready, for @program; of several, the one
+ * that the policy chose last. LEDGER_NONE: none.
+ */
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 void prewarm_settle(struct agent *agent, const struct operation *op,
                     const struct operation_end *end);
 
-/* ---- checkpoint, protect, trace ---- */
+/* checkpoint, protect, trace */
 
 void checkpointing_handle(struct peer *client, struct message *message);
-/** Have those made that are due. */
+/** Start the periodic images that are due. */
 void checkpointing_tick(struct agent *agent);
 void checkpointing_answered(struct agent *agent, const struct operation *op,
                             const msgpack_object *report);
-/** "checkpoints" of an open map: what @program makes again and again. */
+/** Put "checkpoints" into an open map: the periodic images of @program. */
 void checkpointing_put(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 
 void protecting_handle(struct peer *client, struct message *message);
-/** Tell programs that say they are protected in another way than they are to be. */
+/** Tell programs that report another protection than they are to have. */
 void protecting_tick(struct agent *agent);
-/** "protect" and "loss" of an open map: what @program says of that. */
+/** Put "protect" and "loss" into an open map: the protection and losses that @program reported. */
 void protecting_put(const struct agent *agent, const struct program *program, struct frame *frame);
 
 void trace_handle(struct peer *client, struct message *message);
-/** MSG_SPANS of a program go on to the client that traces it. */
+/** Forward a program's MSG_SPANS to the client that traces it. */
 void tracing_spans(struct peer *peer, struct message *message);
 void tracing_cancel(struct agent *agent, struct operation *op, bool gone);
 void tracing_expire(struct agent *agent, struct operation *op);
-/** @program ended, or its connection did. */
+/** @program ended, or its connection did: end its traces. */
 void tracing_ends(struct agent *agent, const struct program *program);
 
-/* ---- spread: programs whose long launches are done on other devices too ---- */
+/* spread: programs whose long launches also run on other devices */
 
 /**
- * The devices that the field @key of a client's request names; each once.
+ * Read the devices that the field @key of a client's request names, without duplicates.
  *
  * Returns 0, or -ENODEV, -ENOTUNIQ, -EBUSY (one drains) or -E2BIG, with a line for the operator in
  * @ret_error.
@@ -104,11 +116,13 @@ MUST_CHECK int spreading_read(const struct agent *agent, const msgpack_object *m
                               struct program_spread *ret_spread, char *ret_error,
                               size_t error_size);
 void spreading_handle(struct peer *client, struct message *message);
-/** Tell @program, if it is connected, where its launches may be done now. */
+/** Tell @program, if it is connected, which devices its launches may use now. */
 void spreading_tell(const struct agent *agent, struct program *program);
-/** Tell programs what has changed of that: devices drain, fill up, and come back. */
+/**
+ * Tell programs of changes to these devices: devices drain, become full, or are available again.
+ */
 void spreading_tick(struct agent *agent);
-/** "spread" of an open map: the names of the devices that @program may use now. */
+/** Put "spread" into an open map: the names of the devices that @program may use now. */
 void spreading_put_names(const struct agent *agent, const struct program *program,
                          struct frame *frame);
 

@@ -11,7 +11,9 @@
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
-/* The world as the policy sees it. Made anew for each question: programs are few and it is cheap.
+/*
+ * The world as the policy sees it. It is built anew for each question, which is cheap because
+ * programs are few.
  */
 
 void world_finish(struct world *world)
@@ -26,7 +28,7 @@ void world_finish(struct world *world)
     *world = (struct world){0};
 }
 
-/** Of moves of all programs. */
+/** Moves of all programs. */
 static unsigned world_moves_since(const struct governor *governor, uint64_t since)
 {
     unsigned recent = 0;
@@ -36,7 +38,7 @@ static unsigned world_moves_since(const struct governor *governor, uint64_t sinc
     return recent;
 }
 
-/** And of one. */
+/** Moves of one program. */
 static unsigned world_program_moves_since(const struct managed *managed, uint64_t since)
 {
     unsigned recent = 0;
@@ -126,7 +128,7 @@ static void world_add_vdev(struct policy_program *row, const struct program_devi
     }
 }
 
-/** A driver that refused what was granted: what the program holds is all that it has there. */
+/** The driver refused memory that was granted: the program can have no more there than it holds. */
 static void world_put_pending(struct world *world, struct policy_program *row,
                               const struct pending *pending)
 {
@@ -135,7 +137,7 @@ static void world_put_pending(struct world *world, struct policy_program *row,
     row->wanted = row->wanted > pending->wanted ? row->wanted : pending->wanted;
     row->ticket = pending->ticket;
     row->owns = pending->owns && !pending->failed;
-    /* What it says it needs in all: of what was granted it may not have heard yet. */
+    /* The total need as the program reports it: it may not have received all of its grants yet. */
     row->need = row->device == POLICY_NONE ? row->wanted : pending->total;
     if (!pending->failed || row->device == POLICY_NONE)
         return;
@@ -166,7 +168,7 @@ static void world_put_times(const struct agent *agent, const struct group *group
         world_program_moves_since(&group->program->managed, now > budget ? now - budget : 0);
 }
 
-/** What its virtual devices there remember, as one. */
+/** The combined visits of a group's virtual devices. */
 static void world_put_visits(const struct group *group, struct policy_visits *ret_visits)
 {
     const struct program_device *vdevs = group->program->vdevs;
@@ -234,15 +236,15 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         }
     }
     if (held > row->wanted)
-        row->wanted = held; /* It has not said what it wants. */
+        row->wanted = held; /* The program has not reported yet what it wants. */
     if (program->managed.withholds && !pending) {
-        /* It was asked for memory and had none to give. */
+        /* It was asked for memory and returned none. */
         row->ways &= ~(unsigned)POLICY_SPILL;
     }
     if (pending)
         world_put_pending(world, row, pending);
     if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
-        row->quota = row->least; /* It says for the first time what one call needs. */
+        row->quota = row->least; /* It reports for the first time what one call needs. */
     world_put_times(agent, group, pending, row);
     world_put_exclusions(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
@@ -254,7 +256,10 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
 }
 
-/** Its virtual devices on one device are one program to the policy: they share what is granted. */
+/**
+ * The virtual devices of a program on one device are one program to the policy, because they share
+ * its grants.
+ */
 static void world_put_program_groups(struct agent *agent, struct world *world,
                                      struct program *program)
 {

@@ -4,7 +4,7 @@
 
 #include "agent/daemon/programs/registry.h"
 
-/* How a program is treated: what `reseat run` and `reseat limit` said, kept for the next agent. */
+/* The policy of a program, as `reseat run` and `reseat limit` set it, stored for the next agent. */
 
 #define PRIORITY_MAX 1000
 
@@ -46,7 +46,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_end(frame);
 }
 
-/* Negative numbers are not among what frames carry. */
+/* Frames carry no negative numbers. */
 static void program_policy_take_priority(struct program *program, const msgpack_object *map)
 {
     char text[16], *end;
@@ -63,7 +63,7 @@ void program_take_policy(struct program *program, const msgpack_object *map)
     struct program_policy *policy = &program->policy;
     const uint64_t all = (1u << POLICY_WAYS) - 1;
 
-    /* What an older agent kept may have been said. */
+    /* An older agent stored no overrides: treat its values as set by a command. */
     policy->overrides = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
     program_policy_take_priority(program, map);
     policy->preemptible = field_bool(map, "preemptible", policy->preemptible);

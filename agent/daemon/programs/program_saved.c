@@ -12,7 +12,7 @@
 #define WARM_SHARE 16
 #define WARM_MOST  (UINT64_C(1) << 30)
 
-/* What of a program outlives the agent, and what the configuration says of it. */
+/* The state of a program that outlives the agent, and the configuration's settings for it. */
 
 int program_file(const struct agent *agent, const struct program *program, char ret[PATH_MAX])
 {
@@ -45,8 +45,10 @@ void program_take_images(const struct agent *agent, struct program *program,
     images->due_ms = uv_now(&agent->loop);
 }
 
-/* Where its virtual devices were: the policy of a later agent does not send them back either. Times
- * are of a clock that goes on between agents. */
+/*
+ * The earlier devices of its virtual devices, so that the policy of a later agent does not send
+ * them back either. Times are of a clock that continues between agents.
+ */
 static void program_saved_put_visits(const struct agent *agent, const struct program *program,
                                      struct frame *frame)
 {
@@ -113,7 +115,10 @@ void program_take_visits(struct agent *agent, struct program *program, const msg
     }
 }
 
-/** Write what a later agent must know. Failing is not fatal: connected programs tell it again. */
+/**
+ * Write the state that a later agent needs. A failure is not fatal: a connected program reports
+ * most of it again.
+ */
 void programs_save(const struct agent *agent, const struct program *program)
 {
     char path[PATH_MAX];
@@ -152,7 +157,7 @@ void program_set_quota(struct agent *agent, struct program *program, uint64_t by
     agent->changed = true;
 }
 
-/** All that the configuration says of a program, but for what was said of it otherwise. */
+/** The configuration's settings for a program, except those that were set otherwise. */
 static struct program_policy program_saved_configured(const struct agent *agent,
                                                       const struct program *program)
 {
@@ -171,7 +176,7 @@ static struct program_policy program_saved_configured(const struct agent *agent,
     if (!(policy.overrides & OVERRIDE_PROTECT))
         policy.protect = said.protect;
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
-    /* Another user may ask for less than the configuration says, not for more. */
+    /* Another user may set lower values than the configuration, but no higher ones. */
     if (!access_may_manage(geteuid(), program->uid)) {
         policy.priority = policy.priority < said.priority ? policy.priority : said.priority;
         policy.quota = policy.quota < said.quota ? policy.quota : said.quota;

@@ -4,7 +4,7 @@
 #include "agent/protocol/agent_messages.h"
 #include "state/driver/device_key.h"
 
-/* What is known of programs' virtual devices, and how it is told. */
+/* Reads programs' reports on their virtual devices, and describes these. */
 
 void program_put_identity(const struct program *program, struct frame *frame)
 {
@@ -103,7 +103,9 @@ static void program_vdevs_take_vdev(struct program *program, size_t index,
     vdev->wanted = vdev->tells_grants ? vdev->wanted : vdev->device_bytes;
     vdev->least = field_get(map, "least") ? vdev->least : vdev->wanted;
     vdev->peak = field_get(map, "peak") ? vdev->peak : vdev->device_bytes;
-    /* On no device nothing counts as wanted: what it had is what it comes back with. */
+    /*
+     * A suspended device has no memory on a device: keep the amount with which it will be resumed.
+     */
     vdev->wanted = vdev->suspended && vdev->wanted < wanted ? wanted : vdev->wanted;
     vdev->least = vdev->suspended && vdev->least < least ? least : vdev->least;
     uint64_t most = vdev->wanted > vdev->device_bytes ? vdev->wanted : vdev->device_bytes;
@@ -114,7 +116,7 @@ static void program_vdevs_take_vdev(struct program *program, size_t index,
     program_vdevs_take_sources(vdev, map);
 }
 
-/** What is known of those that it names again stays. */
+/** Keep the agent's own state of devices that the program reports again. */
 static void program_vdevs_take_ready(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *items;
@@ -172,7 +174,7 @@ static void program_vdevs_take_loss(struct program_loss *loss, const msgpack_obj
         take_loss(map, loss);
 }
 
-/* The process may execute another program, which has it then. */
+/* A process that executes another program keeps the lease, which the new program then has. */
 static void program_vdevs_take_right(struct program *program, const msgpack_object *map)
 {
     char folder[PATH_MAX], id[sizeof(program->right_id)];
@@ -205,13 +207,15 @@ void program_take_status(struct program *program, const msgpack_object *message)
     program->awaited = false;
     program_vdevs_take_ready(program, message);
     program_vdevs_take_whole(program, message);
-    /* One that starts has none yet, and keeps those that it was registered with. */
+    /*
+     * A program that is starting has no virtual devices yet, and keeps those of its registration.
+     */
     if (count != 0) {
         const msgpack_object *first = &vdevs[0];
         program->vdev_count = count < PROTOCOL_VDEVS_MAX ? count : PROTOCOL_VDEVS_MAX;
         for (size_t i = 0; i < program->vdev_count; i++)
             program_vdevs_take_vdev(program, i, &vdevs[i], seeks);
-        /* These are of the whole program. */
+        /* These values are of the whole program. */
         take_objects(first, status);
     }
     status->known = true;

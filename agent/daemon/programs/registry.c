@@ -38,7 +38,7 @@ void program_close(struct agent *agent, struct program *program)
     agent->changed = true;
 }
 
-/** Take it out of the list. */
+/** Remove the program from the list and free it. */
 static void registry_program_destroy(struct agent *agent, struct program *program)
 {
     program_close(agent, program);
@@ -97,7 +97,7 @@ static struct program *registry_program_create(struct agent *agent, pid_t pid, u
     return program;
 }
 
-/** Ids look like "a7": never a pid. */
+/** Ids have the form "a7", so that none is a pid. */
 static void registry_give_id(struct agent *agent, struct program *program)
 {
     do {
@@ -272,7 +272,10 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     field_text(hello, "program", command, sizeof(command));
     struct program *program = registry_program_of_process(agent, peer, start);
     if (!program) {
-        /* A child of a program that was started with `run`, or one that an earlier agent knew. */
+        /*
+         * A child of a program that was started with `reseat run`, or a program that an earlier
+         * agent knew.
+         */
         const struct program *known = registry_program_by_id(agent, id), *parent;
         program = registry_program_create(agent, peer->pid, start, peer->uid);
         if (!program)
@@ -302,7 +305,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         if (!parent)
             program_named(agent, program);
     }
-    /* It answers only over the connection that it was asked on. */
+    /* Answers come only over the connection on which the request was sent. */
     if (program->connected)
         agent->events->program_unreachable(agent, program, false);
     if (program->peer && program->peer != peer) {
@@ -356,7 +359,7 @@ static bool registry_is_pid(const char *text, pid_t *ret)
     return *text >= '0' && *text <= '9' && !*end && value > 0 && value < INT32_MAX;
 }
 
-/** Of programs with one name, the one that is connected, if only one is. */
+/** Of several programs with one name, the only one that is connected; otherwise NULL. */
 static struct program *registry_by_name(const struct agent *agent, const struct peer *peer,
                                         const char *name, bool connected, unsigned *ret_count)
 {
@@ -423,7 +426,7 @@ static int registry_find(struct agent *agent, const struct peer *peer, const cha
     return -ESRCH;
 }
 
-/** Cut ":N" off. False when there is none. */
+/** Remove ":N" from the end of @text. False when there is none. */
 static bool registry_cut_vdev(char *text, size_t *ret_vdev)
 {
     char *colon = strrchr(text, ':');

@@ -8,12 +8,15 @@
 
 #include "agent/daemon/devices/device_list.h"
 
-/* Longer than a watcher says nothing in the worst case: a look, a listing, and its longest wait. */
+/*
+ * Longer than the longest time between two messages of a watcher: one probe, one listing, and its
+ * longest wait.
+ */
 #define SILENCE_MS     150000
 #define RESTART_MS     1000
 #define RESTART_MS_MAX 60000
-#define ASK_MS         10000 /* Between listings that somebody asks for. */
-#define DEVICES_MAX    128   /* Of one server; what else it has is left out. */
+#define ASK_MS         10000 /* Minimum interval between listings on request. */
+#define DEVICES_MAX    128   /* Devices listed for one server; further ones are left out. */
 
 static const char *const state_names[] = {
     [SERVER_CONNECTING] = "connecting",
@@ -101,13 +104,13 @@ int server_set_leaves(struct server *server, bool leaves)
 
 /* ---- how they are ---- */
 
-/** It stands for all servers that are announced. */
+/** True for the entry that stands for all announced servers. */
 static bool servers_is_announcer(const struct server *server)
 {
     return strcmp(server->address, SERVER_ANNOUNCED) == 0;
 }
 
-/** @listed: its devices may be others. */
+/** @listed: the server's list of devices may have changed. */
 static void servers_set_state(struct server *server, enum server_state state, bool listed)
 {
     struct agent *agent = server->agent;
@@ -147,8 +150,10 @@ static void servers_is_not_there(struct server *server, const char *code, const 
 static struct server *servers_create(struct agent *agent, const char *name, const char *address,
                                      bool configured);
 
-/* What is announced is anybody's word. It says where a server is that the user has credentials for,
-   and the server proves the rest. */
+/*
+ * Announcements are not authenticated. An announcement only gives the address of a server for which
+ * the user has credentials; the server is authenticated when it is connected to.
+ */
 
 #define FOUND_MAX 32
 
@@ -159,7 +164,7 @@ static bool servers_may_use(const struct server *server)
     return server_has_credentials(server->address, ignored);
 }
 
-/** Leave it alone until there are credentials; servers_tick() looks. */
+/** Do not contact the server until there are credentials for it; servers_tick() checks for them. */
 static void servers_wait_for_credentials(struct server *server)
 {
     char path[PATH_MAX];
@@ -190,8 +195,10 @@ static void servers_take_announcement(struct agent *agent, const msgpack_object 
             return;
         same = strcmp(server->name, name) ? same : server;
     }
-    /* Another address of one that was found and is not there: its host may have moved. What an
-       operator named is where they said. */
+    /*
+     * An announced server that is not up is announced at another address: its host may have moved.
+     * The address of a server that an operator named does not change.
+     */
     if (same && same->found && same->state != SERVER_UP) {
         watcher_drop(same->watcher);
         same->watcher = NULL;
@@ -345,7 +352,7 @@ int servers_add(struct agent *agent, const char *name, const char *address, bool
     struct server *server = servers_create(agent, name, address, configured);
     if (!server)
         return -ENOMEM;
-    /* What another of that name had is not this one's. */
+    /* The file may hold the devices of an earlier server with the same name. */
     unlink(server->file);
     int error = configured ? 0 : servers_save(agent);
     if (error) {
@@ -404,7 +411,8 @@ void servers_configure(struct agent *agent)
             stays = !strcmp(name, server->name) && !strcmp(address, server->address);
         }
         if (!stays) {
-            server->configured = false; /* From here on as one that was added. */
+            server->configured =
+                false; /* From now on it is treated as a server that an operator added. */
             agent->events->server_leaves(agent, server, true);
         }
     }
@@ -486,7 +494,10 @@ int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_g
         server->devices = 0;
         if (inventory_read(server->file, &some))
             continue;
-        /* Its watcher wrote that, and it is to have no other server's devices, nor any number. */
+        /*
+         * The watcher wrote this file: accept only this server's devices, and DEVICES_MAX of them
+         * at most.
+         */
         kept.entries = some.entries;
         for (size_t i = 0; i < some.count; i++) {
             some.entries[i].lost = server->state != SERVER_UP;

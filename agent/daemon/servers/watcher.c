@@ -9,9 +9,9 @@ struct watcher {
     uv_process_t process;
     uv_pipe_t in, out;
     struct frame_reader reader;
-    const struct watcher_events *events; /* NULL once it is dropped. */
+    const struct watcher_events *events; /* NULL after watcher_drop(). */
     void *data;
-    unsigned open; /* Handles. */
+    unsigned open; /* Number of open handles. */
     bool dropped;
     char buffer[4096];
 };
@@ -37,7 +37,10 @@ static void watcher_ends(struct watcher *watcher)
     events->ended(data);
 }
 
-/* Only now: libuv waits for no child whose handle is closed. */
+/*
+ * The handle is closed only when the process has exited: libuv does not reap a child whose handle
+ * is closed.
+ */
 static void watcher_exited(uv_process_t *process, int64_t status, int number)
 {
     struct watcher *watcher = process->data;
@@ -119,7 +122,7 @@ void watcher_ask(struct watcher *watcher, bool devices)
 {
     uv_buf_t word = uv_buf_init(devices ? "D" : "L", 1);
 
-    /* One that does not read it has been asked before. */
+    /* Where the pipe is full, an earlier request is still unread, so this one may be dropped. */
     (void)uv_try_write((uv_stream_t *)&watcher->in, &word, 1);
 }
 

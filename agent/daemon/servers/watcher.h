@@ -7,30 +7,32 @@
 #include "state/base/compiler.h"
 
 /*
- * A process that looks after one device server (agent/watch/), so that nothing a server does, or
- * does not do, makes the agent wait.
+ * A process that probes one device server (agent/watch/), so that the agent never blocks on a
+ * server.
  */
 
 struct watcher;
 
-/** What comes of one. Not called once it is dropped. */
+/** Callbacks of a watcher. Not called after watcher_drop(). */
 struct watcher_events {
-    /** It looked: a MSG_SERVER. */
+    /** The watcher has probed its server; @map is the MSG_SERVER that it sent. */
     void (*told)(void *data, const msgpack_object *map);
-    /** It is gone, by itself; it is dropped already. */
+    /** The process ended by itself; the watcher is already dropped. */
     void (*ended)(void *data);
 };
 
 /**
- * @arguments  Its program's path and what that is called with, NULL at the end.
- * Returns 0 or -errno (it cannot be started).
+ * Start the process.
+ *
+ * @arguments  The program's path and its arguments, ending with NULL.
+ * Returns 0 or -errno (the process cannot be started).
  */
 MUST_CHECK int watcher_start(uv_loop_t *loop, char *const *arguments,
                              const struct watcher_events *events, void *data,
                              struct watcher **ret_watcher);
-/** Have it look now. @devices: and list the devices again. */
+/** Ask for a probe now. @devices: the watcher also lists the devices again. */
 void watcher_ask(struct watcher *watcher, bool devices);
-/** End it. Its memory goes when its process has. NULL is let be. */
+/** End the process. The memory is freed when the process has exited. NULL is allowed. */
 void watcher_drop(struct watcher *watcher);
 
 #endif
