@@ -40,17 +40,25 @@ static void random_costs(struct costs *costs, uint64_t *state)
     for (unsigned i = 0; i < 40; i++) {
         uint64_t items = 1ull << next_random(state) % 20;
         costs_add(costs, items, items * (750 + next_random(state) % 500));
+        if (i % 2)
+            costs_add_power(costs, items, 20000 + next_random(state) % 20000);
     }
+}
+
+static void expect_same_mean(const struct cost_mean *one, const struct cost_mean *other)
+{
+    cr_assert_float_eq(one->count, other->count, 1e-3);
+    cr_assert_float_eq(one->mean, other->mean, 1e-3);
+    cr_assert_float_eq(one->spread, other->spread, 1e-2);
 }
 
 static void expect_same(const struct costs *one, const struct costs *other)
 {
     for (unsigned i = 0; i < COSTS_SIZES; i++) {
         const struct cost_point *a = &one->points[i], *b = &other->points[i];
-        cr_assert_float_eq(a->count, b->count, 1e-3);
-        cr_assert_float_eq(a->time, b->time, 1e-3);
         cr_assert_float_eq(a->size, b->size, 1e-3);
-        cr_assert_float_eq(a->spread, b->spread, 1e-2);
+        expect_same_mean(&a->time, &b->time);
+        expect_same_mean(&a->power, &b->power);
     }
 }
 
@@ -82,7 +90,7 @@ Test(costs, merging_gives_the_mean_of_all_samples)
     costs_merge(&one, &other);
     double mean = exp2((6 * log2(4e6) + 2 * log2(16e6)) / 8);
     cr_assert(within(guess(&one, 1024).ns, mean, 1.001));
-    cr_assert_float_eq(one.points[10].spread, 6 * 0.25 + 2 * 2.25, 1e-3);
+    cr_assert_float_eq(one.points[10].time.spread, 6 * 0.25 + 2 * 2.25, 1e-3);
 }
 
 Test(costs, more_samples_that_agree_are_never_less_certain)
@@ -96,7 +104,7 @@ Test(costs, more_samples_that_agree_are_never_less_certain)
         before = now.error_permil;
     }
     cr_assert_leq(before, 50);
-    cr_assert_leq(costs.points[12].count, COSTS_MEMORY);
+    cr_assert_leq(costs.points[12].time.count, COSTS_MEMORY);
 }
 
 Test(costs, samples_that_differ_are_less_certain)
@@ -156,8 +164,8 @@ Test(costs, no_value_breaks_it)
         if (costs_guess(&costs, items, &answer))
             cr_assert_leq(answer.ns, 64 * 86400000000000u);
         for (unsigned at = 0; at < COSTS_SIZES; at++)
-            cr_assert(isfinite(costs.points[at].time) && costs.points[at].count >= 0 &&
-                      costs.points[at].spread >= 0);
+            cr_assert(isfinite(costs.points[at].time.mean) && costs.points[at].time.count >= 0 &&
+                      costs.points[at].time.spread >= 0);
     }
 }
 
@@ -198,17 +206,25 @@ Test(costs, records_carry_a_point)
     struct costs costs = {0}, copy = {0};
     for (unsigned i = 0; i < 9; i++)
         costs_add(&costs, 5000, (8 + i % 3) * MS);
+    for (unsigned i = 0; i < 4; i++)
+        costs_add_power(&costs, 5000, 40000 + 1000 * i);
     struct cost_record record;
     cost_record_of(&costs.points[12], &record);
     cr_assert(costs_add_record(&copy, &record));
     cr_assert(within(guess(&copy, 5000).ns, (double)guess(&costs, 5000).ns, 1.001));
     cr_assert_eq(guess(&copy, 5000).error_permil, record.error_permil);
+    cr_assert(
+        within(guess(&copy, 5000).power_mw, 41486, 1.001)); /* of 41, 42, 43 and 44 W less 1 */
+    cr_assert_eq(guess(&copy, 5000).power_error_permil, record.power_error_permil);
     const struct cost_record wrong[] = {{.ns = 1, .samples_k = 1000},
                                         {.items = 1, .samples_k = 1000},
                                         {.items = 1, .ns = 1},
                                         {.items = 1, .ns = UINT64_MAX, .samples_k = 1000},
                                         {.items = 1, .ns = 1, .samples_k = UINT64_MAX},
-                                        {1, 1, 1000, UINT64_MAX, 0}};
+                                        {1, 1, 1000, UINT64_MAX, 0, 0, 0, 0, 0},
+                                        {1, 1, 1000, 0, 0, UINT64_MAX, 1000, 0, 0},
+                                        {1, 1, 1000, 0, 0, 1, UINT64_MAX, 0, 0},
+                                        {1, 1, 1000, 0, 0, 1, 1000, UINT64_MAX, 0}};
     for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         cr_assert_not(costs_add_record(&copy, &wrong[i]));
 }
@@ -220,15 +236,53 @@ Test(costs, relative_speed_weighs_kernels_by_their_time)
     add_times(&fast, 5, 1 << 16, 10 * MS);
     add_times(&even, 5, 1 << 10, 4 * MS);
     add_times(&few, COSTS_SURE - 1, 1 << 10, 4 * MS);
-    const struct costs_work works[] = {{&slow, &fast, 1 << 16, 600 * MS},
-                                       {&even, &even, 1 << 10, 200 * MS},
-                                       {&even, &few, 1 << 10, 100 * MS},
-                                       {&even, NULL, 1 << 10, 100 * MS}};
-    struct policy_measured measured = costs_relative(works, 4);
+    const struct costs_use uses[] = {{&slow, &fast, 1 << 16, 600 * MS},
+                                     {&even, &even, 1 << 10, 200 * MS},
+                                     {&even, &few, 1 << 10, 100 * MS},
+                                     {&even, NULL, 1 << 10, 100 * MS}};
+    struct policy_measured measured = costs_relative(uses, 4);
     cr_assert_eq(measured.covered, 800);
     cr_assert_float_eq(measured.speed, 1000.0 * 800 / (600 / 8.0 + 200), 2);
-    measured = costs_relative(works + 2, 2);
+    measured = costs_relative(uses + 2, 2);
     cr_assert_eq(measured.covered, 0);
     cr_assert_eq(measured.speed, 0);
     cr_assert_eq(costs_relative(NULL, 0).covered, 0);
+}
+
+Test(costs, power_is_learnt_of_sizes_whose_time_is_known)
+{
+    struct costs costs = {0};
+    costs_add_power(&costs, 1 << 10, 50000);
+    add_times(&costs, 3, 1 << 10, 4 * MS);
+    cr_assert_eq(guess(&costs, 1 << 10).power_samples, 0);
+    costs_add_power(&costs, 1 << 10, 50000);
+    costs_add_power(&costs, 1 << 10, 51000);
+    struct cost_guess known = guess(&costs, 1 << 10), near = guess(&costs, 1 << 11);
+    cr_assert_eq(known.power_samples, 2);
+    cr_assert(within(known.power_mw, 50500, 1.01));
+    cr_assert(within(near.power_mw, 50500, 1.01));
+    cr_assert_gt(near.power_error_permil, known.power_error_permil);
+    costs_add_power(&costs, 1 << 10, 0); /* noise of a meter: no power at all */
+    cr_assert_lt(guess(&costs, 1 << 10).power_mw, 50000);
+}
+
+Test(costs, power_is_of_the_nearest_size_that_has_one)
+{
+    struct costs costs = {0};
+    add_times(&costs, 3, 1 << 10, 4 * MS);
+    add_times(&costs, 3, 1 << 14, 64 * MS);
+    costs_add_power(&costs, 1 << 14, 90000);
+    cr_assert(within(guess(&costs, 1 << 10).power_mw, 90000, 1.01));
+    costs_add_power(&costs, 1 << 10, 20000);
+    cr_assert(within(guess(&costs, 1 << 11).power_mw, 20000, 1.01));
+    cr_assert(within(guess(&costs, 1 << 13).power_mw, 90000, 1.01));
+}
+
+Test(costs, a_device_that_changed_has_its_power_to_be_learnt_anew)
+{
+    struct costs costs = {0};
+    add_times(&costs, 20, 256, 10 * MS);
+    costs_add_power(&costs, 256, 90000);
+    add_times(&costs, COSTS_FOLLOW, 256, 100 * MS);
+    cr_assert_eq(guess(&costs, 256).power_samples, 0);
 }

@@ -269,7 +269,7 @@ static struct policy_measured costs_compare(struct agent *agent, const struct pr
     const struct inventory_entry *here = devices_entry(agent, from),
                                  *there = devices_entry(agent, to);
     char here_text[DEVICE_KEY_TEXT_MAX], there_text[DEVICE_KEY_TEXT_MAX];
-    struct costs_work works[WORKS_MOST];
+    struct costs_use uses[WORKS_MOST];
     uint32_t count = 0;
 
     if (!here || !there)
@@ -283,12 +283,12 @@ static struct policy_measured costs_compare(struct agent *agent, const struct pr
         const struct cost_entry *one = costs_find(agent->costs, program->uid, work->id, here_text),
                                 *other =
                                     costs_find(agent->costs, program->uid, work->id, there_text);
-        works[count++] = (struct costs_work){.here = one ? &one->row.costs : NULL,
-                                             .there = other ? &other->row.costs : NULL,
-                                             .items = work->items,
-                                             .busy_ns = work->busy_ns};
+        uses[count++] = (struct costs_use){.here = one ? &one->row.costs : NULL,
+                                           .there = other ? &other->row.costs : NULL,
+                                           .items = work->items,
+                                           .busy_ns = work->busy_ns};
     }
-    return costs_relative(works, count);
+    return costs_relative(uses, count);
 }
 
 const struct policy_measured *costs_measured(struct agent *agent, struct program *program,

@@ -12,17 +12,28 @@
 #include "agent/daemon/agent.h"
 
 /* Raised when a column changes: a file of a newer agent is not touched. */
-#define VERSION         1
+#define VERSION         2
 #define TEXT_OF(x)      #x
 #define VERSION_TEXT(x) TEXT_OF(x)
 
 static const char store_schema[] =
     "CREATE TABLE IF NOT EXISTS cost(uid INTEGER NOT NULL, kernel TEXT NOT NULL, name TEXT NOT "
     "NULL, device TEXT NOT NULL, size INTEGER NOT NULL, count REAL NOT NULL, items REAL NOT NULL, "
-    "time REAL NOT NULL, spread REAL NOT NULL, used INTEGER NOT NULL, "
+    "time REAL NOT NULL, spread REAL NOT NULL, used INTEGER NOT NULL, outliers INTEGER NOT NULL "
+    "DEFAULT 0, power_count REAL NOT NULL DEFAULT 0, power REAL NOT NULL DEFAULT 0, power_spread "
+    "REAL NOT NULL DEFAULT 0, power_outliers INTEGER NOT NULL DEFAULT 0, "
     "UNIQUE(uid, kernel, device, size));"
     "CREATE INDEX IF NOT EXISTS cost_used ON cost(uid, used);"
     "PRAGMA user_version=" VERSION_TEXT(VERSION);
+
+/* A file of version 1 has no power and no outliers. */
+static const char store_grow[] =
+    "BEGIN IMMEDIATE; ALTER TABLE cost ADD COLUMN outliers INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE cost ADD COLUMN power_count REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE cost ADD COLUMN power REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE cost ADD COLUMN power_spread REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE cost ADD COLUMN power_outliers INTEGER NOT NULL DEFAULT 0;"
+    "PRAGMA user_version=2; COMMIT";
 
 struct cost_store {
     char path[PATH_MAX]; /* "": in memory alone */
@@ -101,6 +112,8 @@ static int store_open_file(struct cost_store *store)
         result = store_ask(store->writer, "PRAGMA user_version", answer, sizeof(answer));
     if (result == SQLITE_OK && atoi(answer) > VERSION)
         return SQLITE_SCHEMA;
+    if (result == SQLITE_OK && atoi(answer) == 1)
+        result = store_exec(store->writer, store_grow);
     if (result == SQLITE_OK)
         result = store_exec(store->writer, store_schema);
     return result == SQLITE_OK ? store_open_one(store->path, &store->reader) : result;
@@ -168,20 +181,33 @@ void cost_store_destroy(struct cost_store *store)
 
 /* ---- reading ---- */
 
+/* Columns of a point, in the order in which store_point() reads them. */
+#define POINT                                                                                      \
+    "count, items, time, spread, outliers, power_count, power, power_spread, power_outliers"
+
 /* Whoever may write the file may have written anything. */
+static bool store_mean(double count, double mean, double spread, sqlite3_int64 outliers,
+                       struct cost_mean *ret_mean)
+{
+    *ret_mean = (struct cost_mean){.count = (float)count,
+                                   .mean = (float)mean,
+                                   .spread = (float)spread,
+                                   .outliers = (int32_t)outliers};
+    return count >= 0 && count < 1e6 && mean >= 0 && mean < 64 && spread >= 0 && spread < 1e6 &&
+           llabs(outliers) < COSTS_FOLLOW;
+}
+
 static bool store_point(sqlite3_stmt *statement, int column, struct cost_point *ret_point)
 {
-    double numbers[4];
-    for (int i = 0; i < 4; i++) {
+    double numbers[9];
+    for (int i = 0; i < 9; i++)
         numbers[i] = sqlite3_column_double(statement, column + i);
-        if (!isfinite(numbers[i]) || numbers[i] < 0 || numbers[i] > 1e6)
-            return false;
-    }
-    *ret_point = (struct cost_point){.count = (float)numbers[0],
-                                     .size = (float)numbers[1],
-                                     .time = (float)numbers[2],
-                                     .spread = (float)numbers[3]};
-    return numbers[0] > 0 && numbers[1] < 64 && numbers[2] < 64;
+    ret_point->size = (float)numbers[1];
+    return numbers[1] >= 0 && numbers[1] < 64 && numbers[0] > 0 &&
+           store_mean(numbers[0], numbers[2], numbers[3],
+                      sqlite3_column_int64(statement, column + 4), &ret_point->time) &&
+           store_mean(numbers[5], numbers[6], numbers[7],
+                      sqlite3_column_int64(statement, column + 8), &ret_point->power);
 }
 
 static const char *store_text(sqlite3_stmt *statement, int column)
@@ -209,9 +235,9 @@ static bool store_next(struct cost_store *store, sqlite3_stmt *statement)
 void cost_store_read(struct cost_store *store, uid_t uid, const char *id, cost_store_take *take,
                      void *data)
 {
-    sqlite3_stmt *statement = store_prepare(
-        store, "SELECT name, device, size, count, items, time, spread, used FROM cost "
-               "WHERE uid=?1 AND kernel=?2 ORDER BY device");
+    sqlite3_stmt *statement =
+        store_prepare(store, "SELECT name, device, size, used, " POINT " FROM cost "
+                             "WHERE uid=?1 AND kernel=?2 ORDER BY device");
     struct cost_point point;
     if (!statement)
         return;
@@ -219,9 +245,9 @@ void cost_store_read(struct cost_store *store, uid_t uid, const char *id, cost_s
     sqlite3_bind_text(statement, 2, id, -1, SQLITE_STATIC);
     while (store_next(store, statement)) {
         sqlite3_int64 size = sqlite3_column_int64(statement, 2);
-        if (size >= 0 && size < COSTS_SIZES && store_point(statement, 3, &point))
+        if (size >= 0 && size < COSTS_SIZES && store_point(statement, 4, &point))
             take(data, store_text(statement, 0), store_text(statement, 1), (unsigned)size, &point,
-                 sqlite3_column_int64(statement, 7));
+                 sqlite3_column_int64(statement, 3));
     }
     sqlite3_finalize(statement);
 }
@@ -232,7 +258,7 @@ bool cost_store_list(struct cost_store *store, uid_t uid, const char *name, uint
                      void *data)
 {
     sqlite3_stmt *statement =
-        store_prepare(store, "SELECT kernel, name, device, count, items, time, spread FROM cost "
+        store_prepare(store, "SELECT kernel, name, device, " POINT " FROM cost "
                              "WHERE uid=?1 AND (?2 IS NULL OR name=?2 OR kernel=?2) "
                              "ORDER BY name, kernel, device, size LIMIT ?3");
     struct cost_point point;
@@ -261,7 +287,8 @@ static int store_put_row(sqlite3_stmt *statement, const struct cost_row *row)
     int result = SQLITE_DONE;
     for (int i = 0; i < COSTS_SIZES && result == SQLITE_DONE; i++) {
         const struct cost_point *point = &row->costs.points[i];
-        if (point->count <= 0)
+        const struct cost_mean *time = &point->time, *power = &point->power;
+        if (time->count <= 0)
             continue;
         sqlite3_reset(statement);
         sqlite3_bind_int64(statement, 1, row->uid);
@@ -269,11 +296,16 @@ static int store_put_row(sqlite3_stmt *statement, const struct cost_row *row)
         sqlite3_bind_text(statement, 3, row->name, -1, SQLITE_STATIC);
         sqlite3_bind_text(statement, 4, row->device, -1, SQLITE_STATIC);
         sqlite3_bind_int(statement, 5, i);
-        sqlite3_bind_double(statement, 6, (double)point->count);
-        sqlite3_bind_double(statement, 7, (double)point->size);
-        sqlite3_bind_double(statement, 8, (double)point->time);
-        sqlite3_bind_double(statement, 9, (double)point->spread);
-        sqlite3_bind_int64(statement, 10, row->used_s);
+        sqlite3_bind_int64(statement, 6, row->used_s);
+        sqlite3_bind_double(statement, 7, (double)time->count);
+        sqlite3_bind_double(statement, 8, (double)point->size);
+        sqlite3_bind_double(statement, 9, (double)time->mean);
+        sqlite3_bind_double(statement, 10, (double)time->spread);
+        sqlite3_bind_int(statement, 11, time->outliers);
+        sqlite3_bind_double(statement, 12, (double)power->count);
+        sqlite3_bind_double(statement, 13, (double)power->mean);
+        sqlite3_bind_double(statement, 14, (double)power->spread);
+        sqlite3_bind_int(statement, 15, power->outliers);
         result = sqlite3_step(statement);
     }
     return result == SQLITE_DONE ? SQLITE_OK : result;
@@ -284,8 +316,8 @@ static int store_put_all(const struct cost_store *store)
     sqlite3_stmt *statement = NULL;
     int result = sqlite3_prepare_v2(store->writer,
                                     "INSERT OR REPLACE INTO cost(uid, kernel, name, device, size, "
-                                    "count, items, time, spread, used) "
-                                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
+                                    "used, " POINT ") "
+                                    "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                                     -1, &statement, NULL);
     for (size_t i = 0; i < store->count && result == SQLITE_OK; i++)
         result = store_put_row(statement, &store->rows[i]);
