@@ -32,10 +32,13 @@ static uint64_t schedule_end(const struct schedule_launch *launch,
 }
 
 static bool schedule_fits(const struct schedule_launch *launch,
-                          const struct schedule_candidate *candidate, uint64_t drawn_mw)
+                          const struct schedule_candidate *candidate)
 {
+    uint64_t relieved = candidate->relieved_mw, drawn = launch->drawn_mw;
+
+    drawn -= relieved < drawn ? relieved : drawn;
     return !launch->cap_mw ||
-           (candidate->draw_mw && schedule_sum(drawn_mw, candidate->draw_mw) <= launch->cap_mw);
+           (candidate->draw_mw && schedule_sum(drawn, candidate->draw_mw) <= launch->cap_mw);
 }
 
 /* The least cap that one of the candidates fits under while nothing else runs; 0: unknown. */
@@ -61,7 +64,7 @@ struct schedule_choice schedule_choose(const struct schedule_launch *launch,
 
     count = count < SCHEDULE_CANDIDATES ? count : SCHEDULE_CANDIDATES;
     for (uint32_t i = 0; i < count; i++) {
-        if (!candidates[i].allowed || !schedule_fits(launch, &candidates[i], launch->drawn_mw))
+        if (!candidates[i].allowed || !schedule_fits(launch, &candidates[i]))
             continue;
         open |= 1u << i;
         ends[i] = candidates[i].run_ns ? schedule_end(launch, &candidates[i]) : UINT64_MAX;

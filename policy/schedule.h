@@ -27,11 +27,12 @@ enum schedule_objective {
 /** A device where the launch may run; or a device at one of its clocks. */
 struct schedule_candidate {
     bool allowed;
-    uint64_t ready_ns;  /**< When its inputs can be on the device. */
-    uint64_t free_ns;   /**< When the device has finished what it was given before. */
-    uint64_t run_ns;    /**< How long the launch runs. */
-    uint64_t energy_uj; /**< Of the launch and of the transfers of its inputs, above idle. */
-    uint64_t draw_mw;   /**< The most that the device draws above idle while the launch runs. */
+    uint64_t ready_ns;    /**< When its inputs can be on the device. */
+    uint64_t free_ns;     /**< When the device has finished what it was given before. */
+    uint64_t run_ns;      /**< How long the launch runs. */
+    uint64_t energy_uj;   /**< Of the launch and of the transfers of its inputs, above idle. */
+    uint64_t draw_mw;     /**< The most that the device draws above idle while the launch runs. */
+    uint64_t relieved_mw; /**< Of what is drawn now: what ends before the launch starts there. */
 };
 
 struct schedule_launch {
@@ -68,7 +69,8 @@ struct schedule_choice {
  * unknown is compared with nothing, and an objective of energy chooses among those whose energy is
  * known, and the home device if its own energy is not. Under a cap a launch is given only where
  * the power that is drawn now and its own together stay within the cap; where its power is
- * unknown it does not fit.
+ * unknown it does not fit. With `relieved_mw` a device that is still busy can be compared with a
+ * free one; where the busy one is chosen, wait until it is free and choose again.
  */
 struct schedule_choice schedule_choose(const struct schedule_launch *launch,
                                        const struct schedule_candidate *candidates, uint32_t count);
