@@ -145,7 +145,7 @@ static const struct schedule_cost *schedule_costs(const struct schedule_graph *g
     return &graph->costs[(size_t)launch * graph->candidates];
 }
 
-static uint64_t schedule_fastest(const struct schedule_graph *graph, uint32_t launch)
+uint64_t schedule_fastest(const struct schedule_graph *graph, uint32_t launch)
 {
     const struct schedule_cost *costs = schedule_costs(graph, launch);
     uint64_t ns = UINT64_MAX;
@@ -220,10 +220,66 @@ struct schedule_way {
     uint64_t target_ns; /**< Length from which launches have their due times. */
 };
 
+/* When a device is free, and when it was idle before, the last times only. */
+#define GAPS 4
+struct schedule_device {
+    uint64_t free_ns;
+    struct {
+        uint64_t from_ns, to_ns;
+    } gaps[GAPS];
+};
+
+/* The first gap that a launch fits into; GAPS: none. */
+static unsigned schedule_gap(const struct schedule_device *device, uint64_t ready_ns,
+                             uint64_t run_ns)
+{
+    unsigned found = GAPS;
+
+    for (unsigned i = 0; i < GAPS; i++) {
+        uint64_t start = schedule_later(device->gaps[i].from_ns, ready_ns);
+        if (schedule_sum(start, run_ns) <= device->gaps[i].to_ns &&
+            (found == GAPS || device->gaps[i].from_ns < device->gaps[found].from_ns))
+            found = i;
+    }
+    return found;
+}
+
+/* Remember a gap instead of the shortest one that is known. */
+static void schedule_add_gap(struct schedule_device *device, uint64_t from_ns, uint64_t to_ns)
+{
+    unsigned least = 0;
+
+    for (unsigned i = 1; i < GAPS; i++)
+        if (device->gaps[i].to_ns - device->gaps[i].from_ns <
+            device->gaps[least].to_ns - device->gaps[least].from_ns)
+            least = i;
+    if (to_ns - from_ns > device->gaps[least].to_ns - device->gaps[least].from_ns) {
+        device->gaps[least].from_ns = from_ns;
+        device->gaps[least].to_ns = to_ns;
+    }
+}
+
+static void schedule_occupy(struct schedule_device *device, uint64_t start_ns, uint64_t end_ns)
+{
+    if (start_ns >= device->free_ns) {
+        schedule_add_gap(device, device->free_ns, start_ns);
+        device->free_ns = end_ns;
+        return;
+    }
+    for (unsigned i = 0; i < GAPS; i++) {
+        uint64_t from = device->gaps[i].from_ns, to = device->gaps[i].to_ns;
+        if (from <= start_ns && end_ns <= to) {
+            device->gaps[i].to_ns = start_ns;
+            schedule_add_gap(device, end_ns, to);
+            return;
+        }
+    }
+}
+
 /* Give @launch of the graph its slot. False: it cannot run anywhere. */
 static bool schedule_put(const struct schedule_graph *graph, const struct schedule_way *way,
-                         uint32_t index, uint64_t *frees, struct schedule_slot *slots,
-                         uint64_t *energy_uj)
+                         uint32_t index, struct schedule_device *devices,
+                         struct schedule_slot *slots, uint64_t *energy_uj)
 {
     struct schedule_candidate candidates[SCHEDULE_CANDIDATES];
     const struct schedule_cost *costs = schedule_costs(graph, index);
@@ -235,7 +291,6 @@ static bool schedule_put(const struct schedule_graph *graph, const struct schedu
         struct schedule_candidate *candidate = &candidates[c];
         *candidate = (struct schedule_candidate){
             .allowed = costs[c].run_ns && (way->only == SCHEDULE_NONE || way->only == c),
-            .free_ns = frees[graph->unit[c]],
             .run_ns = costs[c].run_ns,
             .energy_uj = costs[c].energy_uj};
         for (uint32_t e = graph->first[index]; candidate->allowed && e < graph->first[index + 1];
@@ -247,6 +302,9 @@ static bool schedule_put(const struct schedule_graph *graph, const struct schedu
                 schedule_later(candidate->ready_ns, schedule_sum(from->end_ns, move.run_ns));
             candidate->energy_uj = schedule_sum(candidate->energy_uj, move.energy_uj);
         }
+        const struct schedule_device *device = &devices[graph->unit[c]];
+        unsigned gap = schedule_gap(device, candidate->ready_ns, candidate->run_ns);
+        candidate->free_ns = gap < GAPS ? device->gaps[gap].from_ns : device->free_ns;
     }
     const struct schedule_launch launch = {.objective = way->objective,
                                            .home = graph->home,
@@ -258,7 +316,7 @@ static bool schedule_put(const struct schedule_graph *graph, const struct schedu
     slot->candidate = choice.candidate;
     slot->end_ns = choice.end_ns;
     slot->start_ns = choice.end_ns - costs[choice.candidate].run_ns;
-    frees[graph->unit[choice.candidate]] = slot->end_ns;
+    schedule_occupy(&devices[graph->unit[choice.candidate]], slot->start_ns, slot->end_ns);
     *energy_uj = schedule_sum(*energy_uj, candidates[choice.candidate].energy_uj);
     return true;
 }
@@ -266,12 +324,12 @@ static bool schedule_put(const struct schedule_graph *graph, const struct schedu
 static bool schedule_lay(const struct schedule_graph *graph, const struct schedule_way *way,
                          struct schedule_slot *slots, struct schedule_result *ret_result)
 {
-    uint64_t frees[SCHEDULE_CANDIDATES] = {0};
+    struct schedule_device devices[SCHEDULE_CANDIDATES] = {0};
     struct schedule_result result = {0};
 
     for (uint32_t i = 0; i < graph->launches; i++) {
         uint32_t launch = slots[i].order;
-        if (!schedule_put(graph, way, launch, frees, slots, &result.energy_uj))
+        if (!schedule_put(graph, way, launch, devices, slots, &result.energy_uj))
             return false;
         result.length_ns = schedule_later(result.length_ns, slots[launch].end_ns);
     }
@@ -309,7 +367,7 @@ static bool schedule_try(const struct schedule_graph *graph, enum schedule_objec
 
     if (!schedule_lay(graph, way, spare, &plan))
         return false;
-    if (schedule_better(objective, limit_ns, &plan, best)) {
+    if (best->length_ns == UINT64_MAX || schedule_better(objective, limit_ns, &plan, best)) {
         *best = plan;
         memcpy(slots, spare, graph->launches * sizeof(*slots));
     }

@@ -129,6 +129,9 @@ struct schedule_result {
 struct schedule_cost schedule_transfer(const struct schedule_graph *graph, uint32_t from,
                                        uint32_t to, uint64_t bytes);
 
+/** Its time on the candidate where it runs fastest. */
+uint64_t schedule_fastest(const struct schedule_graph *graph, uint32_t launch);
+
 /**
  * The longest path from each launch to the end, its own time included, at the times of the fastest
  * candidates and without transfers; and the order of falling ranks, in which every launch comes

@@ -356,6 +356,31 @@ Test(simulate, a_time_is_seconds_or_has_its_unit)
     expect_refused(RESEAT("simulate", SMALL, "--grow", "10m"), "not \"10m\"");
 }
 
+/* Of each network five configurations by four schedulers, and three caps by four. */
+Test(simulate, a_published_evaluation_is_computed_again)
+{
+    static char plain[sizeof(((struct result *)0)->out)];
+    struct result *result = RESEAT("simulate", "--published", "hype");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    snprintf(plain, sizeof(plain), "%s", result->out);
+    cr_expect(strstr(plain, "it is 30.7 % less energy a"), "%s", plain);
+    cr_expect_str_eq(RESEAT("simulate", "--published", "hype", "--assume", "host=0")->out, plain);
+    result = RESEAT("simulate", "--published", "hype", "--assume", "host=50.5", "--json");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    json_t *object = parse(result->out);
+    cr_expect_eq(json_array_size(json_object_get(object, "runs")), 6 * (5 * 4 + 3 * 4));
+    cr_expect_float_eq(json_real_value(json_object_get(json_object_get(object, "assumed"), "host")),
+                       50.5, 1e-9);
+    json_decref(object);
+    expect_refused(RESEAT("simulate", "--published", "hope"), "--published must be hype");
+    expect_refused(RESEAT("simulate", SMALL, "--published", "hype"), "--published has no trace");
+    expect_refused(RESEAT("simulate", "--published", "hype", "--assume", "host"),
+                   "--assume is NAME=VALUE of an assumption, not \"host\"");
+    expect_refused(RESEAT("simulate", "--published", "hype", "--assume", "sizes=0"),
+                   "--assume sizes is a number from 1 to 7, not \"0\"");
+}
+
 Test(simulate, bad_arguments_are_refused)
 {
     static const struct {

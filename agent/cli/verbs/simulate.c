@@ -2,9 +2,11 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/cli/show/published_report.h"
 #include "agent/cli/show/simulate_report.h"
 #include "agent/cli/verb.h"
 #include "simulate/sim_csv.h"
@@ -25,6 +27,8 @@ struct simulate {
     struct sim_options options;
     struct sim_load load;
     const char *trace, *nodes, *tasks;
+    const char *published;
+    struct published_options assumed;
     bool show_models;
     size_t price_count;
     struct sim_result results[SIM_LEVELS_MAX * SIM_REGIMES];
@@ -85,6 +89,30 @@ static int simulate_take_models(struct call *call, const struct verb_option *opt
     if (path && sim_models_read(path, &simulate->models, error))
         return output_fail(&call->output, ERR_USAGE, "%s", error);
     return 0;
+}
+
+static int simulate_take_assumption(struct call *call, const struct verb_option *option,
+                                    const char *text)
+{
+    struct simulate *simulate = call->options;
+    const char *value = strchr(text, '=');
+    size_t length = value ? (size_t)(value - text) : 0;
+    uint64_t number;
+
+    for (size_t i = 0; i < PUBLISHED_ASSUMPTIONS && value; i++) {
+        const struct published_assumed *assumed = &published_assumed[i];
+        if (strlen(assumed->name) != length || strncmp(assumed->name, text, length))
+            continue;
+        if (!sim_parse(value + 1, 3, (uint64_t)(1000 * assumed->most), &number) ||
+            (double)number < 1000 * assumed->least)
+            return output_usage(&call->output, "--%s %s is a number from %g to %g, not \"%s\"",
+                                option->name, assumed->name, assumed->least, assumed->most,
+                                value + 1);
+        simulate->assumed.value[i] = (double)number / 1000;
+        return 0;
+    }
+    return output_usage(&call->output, "--%s is NAME=VALUE of an assumption, not \"%s\"",
+                        option->name, text);
 }
 
 /* A number of options.* or load.*, in units of 10^-places. */
@@ -159,6 +187,13 @@ static const struct verb_option simulate_options[] = {
      "Print the table of models, or take it from FILE: the line model,memory_gib,speed,price and a "
      "line for each; speed and price relative to a reference device.",
      .take = simulate_take_models},
+    {"published", "hype",
+     "Instead of a trace: compute a published evaluation of training on GPUs and FPGAs again, with "
+     "its scheduler and with reseat's, beside the figures that it prints.",
+     OPTION_VALUE(struct simulate, published)},
+    {"assume", "NAME=VALUE",
+     "With --published: a value for what the paper does not say. It lists the names.",
+     .take = simulate_take_assumption},
     {"set", "NAME=VALUE", "A setting of the policy, by the name that it has in the configuration.",
      .take = simulate_take_setting},
     {"seed", "N",
@@ -179,6 +214,7 @@ static void simulate_prepare(void *values)
     simulate->load = (struct sim_load){.grow_percent = GROW_DEFAULT};
     sim_models_init(&simulate->models);
     sim_options_init(&simulate->options);
+    published_options_init(&simulate->assumed);
 }
 
 static int simulate_set_levels(struct simulate *simulate)
@@ -333,6 +369,28 @@ static int simulate_trace(struct simulate *simulate)
     return status;
 }
 
+static int simulate_published(struct simulate *simulate)
+{
+    if (simulate->trace || simulate->nodes || simulate->tasks)
+        return output_usage(simulate->output, "--published has no trace");
+    struct published_all *all = calloc(1, sizeof(*all));
+    json_t *object = NULL;
+    int status = all ? published_run_all(&simulate->assumed, all) : -ENOMEM;
+    if (!status && simulate->output->json) {
+        object = output_object(simulate->output, STATUS_DONE);
+        status = object ? published_report_json(&simulate->assumed, all, object) : -ENOMEM;
+    }
+    if (status) {
+        json_decref(object);
+        status = output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
+    } else {
+        status = object ? output_print(object, STATUS_DONE)
+                        : published_report_print(&simulate->assumed, all);
+    }
+    free(all);
+    return status;
+}
+
 static int simulate_run(struct call *call)
 {
     struct simulate *simulate = call->options;
@@ -340,6 +398,8 @@ static int simulate_run(struct call *call)
     simulate->output = &call->output;
     simulate->trace = call->words[0];
     simulate->load.seed = simulate->options.seed;
+    if (simulate->published)
+        return simulate_published(simulate);
     int status = simulate_set_levels(simulate);
     if (status)
         return status;

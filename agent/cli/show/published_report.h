@@ -1,0 +1,16 @@
+#ifndef RESEAT_AGENT_CLI_SHOW_PUBLISHED_REPORT_H
+#define RESEAT_AGENT_CLI_SHOW_PUBLISHED_REPORT_H
+
+#include "agent/cli/show/output.h"
+#include "simulate/published.h"
+
+/* The published evaluation beside what was computed again. */
+
+/** Tables on stdout, and what is assumed. Returns an exit status. */
+MUST_CHECK int published_report_print(const struct published_options *options,
+                                      const struct published_all *all);
+/** Members for the command's object. Returns 0 or -ENOMEM. */
+MUST_CHECK int published_report_json(const struct published_options *options,
+                                     const struct published_all *all, json_t *object);
+
+#endif
