@@ -2,9 +2,12 @@
 
 #include <string.h>
 
-/* Lengths that a plan for energy is tried with: sixteenths of the shortest plan's. */
-#define TARGET_PARTS 16
-#define TARGETS      64
+/* Lengths that a plan for energy is tried with: up to three times the shortest plan's, in so many
+ * steps; in fewer where launches times steps would be more than TARGET_WORK. */
+#define TARGETS       192
+#define TARGETS_LEAST 12
+#define TARGET_TIMES  3
+#define TARGET_WORK   (1u << 20)
 
 static uint64_t schedule_sum(uint64_t a, uint64_t b)
 {
@@ -58,7 +61,7 @@ static uint64_t schedule_least(const struct schedule_launch *launch,
 struct schedule_choice schedule_choose(const struct schedule_launch *launch,
                                        const struct schedule_candidate *candidates, uint32_t count)
 {
-    uint64_t ends[SCHEDULE_CANDIDATES], due = launch->due_ns;
+    uint64_t ends[SCHEDULE_CANDIDATES] = {0}, due = launch->due_ns;
     uint32_t open = 0, best = SCHEDULE_NONE, home = launch->home;
     uint64_t earliest = UINT64_MAX, best_cost = UINT64_MAX;
 
@@ -393,8 +396,11 @@ bool schedule_plan(const struct schedule_graph *graph, enum schedule_objective o
         for (way.only = 0; way.only < graph->candidates; way.only++)
             schedule_try(graph, objective, limit_ns, &way, slots, spare, &best);
         way.only = SCHEDULE_NONE;
-        for (unsigned part = 1; part <= TARGETS; part++) {
-            way.target_ns = shortest / TARGET_PARTS * part;
+        unsigned targets = TARGETS;
+        while (targets > TARGETS_LEAST && (uint64_t)targets * graph->launches > TARGET_WORK)
+            targets /= 2;
+        for (unsigned i = 1; i <= targets; i++) {
+            way.target_ns = shortest / targets * TARGET_TIMES * i;
             way.objective = SCHEDULE_ENERGY_AT_NO_LOSS;
             schedule_try(graph, objective, limit_ns, &way, slots, spare, &best);
             way.objective = SCHEDULE_ENERGY;

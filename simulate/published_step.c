@@ -68,7 +68,7 @@ static enum published_size published_size_of(const struct published_options *opt
                                              unsigned layer)
 {
     unsigned used = (unsigned)options->value[PUBLISHED_SIZES_USED];
-    enum published_size sizes[PUBLISHED_SIZES];
+    enum published_size sizes[PUBLISHED_SIZES] = {PUBLISHED_SMALL};
     unsigned count = 0;
 
     for (unsigned i = 0; i < PUBLISHED_SIZES; i++)

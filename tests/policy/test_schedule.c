@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "policy/schedule.h"
@@ -372,4 +373,91 @@ Test(schedule, a_launch_that_runs_nowhere_has_no_plan)
         world.costs[c].run_ns = 0;
     cr_expect_not(schedule_plan(&world.graph, SCHEDULE_TIME, 0, world.slots, world.spare, &plan));
     cr_expect_eq(plan.length_ns, 7);
+}
+
+#define MANY         100000u
+#define MANY_EDGES   3u
+#define MANY_KERNELS 10000u
+#define MANY_DEVICES 3u
+
+static const struct schedule_slot *sorted_slots;
+
+static int by_device_and_start(const void *a, const void *b)
+{
+    const struct schedule_slot *one = &sorted_slots[*(const uint32_t *)a],
+                               *other = &sorted_slots[*(const uint32_t *)b];
+    if (one->candidate != other->candidate)
+        return one->candidate < other->candidate ? -1 : 1;
+    return (one->start_ns > other->start_ns) - (one->start_ns < other->start_ns);
+}
+
+/* No device has two launches at once, and each launch has its inputs. */
+static void check_many(const struct schedule_graph *graph, const struct schedule_slot *slots,
+                       uint32_t *order)
+{
+    for (uint32_t i = 0; i < MANY; i++) {
+        order[i] = i;
+        for (uint32_t e = graph->first[i]; e < graph->first[i + 1]; e++)
+            cr_assert_leq(slots[graph->edges[e].from].end_ns, slots[i].start_ns);
+    }
+    sorted_slots = slots;
+    qsort(order, MANY, sizeof(*order), by_device_and_start);
+    for (uint32_t i = 1; i < MANY; i++) {
+        const struct schedule_slot *before = &slots[order[i - 1]], *slot = &slots[order[i]];
+        cr_assert(before->candidate != slot->candidate || before->end_ns <= slot->start_ns);
+    }
+}
+
+/* Launches of 10,000 kernels, each needs the results of up to three of the 1000 before it. */
+Test(schedule, a_hundred_thousand_launches_of_ten_thousand_kernels_are_planned)
+{
+    struct schedule_cost *kernels = calloc(MANY_KERNELS * MANY_DEVICES, sizeof(*kernels));
+    struct schedule_cost *costs = calloc(MANY * MANY_DEVICES, sizeof(*costs));
+    struct schedule_edge *edges = calloc(MANY * MANY_EDGES, sizeof(*edges));
+    uint32_t *first = calloc(MANY + 1, sizeof(*first)), *order = calloc(MANY, sizeof(*order));
+    struct schedule_slot *slots = calloc(MANY, sizeof(*slots)),
+                         *spare = calloc(MANY, sizeof(*spare));
+    uint64_t state = 9, alone[MANY_DEVICES] = {0};
+
+    for (size_t i = 0; i < MANY_KERNELS * MANY_DEVICES; i++) {
+        uint64_t ns = 1000 + next_random(&state) % 100000;
+        kernels[i] = (struct schedule_cost){
+            ns, schedule_energy(1 + next_random(&state) % 300000, ns) + 1, 1};
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        size_t kernel = next_random(&state) % MANY_KERNELS * MANY_DEVICES;
+        for (uint32_t e = 0; e < MANY_EDGES; e++)
+            if (i && next_random(&state) % 2)
+                edges[first[i + 1]++] = (struct schedule_edge){
+                    i - 1 - (uint32_t)(next_random(&state) % (i < 1000 ? i : 1000)), 0};
+        if (i + 1 < MANY)
+            first[i + 2] = first[i + 1];
+        for (uint32_t d = 0; d < MANY_DEVICES; d++) {
+            costs[i * MANY_DEVICES + d] = kernels[kernel + d];
+            alone[d] += kernels[kernel + d].run_ns;
+        }
+    }
+    const struct schedule_graph graph = {.launches = MANY,
+                                         .candidates = MANY_DEVICES,
+                                         .costs = costs,
+                                         .edges = edges,
+                                         .first = first,
+                                         .unit = {0, 1, 2},
+                                         .idle_mw = 30000};
+    struct schedule_result time, energy;
+    cr_assert(schedule_plan(&graph, SCHEDULE_TIME, 0, slots, spare, &time));
+    check_many(&graph, slots, order);
+    for (uint32_t d = 0; d < MANY_DEVICES; d++)
+        cr_assert_lt(time.length_ns, alone[d]);
+    cr_assert(schedule_plan(&graph, SCHEDULE_ENERGY_AT_NO_LOSS, 0, slots, spare, &energy));
+    check_many(&graph, slots, order);
+    cr_assert_leq(energy.length_ns, time.length_ns);
+    cr_assert_leq(energy.energy_uj, time.energy_uj);
+    free(kernels);
+    free(costs);
+    free(edges);
+    free(first);
+    free(order);
+    free(slots);
+    free(spare);
 }
