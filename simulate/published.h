@@ -211,12 +211,6 @@ MUST_CHECK int published_rule(const struct published_step *step, double cap_w,
 MUST_CHECK int published_capped(const struct published_step *step, double cap_w,
                                 struct schedule_slot *slots, const struct schedule_slot *ranked,
                                 double *ret_least_w);
-/** The GPU alone under its own power management. */
-void published_managed(const struct published_step *step, double cap_w,
-                       struct published_result *ret_result);
-void published_measure(const struct published_step *step, const struct schedule_slot *slots,
-                       double cap_w, struct published_result *ret_result);
-
 /** No schedule of this graph within @limit_ns takes less energy, in joules. @slots is overwritten.
  */
 double published_bound(const struct schedule_graph *graph, uint64_t limit_ns,

@@ -19,7 +19,7 @@ struct bound {
     double prices[BOUND_PRICES]; /* W */
 };
 
-static double bound_value(const struct bound *bound)
+static double published_bound_value(const struct bound *bound)
 {
     const struct schedule_graph *graph = bound->graph;
     double rest_w = (double)graph->idle_mw / 1e3, joules = 0;
@@ -43,7 +43,8 @@ static double bound_value(const struct bound *bound)
 
 /* The longest path begins at the first launch of the order; each next one has the rest of its rank.
  */
-static void bound_mark_path(const struct schedule_graph *graph, struct schedule_slot *slots)
+static void published_bound_mark_path(const struct schedule_graph *graph,
+                                      struct schedule_slot *slots)
 {
     uint32_t last = slots[0].order;
 
@@ -68,15 +69,15 @@ double published_bound(const struct schedule_graph *graph, uint64_t limit_ns,
     struct bound bound = {.graph = graph, .slots = slots, .limit_s = (double)limit_ns / 1e9};
 
     bound.shortest_s = (double)schedule_rank(graph, slots) / 1e9;
-    bound_mark_path(graph, slots);
-    double best = bound_value(&bound);
+    published_bound_mark_path(graph, slots);
+    double best = published_bound_value(&bound);
     for (double change = 128; change >= BOUND_LEAST; change /= 2) {
         for (bool better = true; better;) {
             better = false;
             for (unsigned i = 0; i < 2 * BOUND_PRICES; i++) {
                 double old = bound.prices[i / 2], next = old + (i % 2 ? -change : change);
                 bound.prices[i / 2] = next > 0 ? next : 0;
-                double value = bound_value(&bound);
+                double value = published_bound_value(&bound);
                 if (value > best + 1e-9 * best) {
                     best = value;
                     better = true;

@@ -74,11 +74,11 @@ const struct published_assumed published_assumed[PUBLISHED_ASSUMPTIONS] = {
         {"faster", "of Fig 5b", 1, 0, 0, 1,
          "what is left on the GPU runs 17.8 % faster (BERT: 17.1 %) as measured by the paper; here "
          "the gradients, in proportion to what is offloaded"},
-    [PUBLISHED_GPU_IDLE] = {"gpu-idle", "W a card", 39, 0, 0, 80,
+    [PUBLISHED_GPU_IDLE] = {"gpu-idle", "W a card", 39, 0, 0, 59,
                             "not stated; 300 W less the 261 W between idle and peak of sec. 3.2"},
     [PUBLISHED_FPGA_IDLE] = {"fpga-idle", "W a card", 0, 19, 0, 100,
                              "not stated; Table 1 has operations at 13 W, so it is not in there"},
-    [PUBLISHED_HOST] = {"host", "W", 0, 50, 0, 1000, "power of the host is not stated"},
+    [PUBLISHED_HOST] = {"host", "W", 0, 50, 0, 150, "power of the host is not stated"},
     [PUBLISHED_CARDS] = {"cards", "times Table 1's power of FPGAs", 1, 3, 0.1, 10,
                          "not stated whether it is of all three cards (1) or of each (3)"},
     [PUBLISHED_CONTROL] = {"control", "ms", 10, 100, 1, 10000,

@@ -156,10 +156,12 @@ static int published_report_caps(const struct published_all *all)
         for (unsigned s = 0; s < PUBLISHED_SCHEDULERS; s++) {
             double ratio = 0, watts = 0, highest = 0;
             uint64_t violations = 0, samples = 0;
+            bool refused = false;
             if (s == PUBLISHED_NO_LOSS)
                 continue;
             for (size_t n = 0; n < PUBLISHED_NETWORKS; n++) {
                 const struct published_result *result = &all->capped[c][n][s];
+                refused |= result->samples_s <= 0;
                 ratio += result->samples_s / all->capped[c][n][PUBLISHED_ALONE].samples_s;
                 watts += result->joules / result->seconds;
                 highest = fmax(highest, result->highest_w);
@@ -169,6 +171,11 @@ static int published_report_caps(const struct published_all *all)
             table_add(table, NULL);
             published_report_put(table, 0, s ? " " : "%.0f W", published_caps[c]);
             table_put(table, 1, s ? names[s] : "GPU alone, vendor's management");
+            if (refused) {
+                published_report_put(table, 2, "refused");
+                published_report_put(table, 4, "needs %.1f", highest);
+                continue;
+            }
             published_report_put(table, 2, "%.3f", ratio / PUBLISHED_NETWORKS);
             published_report_put(table, 3, "%.0f", watts / PUBLISHED_NETWORKS);
             published_report_put(table, 4, "%.1f", highest);
