@@ -124,8 +124,8 @@ struct published_step {
     uint32_t *first;
 };
 
-/** Make a step that takes @alone_ns on a GPU alone. Returns 0 or -ENOMEM; published_step_finish()
- * in either case. */
+/** Make a step that takes @alone_ns on a GPU alone. Returns 0 or -ENOMEM; call
+ *  published_step_finish() in either case. */
 MUST_CHECK int published_step_init(struct published_step *step,
                                    const struct published_network *network,
                                    const struct published_options *options, unsigned gpus,
@@ -160,8 +160,7 @@ enum published_scheduler {
     PUBLISHED_RULE,    /**< The paper's. */
     PUBLISHED_FASTEST, /**< reseat, for time. */
     PUBLISHED_NO_LOSS, /**< reseat, for energy, no slower than the GPUs alone. */
-    PUBLISHED_CLOCKS,  /**< reseat under a cap, with one lower clock of the GPU for the whole step.
-                        */
+    PUBLISHED_CLOCKS,  /**< reseat under a cap, with the best clock of the GPU for all steps. */
     PUBLISHED_SCHEDULERS
 };
 
@@ -211,8 +210,7 @@ MUST_CHECK int published_rule(const struct published_step *step, double cap_w,
 MUST_CHECK int published_capped(const struct published_step *step, double cap_w,
                                 struct schedule_slot *slots, const struct schedule_slot *ranked,
                                 double *ret_least_w);
-/** No schedule of this graph within @limit_ns takes less energy, in joules. @slots is overwritten.
- */
+/** The joules that no schedule of this graph within @limit_ns is below. @slots is overwritten. */
 double published_bound(const struct schedule_graph *graph, uint64_t limit_ns,
                        struct schedule_slot *slots);
 
