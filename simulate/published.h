@@ -152,7 +152,6 @@ struct published_result {
     double highest_w;       /**< At any time, with every running launch at its peak. */
     uint64_t violations;    /**< Samples above the cap. */
     uint64_t samples_taken; /**< Samples of all steps. */
-    double offloaded;       /**< Of the step's time on the GPU alone. */
 };
 
 enum published_scheduler {

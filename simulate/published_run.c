@@ -26,7 +26,7 @@ static void published_measure(const struct published_step *step, const struct sc
                               double cap_w, struct published_result *ret_result)
 {
     const double *assumed = step->options->value;
-    struct published_result result = {.offloaded = published_step_offloaded(step, slots)};
+    struct published_result result = {0};
     uint64_t length = 0, uj = 0;
 
     for (uint32_t i = 0; i < step->graph.launches; i++) {

@@ -326,8 +326,6 @@ static json_t *published_report_run(const char *network, unsigned gpus, unsigned
         json_object_set_new(run, "violations", json_integer((json_int_t)result->violations));
         json_object_set_new(run, "power_samples", json_integer((json_int_t)result->samples_taken));
     }
-    if (scheduler)
-        json_object_set_new(run, "offloaded", json_real(result->offloaded));
     json_object_set_new(run, "highest_watts", json_real(result->highest_w));
     if (result->bound_j > 0)
         json_object_set_new(run, "bound_joules_per_sample", json_real(result->bound_j / samples));
