@@ -359,13 +359,10 @@ Test(simulate, a_time_is_seconds_or_has_its_unit)
 /* Of each network five configurations by four schedulers, and three caps by four. */
 Test(simulate, a_published_evaluation_is_computed_again)
 {
-    static char plain[sizeof(((struct result *)0)->out)];
     struct result *result = RESEAT("simulate", "--published", "hype");
 
     cr_assert_eq(result->status, 0, "%s", result->err);
-    snprintf(plain, sizeof(plain), "%s", result->out);
-    cr_expect(strstr(plain, "it is 30.7 % less energy a"), "%s", plain);
-    cr_expect_str_eq(RESEAT("simulate", "--published", "hype", "--assume", "host=0")->out, plain);
+    cr_expect(strstr(result->out, "it is 30.7 % less energy a"), "%s", result->out);
     result = RESEAT("simulate", "--published", "hype", "--assume", "host=50.5", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
     json_t *object = parse(result->out);
