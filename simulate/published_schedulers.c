@@ -6,7 +6,7 @@
 
 struct run {
     const struct published_step *step;
-    struct schedule_slot *slots; /* `order`: 1 when it was started. */
+    struct schedule_slot *slots; /* `order`: 1 once the launch was started. */
     double cap_w;
     uint64_t now_ns;
     uint32_t running[SCHEDULE_CANDIDATES]; /* Launch on each device. */
@@ -20,7 +20,6 @@ static const struct schedule_cost *published_run_cost(const struct run *run, uin
     return &run->step->costs[(size_t)launch * run->step->graph.candidates + candidate];
 }
 
-/* Ended, or with inputs that have. */
 static bool published_run_ended(const struct run *run, uint32_t launch)
 {
     return run->slots[launch].order && run->slots[launch].end_ns <= run->now_ns;
