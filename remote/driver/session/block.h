@@ -35,6 +35,10 @@ uint32_t blocks_before(const struct device_object *device);
 bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block);
 /** Nobody uses it any more; one of 0 bytes is none. Any thread. */
 void block_give(struct client *client, struct bulk_block *block);
+/** A block that the program has a pointer to: bulk_lend(). NULL: there is none. Of areas that are
+ * registered with the context, or of any. Blocks as block_take() does. */
+struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
+                             const atomic_uint *maps);
 /** Where the server has these bytes; false: nowhere. */
 bool block_find(struct client *client, const void *bytes, size_t size, uint32_t *ret_area,
                 uint64_t *ret_place);

@@ -76,6 +76,54 @@ Test(bulk, the_server_has_the_same_bytes_elsewhere)
     bulk_give(bulk, &block);
 }
 
+static const atomic_uint mapped = 1;
+
+Test(bulk, loans_are_bounded_and_leave_blocks_for_transfers)
+{
+    struct bulk_loan *first, *second, *third;
+    struct bulk_block block;
+    cr_assert_eq(bulk_lend(bulk, 0, AREA, 2 * AREA, &mapped, &first), 0);
+    cr_assert_eq(bulk_lend(bulk, 0, AREA + 1, 2 * AREA, &mapped, &second), -ENOSPC);
+    cr_assert_eq(bulk_lend(bulk, 0, AREA, 2 * AREA, &mapped, &second), 0);
+    cr_assert_eq(bulk_lend(bulk, 0, PAGE, 2 * AREA, &mapped, &third), -ENOSPC);
+    cr_assert_eq(bulk_take(bulk, PAGE, &block), 0);
+    bulk_give(bulk, &block);
+    bulk_return(second);
+    cr_assert_eq(bulk_lend(bulk, 0, PAGE, 2 * AREA, &mapped, &third), 0);
+    bulk_return(third);
+    bulk_return(first);
+    bulk_return(NULL);
+    cr_assert_eq(bulk_trim(bulk, 0), 0, "a loan was not returned");
+}
+
+/* What the server writes from then on is not seen, and what it wrote before is. */
+Test(bulk, a_loan_is_the_clients_alone_once_it_is_detached)
+{
+    struct bulk_loan *loans[3];
+    char *bytes[3];
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(bulk_lend(bulk, 0, 3 * PAGE, UINT64_MAX, &mapped, &loans[i]), 0);
+        bytes[i] = servers(bulk_loan_block(loans[i]));
+        frame_fill(bytes[i], 3 * PAGE, (unsigned)i);
+    }
+    bulk_return(loans[1]);
+    bulk_detach(bulk);
+    bulk_detach(bulk);
+    for (int i = 0; i < 3; i += 2) {
+        char *here = bulk_loan_block(loans[i])->bytes;
+        frame_fill(bytes[i], 3 * PAGE, 9);
+        cr_assert(frame_is(here, 3 * PAGE, (unsigned)i));
+        frame_fill(here, 3 * PAGE, 7);
+        cr_assert(frame_is(bytes[i], 3 * PAGE, 9));
+    }
+    bulk_return(loans[0]);
+    const char *last = bulk_loan_block(loans[2])->bytes;
+    bulk_destroy(bulk);
+    bulk = NULL;
+    cr_assert(frame_is(last, 3 * PAGE, 7));
+    bulk_return(loans[2]);
+}
+
 #define BLOCKS 64
 
 /* Blocks that do not touch each other's bytes, in areas that the server has, within the limits. */
