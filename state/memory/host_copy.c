@@ -54,7 +54,7 @@ void host_copy_unref(struct host_copy *host_copy)
     if (!host_copy || atomic_fetch_sub_explicit(&host_copy->refs, 1, memory_order_acq_rel) != 1)
         return;
     registered_release(host_copy);
-    if (host_copy->ours && !write_tracked_give(host_copy, pages_give))
+    if (host_copy->ours && !host_copy->lent && !write_tracked_give(host_copy, pages_give))
         host_copy_bytes_give(host_copy->bytes, host_copy->size);
     if (host_copy->farewell)
         farewell_drop(host_copy->farewell);
@@ -75,6 +75,22 @@ int memory_host_copy(struct memory *root, unsigned flags)
     if (!atomic_compare_exchange_strong(&root->host_copy, &none, host_copy))
         host_copy_unref(host_copy);
     return 0;
+}
+
+bool memory_host_copy_borrow(struct memory *root, const struct device *lender,
+                             struct lent_memory *lent)
+{
+    struct host_copy *none = NULL;
+    struct host_copy *host_copy = host_copy_create(lent->bytes, root->size, true, 0);
+    if (!host_copy)
+        return false;
+    host_copy->ours = true;
+    host_copy->lent = lent;
+    host_copy->lender = lender;
+    if (atomic_compare_exchange_strong(&root->host_copy, &none, host_copy))
+        return true;
+    free(host_copy);
+    return false;
 }
 
 /* What the program's memory was the replica of is in the shadow copy from now on. */

@@ -16,6 +16,8 @@ bool mapping_link(struct mapping *mapping)
     if (linked) {
         mapping->pointer = root->host_copy->bytes + mapping->offset;
         mapping->refs++;
+        if (root->host_copy->lent)
+            atomic_fetch_add(&root->host_copy->lent->maps, 1);
         mapping->next = root->mappings;
         root->mappings = mapping;
         atomic_fetch_add_explicit(&root->maps, 1, memory_order_relaxed);
@@ -52,6 +54,9 @@ static void mapping_unlink_locked(struct mapping *mapping)
         link = &(*link)->next;
     *link = mapping->next;
     mapping->unlinked = true;
+    const struct host_copy *host_copy = mapping->memory->root->host_copy;
+    if (host_copy->lent)
+        atomic_fetch_sub(&host_copy->lent->maps, 1);
     atomic_fetch_sub_explicit(&mapping->memory->map_count, 1, memory_order_release);
     mapping_unref_locked(mapping);
 }

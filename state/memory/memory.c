@@ -78,9 +78,12 @@ static bool memory_wants_host_copy(const struct memory *root, const struct resid
 }
 
 /* After its creation a driver has the program's memory only to work on it, if nothing is to be
- * written there for that. */
+ * written there for that. What is lent gets other pages when its lender's session ends, which a
+ * driver that has registered it does not see. */
 static bool memory_may_have_host_copy(const struct memory *root, const struct residence *residence)
 {
+    if (root->host_copy && root->host_copy->lent)
+        return residence->in_place;
     return !memory_is_user_memory(root) ||
            (residence->in_place && memory_host_copy_is_latest(root));
 }

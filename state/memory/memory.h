@@ -53,6 +53,8 @@ struct host_copy {
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
     struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL: what write_tracked.h keeps. */
     struct registered registered;
+    struct lent_memory *lent; /**< That `bytes` are, borrowed of `lender`'s driver; or NULL. */
+    const struct device *lender;
     struct callback_job job; /**< To drop a reference on the callback thread. */
 };
 static inline struct host_copy *host_copy_ref(struct host_copy *host_copy)
@@ -223,6 +225,10 @@ uint64_t memory_stamp_latest(void);
 /** Allocate the root's host copy if it has none. 0 or -ENOMEM.
  * @flags  PAGES_ANY where every byte of it is written before the program can see one; or 0. */
 MUST_CHECK int memory_host_copy(struct memory *root, unsigned flags);
+/** The same with bytes that the driver of @lender has lent. False: @root has a host copy, or no
+ * memory; then the caller returns them. Inside the gate. */
+MUST_CHECK bool memory_host_copy_borrow(struct memory *root, const struct device *lender,
+                                        struct lent_memory *lent);
 /** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
 static inline bool memory_is_user_memory(const struct memory *root)
 {

@@ -30,11 +30,12 @@ static bool write_tracked_works_in_place(const struct memory *root)
     return backed != 0 && backed == in_place;
 }
 
-/* What is written there is written by the host's cores. */
+/* What is written there is written by the host's cores, of this process. */
 bool write_tracked_may(const struct memory *root)
 {
     return root->size >= PAGES_LEAST && !root->uses_svm && !root->shadow_copy && root->host_copy &&
-           root->host_copy->ours && write_tracked_works_in_place(root) && dirty_may();
+           root->host_copy->ours && !root->host_copy->lent && write_tracked_works_in_place(root) &&
+           dirty_may();
 }
 
 static struct write_tracked *write_tracked_new(const struct memory *root)
