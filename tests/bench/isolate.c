@@ -83,6 +83,9 @@ static double write_large(void)
 static double map_rate(cl_mem buffer, bool unmap)
 {
     cl_int error;
+    cl_uint fill = 0;
+    MUST(clEnqueueFillBuffer(queue, buffer, &fill, sizeof(fill), 0, bytes, 0, NULL, NULL));
+    MUST(clFinish(queue));
     double begin = prog_now();
     char *at = clEnqueueMapBuffer(queue, buffer, CL_TRUE, unmap ? CL_MAP_WRITE : CL_MAP_READ, 0,
                                   bytes, 0, NULL, NULL, &error);
