@@ -65,18 +65,16 @@ static struct residence *registered_claim(struct memory *root, unsigned vdev)
     return residence;
 }
 
-/* Ask for it, and give the host copy to @root unless it has moved meanwhile. */
-static void registered_borrow_from(struct memory *root, unsigned vdev, struct residence *residence)
+/* It is of use wherever the object is by now, if that has no host copy yet. */
+static void registered_borrow_from(const struct residence *residence, struct memory *root)
 {
     const struct device *device = residence->device;
     struct lent_memory *lent = device->lend(residence->context, root->size);
     bool taken = false;
     if (lent) {
-        memset(lent->bytes, 0,
-               root->size); /* as a fresh host copy: what no command wrote is zero */
+        memset(lent->bytes, 0, root->size); /* what no command wrote is zero, as elsewhere */
         gate_enter();
-        taken = registered_where(root, vdev) == residence &&
-                memory_host_copy_borrow(root, device, lent);
+        taken = memory_host_copy_borrow(root, device, lent);
         gate_leave();
     }
     if (!taken)
@@ -99,7 +97,7 @@ void registered_borrow(struct memory *root, unsigned vdev, size_t length)
     if (!residence)
         return;
     if (registered_reserve(root->size))
-        registered_borrow_from(root, vdev, residence);
+        registered_borrow_from(residence, root);
     residence_unref(residence);
 }
 

@@ -2,8 +2,9 @@
  * Maps large buffers, plain ones and such with CL_MEM_ALLOC_HOST_PTR, again and again, over several
  * commands, and forks meanwhile. Children see what is mapped as it was when they were forked.
  *
- *   mapped [--rounds N] [--shared 1]
+ *   mapped [--rounds N] [--shared 1] [--pause MS]
  *
+ * It pauses while something is mapped.
  * With --shared it cannot touch the mapped memory itself while it is mapped and unmapped: only a
  * driver of another process, or a device, may copy there.
  */
@@ -23,6 +24,7 @@ static const char source[] = "__kernel void advance(__global uint *a, uint k) {\
                              "}\n";
 
 static bool shared;
+static useconds_t pause_us;
 static struct prog prog;
 static cl_kernel kernel;
 
@@ -92,6 +94,7 @@ static void one_round(cl_mem buffer, cl_mem other, uint32_t **at, uint32_t *want
     prog_same("map", *at, want, BYTES);
     compute(other, others, round + 1); /* The pointer is valid over that, and over what comes. */
     MUST(clFinish(prog.queue));
+    usleep(pause_us);
     if (round % 4 == 1) {
         fork_over(*at, want);
         for (size_t i = 0; i < WORDS; i++)
@@ -111,6 +114,7 @@ int main(int argc, char **argv)
 {
     long rounds = prog_option(argc, argv, "--rounds", 6);
     shared = prog_option(argc, argv, "--shared", 0) != 0;
+    pause_us = (useconds_t)prog_option(argc, argv, "--pause", 0) * 1000;
     uint32_t *want[BUFFERS], *at[BUFFERS] = {NULL};
     uint64_t first = 0;
     cl_mem buffers[BUFFERS];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -215,6 +216,30 @@ Test(remote_lent, a_child_has_its_own_copy_of_what_is_lent)
         _exit(0);
     }
     await_child(child);
+    give_back(lent);
+    seat_leave(seat);
+    served_stop(&served);
+}
+
+/* No handler of ours is called: it has nothing there, rather than its parent's memory. */
+Test(remote_lent, a_child_of_a_bare_system_call_does_not_write_to_its_parents)
+{
+    struct served served;
+    int status;
+    struct seat seat = seat_take(seat_device(&served));
+    struct lent_memory *lent = lend(seat);
+    atomic_store(&lent->maps, 1);
+    memset(lent->bytes, 0x23, SEAT_SIZE);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    cr_assert(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        memset(lent->bytes, 0x77, SEAT_SIZE);
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(is_all(lent->bytes, 0x23));
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     give_back(lent);
     seat_leave(seat);
     served_stop(&served);
