@@ -17,6 +17,7 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/compiler.h"
+#include "state/base/files/owned.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8

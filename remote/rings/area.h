@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
-#include "state/base/files/owned.h"
 
 /*
  * Memory that two processes share which do not trust each other: a memfd, sealed so that neither
@@ -14,6 +13,8 @@
  *
  * Everything here is thread-safe.
  */
+
+struct owned;
 
 /** Where the content of an area begins in memory, and may end in it: large pages fit there. */
 #define AREA_ALIGNMENT ((size_t)2 << 20)

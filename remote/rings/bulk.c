@@ -212,7 +212,8 @@ static bool bulk_announce_area(struct bulk *bulk, size_t size, uint32_t *ret_num
 
 static int bulk_area_init(struct area *area, uint32_t number, size_t size, int *ret_fd)
 {
-    *area = (struct area){.number = number, .size = size, .hole_count = 1, .fd = OWNED_NONE};
+    *area = (struct area){.number = number, .size = size, .hole_count = 1};
+    area->fd = OWNED_NONE;
     CLEANUP(cleanup_close) int fd = -1;
     int err = area_create("reseat-bulk", size, &fd);
     if (err == 0)
@@ -465,37 +466,36 @@ static void bulk_loan_make_private(struct bulk_loan *loan)
                                          block->size, block->bytes) == 0;
 }
 
-int bulk_lend(struct bulk *bulk, uint32_t after, size_t size, uint64_t most,
-              const atomic_uint *maps, struct bulk_loan **ret_loan)
+bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most)
 {
-    struct bulk_loan *loan = calloc(1, sizeof(*loan));
-    if (!loan)
-        return -ENOMEM;
     int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
     bool may = bulk->lent <= most && size <= most - bulk->lent;
     pthread_mutex_unlock(&lock);
-    int err = may ? bulk_take_after(bulk, after, size, &loan->block) : -ENOSPC;
-    if (err == 0 && madvise(loan->block.bytes, loan->block.size, MADV_DONTFORK) != 0) {
-        bulk_give(bulk, &loan->block);
-        err = -ENOMEM;
-    }
-    if (err == 0) {
-        loan->bulk = bulk;
-        loan->maps = maps;
-        pthread_mutex_lock(&lock);
-        loan->next = loans;
-        loans = loan;
-        bulk->lent += loan->block.size;
-        if (bulk->detached)
-            bulk_loan_make_private(loan);
-        pthread_mutex_unlock(&lock);
-        *ret_loan = loan;
-    } else {
-        free(loan);
-    }
     cancel_allow(cancel);
-    return err;
+    return may;
+}
+
+int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
+              struct bulk_loan **ret_loan)
+{
+    struct bulk_loan *loan = calloc(1, sizeof(*loan));
+    if (!loan || madvise(block->bytes, block->size, MADV_DONTFORK) != 0) {
+        free(loan);
+        return -ENOMEM;
+    }
+    *loan = (struct bulk_loan){.bulk = bulk, .block = *block, .maps = maps};
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    loan->next = loans;
+    loans = loan;
+    bulk->lent += block->size;
+    if (bulk->detached)
+        bulk_loan_make_private(loan);
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    *ret_loan = loan;
+    return 0;
 }
 
 void bulk_detach(struct bulk *bulk)

@@ -83,15 +83,17 @@ void bulk_give(struct bulk *bulk, const struct bulk_block *block);
 
 struct bulk_loan;
 
+/** True while loans, with one more of @size bytes, take no more than @most. */
+bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most);
 /**
- * Take a block that the program may have for long. As bulk_take_after(), and:
+ * The program has a pointer to @block from now on; its loan returns it. Thread-safe.
  *
- * @most  -ENOSPC beyond so many bytes of loans.
  * @maps  Borrowed until the loan is returned. While it is not 0 a child of a fork gets a copy of
- * the bytes at its address, else zeroes.
+ *        the bytes at its address, else zeroes.
+ * Returns 0, or -ENOMEM: the block is the caller's still.
  */
-MUST_CHECK int bulk_lend(struct bulk *bulk, uint32_t after, size_t size, uint64_t most,
-                         const atomic_uint *maps, struct bulk_loan **ret_loan);
+MUST_CHECK int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
+                         struct bulk_loan **ret_loan);
 const struct bulk_block *bulk_loan_block(const struct bulk_loan *loan);
 /** Thread-safe, also once the session has ended and the bulk is destroyed. NULL is allowed. */
 void bulk_return(struct bulk_loan *loan);

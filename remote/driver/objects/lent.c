@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "remote/driver/objects/objects.h"
-#include "state/base/cleanup.h"
 
 /* Loans are at most so much of a session's shared memory: transfers need the rest. */
 #define LENT_MOST (WIRE_BULK_BYTES / 2)

@@ -75,21 +75,13 @@ uint32_t blocks_before(const struct device_object *device)
     return bulk && !unified ? bulk_last(bulk) : 0;
 }
 
-/* False: the session has no blocks, or none of that size. */
-static bool block_prepare(struct client *client, size_t size)
-{
-    if (!client->bulk || size < BLOCK_LEAST || client_state(client))
-        return false;
-    if (size >= LARGE_BYTES)
-        (void)bulk_trim(client->bulk, KEPT_BYTES);
-    return true;
-}
-
 bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block)
 {
     struct bulk *bulk = client->bulk;
-    if (!block_prepare(client, size))
+    if (!bulk || size < BLOCK_LEAST || client_state(client))
         return false;
+    if (size >= LARGE_BYTES)
+        (void)bulk_trim(bulk, KEPT_BYTES);
     int error = bulk_take_after(bulk, before, size, ret_block);
     if (error == -ENOSPC) { /* Unmap idle areas, and try once more. */
         (void)bulk_trim(bulk, 0);
@@ -98,24 +90,25 @@ bool block_take(struct client *client, uint32_t before, size_t size, struct bulk
     return error == 0 || bulk_take(bulk, size, ret_block) == 0;
 }
 
-struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
-                             const atomic_uint *maps)
-{
-    struct bulk_loan *loan = NULL;
-    struct bulk *bulk = client->bulk;
-    if (!block_prepare(client, size))
-        return NULL;
-    int error = bulk_lend(bulk, before, size, most, maps, &loan);
-    if (error)
-        error = bulk_lend(bulk, 0, size, most, maps, &loan);
-    return error ? NULL : loan;
-}
-
 void block_give(struct client *client, struct bulk_block *block)
 {
     if (block->size)
         bulk_give(client->bulk, block);
     *block = (struct bulk_block){0};
+}
+
+struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
+                             const atomic_uint *maps)
+{
+    struct bulk_block block;
+    struct bulk_loan *loan;
+    if (!client->bulk || !bulk_may_lend(client->bulk, size, most) ||
+        !block_take(client, before, size, &block))
+        return NULL;
+    if (bulk_lend(client->bulk, &block, maps, &loan) == 0)
+        return loan;
+    block_give(client, &block);
+    return NULL;
 }
 
 bool block_find(struct client *client, const void *bytes, size_t size, uint32_t *ret_area,

@@ -35,8 +35,7 @@ uint32_t blocks_before(const struct device_object *device);
 bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block);
 /** Nobody uses it any more; one of 0 bytes is none. Any thread. */
 void block_give(struct client *client, struct bulk_block *block);
-/** A block that the program has a pointer to: bulk_lend(). NULL: there is none. Of areas that are
- * registered with the context, or of any. Blocks as block_take() does. */
+/** block_take() and bulk_lend(). NULL: there is none, or loans would be more than @most bytes. */
 struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
                              const atomic_uint *maps);
 /** Where the server has these bytes; false: nowhere. */

@@ -78,21 +78,27 @@ Test(bulk, the_server_has_the_same_bytes_elsewhere)
 
 static const atomic_uint mapped = 1;
 
-Test(bulk, loans_are_bounded_and_leave_blocks_for_transfers)
+static struct bulk_loan *lend(size_t size)
 {
-    struct bulk_loan *first, *second, *third;
     struct bulk_block block;
-    cr_assert_eq(bulk_lend(bulk, 0, AREA, 2 * AREA, &mapped, &first), 0);
-    cr_assert_eq(bulk_lend(bulk, 0, AREA + 1, 2 * AREA, &mapped, &second), -ENOSPC);
-    cr_assert_eq(bulk_lend(bulk, 0, AREA, 2 * AREA, &mapped, &second), 0);
-    cr_assert_eq(bulk_lend(bulk, 0, PAGE, 2 * AREA, &mapped, &third), -ENOSPC);
-    cr_assert_eq(bulk_take(bulk, PAGE, &block), 0);
-    bulk_give(bulk, &block);
+    struct bulk_loan *loan;
+    cr_assert_eq(bulk_take(bulk, size, &block), 0);
+    cr_assert_eq(bulk_lend(bulk, &block, &mapped, &loan), 0);
+    return loan;
+}
+
+Test(bulk, loans_are_bounded_until_they_are_returned)
+{
+    cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
+    cr_assert(!bulk_may_lend(bulk, 2 * AREA + 1, 2 * AREA));
+    struct bulk_loan *first = lend(AREA), *second = lend(PAGE);
+    cr_assert(!bulk_may_lend(bulk, AREA, 2 * AREA) && bulk_may_lend(bulk, AREA - PAGE, 2 * AREA));
+    cr_assert(!bulk_may_lend(bulk, 1, PAGE));
     bulk_return(second);
-    cr_assert_eq(bulk_lend(bulk, 0, PAGE, 2 * AREA, &mapped, &third), 0);
-    bulk_return(third);
+    cr_assert(bulk_may_lend(bulk, AREA, 2 * AREA) && !bulk_may_lend(bulk, AREA + 1, 2 * AREA));
     bulk_return(first);
     bulk_return(NULL);
+    cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
     cr_assert_eq(bulk_trim(bulk, 0), 0, "a loan was not returned");
 }
 
@@ -102,7 +108,7 @@ Test(bulk, a_loan_is_the_clients_alone_once_it_is_detached)
     struct bulk_loan *loans[3];
     char *bytes[3];
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(bulk_lend(bulk, 0, 3 * PAGE, UINT64_MAX, &mapped, &loans[i]), 0);
+        loans[i] = lend(3 * PAGE);
         bytes[i] = servers(bulk_loan_block(loans[i]));
         frame_fill(bytes[i], 3 * PAGE, (unsigned)i);
     }
