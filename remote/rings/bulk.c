@@ -470,7 +470,8 @@ bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most)
 {
     int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
-    bool may = bulk->lent <= most && size <= most - bulk->lent;
+    bool may = bulk->lent <= most && size <= most - bulk->lent &&
+               bulk->count + bulk->making <= bulk->limits.areas / 2;
     pthread_mutex_unlock(&lock);
     cancel_allow(cancel);
     return may;

@@ -83,7 +83,8 @@ void bulk_give(struct bulk *bulk, const struct bulk_block *block);
 
 struct bulk_loan;
 
-/** True while loans, with one more of @size bytes, take no more than @most. */
+/** True while loans, with one more of @size bytes, take no more than @most, and there can be as
+ * many areas again for transfers. */
 bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most);
 /**
  * The program has a pointer to @block from now on; its loan returns it. Thread-safe.

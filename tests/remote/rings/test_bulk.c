@@ -96,8 +96,15 @@ Test(bulk, loans_are_bounded_until_they_are_returned)
     cr_assert(!bulk_may_lend(bulk, 1, PAGE));
     bulk_return(second);
     cr_assert(bulk_may_lend(bulk, AREA, 2 * AREA) && !bulk_may_lend(bulk, AREA + 1, 2 * AREA));
+    struct bulk_loan *third = lend(AREA);
+    cr_assert(bulk_may_lend(bulk, PAGE, 6 * AREA));
+    struct bulk_loan *fourth = lend(AREA);
+    cr_assert(!bulk_may_lend(bulk, PAGE, 6 * AREA), "no area is left for transfers");
+    bulk_return(fourth);
+    bulk_return(third);
     bulk_return(first);
     bulk_return(NULL);
+    (void)bulk_trim(bulk, 0);
     cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
     cr_assert_eq(bulk_trim(bulk, 0), 0, "a loan was not returned");
 }
