@@ -69,7 +69,8 @@ void mapping_unlink(struct mapping *mapping)
     pthread_mutex_unlock(&lock);
 }
 
-/* Of several at one address the oldest; one that has not come about yet last. */
+/* Of several maps at one address the oldest is unmapped first, and one whose command is still held
+ * last. */
 static bool mapping_is_sooner(const struct mapping *mapping, const struct mapping *than)
 {
     return !than || !mapping->pending || than->pending;
@@ -195,7 +196,7 @@ bool map_any(struct memory *root)
 
 void map_forget(struct memory *memory)
 {
-    /* Nobody has it any more who could map it, and most have no mapping. */
+    /* The program has released it, so that no map is added; most objects have none. */
     if (atomic_load_explicit(&memory->map_count, memory_order_acquire) == 0)
         return;
     pthread_mutex_lock(&lock);
@@ -256,7 +257,7 @@ cl_int map_leave(struct memory *root, struct residence *residence, uint8_t resid
     return CL_SUCCESS;
 }
 
-/* What a move from @from to @to takes along. */
+/* True for a mapping that a move from @from takes to the target. */
 static bool mapping_goes_along(const struct mapping *m, uint8_t from)
 {
     return !m->pending && (m->residence_index == from || m->residence_index == RESIDENCE_NONE);
@@ -285,7 +286,7 @@ void map_moved(struct memory *root, uint8_t from, uint8_t to)
             m->residence_index = mapping_arrives(root, to) ? to : RESIDENCE_NONE;
 }
 
-/* The first byte at or after @at that mapping @m covers, and where that run ends. */
+/* The first run of bytes from @at on that mapping @m covers; false: there is none. */
 static bool mapping_next_run(const struct mapping *m, size_t at, size_t *ret_from, size_t *ret_to)
 {
     const struct image_shape *image = m->memory->image;
@@ -331,7 +332,7 @@ int map_each_gap(struct memory *root, struct range range,
     return 0;
 }
 
-/* Whoever visited is gone. */
+/* Movers of the parent do not exist in the child: nothing is visited. */
 static void mapping_in_child(void)
 {
     uintptr_t cursor = 0;
