@@ -20,7 +20,7 @@ struct transfer {
 /** Enqueue it: one command of the program's, which may be several of the server's. */
 cl_int transfer_run(const struct transfer *transfer, cl_event *event);
 
-/** What BETWEEN_NAME names: between_function. */
+/** The function that BETWEEN_NAME names (between_function). */
 cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_queue target_queue,
                                    cl_mem source, cl_mem target, size_t source_offset,
                                    size_t target_offset, size_t size, cl_uint wait_count,

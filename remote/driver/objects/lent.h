@@ -3,7 +3,7 @@
 
 #include "state/driver/between.h"
 
-/** What LEND_NAME and LENT_RETURN_NAME name. */
+/** The functions that LEND_NAME and LENT_RETURN_NAME name. */
 struct lent_memory *lent_take(cl_context context, size_t size);
 void lent_give(struct lent_memory *lent);
 

@@ -65,7 +65,7 @@ struct event {
     bool listed;
     struct event_callback *callbacks;
     /* Until it ends: */
-    unsigned char *target; /**< Where what was read goes. */
+    unsigned char *target; /**< Where the bytes that were read go. */
     size_t asked; /**< Bytes that the reply will have; the stream accepts messages longer by as
                      much. */
     bool lent;    /**< The target is the program's (CL_MEM_USE_HOST_PTR) and may be read-only: bytes
@@ -83,7 +83,7 @@ struct event {
     uint64_t posted_ns, arrived_ns;
 };
 
-/** What the calls that register a callback for the end of an object return. */
+/** Register a callback for the end of an object. Returns what the call returns. */
 static inline cl_int object_add_destructor(struct destructor *_Atomic *list, void (*call)(void),
                                            void *handle, void *data)
 {
