@@ -94,7 +94,7 @@ static void map_add(struct memory *memory, struct map *map, struct command *comm
     struct event *event = command->event;
     handle_use(event);
     map->event = event;
-    event->lent = memory->flags & CL_MEM_USE_HOST_PTR;
+    event->user_memory = memory->flags & CL_MEM_USE_HOST_PTR;
     if (!(map->flags & CL_MAP_WRITE_INVALIDATE_REGION)) /* Else nothing comes. */
         command_aim(command, map->pointer, &map->layout);
     event->keeps = memory;

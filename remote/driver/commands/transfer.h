@@ -12,7 +12,7 @@ struct transfer {
     bool blocking;
     size_t offset, size; /**< More than 0. */
     void *bytes;
-    struct bulk_block block; /**< What is written is in this one already; of 0 bytes: it is not. */
+    struct bulk_block block; /**< The block that has the bytes to be written; 0 bytes: none. */
     cl_uint count;
     const cl_event *waits;
 };

@@ -292,7 +292,7 @@ static void event_arrived(struct event *event, cl_int status)
 
 static void event_scatter(const struct event *event, const void *content)
 {
-    if (event->lent)
+    if (event->user_memory)
         layout_refresh(&event->layout, content, event->target);
     else
         layout_scatter(&event->layout, content, event->target);

@@ -66,10 +66,10 @@ struct event {
     struct event_callback *callbacks;
     /* Until it ends: */
     unsigned char *target; /**< Where the bytes that were read go. */
-    size_t asked; /**< Bytes that the reply will have; the stream accepts messages longer by as
-                     much. */
-    bool lent;    /**< The target is the program's (CL_MEM_USE_HOST_PTR) and may be read-only: bytes
-                     that are there already are not written. */
+    size_t asked;     /**< Bytes that the reply will have; the stream accepts messages longer by as
+                         much. */
+    bool user_memory; /**< The target is the program's CL_MEM_USE_HOST_PTR memory and may be
+                         read-only: bytes that are equal already are not written. */
     struct memory *keeps; /**< The object whose memory is the target; used until the event ends. */
     struct bulk_block block; /**< The block that the command names; 0 bytes: none. */
     struct event *before; /**< The part of the same transfer before this one; used. If that failed,
