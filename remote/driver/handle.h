@@ -12,7 +12,8 @@ struct client;
 struct handle_class;
 
 struct handle {
-    struct object object; /**< First. Its holds: ours, and one for the program's references. */
+    struct object
+        object; /**< First. Its holds are our uses, and one for all the program's references. */
     struct client *client;
     const struct handle_class *class;
     uint64_t id;          /**< In its session. */
@@ -20,20 +21,20 @@ struct handle {
     unsigned owed;
 };
 
-/** What is done at the end of an object of a type. */
+/** How objects of a type end. */
 struct handle_class {
     size_t size;
     /** The last use is gone: free what the object owns. The object's own memory is kept. */
     void (*finish)(struct handle *handle);
-    /** The session has ended: end what waits for the object. NULL: nothing can. */
+    /** The session has ended: end all waits for the object. NULL: nothing waits for such objects.
+     */
     void (*lost)(struct handle *handle);
 };
 
 /** Our table of calls (generated from interpose/entry/calls.txt). */
 extern const cl_icd_dispatch calls_dispatch;
 
-/**
- * A new one with one reference, zeroed otherwise; NULL without memory. A type has one class.
+/** Make an object with one reference, zeroed otherwise. NULL without memory. A type has one class.
  */
 void *handle_create(struct client *client, enum id_type type, const struct handle_class *class);
 /** The object with that id in @client's session, with a use that the caller gives back. NULL: it

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/compiler.h"
+#include "state/base/files/owned.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8
@@ -115,6 +117,37 @@ int area_populate(char *bytes, size_t size)
     /* Kernels before 5.14 do not know it: there a page comes when it is touched. */
     int err = madvise(bytes, size, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
     return err == 0 || err == EINVAL ? 0 : -ENOMEM;
+}
+
+/* A private page is the area's until it is written. This changes no byte, also where other threads
+ * write. */
+static int area_copy_pages(char *bytes, size_t size)
+{
+    if (madvise(bytes, size, MADV_POPULATE_WRITE) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return -errno;
+    for (size_t at = 0; at < size; at += area_page())
+        atomic_fetch_or((_Atomic char *)bytes + at, 0);
+    return 0;
+}
+
+int area_make_private(const struct owned *area, size_t offset, size_t size, char *at)
+{
+    char *shared = mremap(at, 0, size, MREMAP_MAYMOVE); /* once more, to free the pages by */
+    char *bytes =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, owned_fd(area), (off_t)offset);
+    bool ours = bytes != MAP_FAILED && owned_fd(area) >= 0; /* and not another file's by now */
+    bool moved = ours && mremap(bytes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
+    int error = moved ? area_copy_pages(at, size) : -EBADF;
+    if (bytes != MAP_FAILED && !moved)
+        munmap(bytes, size);
+    if (shared != MAP_FAILED) {
+        if (error == 0)
+            (void)madvise(shared, size, MADV_REMOVE);
+        munmap(shared, size);
+    }
+    return error;
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

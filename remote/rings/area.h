@@ -14,6 +14,8 @@
  * Everything here is thread-safe.
  */
 
+struct owned;
+
 /** Where the content of an area begins in memory, and may end in it: large pages fit there. */
 #define AREA_ALIGNMENT ((size_t)2 << 20)
 
@@ -51,6 +53,15 @@ MUST_CHECK int area_reserve(size_t size, char **ret_bytes);
 /** Map @size bytes of an area from @offset at @at, within what was reserved. No child of a fork
  * has them. Returns 0 or -ENOMEM. */
 MUST_CHECK int area_map_at(int fd, size_t offset, size_t size, char *at);
+
+/**
+ * Make @size bytes at @at, which are mapped from @offset of an area, this process's alone, with the
+ * content that they have, also while other threads write there. Their pages in the area are freed.
+ *
+ * Blocks: it copies. Returns 0; or -EBADF (the program has closed @area's descriptor) or -ENOMEM:
+ * then the other process's writes may still be seen there.
+ */
+MUST_CHECK int area_make_private(const struct owned *area, size_t offset, size_t size, char *at);
 
 /**
  * Have the pages there before they are touched, so that want of memory is an error and no signal.

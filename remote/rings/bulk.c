@@ -5,10 +5,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "remote/rings/area.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/owned.h"
 #include "state/base/memory/pages.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
@@ -25,9 +27,11 @@ struct area {
     struct hole *holes; /* by offset, none touching the next */
     size_t hole_count;
     size_t blocks;
+    struct owned fd; /* for bulk_detach() */
 };
 
 struct bulk {
+    struct bulk *next; /* of all; guarded by lock */
     struct bulk_limits limits;
     struct bulk_link link;
     uint64_t process;
@@ -36,13 +40,25 @@ struct bulk {
     unsigned count;     /* of them, and how many are being made */
     unsigned making;
     uint64_t bytes; /* of both */
+    uint64_t lent;  /* bytes of its loans */
+    bool detached;  /* loans are private: the session has ended */
     uint32_t last_number;
 };
 
-/* All bulks': what is done under it takes less than a microsecond. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+struct bulk_loan {
+    struct bulk_loan *next;
+    struct bulk *bulk; /* NULL: it is closed, or this is a child of a fork */
+    struct bulk_block block;
+    const atomic_uint *maps;
+    bool is_private; /* the bytes are not in the area any more */
+    char *copy;      /* of the bytes, for a child of a fork; or NULL */
+};
 
-FORK_PART = {.rank = FORK_OBJECT, .lock = &lock};
+/* All bulks': what is done under it takes less than a microsecond, but at a fork and at the end of
+ * a session, where loans are copied. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct bulk *bulks;
+static struct bulk_loan *loans;
 
 static size_t bulk_round_up(size_t size, size_t unit)
 {
@@ -69,24 +85,19 @@ int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
         return -ENOMEM;
     }
     *bulk = (struct bulk){.limits = *limits, .link = *link, .process = process, .areas = areas};
+    pthread_mutex_lock(&lock);
+    bulk->next = bulks;
+    bulks = bulk;
+    pthread_mutex_unlock(&lock);
     *ret_bulk = bulk;
     return 0;
 }
 
-static void bulk_area_finish(const struct area *area)
+static void bulk_area_finish(struct area *area)
 {
     area_unmap(area->bytes, area->size);
+    owned_close(&area->fd);
     free(area->holes);
-}
-
-void bulk_destroy(struct bulk *bulk)
-{
-    if (!bulk)
-        return;
-    for (unsigned i = 0; i < bulk->count; i++)
-        bulk_area_finish(&bulk->areas[i]);
-    free(bulk->areas);
-    free(bulk);
 }
 
 /* ---- blocks of an area; the lock is held, or nobody else has the area ---- */
@@ -202,6 +213,7 @@ static bool bulk_announce_area(struct bulk *bulk, size_t size, uint32_t *ret_num
 static int bulk_area_init(struct area *area, uint32_t number, size_t size, int *ret_fd)
 {
     *area = (struct area){.number = number, .size = size, .hole_count = 1};
+    area->fd = OWNED_NONE;
     CLEANUP(cleanup_close) int fd = -1;
     int err = area_create("reseat-bulk", size, &fd);
     if (err == 0)
@@ -221,6 +233,14 @@ static int bulk_area_init(struct area *area, uint32_t number, size_t size, int *
     return 0;
 }
 
+/* Takes the descriptor. Where it fails, the area's loans stay shared at the end of the session. */
+static void bulk_area_keep_descriptor(struct area *area, int *fd)
+{
+    if (owned_take(*fd, &area->fd) != 0)
+        area->fd = OWNED_NONE;
+    *fd = -1;
+}
+
 /* A new area, which was announced, with the first block of it. */
 static int bulk_take_of_new(struct bulk *bulk, uint32_t number, size_t area_size, size_t size,
                             struct bulk_block *ret_block)
@@ -235,6 +255,8 @@ static int bulk_take_of_new(struct bulk *bulk, uint32_t number, size_t area_size
             err = bulk->link.offer(bulk->link.data, number, fd, area_size);
         if (err != 0)
             bulk_area_finish(&area);
+        else
+            bulk_area_keep_descriptor(&area, &fd);
     }
     pthread_mutex_lock(&lock);
     bulk->making--;
@@ -360,3 +382,240 @@ uint64_t bulk_trim(struct bulk *bulk, uint64_t keep)
         bulk->link.withdraw(bulk->link.data, area.number);
     }
 }
+
+/* ---- loans ---- */
+
+const struct bulk_block *bulk_loan_block(const struct bulk_loan *loan)
+{
+    return &loan->block;
+}
+
+/* Locked, or in a child of a fork, which has one thread. */
+static struct area *bulk_area_of(const struct bulk_loan *loan)
+{
+    for (unsigned k = 0; k < loan->bulk->count; k++)
+        if (loan->bulk->areas[k].number == loan->block.area)
+            return &loan->bulk->areas[k];
+    return NULL;
+}
+
+/* Locked. A child of a fork that no handler saw has nothing of it. */
+static void bulk_loan_end(const struct bulk_loan *loan)
+{
+    const struct bulk_block *block = &loan->block;
+    if (!loan->bulk) {
+        munmap(block->bytes, block->size);
+        return;
+    }
+    if (process_mark() != loan->bulk->process)
+        return;
+    loan->bulk->lent -= block->size;
+    if (loan->is_private) { /* Its addresses are the area's, which goes with the session. */
+        (void)madvise(block->bytes, block->size, MADV_DONTNEED);
+        return;
+    }
+    (void)madvise(block->bytes, block->size, MADV_DOFORK);
+    bulk_area_give(bulk_area_of(loan), (size_t)block->offset, block->size);
+}
+
+void bulk_return(struct bulk_loan *loan)
+{
+    if (!loan)
+        return;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    struct bulk_loan **at = &loans;
+    while (*at != loan)
+        at = &(*at)->next;
+    *at = loan->next;
+    bulk_loan_end(loan);
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    free(loan);
+}
+
+/* False in a child of a fork that no handler saw: it has nothing there. */
+static bool bulk_loan_is_shared(const struct bulk_loan *loan)
+{
+    return loan->bulk && !loan->is_private && loan->bulk->process == process_mark();
+}
+
+/* Memory that no other process has, with the bytes of this moment; or NULL. */
+static char *bulk_loan_copy(const struct bulk_loan *loan)
+{
+    char *copy =
+        mmap(NULL, loan->block.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return NULL;
+    memcpy(copy, loan->block.bytes, loan->block.size);
+    return copy;
+}
+
+/* Put a copy where the loan is. */
+static bool bulk_loan_replace(const struct bulk_loan *loan, char *copy)
+{
+    return mremap(copy, loan->block.size, loan->block.size, MREMAP_MAYMOVE | MREMAP_FIXED,
+                  loan->block.bytes) != MAP_FAILED;
+}
+
+/* Locked. Other threads may write there meanwhile. */
+static void bulk_loan_make_private(struct bulk_loan *loan)
+{
+    const struct bulk_block *block = &loan->block;
+    loan->is_private = area_make_private(&bulk_area_of(loan)->fd, (size_t)block->offset,
+                                         block->size, block->bytes) == 0;
+}
+
+bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most)
+{
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    bool may = bulk->lent <= most && size <= most - bulk->lent &&
+               bulk->count + bulk->making <= bulk->limits.areas / 2;
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    return may;
+}
+
+int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
+              struct bulk_loan **ret_loan)
+{
+    struct bulk_loan *loan = calloc(1, sizeof(*loan));
+    if (!loan || madvise(block->bytes, block->size, MADV_DONTFORK) != 0) {
+        free(loan);
+        return -ENOMEM;
+    }
+    *loan = (struct bulk_loan){.bulk = bulk, .block = *block, .maps = maps};
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    loan->next = loans;
+    loans = loan;
+    bulk->lent += block->size;
+    if (bulk->detached)
+        bulk_loan_make_private(loan);
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    *ret_loan = loan;
+    return 0;
+}
+
+void bulk_detach(struct bulk *bulk)
+{
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    bulk->detached = true;
+    for (struct bulk_loan *loan = loans; loan; loan = loan->next)
+        if (loan->bulk == bulk && bulk_loan_is_shared(loan))
+            bulk_loan_make_private(loan);
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+}
+
+/* Locked. The loan of an area with the lowest offset from @at on, or NULL. */
+static const struct bulk_loan *bulk_next_loan(const struct bulk *bulk, const struct area *area,
+                                              size_t at)
+{
+    const struct bulk_loan *next = NULL;
+    for (const struct bulk_loan *loan = loans; loan; loan = loan->next)
+        if (loan->bulk == bulk && loan->block.area == area->number && loan->block.offset >= at &&
+            (!next || loan->block.offset < next->block.offset))
+            next = loan;
+    return next;
+}
+
+/* Locked. Unmap all of an area but its loans. */
+static void bulk_unmap_unlent(const struct bulk *bulk, const struct area *area)
+{
+    for (size_t at = 0, end; at < area->size;) {
+        const struct bulk_loan *next = bulk_next_loan(bulk, area, at);
+        end = next ? (size_t)next->block.offset : area->size;
+        if (end > at)
+            area_unmap(area->bytes + at, end - at);
+        at = next ? end + next->block.size : end;
+    }
+}
+
+/* Locked. What nobody uses becomes memory without a file, of which images of the process can be
+ * made. */
+static void bulk_loan_make_ordinary(const struct bulk_loan *loan)
+{
+    char *copy = bulk_loan_copy(loan);
+    if (copy && !bulk_loan_replace(loan, copy))
+        munmap(copy, loan->block.size);
+}
+
+void bulk_destroy(struct bulk *bulk)
+{
+    if (!bulk)
+        return;
+    bulk_detach(bulk);
+    pthread_mutex_lock(&lock);
+    for (struct bulk_loan *loan = loans; loan; loan = loan->next)
+        if (loan->bulk == bulk && atomic_load(loan->maps) == 0)
+            bulk_loan_make_ordinary(loan);
+    for (unsigned i = 0; i < bulk->count; i++) {
+        bulk_unmap_unlent(bulk, &bulk->areas[i]);
+        owned_close(&bulk->areas[i].fd);
+        free(bulk->areas[i].holes);
+    }
+    for (struct bulk_loan *loan = loans; loan; loan = loan->next)
+        if (loan->bulk == bulk)
+            loan->bulk = NULL;
+    struct bulk **at = &bulks;
+    while (*at != bulk)
+        at = &(*at)->next;
+    *at = bulk->next;
+    pthread_mutex_unlock(&lock);
+    free(bulk->areas);
+    free(bulk);
+}
+
+/* ---- forks ---- */
+
+/* In the parent, so that the child has the bytes of this moment. */
+static void bulk_before_fork(void)
+{
+    for (struct bulk_loan *loan = loans; loan; loan = loan->next)
+        if (bulk_loan_is_shared(loan) && atomic_load(loan->maps) != 0)
+            loan->copy = bulk_loan_copy(loan);
+}
+
+static void bulk_after_fork(void)
+{
+    for (struct bulk_loan *loan = loans; loan; loan = loan->next) {
+        if (!loan->copy || !bulk_loan_is_shared(loan))
+            continue;
+        munmap(loan->copy, loan->block.size);
+        loan->copy = NULL;
+    }
+}
+
+/* Without the memory for a copy the child has nothing there, rather than wrong bytes. */
+static void bulk_loan_in_child(struct bulk_loan *loan)
+{
+    const struct bulk_block *block = &loan->block;
+    if (loan->copy)
+        (void)bulk_loan_replace(loan, loan->copy);
+    else if (atomic_load(loan->maps) == 0)
+        (void)mmap(block->bytes, block->size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    loan->copy = NULL;
+}
+
+static void bulk_in_child(void)
+{
+    for (struct bulk_loan *loan = loans; loan; loan = loan->next) {
+        if (loan->bulk && !loan->is_private)
+            bulk_loan_in_child(loan);
+        loan->bulk = NULL;
+    }
+    for (struct bulk *bulk = bulks; bulk; bulk = bulk->next)
+        for (unsigned i = 0; i < bulk->count; i++)
+            owned_close(&bulk->areas[i].fd);
+}
+
+FORK_PART = {.rank = FORK_OBJECT,
+             .lock = &lock,
+             .before = bulk_before_fork,
+             .after = bulk_after_fork,
+             .in_child = bulk_in_child};

@@ -1,6 +1,7 @@
 #ifndef RESEAT_REMOTE_RINGS_BULK_H
 #define RESEAT_REMOTE_RINGS_BULK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +22,10 @@
  * - The server maps an area from when it was offered until it was withdrawn and nothing of it is
  *   held. What it reads there may change at any moment: it is data for a device, never something to
  *   be looked at twice.
- * - A child of a fork has the same blocks, not copies, and takes and gives none: they are the
- *   parent's.
+ * - A block that the program has a pointer to is a loan. It is valid memory until it is returned,
+ *   also where the session has ended before; and a child of a fork has a copy of it.
+ * - Of other blocks a child of a fork has the same, not copies, and it takes and gives none: they
+ * are the parent's.
  */
 
 /** What both sides agree on; neither goes beyond it. */
@@ -56,7 +59,8 @@ struct bulk_link {
 /** @limits and @link are copied. Returns 0, -EINVAL or -ENOMEM. */
 MUST_CHECK int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
                            struct bulk **ret_bulk);
-/** Nobody uses a block any more; nothing is withdrawn. NULL is allowed. */
+/** Nobody uses a block any more; nothing is withdrawn. Loans stay, made private by bulk_detach();
+ * nobody but the program uses their bytes meanwhile. NULL is allowed. */
 void bulk_destroy(struct bulk *bulk);
 
 /**
@@ -76,6 +80,28 @@ MUST_CHECK int bulk_take_after(struct bulk *bulk, uint32_t after, size_t size,
 uint32_t bulk_last(struct bulk *bulk);
 /** Give back what bulk_take() returned, once. Thread-safe, does not block; in a child nothing. */
 void bulk_give(struct bulk *bulk, const struct bulk_block *block);
+
+struct bulk_loan;
+
+/** True while loans, with one more of @size bytes, take no more than @most, and there can be as
+ * many areas again for transfers. */
+bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most);
+/**
+ * The program has a pointer to @block from now on; its loan returns it. Thread-safe.
+ *
+ * @maps  Borrowed until the loan is returned. While it is not 0 a child of a fork gets a copy of
+ *        the bytes at its address, else zeroes.
+ * Returns 0, or -ENOMEM: the block is the caller's still.
+ */
+MUST_CHECK int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
+                         struct bulk_loan **ret_loan);
+const struct bulk_block *bulk_loan_block(const struct bulk_loan *loan);
+/** Thread-safe, also once the session has ended and the bulk is destroyed. NULL is allowed. */
+void bulk_return(struct bulk_loan *loan);
+/** The session has ended: make all loans private memory, so that no device writes there any more.
+ * Blocks: it copies. */
+void bulk_detach(struct bulk *bulk);
+
 /** Where [@bytes, @bytes + @size) is, if it is in an area. Thread-safe, does not block. */
 bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_area,
                uint64_t *ret_offset);

@@ -382,6 +382,8 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
     if (error != CL_SUCCESS)
         return error;
     struct mapping *mapping = map_mapping_create(memory, flags, origin, region);
+    if (mapping)
+        registered_borrow(memory->root, queue->vdev_index, mapping->length);
     if (!mapping || !map_mapping_add(mapping)) {
         free(mapping);
         return CL_OUT_OF_HOST_MEMORY;

@@ -160,9 +160,15 @@ static int driver_device_create(const struct driver *driver, cl_platform_id plat
     device->quirks = quirks_of(device->key.platform);
     if (device->quirks & QUIRK_NO_LOCKS)
         device->cl = locked_calls(device->cl);
-    if (device->cl->clGetExtensionFunctionAddressForPlatform)
+    if (device->cl->clGetExtensionFunctionAddressForPlatform) {
         device->between = (between_function)device->cl->clGetExtensionFunctionAddressForPlatform(
             platform, BETWEEN_NAME);
+        device->lend = (lend_function)device->cl->clGetExtensionFunctionAddressForPlatform(
+            platform, LEND_NAME);
+        device->lent_return =
+            (lent_return_function)device->cl->clGetExtensionFunctionAddressForPlatform(
+                platform, LENT_RETURN_NAME);
+    }
     driver_copy_name(device->key.device, sizeof(device->key.device),
                      devinfo_string(&device->info, CL_DEVICE_NAME));
     driver_find_uuid(device);

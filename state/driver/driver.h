@@ -44,13 +44,16 @@ struct device {
         *cl; /**< Table for all calls for real objects of this device's platform. */
     cl_platform_id platform;
     cl_device_id id;
-    struct devinfo info;      /**< Its own answers, queried once. */
-    unsigned quirks;          /**< Peculiarities of its driver: bits of enum quirk. */
-    between_function between; /**< Set if its driver is our remote driver (between.h); or NULL. */
-    struct budget budget;     /**< Memory that the program has there. */
-    struct reach reach; /**< Files that the process could reach when its driver last opened some.
-                           Written by movers later on. */
-    atomic_bool lost;   /**< A residence there was lost, and no new one has answered since. */
+    struct devinfo info; /**< Its own answers, queried once. */
+    unsigned quirks;     /**< Peculiarities of its driver: bits of enum quirk. */
+    /* Set if its driver is our remote driver (between.h); or NULL. */
+    between_function between;
+    lend_function lend;
+    lent_return_function lent_return;
+    struct budget budget; /**< Memory that the program has there. */
+    struct reach reach;   /**< Files that the process could reach when its driver last opened some.
+                             Written by movers later on. */
+    atomic_bool lost;     /**< A residence there was lost, and no new one has answered since. */
     cl_icd_dispatch *_Atomic lost_calls; /**< Calls for lost residences; NULL: there was none. */
     _Atomic uint8_t host_ptr;            /**< enum host_ptr (residence.h). */
     _Atomic uint64_t digest_rate;        /**< Bytes a second of digest.h; 0: not measured. */

@@ -7,28 +7,28 @@
 #include "state/memory/mapping.h"
 #include "state/memory/write_tracked.h"
 
-/* Fewer bytes are copied sooner. */
+/* Fewer bytes are copied faster than compared. */
 #define WORTH ((size_t)8 << 20)
-/* Of the time that copying all of it takes: what digests may take where the program waits for them,
- * and where it runs: those of the target are taken again only where they are not kept, but what
- * they make shorter is the pause. */
+/* How long digesting may take, as a part of the time for copying all bytes: while the program is
+ * paused (QUIET); while it runs, for the source (SOURCE), and for work that is done once and makes
+ * the pause shorter (AHEAD). */
 #define PART_QUIET  0.7
 #define PART_SOURCE 0.5
 #define TIMES_AHEAD 4.0
-/* And what looking for zeroes may take, of which there may be none. */
+/* The same for looking for zeroes, of which there may be none. */
 #define PART_ZEROES (1.0 / 16)
-/* Bytes a second of a device that was not measured yet, and is if that would do: more than half of
- * what its link may copy. */
+/* Assumed digest rate in bytes a second of a device that was not measured yet. It is high, so that
+ * the device is measured where a fast one would pay. */
 #define FAST 400e9
 
 _Atomic int compare_when = COMPARE_WHERE_IT_PAYS;
 
-/* What a replica has. Kept with the root by whoever compared, and taken by whoever does next. */
+/* Digests of a replica. Kept with the root after a comparison, and taken by the next one. */
 struct known {
     uint8_t residence_index;
-    const char *bytes; /* of host memory: where it was */
-    uint32_t maps;     /* of host memory: the root's at that time */
-    uint64_t differed; /* bytes, when it was compared last */
+    const char *bytes; /* of host memory: its address then */
+    uint32_t maps;     /* of host memory: the root's `maps` then */
+    uint64_t differed; /* bytes, in the last comparison */
     size_t count;
     struct digest digests[];
 };
@@ -59,7 +59,7 @@ void compare_forget_at(struct memory *root, uint8_t residence_index)
         compare_put(root, known);
 }
 
-/* Nobody but movers writes to the replica at way->to as long as that is so. */
+/* True while only movers write to the replica at way->to. */
 static bool compare_is_kept(const struct compare_way *way, const struct memory *root)
 {
     uint8_t others = atomic_load(&root->backed);
@@ -68,7 +68,7 @@ static bool compare_is_kept(const struct compare_way *way, const struct memory *
     return way->to == RESIDENCE_HOST ? others == 0 : !way->used;
 }
 
-/* What is kept is what the target has still. */
+/* True when the kept digests are still those of the target. */
 static bool compare_holds(const struct compare_way *way, const struct memory *root,
                           const struct known *known)
 {
@@ -103,7 +103,7 @@ static bool compare_can_digest(const struct compare_way *way, const struct memor
            digest_device_may(way->context->at[residence_index]);
 }
 
-/* Where something is mapped some of the host's bytes are the program's. */
+/* Not while something is mapped: the program may be writing some of the host copy's bytes. */
 static bool compare_may_compare(const struct compare_way *way, struct memory *root, size_t bytes)
 {
     int when = atomic_load(&compare_when);
@@ -112,7 +112,7 @@ static bool compare_may_compare(const struct compare_way *way, struct memory *ro
            !map_any(root);
 }
 
-/* And where another device works in the host copy it does not wait to be copied to. */
+/* Also not to a host copy that another device works in, since that may write there at any time. */
 static bool compare_is_comparable(const struct compare_way *way, struct memory *root,
                                   struct range range)
 {
@@ -121,7 +121,7 @@ static bool compare_is_comparable(const struct compare_way *way, struct memory *
            (way->to != RESIDENCE_HOST || compare_is_kept(way, root));
 }
 
-/* There are bytes that may be the same. */
+/* True when the target has bytes that may be equal. */
 static bool compare_has_target(const struct compare_way *way, const struct memory *root)
 {
     bool there = way->to != RESIDENCE_HOST || root->shadow_copy ||
@@ -139,7 +139,7 @@ static int compare_digest_at(const struct compare_way *way, const struct memory 
                                root->size, first, count, way->limits, ret);
 }
 
-/* The same of what the copy is made from. */
+/* Digest the source of the copy. */
 static int compare_digest_source(const struct compare_way *way, struct memory *root, size_t first,
                                  size_t count, struct digest *ret)
 {
@@ -148,7 +148,7 @@ static int compare_digest_source(const struct compare_way *way, struct memory *r
                : compare_digest_at(way, root, way->from, first, count, ret);
 }
 
-/* What is not known of chunks [first, first + count) becomes so. */
+/* Digest those of chunks [first, first + count) at the target that have no kept digest. */
 static int compare_learn(const struct compare_way *way, const struct memory *root,
                          struct known *known, size_t first, size_t count)
 {
@@ -182,10 +182,11 @@ static double compare_digest_seconds(const struct compare_way *way, uint8_t resi
     return bytes / (rate != 0 || residence_index == RESIDENCE_HOST ? rate : FAST);
 }
 
-/* What has to be digested, in bytes: of @whole at the source, and at the target. */
+/* Bytes that would be copied (whole), and that have to be digested at each end. */
 struct work {
     size_t whole, source, target;
-    bool watches; /* the source, so that the pause need not digest what it has digested before */
+    bool
+        watches; /* the source is tracked for writes, so that the pause digests only what changed */
 };
 
 static bool compare_pays_for(const struct compare_way *way, const struct work *work)
@@ -204,7 +205,7 @@ static bool compare_pays_for(const struct compare_way *way, const struct work *w
            target < TIMES_AHEAD * whole && builds < TIMES_AHEAD * whole;
 }
 
-/* Built and measured. */
+/* Have the digest kernel built and measured there. */
 static bool compare_begin_at(const struct compare_way *way, const struct memory *root,
                              uint8_t residence_index)
 {
@@ -213,7 +214,7 @@ static bool compare_begin_at(const struct compare_way *way, const struct memory 
                                root->size);
 }
 
-/* It pays by what is known, and does so still once everything is measured. */
+/* True when it pays with the rates that are known or assumed, and still does with measured ones. */
 static bool compare_is_worth(const struct compare_way *way, const struct memory *root,
                              const struct work *work)
 {
@@ -244,7 +245,7 @@ bool compare_pays(const struct compare_way *way, struct memory *root, size_t byt
            compare_is_worth(way, root, &(struct work){bytes, bytes, 0, false});
 }
 
-/* The same of what nobody knows of either yet. */
+/* The same, counting only chunks that have no kept digest. */
 static bool compare_is_worth_now(const struct compare_way *way, struct memory *root,
                                  const struct comparison *c)
 {
@@ -257,7 +258,7 @@ static bool compare_is_worth_now(const struct compare_way *way, struct memory *r
     return compare_is_worth(way, root, &work);
 }
 
-/* A device has nothing that could be the same yet, but can be filled. */
+/* For a target device that has no bytes to compare with, but can be filled. */
 static bool compare_zeroes_pay(const struct compare_way *way, const struct memory *root,
                                size_t bytes)
 {
@@ -274,7 +275,7 @@ static bool compare_zeroes_pay(const struct compare_way *way, const struct memor
            compare_digest_seconds(way, way->from, (double)bytes) < most;
 }
 
-/* What zeroes have, for the chunks of @root. */
+/* Digest zeroes, in the sizes of @root's chunks. */
 static int compare_learn_zeroes(const struct memory *root, struct comparison *c)
 {
     static const char zeroes[DIGEST_CHUNK];
@@ -372,7 +373,7 @@ static uint64_t compare_differing_bytes(const struct comparison *c)
     return bytes;
 }
 
-/* All of chunk @i was compared, not a part of it. */
+/* True when all of chunk @i was compared, not only a part. */
 static bool compare_is_inside(const struct comparison *c, size_t i)
 {
     size_t begin = (c->first + i) * DIGEST_CHUNK, end = begin + DIGEST_CHUNK;
@@ -385,7 +386,7 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
         return;
     struct known *known = c->target;
     known->differed = c->compared ? compare_differing_bytes(c) : UINT64_MAX;
-    /* While the program runs it may have written what was copied since it was digested. */
+    /* While the program runs it may have written to a chunk between its digest and its copy. */
     for (size_t i = 0; i < c->count; i++)
         if (compare_differs(c, i))
             known->digests[c->first + i] =

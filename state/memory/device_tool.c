@@ -17,7 +17,7 @@ static bool device_tool_host_is_little(void)
     return *(const unsigned char *)&one == 1;
 }
 
-/* Whether the device could at all. */
+/* True when the device's properties allow tools. */
 static bool device_tool_is_able(const struct residence *residence)
 {
     const struct devinfo *info = &residence->device->info;
@@ -37,7 +37,7 @@ bool device_tool_is_new(const struct residence *residence, enum residence_tool_k
     return atomic_load(&residence->tools[kind].state) == TOOL_UNTRIED;
 }
 
-/* The largest power of two that no limit forbids. */
+/* The largest work-group size that is a power of two and within all limits. */
 static size_t device_tool_choose_items(const struct residence *residence,
                                        const struct device_tool *tool, size_t of_kernels)
 {
@@ -53,7 +53,7 @@ static size_t device_tool_choose_items(const struct residence *residence,
     return items;
 }
 
-/* @items  As many as each kernel may have. */
+/* @items  Reduced to the largest work-group that each kernel allows. */
 static cl_int device_tool_make_kernels(struct residence *residence, const struct device_tool *tool,
                                        struct residence_tool *made, size_t *items)
 {
@@ -71,7 +71,7 @@ static cl_int device_tool_make_kernels(struct residence *residence, const struct
     return error;
 }
 
-/* What of it was made goes with the residence. */
+/* After an error the parts that were made are released with the residence. */
 static cl_int device_tool_build(struct residence *residence, const struct device_tool *tool)
 {
     const cl_icd_dispatch *cl = residence->cl;
@@ -137,7 +137,7 @@ void device_tool_launch(struct device_work *work, const struct device_tool *tool
                                                         NULL, &global, &local, 0, NULL, event));
 }
 
-/* Whatever a wait said, what counts is how the command ended. */
+/* The status of the command counts, not the result of the wait. */
 static cl_int device_tool_ended(const cl_icd_dispatch *cl, cl_event event)
 {
     cl_int status = CL_QUEUED;

@@ -16,9 +16,9 @@
 
 #define STACK   ((size_t)1 << 20)
 #define BLOCK   ((size_t)16) /* chunks that one thread takes at a time */
-#define THREADS 16           /* more do not read memory any faster */
+#define THREADS 16           /* with more, memory is not read faster */
 #define SAMPLE  ((size_t)4 << 20)
-/* So many bytes take long enough to tell how fast all cores are, started as they have to be. */
+/* A run of so many bytes is long enough to measure all cores, with their threads' start. */
 #define LONG ((size_t)256 << 20)
 #define RANDOM_MAX                                                                                 \
     ((size_t)256) /* bytes that getrandom() gives at once, whatever interrupts it                  \
@@ -53,7 +53,7 @@ const uint64_t *digest_key(void)
     return key;
 }
 
-/* Pairs are one word of 64 bits here: which half comes first makes no difference to a product. */
+/* A pair is one word of 64 bits here: the order of its halves does not change their product. */
 static void digest_sum_pairs(const uint64_t *key, const char *bytes, size_t pairs, uint64_t *sums)
 {
     for (size_t i = 0; i < pairs; i++) {
@@ -123,7 +123,7 @@ static struct digest digest_fold(const uint64_t *key, const uint64_t *sums)
     return (struct digest){{out[0] | (uint64_t)out[1] << 32, out[2] | (uint64_t)out[3] << 32}};
 }
 
-/* What is short of a pair at the end counts as if zeroes followed. */
+/* The last pair of a short chunk is completed with zeroes. */
 static struct digest digest_chunk(const uint64_t *key, summing sum, const char *bytes, size_t size)
 {
     uint64_t sums[DIGEST_SUMS] = {0};
@@ -146,7 +146,7 @@ int digest_check(const struct transfer_limits *limits)
     return 0;
 }
 
-/* What one thread takes at a time is a run: those of a list, or blocks of one stretch. */
+/* A thread takes one run at a time: of a list of runs, or a block of a single range. */
 struct job {
     const uint64_t *key;
     summing sum;
@@ -209,7 +209,7 @@ static int digest_job_do(struct job *job)
     return atomic_load(&job->error);
 }
 
-/* Bytes a second of all cores, the best of long runs: others may work beside the rest. 0: there was
+/* Bytes a second of all cores, in the best long run, as other processes may slow some. 0: there was
  * none. */
 static _Atomic uint64_t best_rate;
 
@@ -233,7 +233,7 @@ int digest_runs(const struct digest_run *runs, size_t count, const struct transf
     return digest_job_do(&job);
 }
 
-/* Before anything long was digested: what one core does, so many times as there are cores. */
+/* An estimate for before the first long run: the rate of one core, times the number of cores. */
 static uint64_t digest_guess_rate(void)
 {
     struct digest digests[SAMPLE / DIGEST_CHUNK];

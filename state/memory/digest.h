@@ -55,9 +55,8 @@ static inline size_t digest_chunks(size_t size)
 const uint64_t *digest_key(void);
 
 /**
- * Digest chunks [@first, @first + @count) of host memory: @bytes is what chunk 0 begins with, and
- * @size where the last one ends. Several cores work, as many as help. Whoever writes there
- * meanwhile makes digests of neither what was nor what will be.
+ * Digest chunks [@first, @first + @count) of the @size bytes at @bytes, of which chunk 0 is the
+ * first. Uses as many cores as help. The digest of a chunk that is written meanwhile is undefined.
  *
  * Blocks. Thread-safe. Returns 0, -ENOTSUP (digest_key), -ETIMEDOUT or -ECANCELED.
  *
@@ -65,42 +64,42 @@ const uint64_t *digest_key(void);
  */
 MUST_CHECK int digest_host(const char *bytes, size_t size, size_t first, size_t count,
                            const struct transfer_limits *limits, struct digest *ret);
-/** Bytes of host memory, and where the digests of their chunks go, all but the last of which are
- *  whole. */
+/** Bytes of host memory, and where the digests of their chunks go. Only the last chunk may be
+ * short. */
 struct digest_run {
     const char *bytes;
     size_t size;
     struct digest *ret;
 };
-/** The same of runs here and there, each of which one core works on. */
+/** The same for several runs of bytes; one core digests each run. */
 MUST_CHECK int digest_runs(const struct digest_run *runs, size_t count,
                            const struct transfer_limits *limits);
-/** The same of @real, a buffer of @residence that kernels may read, by that device behind what its
- * io queue was given.
+/** The same for @real, a buffer of @residence that kernels may read. The device digests it after
+ * the commands that are in its io queue.
  *
- * Blocks on the device; the first time on a build as well. Thread-safe. Returns also -ENOTSUP where
- * the device has no compiler, or other bytes in a word than the host, where another thread has it
- * digest, or where its driver failed: it is not asked again then.
+ * Blocks on the device; the first time on a build as well. Thread-safe. Returns also -ENOTSUP: the
+ * device has no compiler or another byte order than the host, another thread uses it for digests,
+ * or its driver has failed, after which it is not used for digests again.
  */
 MUST_CHECK int digest_device(struct residence *residence, cl_mem real, size_t size, size_t first,
                              size_t count, const struct transfer_limits *limits,
                              struct digest *ret);
 
-/** 0, -ETIMEDOUT or -ECANCELED: what @limits, which may be NULL, say now. */
+/** Check @limits, which may be NULL: 0, -ETIMEDOUT or -ECANCELED. */
 int digest_check(const struct transfer_limits *limits);
 
-/** Bytes a second that the host's cores digest: the best of what was long enough to tell, before
- *  that a guess from one core, for which the first call blocks a few ms. 0: they do not.
+/** Bytes a second that the host's cores digest: the best rate of a long run; before there was one,
+ * an estimate from one core, which the first call measures for a few ms. 0: they cannot digest.
  *  Thread-safe. */
 double digest_host_rate(void);
-/** Of the device of @residence; 0: not measured, or no digests there. Wait-free. */
+/** The same for the device of @residence; 0: not measured, or it cannot digest. Wait-free. */
 double digest_device_rate(struct residence *residence);
-/** False when @residence has no digests, for good. Wait-free. */
+/** False when @residence will never digest. Wait-free. */
 bool digest_device_may(const struct residence *residence);
-/** Build what @residence digests with, and measure it on up to some MiB of @real, of @size bytes,
- *  where that was not done before. Blocks on the device. False as digest_device_may. */
+/** Build the digest kernel in @residence and measure it on some MiB of @real, which has @size
+ * bytes, unless that was done before. Blocks on the device. False as digest_device_may. */
 bool digest_device_begin(struct residence *residence, cl_mem real, size_t size);
-/** Seconds that a build takes that was not made yet: a guess, on the long side; else 0. */
+/** Estimated seconds for building the kernel, rather too many than too few; 0 once it is built. */
 double digest_device_build(const struct residence *residence);
 
 #endif

@@ -7,15 +7,15 @@
 #include "state/memory/digest.h"
 
 #define ITEMS_MAX 256u
-/* Of one launch: as much as takes this long, for cancellation to be seen, but not so little that
- * launching is what takes long, nor more than there is memory for. */
+/* A launch has as many chunks as take this long: short enough to notice a cancellation, but within
+ * limits, for its own cost and for the memory of the results. */
 #define LAUNCH_SECONDS 20e-3
 #define LAUNCH_MIN     ((size_t)64)
 #define LAUNCH_MAX     ((size_t)16384) /* chunks: a GiB */
 #define SAMPLE         ((size_t)16 << 20)
-#define BUILD_SECONDS  0.3 /* seen: 0.16 s for NVIDIA's, 0.5 to 1 s for POCL's, which keeps it */
+#define BUILD_SECONDS  0.3 /* measured: NVIDIA 0.16 s; POCL 0.5 to 1 s, which it caches */
 
-/* One work-group a chunk; its items take every so many pairs, as loads from memory like it. */
+/* One work-group for each chunk. Its items take interleaved pairs, so that loads are coalesced. */
 static const char source[] =
     "void add(ulong *sums, ulong pair, global const ulong *key)\n"
     "{\n"
@@ -78,7 +78,7 @@ _Static_assert(DIGEST_SUMS == 4 && DIGEST_PAIRS == 8192 && DIGEST_KEY_PAIRS == 8
 
 enum { BUFFER_KEY, BUFFER_DIGESTS };
 
-/* The key is there: take() looks. */
+/* The key exists: callers have checked that before they take the tool. */
 static cl_int digest_device_prepare(struct residence *residence, struct residence_tool *made)
 {
     const cl_icd_dispatch *cl = residence->cl;
@@ -122,7 +122,7 @@ double digest_device_build(const struct residence *residence)
     return device_tool_is_new(residence, RESIDENCE_DIGEST) ? BUILD_SECONDS : 0;
 }
 
-/* What the device itself took for it; 0: it does not say. */
+/* Nanoseconds that the device needed for it; 0: it does not tell. */
 static uint64_t digest_device_time_of(const cl_icd_dispatch *cl, cl_event event)
 {
     cl_ulong start = 0, end = 0;
@@ -134,8 +134,9 @@ static uint64_t digest_device_time_of(const cl_icd_dispatch *cl, cl_event event)
     return end > start ? end - start : 0;
 }
 
-/* Digests of before must not pass for those of a kernel that did nothing: zeroes are none.
- * Returns the kernel's event: which one of @work's it is. */
+/* The results are filled with zeroes first, which are no digests, lest results of an earlier launch
+ * be taken for those of a kernel that did nothing. Returns the index of the kernel's event in
+ * @work. */
 static cl_uint digest_device_give_work(struct device_work *work, cl_mem real, size_t size,
                                        size_t first, size_t count)
 {
@@ -165,8 +166,8 @@ static cl_uint digest_device_give_work(struct device_work *work, cl_mem real, si
     return kernel;
 }
 
-/* One launch, and its digests. The best of all is how fast the device is: the program's kernels may
- * be in the way of the others. */
+/* One launch, and its digests. The device's rate is that of the fastest launch, since the program's
+ * kernels may slow others. */
 static cl_int digest_device_launch(struct residence *residence, cl_mem real, size_t size,
                                    size_t first, size_t count, struct digest *ret)
 {
@@ -210,7 +211,7 @@ int digest_device(struct residence *residence, cl_mem real, size_t size, size_t 
     return failed != CL_SUCCESS ? -ENOTSUP : error;
 }
 
-/* Twice: the first launch of all may compile. */
+/* Launches twice, because a driver may compile at the first launch. */
 bool digest_device_begin(struct residence *residence, cl_mem real, size_t size)
 {
     size_t chunks = digest_chunks(size < SAMPLE ? size : SAMPLE);

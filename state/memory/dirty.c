@@ -26,9 +26,9 @@
 
 #define STACK    ((size_t)256 << 10)
 #define BLOCK    ((uintptr_t)2 << 20)   /* a large page */
-#define SLICE    ((size_t)16384)        /* parts that are protected while who writes waits */
+#define SLICE    ((size_t)16384)        /* parts protected at a time; writers wait meanwhile */
 #define MESSAGES 32                     /* read at a time */
-#define LOOK_MS  10                     /* between looks for what has ended */
+#define LOOK_MS  10                     /* how often ended trackings are looked for */
 #define BITS     (8 * sizeof(uint64_t)) /* in a word of parts */
 
 struct dirty {
@@ -41,15 +41,16 @@ struct dirty {
 };
 
 /*
- * Kept for long, while the kernel walks page tables: a fork does not take it. Whoever writes to a
- * clean part waits for our thread, which needs it; so nobody who has it touches what is tracked.
+ * Held for long, while the kernel walks page tables, so a fork does not take it. A thread that
+ * writes to a clean part waits for our thread, which takes this lock; so no thread may write to
+ * tracked memory while it holds it.
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by it. */
 static struct owned source = OWNED_NONE; /* of faults; none while nothing is tracked */
 static struct dirty *tracked, *ended;
 static bool runs; /* our thread */
-/* Rises when nothing tracked before is any more. Written under the lock. */
+/* Incremented when all trackings so far become invalid. Written under the lock. */
 static _Atomic unsigned generation;
 
 static int dirty_open_source(void)
@@ -118,7 +119,7 @@ bool dirty_is_clean(const struct dirty *dirty, size_t part)
     return (atomic_load(&dirty->clean[part / BITS]) >> part % BITS) & 1;
 }
 
-/* Somebody waits to write to @address. */
+/* A thread waits to write to @address: record it, and remove the protection. */
 static void dirty_note(struct dirty *dirty, uintptr_t address)
 {
     size_t part = dirty_part_of(dirty, address), first = part, end = part + 1;
@@ -157,7 +158,7 @@ static void dirty_take_off(struct dirty *dirty)
         }
 }
 
-/* The kernel lets go of it, and wakes who waits. */
+/* Unregister it; the kernel wakes the threads that wait. */
 static void dirty_unregister(const struct dirty *dirty)
 {
     struct uffdio_range range = {(uintptr_t)dirty->memory, dirty->size};
@@ -167,8 +168,8 @@ static void dirty_unregister(const struct dirty *dirty)
     (void)ioctl(owned_fd(&source), UFFDIO_UNREGISTER, &range);
 }
 
-/* Those that are to end do, and with the last one nothing is left of us. The program may have
- * closed the source: then who waited was woken, and writes. */
+/* End the trackings that are to be ended; after the last one the source is closed. If the program
+ * has closed it the kernel has woken the threads that waited. */
 static struct dirty *dirty_look_after(void)
 {
     struct dirty *first = ended;
@@ -287,7 +288,7 @@ int dirty_clean(struct dirty *dirty, size_t first, size_t count)
         next = end - at < SLICE ? end : at + SLICE;
         char *memory = dirty->memory + at * DIRTY_PART;
         size_t size = (next - at) * DIRTY_PART, left = dirty->size - at * DIRTY_PART;
-        /* The first write to a page that was never touched is not seen: it is read before. */
+        /* The first write to a page that is not present is not reported: read it first. */
         error = madvise(memory, size < left ? size : left, MADV_POPULATE_READ) == 0
                     ? dirty_clean_slice(dirty, at, next)
                     : -ENOTSUP;
@@ -328,7 +329,8 @@ void dirty_end_later(struct dirty *dirty, void (*then)(char *memory, size_t size
         dirty_hand_over(dirty);
 }
 
-/* Ours leads to the parent's memory, and none of what we have is protected. */
+/* The descriptor that the child inherits is for the parent's memory; nothing of the child's is
+ * protected. */
 static void dirty_in_child(void)
 {
     owned_close(&source);

@@ -7,7 +7,7 @@
 #include "state/base/threads/fork.h"
 #include "state/memory/compare.h"
 
-/* Of one that is told apart; it ends where the next begins. */
+/* An extent of a root that is told apart. It ends where the next one begins. */
 struct entry {
     size_t begin;
     uint64_t version;
@@ -17,12 +17,13 @@ struct entry {
 
 struct extents {
     unsigned count, capacity;
-    uint64_t since; /* a mover copies what is no newer than this; 0: none does */
+    uint64_t since; /* the version that a mover copies up to; 0: none is copying */
     struct entry at[];
 };
 
-/* Guards every root's table, and version, held and writer of the roots that have one. Roots become
- * whole under it, with threads inside the gate; they are told apart with the gate closed. */
+/* Guards every root's table, and `version`, `held` and `writer` of roots with a table. A root
+ * becomes whole under the lock, also while threads are inside the gate; it is told apart with the
+ * gate closed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 FORK_PART = {.rank = FORK_TABLE, .lock = &lock};
@@ -40,7 +41,7 @@ static size_t extents_unit_of(const struct memory *root)
     return root->image->dims[2] > 1 ? root->image->slice_pitch : root->image->row_pitch;
 }
 
-/* What a root that is whole says of all its bytes. */
+/* A root that is whole, as one entry. */
 static struct entry extents_whole_entry(const struct memory *root)
 {
     struct entry entry = {
@@ -70,14 +71,14 @@ static unsigned extents_find(const struct extents *table, size_t at)
     return i;
 }
 
-/* Nothing that anybody asks tells them apart. */
+/* True when no question would be answered differently for the two. */
 static bool extents_agree(const struct extents *table, const struct entry *a, const struct entry *b)
 {
     return a->latest == b->latest && a->writer == b->writer &&
            (a->version > table->since) == (b->version > table->since);
 }
 
-/* Entry @i and the one behind it are one: latest is what both are. */
+/* Join entry @i with the next one. A replica is up to date in the result if it was in both. */
 static void extents_join(struct extents *table, unsigned i)
 {
     struct entry *entry = &table->at[i], *next = entry + 1;
@@ -88,15 +89,14 @@ static void extents_join(struct extents *table, unsigned i)
     memmove(next, next + 1, (table->count - i - 1) * sizeof(*next));
 }
 
-/* What one replica has alone needs no table: nothing is gained by knowing which part was written.
- */
+/* A root needs no table once a single replica has the latest bytes of all of it. */
 static bool extents_is_whole(const struct extents *table)
 {
     uint32_t latest = table->at[0].latest;
     return table->count == 1 && table->since == 0 && (latest & (latest - 1)) == 0;
 }
 
-/* The writer comes last: who sees it sees the rest. */
+/* The writer is stored last, with release: a thread that reads it sees the other fields. */
 static void extents_make_whole(struct memory *root)
 {
     const struct entry entry = root->extents->at[0];
@@ -110,7 +110,7 @@ static void extents_make_whole(struct memory *root)
     atomic_store_explicit(&root->writer, entry.writer, memory_order_release);
 }
 
-/* Under the lock, after a change: neighbours that agree are joined. */
+/* Under the lock, after a change: join neighbours that agree. */
 static void extents_settle_locked(struct memory *root)
 {
     struct extents *table = root->extents;
@@ -123,9 +123,10 @@ static void extents_settle_locked(struct memory *root)
         extents_make_whole(root);
 }
 
-/* Bytes that would count as stale, over all residences, or as written, if entry @i and the next
- * were one. SIZE_MAX: they must not be. A thread that was told that @residence_index writes there,
- * or has its bytes, may be about to say that it wrote: so that has to stay true. */
+/* The cost of joining entry @i with the next: bytes that would count as stale in some residence, or
+ * as written, without being so. SIZE_MAX: they must not be joined. A thread that has found that
+ * @residence_index is the writer, or up to date, may be about to record a write: both must stay
+ * true. */
 static size_t extents_join_loss(const struct memory *root, unsigned i, uint8_t residence_index)
 {
     const struct extents *table = root->extents;
@@ -158,7 +159,7 @@ static bool extents_grow(struct memory *root)
     return true;
 }
 
-/* Room for two more entries; false where no neighbours can be joined, or without memory. */
+/* Make room for two more entries. False where no neighbours can be joined, or without memory. */
 static bool extents_make_room(struct memory *root, uint8_t residence_index)
 {
     while (root->extents->count + 2 > EXTENTS_MAX) {
@@ -178,7 +179,7 @@ static bool extents_make_room(struct memory *root, uint8_t residence_index)
     return extents_grow(root);
 }
 
-/* There is room. */
+/* The table has room for one more entry. */
 static void extents_split(struct memory *root, size_t at)
 {
     struct extents *table = root->extents;
@@ -190,7 +191,6 @@ static void extents_split(struct memory *root, size_t at)
     table->count++;
 }
 
-/* @range outward to rows or slices, within the root. */
 struct range extents_units(const struct memory *root, struct range range)
 {
     size_t unit = extents_unit_of(root);
@@ -198,8 +198,8 @@ struct range extents_units(const struct memory *root, struct range range)
     return (struct range){range.begin / unit * unit, end < root->size ? end : root->size};
 }
 
-/* Under the lock: extents begin and end where @range does, or it is counted outward to those that
- * it lies in. */
+/* Under the lock: split the extents at the ends of @range. Without room return the extents that
+ * cover it instead. */
 static struct range extents_carve(struct memory *root, struct range range, uint8_t residence_index)
 {
     range = extents_units(root, range);
@@ -212,7 +212,7 @@ static struct range extents_carve(struct memory *root, struct range range, uint8
                           extents_end_of(root, extents_find(root->extents, range.end - 1))};
 }
 
-/* Under the lock, or where nobody else is. */
+/* Under the lock. */
 static struct extent extents_describe(const struct memory *root, size_t at)
 {
     if (!replica_is_apart(root)) {
@@ -273,7 +273,8 @@ uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uin
     return bytes;
 }
 
-/* Where it is @residence_index's alone already nothing is told apart by splitting it. */
+/* False when only @residence_index has the entry and wrote it since the mover began: then a part
+ * that is written again need not be split off. */
 static bool extents_tells_apart(const struct extents *table, const struct entry *entry,
                                 uint8_t residence_index)
 {
@@ -281,7 +282,7 @@ static bool extents_tells_apart(const struct extents *table, const struct entry 
            entry->version <= table->since;
 }
 
-/* Outward over what would be joined with @range again. */
+/* Widen @range over entries that would be joined with it again. */
 static struct range extents_widen(const struct memory *root, struct range range,
                                   uint8_t residence_index)
 {
@@ -325,7 +326,7 @@ static bool extents_tell_apart(struct memory *root)
         return false;
     *root->extents = (struct extents){.count = 1, .capacity = FEW};
     root->extents->at[0] = extents_whole_entry(root);
-    /* So that what looks at roots as if they were whole finds that nobody has the latest bytes. */
+    /* A thread that reads these fields as those of a whole root finds no replica up to date. */
     for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
         atomic_store_explicit(&root->held[residence_index], 0, memory_order_relaxed);
     if (extents_version_of(root) == 0)
@@ -379,7 +380,7 @@ void extents_refreshed(struct memory *root, uint8_t residence_index, struct rang
                 entry->latest |= 1u << residence_index;
         }
     } else if (range.begin == 0 && range.end == root->size) {
-        /* Bytes of an older version than the latest count as none. */
+        /* If it is older than the latest version the replica counts as stale. */
         atomic_store_explicit(&root->held[residence_index], version, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);

@@ -9,7 +9,7 @@
 #include "state/memory/write_tracked.h"
 #include "state/transfer/transfer.h"
 
-/* Vectors of 16 longs; drivers on CPUs use the host copy itself as device memory. */
+/* Kernels on CPUs work in the host copy: the alignment of the largest vector (16 longs). */
 #define ALIGN_SMALL 128
 #define ALIGN_LARGE 4096
 
@@ -30,7 +30,7 @@ static void host_copy_bytes_give(char *bytes, size_t size)
         free(bytes);
 }
 
-/* A host copy over @bytes, or over memory of our own when @bytes is NULL. */
+/* @bytes  The program's or a lender's; NULL: allocate. */
 static struct host_copy *host_copy_create(char *bytes, size_t size, bool pages, unsigned flags)
 {
     struct host_copy *host_copy = malloc(sizeof(*host_copy));
@@ -54,7 +54,7 @@ void host_copy_unref(struct host_copy *host_copy)
     if (!host_copy || atomic_fetch_sub_explicit(&host_copy->refs, 1, memory_order_acq_rel) != 1)
         return;
     registered_release(host_copy);
-    if (host_copy->ours && !write_tracked_give(host_copy, pages_give))
+    if (host_copy->ours && !host_copy->lent && !write_tracked_give(host_copy, pages_give))
         host_copy_bytes_give(host_copy->bytes, host_copy->size);
     if (host_copy->farewell)
         farewell_drop(host_copy->farewell);
@@ -65,8 +65,7 @@ int memory_host_copy(struct memory *root, unsigned flags)
 {
     if (root->host_copy)
         return 0;
-    /* Large ones are not touched until used. A mover and the program's first map
-     * may both come here: one host copy stays. */
+    /* A mover and the program's first map may both come here: one host copy stays. */
     struct host_copy *none = NULL;
     struct host_copy *host_copy = host_copy_create(
         root->host_ptr, root->size, (root->flags & CL_MEM_ALLOC_HOST_PTR) != 0, flags);
@@ -77,7 +76,24 @@ int memory_host_copy(struct memory *root, unsigned flags)
     return 0;
 }
 
-/* What the program's memory was the replica of is in the shadow copy from now on. */
+bool memory_host_copy_borrow(struct memory *root, const struct device *lender,
+                             struct lent_memory *lent)
+{
+    struct host_copy *none = NULL;
+    struct host_copy *host_copy = host_copy_create(lent->bytes, root->size, true, 0);
+    if (!host_copy)
+        return false;
+    host_copy->ours = true;
+    host_copy->lent = lent;
+    host_copy->lender = lender;
+    if (atomic_compare_exchange_strong(&root->host_copy, &none, host_copy))
+        return true;
+    free(host_copy);
+    return false;
+}
+
+/* Copy the bytes for which the program's memory is the replica in host memory to the new shadow
+ * copy, which is that replica from now on. */
 static void host_copy_take_from_user_memory(struct memory *root)
 {
     for (size_t at = 0; at < root->size;) {
@@ -142,8 +158,9 @@ bool memory_would_write(const struct memory *root, uint8_t residence_index)
            !memory_host_copy_is_latest(root);
 }
 
-/* Some device has the latest bytes of every extent of its own, which nobody brings there any more,
- * and keeps them: what the program left on demand goes. */
+/* True when each extent is up to date on some device that keeps it: one that is not lost, is not
+ * the source of a move on demand, which goes, and has no command that may still read the host copy.
+ */
 static bool host_copy_is_elsewhere(const struct memory *root, uint8_t drained)
 {
     bool elsewhere = true;

@@ -16,6 +16,8 @@ bool mapping_link(struct mapping *mapping)
     if (linked) {
         mapping->pointer = root->host_copy->bytes + mapping->offset;
         mapping->refs++;
+        if (root->host_copy->lent)
+            atomic_fetch_add(&root->host_copy->lent->maps, 1);
         mapping->next = root->mappings;
         root->mappings = mapping;
         atomic_fetch_add_explicit(&root->maps, 1, memory_order_relaxed);
@@ -52,6 +54,9 @@ static void mapping_unlink_locked(struct mapping *mapping)
         link = &(*link)->next;
     *link = mapping->next;
     mapping->unlinked = true;
+    const struct host_copy *host_copy = mapping->memory->root->host_copy;
+    if (host_copy->lent)
+        atomic_fetch_sub(&host_copy->lent->maps, 1);
     atomic_fetch_sub_explicit(&mapping->memory->map_count, 1, memory_order_release);
     mapping_unref_locked(mapping);
 }
@@ -64,7 +69,8 @@ void mapping_unlink(struct mapping *mapping)
     pthread_mutex_unlock(&lock);
 }
 
-/* Of several at one address the oldest; one that has not come about yet last. */
+/* Of several maps at one address the oldest is unmapped first, and one whose command is still held
+ * last. */
 static bool mapping_is_sooner(const struct mapping *mapping, const struct mapping *than)
 {
     return !than || !mapping->pending || than->pending;
@@ -190,7 +196,7 @@ bool map_any(struct memory *root)
 
 void map_forget(struct memory *memory)
 {
-    /* Nobody has it any more who could map it, and most have no mapping. */
+    /* The program has released it, so that no map is added; most objects have none. */
     if (atomic_load_explicit(&memory->map_count, memory_order_acquire) == 0)
         return;
     pthread_mutex_lock(&lock);
@@ -251,7 +257,7 @@ cl_int map_leave(struct memory *root, struct residence *residence, uint8_t resid
     return CL_SUCCESS;
 }
 
-/* What a move from @from to @to takes along. */
+/* True for a mapping that a move from @from takes to the target. */
 static bool mapping_goes_along(const struct mapping *m, uint8_t from)
 {
     return !m->pending && (m->residence_index == from || m->residence_index == RESIDENCE_NONE);
@@ -280,7 +286,7 @@ void map_moved(struct memory *root, uint8_t from, uint8_t to)
             m->residence_index = mapping_arrives(root, to) ? to : RESIDENCE_NONE;
 }
 
-/* The first byte at or after @at that mapping @m covers, and where that run ends. */
+/* The first run of bytes from @at on that mapping @m covers; false: there is none. */
 static bool mapping_next_run(const struct mapping *m, size_t at, size_t *ret_from, size_t *ret_to)
 {
     const struct image_shape *image = m->memory->image;
@@ -326,7 +332,7 @@ int map_each_gap(struct memory *root, struct range range,
     return 0;
 }
 
-/* Whoever visited is gone. */
+/* Movers of the parent do not exist in the child: nothing is visited. */
 static void mapping_in_child(void)
 {
     uintptr_t cursor = 0;

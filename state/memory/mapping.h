@@ -10,11 +10,11 @@
  * registered with the driver where that pays (registered.h), and unmapping writes it back.
  */
 
-/** One clEnqueueMap* that was not unmapped yet. */
+/** A clEnqueueMap* that was not unmapped yet. */
 struct mapping {
-    /* All but what was asked for is guarded by the lists' lock, or the closed gate. */
+    /* Guarded by the lists' lock or the closed gate, but for the arguments of the call. */
     struct mapping *next;
-    unsigned refs;         /**< The root's list, the map command, and who makes it. */
+    unsigned refs; /**< Of the root's list, the map command, and the thread that creates it. */
     struct memory *memory; /**< The object that was mapped: the root or a view of it. */
     char *pointer;
     cl_map_flags flags;
@@ -30,45 +30,46 @@ struct mapping {
 
 /** True while something of @root is mapped. Any thread. */
 bool map_any(struct memory *root);
-/** @memory is gone, and with it what the program left mapped of it. Inside the gate. */
+/** @memory is destroyed: remove the mappings that the program never unmapped. Inside the gate. */
 void map_forget(struct memory *memory);
 
 /*
- * Visits: a mover copies a root with the program running. Whoever would give the program a pointer
- * into the host copy, bring another version to one of the replicas, or let the program have its
- * CL_MEM_USE_HOST_PTR memory back, waits until the visit has ended.
+ * Visits: a mover copies a root while the program runs. Until the visit ends a thread waits that is
+ * about to give the program a pointer into the host copy, bring a new version to a replica, or let
+ * the program free its CL_MEM_USE_HOST_PTR memory.
  */
 
-/** False when something of @root is mapped, or the program has its memory back. Movers, on a held
- *  root. */
+/** Begin a visit. False while something of @root is mapped, or once the program may free its
+ * memory. By movers, which hold @root. */
 bool map_visit(struct memory *root);
 void map_visit_end(struct memory *root);
 /** Wait until nobody visits @root, which the caller holds. Blocks for as long as a slice takes. */
 void map_visit_await(struct memory *root);
 
 /*
- * For movers, with the gate closed and the queues drained. What is mapped to be written belongs to
- * the host: its bytes in the host copy are the latest, and the program may be writing them at any
- * time. What is mapped only to be read has the same bytes on both sides.
+ * For movers, with the gate closed and the queues drained. Of bytes that are mapped for writing the
+ * host copy is the latest, and the program may write them at any time. Bytes that are mapped only
+ * for reading are the same in the host copy and on the device.
  */
 
 /** True when some issued mapping of @root is for writing. */
 bool map_written(struct memory *root);
-/** Unmap what @residence's driver at @residence_index mapped of @root. The host copy keeps its
+/** Undo the driver's maps of @root in @residence, at @residence_index. The host copy keeps its
  * bytes.
  */
 cl_int map_leave(struct memory *root, struct residence *residence, uint8_t residence_index);
 /**
- * Map in the new residence @to what the driver at @from mapped, and what none did, without touching
- * the host copy's bytes. Nothing where @root has no latest replica there: its unmap will see to it.
+ * Have the driver of the new residence @to map what the one at @from had mapped, and what no driver
+ * had, without changing the host copy's bytes. Where @to has no latest replica of @root this is
+ * left to the unmap.
  */
 cl_int map_arrive(struct memory *root, struct residence *residence, uint8_t from, uint8_t to);
-/** After COMMIT: which mappings the driver at @to has. RESIDENCE_HOST: map_arrive was not called.
- */
+/** After COMMIT: record which mappings the driver at @to has. RESIDENCE_HOST: none, as map_arrive
+ * was not called. */
 void map_moved(struct memory *root, uint8_t from, uint8_t to);
 /**
- * Call @copy for each run of bytes [from, to) of @range, of @root's host copy, that nothing has
- * mapped to be written, in order, until it fails.
+ * Call @copy for each run of bytes [from, to) of @range that is not mapped for writing, in order,
+ * until it fails.
  */
 int map_each_gap(struct memory *root, struct range range,
                  int (*copy)(void *data, size_t from, size_t to), void *data);

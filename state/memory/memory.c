@@ -16,7 +16,7 @@
 /* Smaller buffers are copied sooner than given host memory of their own. */
 #define HOST_COPY_WORTH ((size_t)16 << 10)
 
-/* The list is kept for clGetMemObjectInfo; no property of it is one that we carry. */
+/* The list is kept for clGetMemObjectInfo. No property is supported. */
 static cl_int memory_take_properties(struct memory *memory, const cl_mem_properties *properties)
 {
     if (!properties)
@@ -55,14 +55,15 @@ static void memory_discard(struct memory *memory)
     object_discard(memory);
 }
 
-/* The flags that the driver is told: what kernels may do, and nothing that would keep us out. */
+/* The driver is given the flags for kernels' access, but not those that forbid the host's: our
+ * transfers need it. */
 static cl_mem_flags memory_real_flags(const struct memory *memory)
 {
     return memory->flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
 }
 
-/* The program was told what the largest device takes, and an object up to that is not wrong: one
- * that this device does not take finds no room there. */
+/* The program was told the limits of the largest device. An object within these that this device
+ * refuses for its size is treated as one that does not fit in its memory. */
 static cl_int memory_as_shortage(cl_int error)
 {
     return error == CL_INVALID_BUFFER_SIZE || error == CL_INVALID_IMAGE_SIZE
@@ -77,10 +78,13 @@ static bool memory_wants_host_copy(const struct memory *root, const struct resid
             (root->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) != 0);
 }
 
-/* After its creation a driver has the program's memory only to work on it, if nothing is to be
- * written there for that. */
+/* After the object's creation a driver is given the program's memory only where it works in place
+ * and nothing has to be written there first. Lent memory gets other pages when the lender's session
+ * ends: a driver that had registered it would go on with the old ones. */
 static bool memory_may_have_host_copy(const struct memory *root, const struct residence *residence)
 {
+    if (root->host_copy && root->host_copy->lent)
+        return residence->in_place;
     return !memory_is_user_memory(root) ||
            (residence->in_place && memory_host_copy_is_latest(root));
 }
@@ -102,7 +106,7 @@ static cl_int memory_make_root_buffer(struct memory *root, struct residence *res
         if (root->real[residence_index])
             root->backed |= (uint8_t)(1u << residence_index);
         compare_forget_at(root, RESIDENCE_HOST);
-        /* Memory that cannot be registered, being read-only, can be copied. */
+        /* Read-only memory cannot be registered, but can be copied. */
         if (root->real[residence_index] || !initial || !memory_is_user_memory(root))
             return memory_as_shortage(error);
     }
@@ -170,7 +174,8 @@ cl_int memory_make_real(struct memory *memory, struct residence *residence, uint
     return memory_make_real_with(memory, residence, residence_index, NULL);
 }
 
-/* What it begins with is in host memory alone, until a command needs it. */
+/* Put the initial content into host memory only; the first command that needs it brings it to its
+ * device. */
 static cl_int memory_make_in_host(struct memory *memory, const void *initial)
 {
     if (!initial)
@@ -184,8 +189,8 @@ static cl_int memory_make_in_host(struct memory *memory, const void *initial)
     return CL_SUCCESS;
 }
 
-/* What it begins with is in @residence_index, and where it came from if that stays. It is not told
- * apart for that: most are written as a whole first. */
+/* The driver has copied the initial content: record it in @residence_index, and in the host copy if
+ * there is one. The whole object is one extent still, since most are first written as a whole. */
 static void memory_begin_content(struct memory *memory, uint8_t residence_index)
 {
     replica_written_whole(memory, residence_index);
@@ -228,14 +233,15 @@ uint64_t memory_stamp_latest(void)
     return atomic_load(&stamps);
 }
 
-/* Inside the gate. The error of is_shortage: nothing was made, and @ret_device has no room. */
+/* Inside the gate. Where is_shortage() is true of the error, nothing was made: @ret_device has no
+ * room. */
 static cl_int memory_make_at_home(struct memory *memory, const void *initial, bool in_host,
                                   struct device **ret_device)
 {
     struct context *context = memory->context;
     uint8_t residence_index = context_home(context);
     *ret_device = context->at[residence_index]->device;
-    /* A view of what is in host memory is made with it. */
+    /* The root is in host memory only: the view is made when the root is. */
     if (memory->root != memory && !memory->root->real[residence_index] &&
         budget_is_tight(&(*ret_device)->budget))
         return CL_SUCCESS;
@@ -244,13 +250,13 @@ static cl_int memory_make_at_home(struct memory *memory, const void *initial, bo
     cl_int error =
         memory_make_real_with(memory, context->at[residence_index], residence_index, initial);
     if (error == OVER_BUDGET && memory->root != memory)
-        return CL_SUCCESS; /* likewise: what it is a view of is on another device */
+        return CL_SUCCESS; /* its root is on another device: the view is made with it */
     if (error == CL_SUCCESS && memory->root == memory && initial)
         memory_begin_content(memory, residence_index);
     return error;
 }
 
-/* Make it where the context lives now, with its first content, and publish it. What does not fit
+/* Make it where the context lives now, with its initial content, and publish it. What does not fit
  * there goes to the policy. */
 static cl_int memory_settle(struct memory *memory, const void *initial, struct memory **ret_memory)
 {
@@ -272,7 +278,8 @@ static cl_int memory_settle(struct memory *memory, const void *initial, struct m
         residence_unref(residence);
         if (again)
             continue;
-        /* Of a device that is not full there may be more to be had than what was released. */
+        /* Where the device is not full, relieving it may free more than objects that were released.
+         */
         if (ask && !lost && !relieved && the_upcalls &&
             the_upcalls->relieve(error != OVER_BUDGET)) {
             relieved = true;
@@ -354,7 +361,7 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     return error;
 }
 
-/* Which object an image is made from, if any (5.3.1.2), or an error. */
+/* @ret_source  The object that the image is made from, or NULL (5.3.1.2). */
 static cl_int memory_image_source(const struct context *context, const cl_image_desc *desc,
                                   struct memory **ret_source)
 {
@@ -379,10 +386,10 @@ static cl_int memory_image_prepare(struct memory *memory, const cl_image_format 
         return CL_OUT_OF_HOST_MEMORY;
     cl_image_desc normal = *desc;
     if (source && source->image)
-        normal.image_row_pitch = source->image->row_pitch; /* it has the source's bytes */
+        normal.image_row_pitch = source->image->row_pitch; /* it shares the source's bytes */
     image_shape_init(memory->image, format, &normal, image_element_size(format));
     memory->size = memory->image->size;
-    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL; /* NULL of a view */
+    memory->host_ptr = memory->flags & CL_MEM_USE_HOST_PTR ? host_ptr : NULL; /* NULL for a view */
     if (source) {
         memory->origin = source->origin;
         memory->associated = source;

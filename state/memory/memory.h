@@ -18,12 +18,11 @@
  * keeps CL_MEM_USE_HOST_PTR bytes in place (`in_place`: CPU devices) buffers are made over their
  * host copy, so that maps cost nothing and a move between two such devices copies nothing.
  *
- * The program's own memory is written by what its commands write, and by nothing else (L4): it may
- * be read-only, or gone already when the object is released. It is the replica in host memory for
- * as long as it has the latest bytes anyway. Once host memory needs bytes that it lacks they go
- * beside it, into the shadow copy, and then only commands of the program bring them over. What
- * copies from it stands that it is gone; drivers that would copy by themselves are not given it
- * again.
+ * Only the program's commands write to the program's own memory (L4): it may be read-only, or freed
+ * already when the object is released. It is the replica in host memory as long as it has the
+ * latest bytes. When host memory needs bytes that it lacks, these go to the shadow copy, and only
+ * commands of the program copy them to its memory. A copy from it must not crash where it was
+ * freed; so a driver that copies from it by itself is given it only at the object's creation.
  */
 
 struct write_tracked; /* write_tracked.c */
@@ -51,8 +50,10 @@ struct host_copy {
     size_t size;
     struct farewell
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
-    struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL: what write_tracked.h keeps. */
+    struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL (write_tracked.h). */
     struct registered registered;
+    struct lent_memory *lent; /**< That `bytes` are, borrowed of `lender`'s driver; or NULL. */
+    const struct device *lender;
     struct callback_job job; /**< To drop a reference on the callback thread. */
 };
 static inline struct host_copy *host_copy_ref(struct host_copy *host_copy)
@@ -67,7 +68,7 @@ struct mapping;  /* mapping.h */
 struct known;    /* compare.c */
 struct farewell; /* memory_class.c */
 
-/* What a launch reads of an argument comes first, in one or two lines of the caches. */
+/* The fields that a launch reads of an argument come first, in one or two cache lines. */
 struct memory {
     struct object object;
     struct memory *root;      /**< Itself, or the held root that has the bytes. */
@@ -96,13 +97,13 @@ struct memory {
         held[RESIDENCES_MAX + 1]; /**< The version that each replica had when it was made. */
     struct extents *extents;      /**< Owned; NULL unless WRITER_APART. Guarded by its lock. */
     _Atomic uint16_t filled;      /**< Bit p: the replica in residence p once had bytes of it. */
-    struct known *_Atomic known;  /**< Owned; or NULL: what compare.h keeps. */
+    struct known *_Atomic known;  /**< Owned; or NULL (compare.h). */
     _Atomic uint32_t maps;        /**< How many mappings there ever were. */
     struct host_copy *_Atomic host_copy; /**< Or NULL. While set, its bytes keep their address. */
     char *_Atomic shadow_copy; /**< Owned. The replica in host memory where that is not the
-                              host copy; or NULL. By who copies, alone at it. */
-    struct mapping *mappings;  /**< Of it and its views. Guarded by mapping.c's lock. */
-    bool visited;              /**< A mover copies it, with the gate open. Likewise. */
+                              host copy; or NULL. Written by the one thread that copies. */
+    struct mapping *mappings;  /**< Of it and its views. Guarded by mapping.c's lock, with: */
+    bool visited;              /**< A mover copies it, with the gate open. */
     _Atomic bool collected;    /**< A mover copies it: not to be spilled. Set with the
                                     gate closed. */
     _Atomic uint64_t stamp;    /**< When a command named it, where room is short. */
@@ -176,7 +177,7 @@ static inline void replica_written(struct memory *root, uint8_t residence_index,
 cl_int memory_create_buffer(struct context *context, const cl_mem_properties *properties,
                             cl_mem_flags flags, size_t size, void *host_ptr,
                             struct memory **ret_memory);
-/** @alignment  Of the origin, in bytes: what the program was told. */
+/** @alignment  Of the origin, in bytes, as the program was told. */
 cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
                                 cl_buffer_create_type type, const void *info, size_t alignment,
                                 struct memory **ret_memory);
@@ -187,7 +188,7 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
 /**
  * Make the real object of @memory in @residence_index, its root's first. Not its content: its
  * replica there is stale afterwards, unless the object was never written. Inside the gate, or by a
- * mover. CL_SUCCESS, what the driver says, or OVER_BUDGET (budget.h).
+ * mover. CL_SUCCESS, the driver's error, or OVER_BUDGET (budget.h).
  */
 cl_int memory_make_real(struct memory *memory, struct residence *residence,
                         uint8_t residence_index);
@@ -198,8 +199,8 @@ static inline bool memory_is_backed(const struct memory *memory, uint8_t residen
     return (atomic_load_explicit(&memory->backed, memory_order_acquire) >> residence_index) & 1;
 }
 
-/** real[residence_index] is somebody else's to release, or was: it is not counted as the device's
- * any more. */
+/** Forget real[residence_index], which the caller has released or will, and return its bytes to the
+ * device's budget. */
 static inline void memory_left(struct memory *memory, struct residence *residence,
                                uint8_t residence_index)
 {
@@ -211,19 +212,23 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
                                   memory_order_relaxed);
 }
 
-/** Bytes of @root whose latest version the replica at @residence_index alone has, those on lost
- * devices not counted; RESIDENCE_NONE: that no replica has. */
+/** Bytes of @root whose latest version only the replica at @residence_index has, not counting
+ * replicas on lost devices. RESIDENCE_NONE: bytes whose latest version no replica has. */
 uint64_t memory_only_at(const struct memory *root, uint8_t residence_index);
 
-/** A command names @root, which was used last from now on. Inside the gate. */
+/** Record that a command names @root, which so becomes the most recently used. Inside the gate. */
 void memory_stamp(struct memory *root);
-/** The latest stamp that any has. */
+/** The most recent stamp of all roots. */
 uint64_t memory_stamp_latest(void);
 
 /** Allocate the root's host copy if it has none. 0 or -ENOMEM.
  * @flags  PAGES_ANY where every byte of it is written before the program can see one; or 0. */
 MUST_CHECK int memory_host_copy(struct memory *root, unsigned flags);
-/** True when the bytes of @root are the program's to write: its CL_MEM_USE_HOST_PTR memory. */
+/** The same with bytes that the driver of @lender has lent. False: @root has a host copy, or no
+ * memory; then the caller returns them. Inside the gate. */
+MUST_CHECK bool memory_host_copy_borrow(struct memory *root, const struct device *lender,
+                                        struct lent_memory *lent);
+/** True when the host copy of @root is the program's own memory (CL_MEM_USE_HOST_PTR). */
 static inline bool memory_is_user_memory(const struct memory *root)
 {
     return root->host_ptr && !root->uses_svm;
@@ -233,28 +238,31 @@ static inline char *memory_host_bytes(const struct memory *root)
 {
     return root->shadow_copy ? root->shadow_copy : root->host_copy->bytes;
 }
-/** Memory for a new replica in host memory, not the program's own. 0 or -ENOMEM. By who copies.
+/** Make sure that there is memory of ours for a replica in host memory: the host copy, or a shadow
+ * copy beside the program's own memory. By the thread that copies. 0 or -ENOMEM.
  * @flags  As above. */
 MUST_CHECK int memory_host_room(struct memory *root, unsigned flags);
-/** Bytes that memory_host_room would take for @memory's latest bytes, where these are large and
- * some device has them alone. Any thread: a moment later it may be wrong. */
+/** Bytes that memory_host_room would allocate for @memory, if it is large and host memory lacks its
+ * latest bytes; else 0. Any thread: a moment later it may be wrong. */
 uint64_t memory_host_need(const struct memory *memory);
-/** The host copy is the replica in host memory again: some device works on its bytes. Likewise. */
+/** The host copy is the replica in host memory again, because a device works in it: free the shadow
+ * copy. By the thread that copies. */
 void memory_host_is_host_copy(struct memory *root);
-/** True when the device at @residence_index works on the host copy's bytes: its replica is nothing
- * else. */
+/** True when the device at @residence_index works in the host copy, which is its replica. */
 static inline bool memory_works_in_host_copy(const struct memory *root, uint8_t residence_index)
 {
     return memory_is_backed(root, residence_index) && root->context->at[residence_index]->in_place;
 }
-/** True when the host copy has the latest bytes, or becomes it without a copy. */
+/** True when the host copy has the latest bytes, as the replica in host memory or of a device that
+ * works in it. */
 bool memory_host_copy_is_latest(const struct memory *root);
-/** True when bringing real[residence_index], which was made over the program's memory, up to date
- * would write there. */
+/** True when real[residence_index] works in the program's memory, and bringing it up to date would
+ * write there. */
 bool memory_would_write(const struct memory *root, uint8_t residence_index);
 /** Give the host copy or the shadow copy back, if it is ours, nobody maps it and no replica lives
  * in it. By movers.
- * @drained  Whose commands have all ended; who wrote last elsewhere may still read it for that. */
+ * @drained  The residence whose commands have all ended. Another one that wrote last may still read
+ *           the host copy for that write. */
 void memory_host_copy_drop(struct memory *root, uint8_t drained);
 
 /**

@@ -72,14 +72,15 @@ static void CL_CALLBACK memory_class_host_copy_let_go(cl_mem real, void *data)
     }
 }
 
-/* What a driver may still need is kept until it says that the real object is gone. */
+/* Keep the host copy, and the program's memory, until the driver says that it has destroyed the
+ * real object. */
 static void memory_class_keep_for(struct memory *memory, const cl_icd_dispatch *cl, cl_mem real)
 {
     struct host_copy *host_copy = memory->host_copy;
     struct farewell *farewell = memory->farewell;
     if (host_copy && (host_copy->ours || farewell)) {
         host_copy_ref(host_copy);
-        /* Of a lost device nobody knows when it lets go of the bytes. */
+        /* A lost device may write to the bytes at any time: then they are kept for ever. */
         if (cl->clSetMemObjectDestructorCallback(real, memory_class_host_copy_let_go, host_copy) !=
                 CL_SUCCESS &&
             cl != &driver_lost)
@@ -152,7 +153,7 @@ static void memory_class_leave(struct object *object)
 {
     struct memory *memory = (struct memory *)object;
     map_forget(memory);
-    /* A lost driver is not called again, for its host copy neither. */
+    /* A lost device's driver is not called again, also not to unregister the host copy. */
     if (memory->root == memory && memory->host_copy && registered_is(memory->host_copy))
         for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
             if (memory->context->at[residence_index] &&
@@ -163,7 +164,7 @@ static void memory_class_leave(struct object *object)
 
 void memory_let_go(struct memory *memory)
 {
-    /* A buffer that only kernels used has none of these. */
+    /* A buffer that was used by kernels only has none of these. */
     if (UNLIKELY(memory->shadow_copy || memory->known || memory->extents || memory->image ||
                  memory->properties)) {
         memory_host_is_host_copy(memory);
@@ -205,7 +206,7 @@ static void memory_class_release_one(const cl_icd_dispatch *cl, void *real, void
     host_copy_unref(host_copy);
 }
 
-/* What a move does with memory objects, but for their content: object_class. */
+/* What a move does with memory objects, except for their content: the functions of object_class. */
 
 static void memory_class_describe(const struct object *object, char *ret_text, size_t size)
 {
@@ -228,8 +229,9 @@ static void memory_class_release_now(struct memory *memory, struct residence *re
 }
 
 /*
- * What was to work on the program's memory has been written elsewhere since, so that its bytes
- * would have to be brought there: it is made anew beside it, and so is what was made from it.
+ * The real object was made to work in the program's memory, but the buffer was written elsewhere
+ * since. To bring it up to date would write to the program's memory, so it is made again with
+ * memory of the driver's, and so are its views.
  */
 static void memory_class_part_from_host_copy(struct memory *root, struct residence *residence,
                                              uint8_t residence_index)
@@ -250,17 +252,17 @@ static cl_int memory_class_prepare(struct object *object, struct move_context *m
     bool paused = the_thread.gate.owner;
     if (paused && move->made && memory->root == memory && memory_would_write(memory, move->to))
         memory_class_part_from_host_copy(memory, target, move->to);
-    /* Where the virtual device never used it its bytes are elsewhere: it is made when it is first
-     * used. */
+    /* A virtual device that never used the object needs no real object: it is made at the first
+     * use. */
     if (move_is_busy(move) || memory->real[move->to] ||
         (move->from != RESIDENCE_HOST && !memory->real[move->from]))
         return CL_SUCCESS;
-    /* What it is made from is made with it; inside the gate, lest a command of another virtual
-     * device that is there already makes it at the same time. */
+    /* Also makes the object that it is a view of. Inside the gate, because a command of another
+     * virtual device that is there already may make it at the same time. */
     gate_enter();
     cl_int error = memory_make_real(memory, target, move->to);
     gate_leave();
-    /* More than it may have there: it stays in host memory until a command needs it. */
+    /* It exceeds the program's budget there: it stays in host memory until a command needs it. */
     if (error == OVER_BUDGET) {
         atomic_store(&target->device->budget.tight, true);
         return CL_SUCCESS;
@@ -277,7 +279,7 @@ static cl_int memory_class_arrive(struct object *object, const struct move_conte
     return map_arrive(memory, move->context->at[move->to], move->from, move->to);
 }
 
-/* Its real object goes, with a hold on the host copy that it was made over. */
+/* Release its real object, and keep the host copy that it was made over until then. */
 static void memory_class_vacate_one(struct memory *memory, const struct move_context *move,
                                     uint8_t residence_index)
 {
@@ -285,7 +287,7 @@ static void memory_class_vacate_one(struct memory *memory, const struct move_con
     bool root = memory->root == memory, committed = residence_index == move->from;
     bool over_host = memory_is_backed(memory->root, residence_index);
     if (root && committed)
-        (void)map_leave(memory, residence, residence_index); /* what its driver mapped it unmaps */
+        (void)map_leave(memory, residence, residence_index); /* undo the driver's own maps */
     if (over_host && move->drained)
         residence_release(residence->cl, OBJECT_MEMORY, memory->real[residence_index]);
     else
@@ -295,7 +297,8 @@ static void memory_class_vacate_one(struct memory *memory, const struct move_con
     extents_dropped(memory, residence_index);
 }
 
-/* What `from` alone has stays to be fetched, and what a move back found at `to`; views do not. */
+/* True when the real object stays: bytes that only `from` has are still to be fetched from there,
+ * and a move that goes back finds its objects at `to`. Views do not stay. */
 static bool memory_class_stays(const struct memory *memory, const struct move_context *move,
                                uint8_t residence_index)
 {
@@ -310,12 +313,12 @@ static void memory_class_vacate(struct object *object, const struct move_context
                                 uint8_t residence_index)
 {
     struct memory *memory = (struct memory *)object;
-    /* Where the program was not while it moved it is from now on, perhaps. */
+    /* The program may use the target from now on: what a comparison knows of its replica ends. */
     if (memory->backed != 0)
         compare_forget(memory);
     else if (move->to != RESIDENCE_HOST)
         compare_forget_at(memory, move->to);
-    /* Also where its bytes stay: what maps it from now on is another residence. */
+    /* Also where its bytes stay: from now on maps are made in another residence. */
     if (move_empties(move, residence_index) && memory->root == memory)
         registered_leave(memory, move->context->at[residence_index], move->drained);
     if (move_empties(move, residence_index) && !memory_class_stays(memory, move, residence_index))

@@ -3,20 +3,21 @@
 
 #include "state/memory/memory.h"
 
-/** Release the real object of @memory in @residence_index, if any, and what it has of the device's
- * memory. Its host copy stays until the driver lets go of it. Inside the gate, or with it closed.
+/** Release the real object of @memory in @residence_index, if any, and return its bytes to the
+ * device's budget. Its host copy stays until the driver lets go of it. Inside the gate, or with it
+ * closed.
  */
 void memory_release_real(struct memory *memory, uint8_t residence_index);
 /** Release every real object of @memory; its host copy stays until the drivers let go of it. Inside
  *  the gate. */
 void memory_release_reals(struct memory *memory);
 
-/** What @memory holds and owns, but for real objects and its host copy; the last thing before its
- * slot is given back. */
+/** Release all that @memory holds and owns but its real objects and its host copy. The caller then
+ * gives its slot back. */
 void memory_let_go(struct memory *memory);
 
-/** Drop one part of what an object's destructor callbacks wait for. From any thread, a driver's
- *  too: when it is the last one they are called on the callback thread. */
+/** One of the ends that an object's destructor callbacks wait for has come. After the last one they
+ * are called on the callback thread. From any thread, also a driver's. */
 void farewell_drop(struct farewell *farewell);
 
 #endif

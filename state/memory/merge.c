@@ -10,17 +10,17 @@
 #include "state/memory/merge_device.h"
 #include "state/object/lost.h"
 
-/* That devices look at at once. */
+/* Devices compare words of this size. */
 #define WORD ((size_t)8)
-/* Copied by one command: few enough for a slow device to notice that it was cancelled. */
+/* The most bytes that one command copies: a slow device must notice soon that it was cancelled. */
 #define COPY_MOST  ((size_t)256 << 20)
-#define LOOK_MOST  (COPY_MOST / DIGEST_CHUNK) /* chunks that one kernel looks at */
-#define ASKED_MOST ((size_t)64)               /* chunks that home is asked of at a time */
-/* Of home's memory, what the chunks may take there: then they go there once, in one go. */
+#define LOOK_MOST  (COPY_MOST / DIGEST_CHUNK) /* chunks that one kernel compares */
+#define ASKED_MOST ((size_t)64)               /* chunks that home compares at a time */
+/* If all chunks take at most this part of home's memory they are sent there once, all together. */
 #define PART    16
 #define NOTHING SIZE_MAX
 
-/* A copy for each run and a fill for both ends, and what asking takes. */
+/* At most one copy for each run, two fills at the ends, and three commands for comparing. */
 _Static_assert(ASKED_MOST + 2 + 3 <= DEVICE_WORK_MOST, "all of it is given together");
 
 struct merge {
@@ -28,30 +28,31 @@ struct merge {
     struct range range;
     size_t unit;
     uint8_t home, away;
-    struct residence *at_home, *at_away; /* referred to; at_away: until it is not asked any more */
-    size_t base, end;                    /* of the root: the range, outward to whole words */
+    struct residence *at_home,
+        *at_away;     /* with references; at_away: until it is not used any more */
+    size_t base, end; /* the range in the root, widened to whole words */
 
     /* At away. */
-    cl_mem before;  /* the bytes [base, end) as the share began with them */
-    cl_mem scratch; /* what kernels may not read is copied here for them; or NULL */
+    cl_mem before;  /* the bytes [base, end) from before the share */
+    cl_mem scratch; /* for a buffer that kernels may not read: its bytes are copied here; or NULL */
     struct chunk_flags differ;
     uint64_t taken_away; /* of its budget */
 
     /* At home. */
     struct merge_stage stage;
-    size_t slots;  /* that there is room for in it; of `now`: what is asked of at a time */
-    size_t staged; /* the first of chunks[] that is there, or NOTHING */
+    size_t slots;  /* room in it, in chunks; `now` has room for those that are compared at a time */
+    size_t staged; /* the first of chunks[] that is staged, or NOTHING */
     struct chunk_flags overlap;
     uint64_t taken_home;
 
-    /* Chunks of the root that differ, each with a slot of that size in host memory. What a slot has
-     * outside the range is zero in both. */
+    /* Chunks of the root that differ, each with a slot of that size in host memory. Bytes of a slot
+     * outside the range are zero in both. */
     cl_ulong *chunks;
     size_t count;
-    char *began, *left; /* as the share did */
+    char *began, *left; /* the chunks before and after the share */
 };
 
-/* Which bytes of the range are in a chunk of the root, or run of them. */
+/* The bytes of the range that are in a run of chunks of the root. */
 static struct range merge_range_of(const struct merge *merge, size_t chunk, size_t count)
 {
     struct range range = {chunk * DIGEST_CHUNK, (chunk + count) * DIGEST_CHUNK};
@@ -62,7 +63,7 @@ static struct range merge_range_of(const struct merge *merge, size_t chunk, size
     return range;
 }
 
-/* How many of chunks[] from @at on are beside each other in the root, @most at most. */
+/* How many of chunks[] from @at on follow each other in the root, at most @most. */
 static size_t merge_run_at(const struct merge *merge, size_t at, size_t most)
 {
     size_t count = 1;
@@ -76,7 +77,7 @@ static size_t merge_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Of the chunks that the range is in, or has a part of. */
+/* The number of chunks that the range touches, at most @most. */
 static size_t merge_count_at_once(const struct merge *merge, size_t most)
 {
     return merge_least(digest_chunks(merge->end) - merge->base / DIGEST_CHUNK, most);
@@ -89,7 +90,7 @@ static void merge_drop(const struct residence *residence, cl_mem const *buffers,
             residence->cl->clReleaseMemObject(buffers[i]);
 }
 
-/* What the driver of @residence said. */
+/* The error of a merge for one of @residence's driver. */
 static int merge_failure(struct residence *residence, cl_int error)
 {
     if (error == CL_SUCCESS)
@@ -98,7 +99,7 @@ static int merge_failure(struct residence *residence, cl_int error)
     return !lost && (is_shortage(error) || error == CL_OUT_OF_HOST_MEMORY) ? -ENOMEM : -EIO;
 }
 
-/* All of @work has ended. */
+/* Wait for all of @work and release it. */
 static int merge_finish(struct device_work *work)
 {
     cl_int error = device_work_await(work);
@@ -145,7 +146,7 @@ static int merge_make_at_away(struct merge *merge)
     return merge_failure(away, error);
 }
 
-/* Some drivers find out that there is no room only when a buffer is used. */
+/* Some drivers notice only when a buffer is used that there is no room for it. */
 static cl_int merge_touch(struct residence *residence, cl_mem const *buffers, size_t count)
 {
     static const cl_uint zero;
@@ -162,7 +163,7 @@ static cl_int merge_touch(struct residence *residence, cl_mem const *buffers, si
     return error;
 }
 
-/* Room for @slots chunks at home, in place of what there was; that stays where this fails. */
+/* Replace the stage at home by one with room for @slots chunks. If this fails the old one stays. */
 static cl_int merge_make_stage(struct merge *merge, size_t slots)
 {
     struct residence *home = merge->at_home;
@@ -309,7 +310,7 @@ static int merge_look_at_both(struct merge *merge, const struct transfer_limits 
     return error;
 }
 
-/* Room for slots, zero where no byte of the range comes: at the range's ends alone. */
+/* Allocate slots. Only at the range's ends are there bytes outside it, which are made zero. */
 static char *merge_make_slots(const struct merge *merge)
 {
     const size_t ends[] = {0, merge->count - 1};
@@ -322,7 +323,7 @@ static char *merge_make_slots(const struct merge *merge)
     return slots;
 }
 
-/* What differs of @from, which begins with the root's byte @base, to @slots. */
+/* Read the chunks that differ from @from, whose first byte is the root's byte @base, to @slots. */
 static int merge_read_slots(const struct merge *merge, struct transfer *transfer, cl_mem from,
                             size_t base, char *slots, uint64_t *bytes)
 {
@@ -340,7 +341,7 @@ static int merge_read_slots(const struct merge *merge, struct transfer *transfer
     return error;
 }
 
-/* @error  Of a transfer with @residence. */
+/* The error of a merge for that of a transfer with @residence. */
 static int merge_transfer_failure(const struct transfer *transfer, struct residence *residence,
                                   int error)
 {
@@ -374,7 +375,7 @@ static int merge_fetch_away(struct merge *merge, const struct transfer_limits *l
     return error;
 }
 
-/* Nothing more is asked of it. */
+/* Release all that the merge has at away, which is not used any more. */
 static void merge_leave_away(struct merge *merge)
 {
     struct residence *away = merge->at_away;
@@ -389,7 +390,7 @@ static void merge_leave_away(struct merge *merge)
  * At home.
  */
 
-/* Room for more than is asked of at a time, if home has that. */
+/* Make room at home for all chunks, if it has the memory. */
 static void merge_widen(struct merge *merge)
 {
     struct device *device = merge->at_home->device;
@@ -406,7 +407,7 @@ static void merge_widen(struct merge *merge)
     }
 }
 
-/* Plainly, where no transfer is to be had. */
+/* Write chunks to home without a transfer. */
 static int merge_stage_plainly(struct merge *merge, size_t at, size_t size)
 {
     struct residence *home = merge->at_home;
@@ -437,7 +438,8 @@ static int merge_stage_by(struct merge *merge, struct transfer *transfer, size_t
     return merge_transfer_failure(transfer, merge->at_home, error != 0 ? error : flushed);
 }
 
-/* Have chunks[at] and those behind it at home, as many as there is room for. @transfer: or NULL. */
+/* Stage chunks[at] and those behind it at home, as many as there is room for. @transfer: or NULL.
+ */
 static int merge_stage_chunks(struct merge *merge, struct transfer *transfer, size_t at,
                               size_t *ret_count)
 {
@@ -453,7 +455,7 @@ static int merge_stage_chunks(struct merge *merge, struct transfer *transfer, si
     return error;
 }
 
-/* What home has in these chunks, as it is laid out in slots. */
+/* Copy home's bytes of these chunks to `now`, laid out as in the slots. */
 static void merge_give_now(struct device_work *work, const struct merge *merge, size_t at,
                            size_t count)
 {
@@ -474,7 +476,7 @@ static void merge_give_now(struct device_work *work, const struct merge *merge, 
     }
 }
 
-/* Of chunks[at] and those behind it, which are staged. */
+/* Find overlaps in @count staged chunks from chunks[at] on. */
 static int merge_ask(struct merge *merge, size_t at, size_t count, bool *ret_overlaps)
 {
     struct device_work work = {.residence = merge->at_home};
@@ -501,7 +503,7 @@ static int merge_apply_chunks(struct merge *merge, size_t at, size_t count)
     return merge_finish(&work);
 }
 
-/* For what goes to home in more than a few steps; NULL: that is not so, or none is to be had. */
+/* A transfer to home, for many bytes; NULL: there are few, or none could be made. */
 static struct transfer *merge_transfer_home(const struct merge *merge,
                                             const struct transfer_limits *limits)
 {
@@ -582,7 +584,7 @@ void merge_end(struct merge *merge)
     cl_mem const made[] = {stage->before, stage->after, stage->now, stage->chunks,
                            merge->overlap.real};
     const size_t size = merge->count * DIGEST_CHUNK;
-    /* A lost device's driver may still use what it was given of host memory. */
+    /* A lost device's driver may still use the host memory that it was given. */
     bool lost = residence_is_lost(home) || (merge->at_away && residence_is_lost(merge->at_away));
     merge_drop(home, made, ARRAY_SIZE(made));
     budget_return(&home->device->budget, merge->taken_home);

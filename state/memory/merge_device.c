@@ -8,11 +8,11 @@
 
 #define ITEMS_MAX 256u
 #define SAID_MOST 1u         /* of a flag */
-#define UNSAID    UINT32_MAX /* what a kernel that did nothing leaves */
+#define UNSAID    UINT32_MAX /* a flag that no kernel has written */
 #define TURN_NS   50000u     /* another thread sets a kernel's arguments, or builds */
 
-/* One work-group a chunk; its items take every so many units, as loads from memory like it. What
- * units have in them nobody asks: only whether it is the same. */
+/* One work-group for each chunk. Its items take interleaved units, so that loads are coalesced.
+ * Units are only compared for equality. */
 static const char source[] =
     "void say(uint said, local uint *shared, global uint *flags)\n"
     "{\n"
@@ -103,7 +103,7 @@ static const struct device_tool tool = {.kind = RESIDENCE_MERGE,
                                         .name = "merging",
                                         .without = "launches are not shared with it"};
 
-/* Others have it for moments only, but for who builds it. */
+/* Waits for the tool: other threads hold it for moments only, unless they build it. */
 int merge_device_begin(struct residence *residence, const struct transfer_limits *limits)
 {
     cl_int reason = CL_SUCCESS;
@@ -122,14 +122,14 @@ int merge_device_begin(struct residence *residence, const struct transfer_limits
     return residence_is_lost(residence) || residence_failed(residence, reason) ? -EIO : -ENOTSUP;
 }
 
-/* Kernels have their arguments for all threads. */
+/* A kernel's arguments are shared by all threads, so the tool is taken for each launch. */
 static void merge_device_launch(struct device_work *work, unsigned kernel, size_t groups,
                                 const struct device_argument *arguments, cl_uint count)
 {
     int error;
     while ((error = device_tool_take(work->residence, &tool, NULL)) == -EBUSY)
         clock_sleep(TURN_NS);
-    if (error != 0) { /* it was there when the merge began */
+    if (error != 0) { /* the tool existed when the merge began */
         work->error = CL_DEVICE_NOT_AVAILABLE;
         return;
     }

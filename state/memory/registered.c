@@ -1,5 +1,6 @@
 #include "state/memory/registered.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "state/base/log.h"
@@ -28,6 +29,11 @@ static bool registered_reserve(size_t size)
     return false;
 }
 
+static void registered_unreserve(size_t size)
+{
+    atomic_fetch_sub(&registered_bytes, size);
+}
+
 /* The residence in which a map of @root copies over a link, or NULL. Inside the gate. */
 static struct residence *registered_where(const struct memory *root, unsigned vdev)
 {
@@ -38,8 +44,8 @@ static struct residence *registered_where(const struct memory *root, unsigned vd
         memory_is_backed(root, residence_index))
         return NULL;
     struct residence *residence = context->at[residence_index];
-    return residence_has_link(residence) && residence->maps_host_ptr &&
-                   !residence_is_lost(residence) && !budget_is_tight(&residence->device->budget)
+    return residence_has_link(residence) && !residence_is_lost(residence) &&
+                   !budget_is_tight(&residence->device->budget)
                ? residence
                : NULL;
 }
@@ -50,13 +56,49 @@ static struct residence *registered_claim(struct memory *root, unsigned vdev)
     uint8_t none = REGISTERED_NOT;
     gate_enter();
     struct residence *residence = registered_where(root, vdev);
-    if (residence &&
+    if (residence && residence->maps_host_ptr &&
         atomic_compare_exchange_strong(&root->host_copy->registered.state, &none, REGISTERED_SOON))
         residence_ref(residence);
     else
         residence = NULL;
     gate_leave();
     return residence;
+}
+
+/* It is of use wherever the object is by now, if that has no host copy yet. */
+static void registered_borrow_from(const struct residence *residence, struct memory *root)
+{
+    const struct device *device = residence->device;
+    struct lent_memory *lent = device->lend(residence->context, root->size);
+    bool taken = false;
+    if (lent) {
+        memset(lent->bytes, 0, root->size); /* what no command wrote is zero, as elsewhere */
+        gate_enter();
+        taken = memory_host_copy_borrow(root, device, lent);
+        gate_leave();
+    }
+    if (!taken)
+        registered_unreserve(root->size);
+    if (lent && !taken)
+        device->lent_return(lent);
+}
+
+void registered_borrow(struct memory *root, unsigned vdev, size_t length)
+{
+    if (root->host_copy || root->host_ptr || root->size < LENT_LEAST || length < root->size / 2)
+        return;
+    gate_enter();
+    struct residence *residence = registered_where(root, vdev);
+    if (residence && residence->device->lend)
+        residence_ref(residence);
+    else
+        residence = NULL;
+    gate_leave();
+    if (!residence)
+        return;
+    if (registered_reserve(root->size))
+        registered_borrow_from(residence, root);
+    residence_unref(residence);
 }
 
 void registered_map(struct memory *root, unsigned vdev, size_t length)
@@ -66,7 +108,7 @@ void registered_map(struct memory *root, unsigned vdev, size_t length)
     cl_int error;
     uint64_t mapped = atomic_fetch_add_explicit(&registered->mapped, length, memory_order_relaxed);
     if (mapped + length < MAPPED_TIMES * (uint64_t)root->size || !host_copy->ours ||
-        root->size < REGISTERED_LEAST ||
+        host_copy->lent || root->size < REGISTERED_LEAST ||
         atomic_load_explicit(&registered->state, memory_order_relaxed) != REGISTERED_NOT)
         return;
     struct residence *residence = registered_claim(root, vdev);
@@ -81,7 +123,7 @@ void registered_map(struct memory *root, unsigned vdev, size_t length)
                                     CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS,
                                     root->size, host_copy->bytes, &error);
         if (!buffer)
-            atomic_fetch_sub(&registered_bytes, root->size);
+            registered_unreserve(root->size);
     }
     gate_enter();
     bool moved = registered_where(root, vdev) != residence;
@@ -97,7 +139,7 @@ void registered_map(struct memory *root, unsigned vdev, size_t length)
     gate_leave();
     if (buffer && moved) {
         residence->cl->clReleaseMemObject(buffer);
-        atomic_fetch_sub(&registered_bytes, root->size);
+        registered_unreserve(root->size);
     }
     if (state == REGISTERED_REFUSED)
         log_info("%s does not register %zu bytes: maps of them copy at the speed of plain memory",
@@ -115,7 +157,7 @@ static cl_mem registered_take(struct host_copy *host_copy)
     registered->buffer = NULL;
     registered->residence = NULL;
     atomic_store(&registered->state, REGISTERED_NOT);
-    atomic_fetch_sub(&registered_bytes, host_copy->size);
+    registered_unreserve(host_copy->size);
     return buffer;
 }
 
@@ -138,6 +180,10 @@ void registered_release(struct host_copy *host_copy)
     cl_mem buffer = registered_take(host_copy);
     if (buffer)
         cl->clReleaseMemObject(buffer);
+    if (host_copy->lent) {
+        host_copy->lender->lent_return(host_copy->lent);
+        registered_unreserve(host_copy->size);
+    }
 }
 
 bool registered_is(const struct host_copy *host_copy)

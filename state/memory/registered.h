@@ -4,7 +4,7 @@
 #include "state/memory/memory.h"
 
 /*
- * Host copies that a driver has registered.
+ * Host copies that a device transfers to and from at the speed of its link.
  *
  * Where the real object is not made over its host copy, a map reads into the host copy and an unmap
  * writes from it. NVIDIA's driver copies between the device and memory that it does not know at a
@@ -14,12 +14,24 @@
  * One residence at a time has a host copy registered: what NVIDIA's driver registered for one
  * context it also uses for the copies of others (residence_is_sibling). It ends when the object
  * leaves that residence, or with the host copy.
+ *
+ * A driver in another process cannot register memory of this one. Our remote driver lends memory
+ * that both processes have (between.h) for a host copy that a map is about to make. The host copy
+ * keeps it for its life, wherever the object moves.
  */
 
 /** Host copies of at least so many bytes are whole pages, which nothing else lies in, and may be
  *  registered. */
 #define REGISTERED_LEAST ((size_t)4096)
 
+/** Smaller objects are copied, and what is mapped in small parts as well. */
+#define LENT_LEAST ((size_t)2 << 20)
+
+/**
+ * A queue of virtual device @vdev is about to map @length bytes of @root: if it has no host copy,
+ * have a driver in another process lend the memory for it. Blocks; outside the gate.
+ */
+void registered_borrow(struct memory *root, unsigned vdev, size_t length);
 /**
  * A queue of virtual device @vdev is about to map @length bytes of @root, whose host copy exists
  * and cannot be dropped: register the host copy where that pays. A driver that refuses is not asked

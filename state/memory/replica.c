@@ -12,11 +12,11 @@
 #include "state/memory/mapping.h"
 #include "state/transfer/transfer.h"
 
-/* An extent that batch->to lacks. */
+/* A range of a root whose latest bytes batch->to lacks. */
 struct part {
     struct memory *root;
     struct range range;
-    uint64_t version; /* what its copy will be */
+    uint64_t version; /* the version that its copy is recorded as */
 };
 
 struct parts {
@@ -39,20 +39,21 @@ static int replica_parts_push(struct parts *parts, const struct part *part)
     return 0;
 }
 
-/* The program's own memory is the replica in host memory: it may be gone. */
+/* True when the replica in host memory is the program's own memory, which the program may have
+ * freed. */
 static bool replica_is_in_user_memory(const struct memory *root)
 {
     return memory_is_user_memory(root) && !root->shadow_copy;
 }
 
-/* The host copy has all bytes of the root, for the device works on them there. */
+/* True when the device works in the host copy and has the latest bytes of the whole root. */
 static bool replica_in_host_copy(const struct replica_batch *batch, const struct memory *root)
 {
     return memory_works_in_host_copy(root, batch->from) && replica_is_latest(root, batch->from);
 }
 
-/* True when the device's bytes are read as any others: the driver must not put them where the
- * program lent its memory. */
+/* True when the bytes are read with a transfer, not by mapping the real object. A map would have
+ * the driver write to the program's CL_MEM_USE_HOST_PTR memory. */
 static bool replica_reads_device(const struct replica_batch *batch, const struct memory *root)
 {
     return !memory_is_backed(root, batch->from) ||
@@ -64,7 +65,7 @@ static bool replica_extent_has(const struct extent *extent, uint8_t residence_in
     return (extent->latest >> residence_index) & 1;
 }
 
-/* From device to device without a stop in host memory. */
+/* True when the extent is copied from device to device, and not through host memory. */
 static bool replica_goes_straight(const struct replica_batch *batch, struct memory *root,
                                   const struct extent *extent)
 {
@@ -74,7 +75,7 @@ static bool replica_goes_straight(const struct replica_batch *batch, struct memo
            (!replica_extent_has(extent, RESIDENCE_HOST) || replica_is_in_user_memory(root));
 }
 
-/* True when it is to be copied, if it is not too new. */
+/* True when the target lacks the extent and the source has it. Its version is not looked at. */
 static bool replica_wanted(const struct replica_batch *batch, const struct extent *extent)
 {
     return !replica_extent_has(extent, batch->to) &&
@@ -95,9 +96,9 @@ static struct compare_way replica_way_of(const struct replica_batch *batch, uint
 }
 
 /*
- * What the program writes all the time is never up to date for long. But where what changed is
- * found quickly once it is paused, its bytes are worth having there before. Not where they take two
- * copies to get there.
+ * True when an extent is copied ahead although it is newer than the batch's version. An extent that
+ * the program writes all the time is soon stale again, but where a comparison finds the chunks that
+ * changed, only those are copied in the pause. It does not pay where each byte is copied twice.
  */
 static bool replica_is_ahead(const struct replica_batch *batch, struct memory *root,
                              const struct extent *extent, bool straight)
@@ -112,15 +113,15 @@ static bool replica_is_ahead(const struct replica_batch *batch, struct memory *r
            compare_helps(&way, root, extent->range);
 }
 
-/* True when a copy meets what the program may do meanwhile: in the host copy, or in a residence
- * that another of its devices uses. */
+/* True when the running program may use the copy's memory at the same time: the host copy, or a
+ * target residence that another virtual device uses already. */
 static bool replica_meets_program(const struct replica_batch *batch, bool straight)
 {
     return !batch->quiet && (!straight || context_is_inhabited(batch->context, batch->to));
 }
 
-/* With the program running: true when the copies do not meet it, or the root is visited meanwhile.
- * False while it is mapped. */
+/* True when the root may be copied now. While the program runs a root whose copies may meet the
+ * program is visited until the copies have ended; false if it cannot be, because it is mapped. */
 static bool replica_may_copy(const struct replica_batch *batch, struct memory *root,
                              bool *ret_visited)
 {
@@ -138,9 +139,11 @@ static bool replica_may_copy(const struct replica_batch *batch, struct memory *r
     return *ret_visited;
 }
 
-/* What the batch wants of one root, by the way that it goes. Looked at only once it is visited:
- * what was mapped for writing has a new version before it is off the list of maps, while the driver
- * still takes its bytes from the host copy. */
+/*
+ * Add the parts of one root that the batch copies to @direct or @through_host. The extents are read
+ * only after the visit has begun: an unmap makes its new version before it leaves the list of maps,
+ * while the driver still reads the bytes from the host copy.
+ */
 static int replica_sort(const struct replica_batch *batch, size_t i, struct parts *direct,
                         struct parts *through_host, bool *ret_visited)
 {
@@ -170,7 +173,8 @@ static int replica_sort(const struct replica_batch *batch, size_t i, struct part
     return error;
 }
 
-/* Ends what replica_sync_backed began, so that who copies on, or the program, finds the bytes. */
+/* Wait for the maps and unmaps of replica_sync_backed: only then are the bytes there for the next
+ * copy or the program. */
 static int replica_sync_end(const struct replica_batch *batch, uint8_t residence_index,
                             const struct parts *parts, cl_int *ret_error)
 {
@@ -188,9 +192,9 @@ static int replica_sync_end(const struct replica_batch *batch, uint8_t residence
 }
 
 /*
- * The driver's own way to make the host's and the device's view of CL_MEM_USE_HOST_PTR one (5.2.1):
- * map and unmap. For reading, the device's bytes arrive at the pointer; invalidating, the pointer's
- * bytes are the device's from then on. Where the device works in place it costs nothing.
+ * Synchronise host memory and device of a buffer made with CL_MEM_USE_HOST_PTR, by a map and an
+ * unmap (5.2.1). A map to read brings the device's bytes to the pointer; a map that invalidates
+ * gives the pointer's bytes to the device. Both are free where the device works in place.
  */
 static int replica_sync_backed(const struct replica_batch *batch, const struct part *part,
                                uint8_t residence_index, cl_map_flags flags, cl_int *ret_error)
@@ -225,11 +229,11 @@ struct gap_copy {
     struct memory *root;
     uint8_t from;
     const char *image; /* the image's rows, downloaded beside the host copy; or NULL */
-    size_t at;         /* what lies before it was copied */
+    size_t at;         /* all bytes before this offset were copied */
 };
 
-/* What the program maps it may be writing now: it goes from the host copy to the shadow copy, if
- * there is one. */
+/* Of mapped bytes the host copy is the latest, and the program may be writing them now. They are
+ * not read from the device, only copied to the shadow copy where there is one. */
 static void replica_copy_mapped(struct gap_copy *gap, size_t to)
 {
     const struct memory *root = gap->root;
@@ -254,7 +258,7 @@ static int replica_copy_gap(void *data, size_t from, size_t to)
     return transfer_add(gap->transfer, &item);
 }
 
-/* Read what is not mapped: the rest is the program's, who may be writing it now. */
+/* Read only bytes that are not mapped: mapped ones the program may be writing now. */
 static int replica_download_around_maps(struct transfer *transfer, const struct part *part,
                                         uint8_t from)
 {
@@ -267,9 +271,8 @@ static int replica_download_around_maps(struct transfer *transfer, const struct 
         gap.image = image = malloc(root->size);
         if (!image)
             return -ENOMEM;
-        /* Bytes between rows are nobody's, but must not be lost where the host copy is the
-         * program's.
-         */
+        /* Bytes between the rows belong to no pixel, but must not change where the host copy is the
+         * program's memory. */
         memcpy(image + part->range.begin, memory_host_bytes(root) + part->range.begin,
                replica_size_of(part));
         struct transfer_item item = replica_item_of(part, root->real[from], NULL, image);
@@ -285,8 +288,7 @@ static int replica_download_around_maps(struct transfer *transfer, const struct 
     return error;
 }
 
-/* What a download asks of new memory for @part: where it writes every byte of it, anything will do.
- */
+/* Flags of new host memory for @part: it need not be zero where the download writes every byte. */
 static unsigned replica_room_flags(const struct part *part, bool mapped)
 {
     const struct memory *root = part->root;
@@ -347,7 +349,7 @@ static int replica_straight(const struct replica_batch *batch, struct transfer *
 typedef int (*copier)(const struct replica_batch *batch, struct transfer *transfer,
                       const struct part *part, cl_int *ret_error);
 
-/* What is left of @parts, to be copied or filled with zeroes, once they were compared. */
+/* Compare @parts: find the ranges to be copied, and those to be filled with zeroes. */
 static int replica_compare(const struct compare_way *way, const struct parts *parts,
                            struct comparison *comparisons, struct parts *ret_differing,
                            struct parts *ret_zeroes)
@@ -368,7 +370,7 @@ static int replica_compare(const struct compare_way *way, const struct parts *pa
     return error;
 }
 
-/* On a device, behind what was copied there. */
+/* Fill ranges of a device's buffers with zeroes, after the copies of the same parts. */
 static int replica_fill(const struct replica_batch *batch, uint8_t to, const struct parts *zeroes,
                         cl_int *ret_error)
 {
@@ -392,7 +394,7 @@ static int replica_fill(const struct replica_batch *batch, uint8_t to, const str
     return -EIO;
 }
 
-/* Host memory has to be made for a part of them. */
+/* True when fresh host memory is needed for some of @parts. */
 static bool replica_take_fresh(const struct parts *parts)
 {
     uint64_t bytes = 0;
@@ -403,7 +405,7 @@ static bool replica_take_fresh(const struct parts *parts)
     return bytes > pages_warm();
 }
 
-/* What the parts of one kind have in common. */
+/* Limits of one transfer for all of @parts. */
 static struct transfer_limits replica_limits_of(const struct replica_batch *batch, uint8_t from,
                                                 uint8_t to, const struct parts *parts)
 {
@@ -419,7 +421,7 @@ static struct transfer_limits replica_limits_of(const struct replica_batch *batc
     return limits;
 }
 
-/* @ret_passes: it went past the host, or tried to. */
+/* @ret_passes  The bytes went directly between the devices, or the attempt failed. */
 static int replica_copy_within(const struct replica_batch *batch, uint8_t from, uint8_t to,
                                copier copy, const struct parts *parts,
                                const struct transfer_limits *limits, bool *ret_passes,
@@ -445,8 +447,7 @@ static int replica_copy_within(const struct replica_batch *batch, uint8_t from, 
     return error != 0 ? error : ended;
 }
 
-/* One kind of copy for all parts that want it. Where two devices have no way past the host, it
- * reaches both. */
+/* Copy @parts. Where the devices turn out to have no direct way, copy again through the host. */
 static int replica_copy_parts(const struct replica_batch *batch, uint8_t from, uint8_t to,
                               copier copy, const struct parts *parts, cl_int *ret_error)
 {
@@ -472,7 +473,7 @@ static int replica_copy_parts(const struct replica_batch *batch, uint8_t from, u
     return error;
 }
 
-/* What differs of @parts; afterwards @to has them. */
+/* Bring @parts up to date in @to, copying only what differs. */
 static int replica_copy_all(const struct replica_batch *batch, uint8_t from, uint8_t to,
                             copier copy, const struct parts *parts, uint64_t *ret_copied,
                             cl_int *ret_error)
@@ -545,7 +546,7 @@ int replica_refresh(const struct replica_batch *batch, uint64_t *ret_bytes, cl_i
                                  &up, ret_error);
     if (error == 0)
         *ret_bytes = direct.bytes + through_host.bytes;
-    /* One of the two ways may have been no copy, but memory that both ends work on. */
+    /* In one of the two directions nothing is copied where both ends work on the same memory. */
     uint64_t shorter = down < up ? down : up;
     if (error == 0 && batch->copied)
         *batch->copied += straight_bytes + (through_host.count != 0 ? shorter : 0);

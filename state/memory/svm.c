@@ -12,9 +12,10 @@ struct svm_block {
     size_t size;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all tables; a leaf */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* for all tables; nothing is locked under it */
 
-/* Where the first block that begins after @pointer is. Under lock. */
+/* The index of the first block that begins after @pointer. Under lock. */
 static size_t svm_after(const struct svm_table *table, const char *pointer)
 {
     size_t low = 0, high = table->count;
@@ -39,7 +40,8 @@ bool svm_has(const struct svm_table *table, const void *pointer)
     return found;
 }
 
-/* Room for one more than there are now, and for those that other threads reserved. */
+/* Reserve room for one more block, beside the present ones and those that other threads reserved.
+ */
 static bool svm_reserve(struct svm_table *table)
 {
     pthread_mutex_lock(&lock);
@@ -50,7 +52,7 @@ static bool svm_reserve(struct svm_table *table)
     return enough;
 }
 
-/* What was reserved becomes @block, or nothing when it has no bytes. */
+/* Put @block into the reserved room; NULL: give the room up. */
 static void svm_settle(struct svm_table *table, struct svm_block block)
 {
     pthread_mutex_lock(&lock);

@@ -4,23 +4,22 @@
 #include "state/object/context.h"
 
 /*
- * Shared virtual memory (5.6): addresses of a device's in the program's hands. It cannot be
- * carried; each allocation pins its context (pin.h) until it was freed, and everything is the
- * driver's own.
+ * Shared virtual memory (5.6): the program has addresses that belong to one device. It cannot be
+ * moved, so each allocation pins its context (pin.h) until it is freed; all calls go to the driver.
  */
 
 struct queue;
 
 /**
- * clSVMAlloc. The devices of a context with several must be on one real device: others could not
- * follow the addresses. Waits while the context is suspended; not inside the gate.
+ * clSVMAlloc. All virtual devices of the context must be on one real device, since the addresses
+ * are valid only there. Waits while the context is suspended; not inside the gate.
  *
  * @ret_stray  As of pin_enter.
  * Returns NULL on failure, as 5.6.1 does.
  */
 void *svm_alloc(struct context *context, cl_svm_mem_flags flags, size_t size, cl_uint alignment,
                 struct vdev **ret_stray);
-/** clSVMFree. A pointer that is none of the context's allocations is left alone. */
+/** clSVMFree. A pointer that is not an allocation of the context is ignored. */
 void svm_free(struct context *context, void *pointer);
 
 /** True when @pointer lies in an allocation of the table. Any thread. */

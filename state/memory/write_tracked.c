@@ -30,11 +30,12 @@ static bool write_tracked_works_in_place(const struct memory *root)
     return backed != 0 && backed == in_place;
 }
 
-/* What is written there is written by the host's cores. */
+/* Only writes by threads of this process, or by the kernel for them, can be tracked. */
 bool write_tracked_may(const struct memory *root)
 {
     return root->size >= PAGES_LEAST && !root->uses_svm && !root->shadow_copy && root->host_copy &&
-           root->host_copy->ours && write_tracked_works_in_place(root) && dirty_may();
+           root->host_copy->ours && !root->host_copy->lent && write_tracked_works_in_place(root) &&
+           dirty_may();
 }
 
 static struct write_tracked *write_tracked_new(const struct memory *root)
@@ -51,7 +52,7 @@ static struct write_tracked *write_tracked_new(const struct memory *root)
     return write_tracked;
 }
 
-/* Whose tracking ends. */
+/* Free it; its tracking has ended. */
 static void write_tracked_forget(struct write_tracked *write_tracked)
 {
     if (write_tracked)
@@ -76,7 +77,7 @@ static size_t write_tracked_run_end(const struct write_tracked *write_tracked, s
     return at;
 }
 
-/* Those that are not fresh are clean from now on; their digests are to be taken afterwards. */
+/* Mark chunks without a valid digest as clean; the caller digests them afterwards. */
 static int write_tracked_clean_stale(struct write_tracked *write_tracked, size_t first, size_t end)
 {
     int error = 0;
@@ -90,7 +91,7 @@ static int write_tracked_clean_stale(struct write_tracked *write_tracked, size_t
     return error;
 }
 
-/* By all cores; those that are fresh are left as they are. */
+/* Digest the chunks without a valid digest, with all cores. */
 static int write_tracked_digest_stale(const struct write_tracked *write_tracked,
                                       const struct memory *root, size_t first, size_t count,
                                       const struct transfer_limits *limits, struct digest *ret)
@@ -120,7 +121,8 @@ static void write_tracked_put(struct host_copy *host_copy, struct write_tracked 
     write_tracked_destroy(atomic_exchange(&host_copy->write_tracked, write_tracked));
 }
 
-/* By what was seen. -ENOTSUP: not all was, and there is nothing to be gone by any more. */
+/* Digest by means of the tracking. -ENOTSUP: some writes were not seen, so that no kept digest is
+ * valid. */
 static int write_tracked_digest_from(struct write_tracked *write_tracked, const struct memory *root,
                                      size_t first, size_t count, bool quiet,
                                      const struct transfer_limits *limits, struct digest *ret)

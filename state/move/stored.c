@@ -233,9 +233,13 @@ static size_t stored_give_back(char *bytes, size_t size)
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t)bytes + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)bytes + size) & ~(page - 1);
-    if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0)
+    if (begin >= end)
         return 0;
-    return end - begin;
+    /* Memory that a server shares is a file's; of other memory this is refused. */
+    return madvise((void *)begin, end - begin, MADV_REMOVE) == 0 ||
+                   madvise((void *)begin, end - begin, MADV_DONTNEED) == 0
+               ? end - begin
+               : 0;
 }
 
 /* True when the object is unchanged since it was written. Gate closed. */

@@ -79,16 +79,45 @@ static double write_large(void)
     return rate(begin);
 }
 
-static double map_large(void)
+/* A blocking map to read of all of @buffer; or, of a map to write, the unmap and its end. */
+static double map_rate(cl_mem buffer, bool unmap)
 {
     cl_int error;
-    double begin = prog_now();
-    void *at = clEnqueueMapBuffer(queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
-                                  NULL, NULL, &error);
-    MUST(error);
-    MUST(clEnqueueUnmapMemObject(queue, large, at, 0, NULL, NULL));
+    cl_uint fill = 0;
+    MUST(clEnqueueFillBuffer(queue, buffer, &fill, sizeof(fill), 0, bytes, 0, NULL, NULL));
     MUST(clFinish(queue));
-    return 2 * rate(begin);
+    double begin = prog_now();
+    char *at = clEnqueueMapBuffer(queue, buffer, CL_TRUE, unmap ? CL_MAP_WRITE : CL_MAP_READ, 0,
+                                  bytes, 0, NULL, NULL, &error);
+    MUST(error);
+    double mapped = rate(begin);
+    at[bytes / 2] += unmap;
+    begin = prog_now();
+    MUST(clEnqueueUnmapMemObject(queue, buffer, at, 0, NULL, NULL));
+    MUST(clFinish(queue));
+    return unmap ? rate(begin) : mapped;
+}
+
+static double map_large(void)
+{
+    return map_rate(large, false);
+}
+
+static double unmap_large(void)
+{
+    return map_rate(large, true);
+}
+
+static cl_mem allocated;
+
+static double map_allocated(void)
+{
+    return map_rate(allocated, false);
+}
+
+static double unmap_allocated(void)
+{
+    return map_rate(allocated, true);
 }
 
 /* From and to memory that the driver gave for it. */
@@ -134,6 +163,7 @@ int main(int argc, char **argv)
     kernel = prog_kernel(prog_build(&prog, source, ""), "tiny");
     small = prog_buffer(prog.context, CL_MEM_READ_WRITE, 4096, NULL);
     large = prog_buffer(prog.context, CL_MEM_READ_WRITE, bytes, NULL);
+    allocated = prog_buffer(prog.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL);
     pinned = prog_buffer(prog.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL);
     staging = clEnqueueMapBuffer(queue, pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
                                  NULL, NULL, &error);
@@ -148,6 +178,9 @@ int main(int argc, char **argv)
     print("read_gb_s", read_large, LARGE, true);
     print("write_gb_s", write_large, LARGE, true);
     print("map_gb_s", map_large, LARGE, true);
+    print("unmap_gb_s", unmap_large, LARGE, true);
+    print("map_allocated_gb_s", map_allocated, LARGE, true);
+    print("unmap_allocated_gb_s", unmap_allocated, LARGE, true);
     print("read_pinned_gb_s", read_pinned, LARGE, true);
     print("write_pinned_gb_s", write_pinned, LARGE, true);
     MUST(clEnqueueUnmapMemObject(queue, pinned, staging, 0, NULL, NULL));

@@ -5,8 +5,8 @@
              [--reseat RESEAT --device NAME] [--program NAME COMMAND]... [--index N] [--rounds N]
              [--json FILE]
 
-Ratios are of the medians of all rounds: isolated to native, and isolated to not isolated under
-reseat. Of a whole program, told by its command, the time from start to end is taken. $OCL_ICD_VENDORS
+Ratios are of the medians of all rounds: isolated to native, and under reseat isolated to not isolated
+and to native. Of a whole program, told by its command, the time from start to end is taken. $OCL_ICD_VENDORS
 says where the drivers are; --index is the device among all of them, as TEST_DEVICE counts.
 """
 
@@ -83,7 +83,7 @@ def collect(options, folder, address):
 def show(got):
     pairs = [("isolated", "native")]
     if "reseat" in got:
-        pairs.append(("reseat isolated", "reseat"))
+        pairs += [("reseat isolated", "reseat"), ("reseat isolated", "native")]
     for one, other in pairs:
         print(f"{'':22}{other:>16}{one:>16}{'ratio':>8}{'more':>12}")
         for name in got[other]:

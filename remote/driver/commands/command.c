@@ -154,7 +154,7 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     size_t size = 0;
     if (!layout_size(layout, &size))
         size = 0;
-    if (!event->lent && layout_is_packed(layout) &&
+    if (!event->user_memory && layout_is_packed(layout) &&
         block_find(client, target, size, &head->area, &head->place)) {
         event->target = NULL;
         return;
@@ -171,7 +171,7 @@ void command_aim(struct command *command, void *target, const struct layout *lay
     atomic_fetch_add(&client->stream.longest, size);
 }
 
-void command_lend(struct command *command, struct bulk_block *block)
+void command_use_block(struct command *command, struct bulk_block *block)
 {
     command->event->block = *block;
     command->head.area = block->area;
@@ -195,7 +195,7 @@ cl_int command_fill(struct command *command, const void *source, const struct la
     struct bulk_block block;
     if (event && block_take(client, event->context->areas_before, *ret_size, &block)) {
         layout_gather(layout, block.bytes, source);
-        command_lend(command, &block);
+        command_use_block(command, &block);
         return CL_SUCCESS;
     }
     if (!is_packed)

@@ -50,8 +50,8 @@ void command_aim(struct command *command, void *target, const struct layout *lay
  */
 cl_int command_fill(struct command *command, const void *source, const struct layout *layout,
                     const void **ret_content, size_t *ret_size, void **ret_owned);
-/** The same for bytes that are in a block already, which the command owns from now on. */
-void command_lend(struct command *command, struct bulk_block *block);
+/** The same for bytes that are in a block already. The command takes the block. */
+void command_use_block(struct command *command, struct bulk_block *block);
 /** Enqueue a transfer or fill of no bytes: a marker, of that type. */
 cl_int command_enqueue_nothing(cl_command_queue queue, cl_command_type type, bool blocking,
                                cl_uint count, const cl_event *waits, cl_event *event);

@@ -13,13 +13,17 @@
 #define WRITES    (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)
 #define ALIGNMENT 4096
 
+/* The program always has pointers to this driver's maps. */
+static const atomic_uint always = 1;
+
 /* A block, which the server shares, if there is one; else memory of this process. */
 static void *map_aligned_memory(const struct context *context, size_t size,
-                                struct bulk_block *ret_block)
+                                struct bulk_loan **ret_loan)
 {
     void *memory = NULL;
-    if (block_take(context->base.client, context->areas_before, size, ret_block))
-        return ret_block->bytes;
+    *ret_loan = block_lend(context->base.client, context->areas_before, size, UINT64_MAX, &always);
+    if (*ret_loan)
+        return bulk_loan_block(*ret_loan)->bytes;
     return posix_memalign(&memory, ALIGNMENT, size ? size : 1) ? NULL : memory;
 }
 
@@ -36,8 +40,8 @@ static void *map_whole(struct memory *memory)
         owner = owner->parent;
     pthread_mutex_lock(&owner->lock);
     if (!owner->host) {
-        owner->host = map_aligned_memory(owner->context, owner->size, &owner->host_block);
-        owner->host_owned = owner->host && !owner->host_block.size;
+        owner->host = map_aligned_memory(owner->context, owner->size, &owner->host_loan);
+        owner->host_owned = owner->host && !owner->host_loan;
     }
     char *host = owner->host;
     pthread_mutex_unlock(&owner->lock);
@@ -65,8 +69,8 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     if (host) {
         map->pointer = host + offset;
     } else {
-        map->pointer = map_aligned_memory(memory->context, size, &map->block);
-        map->owned = map->block.size ? NULL : map->pointer;
+        map->pointer = map_aligned_memory(memory->context, size, &map->loan);
+        map->owned = map->loan ? NULL : map->pointer;
     }
     if (!map->pointer) {
         free(map);
@@ -75,12 +79,12 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     return map;
 }
 
-static void map_destroy(struct client *client, struct map *map)
+static void map_destroy(struct map *map)
 {
     if (map->event)
         handle_unuse(map->event);
     free(map->owned);
-    block_give(client, &map->block);
+    bulk_return(map->loan);
     free(map);
 }
 
@@ -90,7 +94,7 @@ static void map_add(struct memory *memory, struct map *map, struct command *comm
     struct event *event = command->event;
     handle_use(event);
     map->event = event;
-    event->lent = memory->flags & CL_MEM_USE_HOST_PTR;
+    event->user_memory = memory->flags & CL_MEM_USE_HOST_PTR;
     if (!(map->flags & CL_MAP_WRITE_INVALIDATE_REGION)) /* Else nothing comes. */
         command_aim(command, map->pointer, &map->layout);
     event->keeps = memory;
@@ -140,7 +144,7 @@ static void *map_enqueue_map(cl_command_queue queue, struct memory *memory, stru
     void *pointer = map->pointer;
     cl_int error = command_begin_transfer(&command, queue, type, blocking, count, waits, event);
     if (error) {
-        map_destroy(memory->base.client, map);
+        map_destroy(map);
         return created(NULL, error, errcode);
     }
     map_add(memory, map, &command);
@@ -148,7 +152,7 @@ static void *map_enqueue_map(cl_command_queue queue, struct memory *memory, stru
     if (error) {
         struct map *mine = map_take(memory, pointer);
         if (mine)
-            map_destroy(memory->base.client, mine);
+            map_destroy(mine);
     }
     return created(pointer, error, errcode);
 }
@@ -287,16 +291,17 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, vo
     struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;
     bool written = map && map_is_written(map);
     if (map) {
-        /* The block is the source of the write; or the map's read may still be filling it. The
-         * event of whichever command uses it gives it back. */
-        event_keep_block(written ? command.event : map->event, &map->block);
+        /* The loan is the source of the write, or the map's read may still be filling it: the event
+         * of the command that uses it returns it. */
+        event_keep_loan(written ? command.event : map->event, map->loan);
+        map->loan = NULL;
     }
     error = map ? map_unmap_post(memory, map, written, &command) : CL_INVALID_VALUE;
     error = command_end(&command, error);
     if (map) {
         map->event->owned = map->owned;
         map->owned = NULL;
-        map_destroy(memory->base.client, map);
+        map_destroy(map);
     }
     return error;
 }

@@ -129,7 +129,7 @@ static cl_int transfer_post_write(struct transfer *part, struct command *command
     size_t size = part->size;
     cl_int error = CL_SUCCESS;
     if (part->block.size) {
-        command_lend(command, &part->block);
+        command_use_block(command, &part->block);
     } else {
         error = command_fill(command, part->bytes, &run, &content, &size, &owned);
         if (error)

@@ -12,7 +12,7 @@ struct transfer {
     bool blocking;
     size_t offset, size; /**< More than 0. */
     void *bytes;
-    struct bulk_block block; /**< What is written is in this one already; of 0 bytes: it is not. */
+    struct bulk_block block; /**< The block that has the bytes to be written; 0 bytes: none. */
     cl_uint count;
     const cl_event *waits;
 };
@@ -20,7 +20,7 @@ struct transfer {
 /** Enqueue it: one command of the program's, which may be several of the server's. */
 cl_int transfer_run(const struct transfer *transfer, cl_event *event);
 
-/** What BETWEEN_NAME names: between_function. */
+/** The function that BETWEEN_NAME names (between_function). */
 cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_queue target_queue,
                                    cl_mem source, cl_mem target, size_t source_offset,
                                    size_t target_offset, size_t size, cl_uint wait_count,

@@ -153,7 +153,8 @@ static void event_end_locked(struct event *event, cl_int status)
         handle_unuse_later(event->keeps);
     event->keeps = NULL;
     block_give(event->base.client, &event->block);
-    block_give(event->base.client, &event->owned_block);
+    bulk_return(event->owned_loan);
+    event->owned_loan = NULL;
     event_unlist(event);
     if (event->blockers == 0)
         event_publish(event);
@@ -167,15 +168,15 @@ void event_end(struct event *event, cl_int status)
     pthread_mutex_unlock(&client->lock);
 }
 
-void event_keep_block(struct event *event, struct bulk_block *block)
+void event_keep_loan(struct event *event, struct bulk_loan *loan)
 {
     struct client *client = event->base.client;
     pthread_mutex_lock(&client->lock);
     if (event->ended)
-        block_give(client, block);
-    event->owned_block = *block;
+        bulk_return(loan);
+    else
+        event->owned_loan = loan;
     pthread_mutex_unlock(&client->lock);
-    *block = (struct bulk_block){0};
 }
 
 /* The program sees @event end after @before. Under the client's lock. */
@@ -291,7 +292,7 @@ static void event_arrived(struct event *event, cl_int status)
 
 static void event_scatter(const struct event *event, const void *content)
 {
-    if (event->lent)
+    if (event->user_memory)
         layout_refresh(&event->layout, content, event->target);
     else
         layout_scatter(&event->layout, content, event->target);

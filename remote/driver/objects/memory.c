@@ -49,12 +49,12 @@ static void memory_finish(struct handle *handle)
         memory->maps = map->next;
         handle_unuse(map->event);
         free(map->owned);
-        block_give(handle->client, &map->block);
+        bulk_return(map->loan);
         free(map);
     }
     if (memory->host_owned)
         free(memory->host);
-    block_give(handle->client, &memory->host_block);
+    bulk_return(memory->host_loan);
     destructor_run_later(&memory->destructors);
     free(memory->properties);
     free(memory->image);

@@ -65,25 +65,25 @@ struct event {
     bool listed;
     struct event_callback *callbacks;
     /* Until it ends: */
-    unsigned char *target; /**< Where what was read goes. */
-    size_t asked; /**< Bytes that the reply will have; the stream accepts messages longer by as
-                     much. */
-    bool lent;    /**< The target is the program's (CL_MEM_USE_HOST_PTR) and may be read-only: bytes
-                     that are there already are not written. */
+    unsigned char *target; /**< Where the bytes that were read go. */
+    size_t asked;     /**< Bytes that the reply will have; the stream accepts messages longer by as
+                         much. */
+    bool user_memory; /**< The target is the program's CL_MEM_USE_HOST_PTR memory and may be
+                         read-only: bytes that are equal already are not written. */
     struct memory *keeps; /**< The object whose memory is the target; used until the event ends. */
     struct bulk_block block; /**< The block that the command names; 0 bytes: none. */
     struct event *before; /**< The part of the same transfer before this one; used. If that failed,
                              this one fails. */
-    /** The block of a map that was unmapped while it may still be the target. */
-    struct bulk_block owned_block;
-    void *owned; /**< Memory of such a map, freed with the event. */
+    /** The memory of a map that was unmapped while it may still be the target; or NULL. */
+    struct bulk_loan *owned_loan;
+    void *owned; /**< The same of other memory, freed with the event. */
     struct layout layout;
     struct copy copy;     /**< Of what it read, with... */
     struct msg_done done; /**< ...what the server's message said, without its content. */
     uint64_t posted_ns, arrived_ns;
 };
 
-/** What the calls that register a callback for the end of an object return. */
+/** Register a callback for the end of an object. Returns what the call returns. */
 static inline cl_int object_add_destructor(struct destructor *_Atomic *list, void (*call)(void),
                                            void *handle, void *data)
 {
@@ -98,8 +98,8 @@ static inline cl_int object_add_destructor(struct destructor *_Atomic *list, voi
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command);
 /** It ends for the server. */
 void event_end(struct event *event, cl_int status);
-/** Give a block back when the event ends, or now if it has ended. */
-void event_keep_block(struct event *event, struct bulk_block *block);
+/** Return a loan when the event ends, or now if it has ended. NULL is allowed. */
+void event_keep_loan(struct event *event, struct bulk_loan *loan);
 /** The program does not see the event end before event_let_go() is called. */
 void event_hold(struct event *event);
 void event_let_go(struct event *event);
@@ -117,7 +117,7 @@ struct map {
     size_t origin[3], region[3];
     struct layout layout;
     void *owned; /**< Memory of this map alone; or NULL, or: */
-    struct bulk_block block;
+    struct bulk_loan *loan;
 };
 
 struct memory {
@@ -129,8 +129,8 @@ struct memory {
     size_t size;
     void *host; /**< The program's (CL_MEM_USE_HOST_PTR), or ours (CL_MEM_ALLOC_HOST_PTR). */
     bool host_owned;
-    struct bulk_block host_block; /**< That `host` is. */
-    struct memory *parent;        /**< Sub-buffer, or image made from another object. */
+    struct bulk_loan *host_loan; /**< That `host` is; or NULL. */
+    struct memory *parent;       /**< Sub-buffer, or image made from another object. */
     size_t origin;
     cl_mem_properties *properties;
     size_t property_count;

@@ -31,7 +31,7 @@ struct holder {
     struct holder *next;
     struct client *client;
     enum state state;
-    unsigned giving;  /**< It does so to others. */
+    unsigned giving;  /**< Transfers from it to other servers. */
     unsigned waiting; /**< Threads that want it there. */
 };
 
@@ -164,8 +164,8 @@ static void binaries_wait_a_moment(uint64_t deadline)
 /* One transfer between two servers. The reply of each is heard on a callback thread. */
 struct handing {
     unsigned holders; /* Guarded by lock, with: */
-    bool taken, over; /* It was, or was not: */
-    cl_int ends[2];   /* Errors of who gives and who takes. */
+    bool taken, over; /* The receiver has it; the transfer has ended, with: */
+    cl_int ends[2];   /* Errors of the sender and of the receiver. */
     struct client *taker;
     uint64_t transfer;
 };

@@ -97,6 +97,20 @@ void block_give(struct client *client, struct bulk_block *block)
     *block = (struct bulk_block){0};
 }
 
+struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
+                             const atomic_uint *maps)
+{
+    struct bulk_block block;
+    struct bulk_loan *loan;
+    if (!client->bulk || !bulk_may_lend(client->bulk, size, most) ||
+        !block_take(client, before, size, &block))
+        return NULL;
+    if (bulk_lend(client->bulk, &block, maps, &loan) == 0)
+        return loan;
+    block_give(client, &block);
+    return NULL;
+}
+
 bool block_find(struct client *client, const void *bytes, size_t size, uint32_t *ret_area,
                 uint64_t *ret_place)
 {

@@ -206,6 +206,9 @@ static void client_end(struct client *client, int error)
     if (atomic_exchange(&client->lost, true))
         return;
     stream_end(&client->stream, error);
+    /* A device may still be writing to memory that the program goes on with. */
+    if (client->bulk && !atomic_load(&client->leaving))
+        bulk_detach(client->bulk);
     /* A program that ends is not called back any more. */
     if (!atomic_load(&client->leaving)) {
         log_warn("the session with %s ended: %s", client->address, strerror(-error));

@@ -6,16 +6,17 @@
 #include "state/base/files/owned.h"
 
 /*
- * How two sessions of this process's meet, so that bytes go from the one to the other: by a socket
- * pair of ours, where both are on this machine, or by one that connects to the other's server with
- * a ticket.
+ * How two sessions of this process are connected, so that bytes go directly from one to the other:
+ * through a socket pair that we make, if both are on this machine; else one session connects to the
+ * other's server with a ticket.
  */
 struct meeting {
-    uint64_t transfer;         /**< No two of this process's have the same number. */
-    struct client *ends[2];    /**< Who gives, and who takes. */
-    enum transfer_way ways[2]; /**< Of each. */
+    uint64_t transfer; /**< Its number, unique in this process. */
+    struct client
+        *ends[2]; /**< The session that sends the bytes, and the one that receives them. */
+    enum transfer_way ways[2]; /**< Of each session. */
     struct owned sockets[2];
-    struct client *awaits; /**< Of TRANSFER_AWAIT; or NULL. */
+    struct client *awaits; /**< The session that the other connects to (TRANSFER_AWAIT); or NULL. */
     struct ticket ticket;
 };
 
@@ -23,20 +24,21 @@ struct meeting {
 
 /** @meeting is MEETING_NONE. CL_INVALID_OPERATION: there is no way, now; or another error. */
 cl_int meeting_init(struct meeting *meeting, struct client *from, struct client *to);
-/** Closes what did not go. */
+/** Close the sockets that were not sent. */
 void meeting_finish(struct meeting *meeting);
-/** Is there a way at all, as far as is known? */
+/** False when it is known that the two cannot be connected. */
 bool meeting_is_possible(const struct client *from, const struct client *to);
 
-/** What the messages of both ends say. */
+/** The address and the ticket's size, for the messages to both sessions. */
 const char *meeting_where(const struct meeting *meeting);
 uint32_t meeting_ticket_size(const struct meeting *meeting);
-/** Post an end's message (0: who gives, 1: who takes), with its socket. Gives up @pack. */
+/** Post the message to one session (0: the sender, 1: the receiver), with its socket. Finishes
+ * @pack. */
 cl_int meeting_post(struct meeting *meeting, int end, unsigned type, struct pack *pack);
 
-/** What was begun is not going to be: @client's session need not wait for it. */
+/** A transfer that was begun is given up: tell @client's session not to wait for it. */
 void meeting_forget(struct client *client, uint64_t transfer);
-/** No other server has a way to it, for a while. */
+/** Another server could not reach this session's: do not try that again for a while. */
 void meeting_unreached(struct client *awaits);
 
 #endif

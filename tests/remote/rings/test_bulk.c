@@ -76,6 +76,67 @@ Test(bulk, the_server_has_the_same_bytes_elsewhere)
     bulk_give(bulk, &block);
 }
 
+static const atomic_uint mapped = 1;
+
+static struct bulk_loan *lend(size_t size)
+{
+    struct bulk_block block;
+    struct bulk_loan *loan;
+    cr_assert_eq(bulk_take(bulk, size, &block), 0);
+    cr_assert_eq(bulk_lend(bulk, &block, &mapped, &loan), 0);
+    return loan;
+}
+
+Test(bulk, loans_are_bounded_until_they_are_returned)
+{
+    cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
+    cr_assert(!bulk_may_lend(bulk, 2 * AREA + 1, 2 * AREA));
+    struct bulk_loan *first = lend(AREA), *second = lend(PAGE);
+    cr_assert(!bulk_may_lend(bulk, AREA, 2 * AREA) && bulk_may_lend(bulk, AREA - PAGE, 2 * AREA));
+    cr_assert(!bulk_may_lend(bulk, 1, PAGE));
+    bulk_return(second);
+    cr_assert(bulk_may_lend(bulk, AREA, 2 * AREA) && !bulk_may_lend(bulk, AREA + 1, 2 * AREA));
+    struct bulk_loan *third = lend(AREA);
+    cr_assert(bulk_may_lend(bulk, PAGE, 6 * AREA));
+    struct bulk_loan *fourth = lend(AREA);
+    cr_assert(!bulk_may_lend(bulk, PAGE, 6 * AREA), "no area is left for transfers");
+    bulk_return(fourth);
+    bulk_return(third);
+    bulk_return(first);
+    bulk_return(NULL);
+    (void)bulk_trim(bulk, 0);
+    cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
+    cr_assert_eq(bulk_trim(bulk, 0), 0, "a loan was not returned");
+}
+
+/* What the server writes from then on is not seen, and what it wrote before is. */
+Test(bulk, a_loan_is_the_clients_alone_once_it_is_detached)
+{
+    struct bulk_loan *loans[3];
+    char *bytes[3];
+    for (int i = 0; i < 3; i++) {
+        loans[i] = lend(3 * PAGE);
+        bytes[i] = servers(bulk_loan_block(loans[i]));
+        frame_fill(bytes[i], 3 * PAGE, (unsigned)i);
+    }
+    bulk_return(loans[1]);
+    bulk_detach(bulk);
+    bulk_detach(bulk);
+    for (int i = 0; i < 3; i += 2) {
+        char *here = bulk_loan_block(loans[i])->bytes;
+        frame_fill(bytes[i], 3 * PAGE, 9);
+        cr_assert(frame_is(here, 3 * PAGE, (unsigned)i));
+        frame_fill(here, 3 * PAGE, 7);
+        cr_assert(frame_is(bytes[i], 3 * PAGE, 9));
+    }
+    bulk_return(loans[0]);
+    const char *last = bulk_loan_block(loans[2])->bytes;
+    bulk_destroy(bulk);
+    bulk = NULL;
+    cr_assert(frame_is(last, 3 * PAGE, 7));
+    bulk_return(loans[2]);
+}
+
 #define BLOCKS 64
 
 /* Blocks that do not touch each other's bytes, in areas that the server has, within the limits. */
