@@ -2,19 +2,13 @@
 
 #include "interpose/entry/entry.h"
 #include "state/command/command.h"
+#include "state/opencl/checks.h"
 
 cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
 {
-    if (num_events == 0 || !event_list)
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_events; i++)
-        if (!event_get(event_list[i]))
-            return CL_INVALID_EVENT;
-    for (cl_uint i = 1; i < num_events; i++)
-        if (event_get(event_list[i])->context != event_get(event_list[0])->context)
-            return CL_INVALID_CONTEXT;
+    cl_int error = check_awaited(num_events, event_list, event_context_of);
     /* The handles are the events' addresses. */
-    return event_wait(num_events, (struct event *const *)event_list);
+    return error ? error : event_wait(num_events, (struct event *const *)event_list);
 }
 
 cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)

@@ -29,12 +29,6 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
     return created(pointer, error, errcode_ret);
 }
 
-static bool entry_map_has_slices(const struct memory *image)
-{
-    return image->type == CL_MEM_OBJECT_IMAGE3D || image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
-           image->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-}
-
 void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_map,
                         cl_map_flags map_flags, const size_t *origin, const size_t *region,
                         size_t *image_row_pitch, size_t *image_slice_pitch,
@@ -42,18 +36,15 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
                         cl_event *event, cl_int *errcode_ret)
 {
     void *pointer = NULL;
-    size_t slice_pitch = 0;
     struct memory *memory = memory_get(image);
     cl_int error = entry_map_check_owners(command_queue, image, true);
     if (error == CL_SUCCESS && (!origin || !region || !image_row_pitch ||
-                                (entry_map_has_slices(memory) && !image_slice_pitch)))
+                                (image_slice_argument(memory->image) && !image_slice_pitch)))
         error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
         error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
                             blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
-                            event, image_row_pitch, &slice_pitch, &pointer);
-    if (error == CL_SUCCESS && image_slice_pitch)
-        *image_slice_pitch = entry_map_has_slices(memory) ? slice_pitch : 0;
+                            event, image_row_pitch, image_slice_pitch, &pointer);
     return created(pointer, error, errcode_ret);
 }
 

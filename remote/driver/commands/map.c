@@ -173,10 +173,9 @@ void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool 
 {
     struct memory *memory = NULL;
     cl_int error = map_take_memory(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (size == 0 || !range_fits(offset, size, memory->size)))
-        error = CL_INVALID_VALUE;
     if (error == CL_SUCCESS)
-        error = check_map_flags(memory->flags, map_flags);
+        error = check_map((struct checked_memory){.flags = memory->flags, .size = memory->size},
+                          (size_t[]){offset, 0, 0}, (size_t[]){size, 1, 1}, &map_flags);
     struct map *map = error ? NULL : map_create(memory, map_flags, offset, size);
     if (!map)
         return created(NULL, error ? error : CL_MAP_FAILURE, errcode_ret);
@@ -201,18 +200,19 @@ void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool bl
     const struct image_shape *shape = memory->image;
     size_t row = 0, slice = 0;
     bool flat = image_slice_argument(shape) == 0;
-    if (!origin || !region || !image_row_pitch || (!flat && !image_slice_pitch) ||
-        !image_has(shape, origin, region))
+    if (!origin || !region || !image_row_pitch || (!flat && !image_slice_pitch))
         return created(NULL, CL_INVALID_VALUE, errcode_ret);
+    error = check_map((struct checked_memory){.flags = memory->flags, .image = shape}, origin,
+                      region, &map_flags);
+    if (error)
+        return created(NULL, error, errcode_ret);
     if (memory->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) {
         row = image_row_answer(shape);
         slice = image_slice_argument(shape);
     }
     const struct layout layout = image_layout(shape, region, row, slice);
-    error =
-        layout_size(&layout, &size) ? check_map_flags(memory->flags, map_flags) : CL_INVALID_VALUE;
-    if (error)
-        return created(NULL, error, errcode_ret);
+    if (!layout_size(&layout, &size))
+        return created(NULL, CL_INVALID_VALUE, errcode_ret);
     struct map *map = map_create(memory, map_flags, image_range(shape, origin, region).begin, size);
     if (!map)
         return created(NULL, CL_MAP_FAILURE, errcode_ret);

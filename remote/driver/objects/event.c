@@ -4,6 +4,7 @@
 #include "remote/driver/objects/objects.h"
 #include "remote/rings/area.h"
 #include "state/base/clock.h"
+#include "state/opencl/checks.h"
 
 /* Events. The server tells the ends of commands in the order in which its driver calls back. The
  * program must never see a command end before one that it waited for, so an end that comes early is
@@ -21,6 +22,12 @@ struct event_callback {
 struct event *event_get(cl_event event)
 {
     return handle_get(event, ID_EVENT);
+}
+
+const void *event_context_of(cl_event handle)
+{
+    const struct event *event = event_get(handle);
+    return event ? event->context : NULL;
 }
 
 static void event_finish(struct handle *handle)
@@ -381,16 +388,9 @@ cl_int event_await(struct event *event)
 
 cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
 {
-    cl_int result = CL_SUCCESS;
-    if (num_events == 0 || !event_list)
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_events; i++) {
-        const struct event *event = event_get(event_list[i]);
-        if (!event)
-            return CL_INVALID_EVENT;
-        if (event->context != event_get(event_list[0])->context)
-            return CL_INVALID_CONTEXT;
-    }
+    cl_int result = check_awaited(num_events, event_list, event_context_of);
+    if (result)
+        return result;
     for (cl_uint i = 0; i < num_events; i++) {
         struct event *event = event_get(event_list[i]);
         cl_int status = event ? event_await(event) : CL_INVALID_EVENT;

@@ -154,6 +154,8 @@ struct context *context_get(cl_context context);
 bool context_has(const struct context *context, const struct device_object *device);
 struct memory *memory_get(cl_mem memory);
 struct event *event_get(cl_event event);
+/** NULL: the handle is not valid. */
+const void *event_context_of(cl_event handle);
 
 struct sampler *sampler_get(cl_sampler sampler);
 
