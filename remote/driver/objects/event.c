@@ -410,25 +410,21 @@ cl_int event_check_profile(const struct event *event)
                : CL_PROFILING_INFO_NOT_AVAILABLE;
 }
 
-cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
+cl_int event_create_user(struct context *context, struct event **ret_event)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
-    struct event *event = event_make(c, NULL, CL_COMMAND_USER);
+    struct event *event = event_make(context, NULL, CL_COMMAND_USER);
     if (!event)
-        return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return CL_OUT_OF_HOST_MEMORY;
     event->named = true;
     cl_int error = POST(event->base.client, create_user_event,
-                        {.event = handle_id(event), .context = handle_id(c)});
-    return created_if(event, error, errcode_ret);
+                        {.event = handle_id(event), .context = handle_id(context)});
+    return created_if(event, error, ret_event);
 }
 
-cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
+cl_int event_set_user_status(struct event *e, cl_int execution_status)
 {
-    struct event *e = event_get(event);
     cl_int error = CL_SUCCESS;
-    if (!e || e->queue)
+    if (e->queue)
         return CL_INVALID_EVENT;
     if (execution_status > CL_COMPLETE)
         return CL_INVALID_VALUE;
@@ -449,12 +445,9 @@ cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
     return error;
 }
 
-cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
+cl_int event_set_callback(struct event *e, cl_int command_exec_callback_type,
                           void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *), void *user_data)
 {
-    struct event *e = event_get(event);
-    if (!e)
-        return CL_INVALID_EVENT;
     if (!pfn_notify || command_exec_callback_type < CL_COMPLETE ||
         command_exec_callback_type > CL_SUBMITTED)
         return CL_INVALID_VALUE;
