@@ -1,7 +1,7 @@
 #ifndef RESEAT_INTERPOSE_ENTRY_ENTRY_H
 #define RESEAT_INTERPOSE_ENTRY_ENTRY_H
 
-#include "interpose/entry/calls.h"
+#include "calls_generated.h"
 #include "interpose/entry/start.h"
 #include "state/object/context.h"
 #include "state/opencl/create.h"

@@ -2,48 +2,23 @@
 
 #include "interpose/entry/entry.h"
 #include "state/command/command.h"
+#include "state/opencl/checks.h"
 
 cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
 {
-    if (num_events == 0 || !event_list)
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_events; i++)
-        if (!event_get(event_list[i]))
-            return CL_INVALID_EVENT;
-    for (cl_uint i = 1; i < num_events; i++)
-        if (event_get(event_list[i])->context != event_get(event_list[0])->context)
-            return CL_INVALID_CONTEXT;
+    cl_int error = check_awaited(num_events, event_list, event_context_of);
     /* The handles are the events' addresses. */
-    return event_wait(num_events, (struct event *const *)event_list);
+    return error ? error : event_wait(num_events, (struct event *const *)event_list);
 }
 
-cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
+cl_int event_create_user(struct context *context, struct event **ret_event)
 {
-    struct event *event = NULL;
-    struct context *c = context_get(context);
-    cl_int error = c ? CL_SUCCESS : CL_INVALID_CONTEXT;
-    if (error == CL_SUCCESS) {
-        event = event_create(c, NULL, CL_COMMAND_USER);
-        if (event)
-            object_publish(event);
-        else
-            error = CL_OUT_OF_HOST_MEMORY;
-    }
-    return created(event, error, errcode_ret);
-}
-
-cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
-{
-    struct event *e = event_get(event);
-    return e ? event_set_user_status(e, execution_status) : CL_INVALID_EVENT;
-}
-
-cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
-                          void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *), void *user_data)
-{
-    struct event *e = event_get(event);
-    return e ? event_set_callback(e, command_exec_callback_type, pfn_notify, user_data)
-             : CL_INVALID_EVENT;
+    struct event *event = event_create(context, NULL, CL_COMMAND_USER);
+    if (!event)
+        return CL_OUT_OF_HOST_MEMORY;
+    object_publish(event);
+    *ret_event = event;
+    return CL_SUCCESS;
 }
 
 cl_uint event_refs(const struct event *event)

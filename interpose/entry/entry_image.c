@@ -38,41 +38,23 @@ static cl_mem_flags entry_image_access_flags(cl_mem_flags flags, const cl_image_
     return (flags & MEMORY_ACCESS) || !source ? flags : flags | (source->flags & MEMORY_ACCESS);
 }
 
-static cl_int entry_image_create_image(cl_context context, const cl_mem_properties *properties,
-                                       cl_mem_flags flags, const cl_image_format *format,
-                                       const cl_image_desc *desc, void *host_ptr,
-                                       struct memory **ret_memory)
+cl_int image_create(struct context *context, const cl_mem_properties *properties,
+                    cl_mem_flags flags, const cl_image_format *format, const cl_image_desc *desc,
+                    void *host_ptr, struct memory **ret_memory)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
     cl_int error = desc ? image_extents_check(desc, entry_image_most, &the_present.device)
                         : CL_INVALID_IMAGE_DESCRIPTOR;
     if (error == CL_SUCCESS)
         error = entry_image_check_format(entry_image_access_flags(flags, desc), format,
                                          desc->image_type);
-    if (error != CL_SUCCESS)
-        return error;
-    return memory_create_image(c, properties, flags, format, desc, host_ptr, ret_memory);
+    return error ? error
+                 : memory_create_image(context, properties, flags, format, desc, host_ptr,
+                                       ret_memory);
 }
 
-cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *properties,
-                                   cl_mem_flags flags, const cl_image_format *image_format,
-                                   const cl_image_desc *image_desc, void *host_ptr,
-                                   cl_int *errcode_ret)
+cl_int image_formats_list(struct context *context, cl_mem_flags flags, cl_mem_object_type type,
+                          cl_uint num_entries, cl_image_format *formats, cl_uint *ret_count)
 {
-    struct memory *memory = NULL;
-    cl_int error = entry_image_create_image(context, properties, flags, image_format, image_desc,
-                                            host_ptr, &memory);
-    return created(memory, error, errcode_ret);
-}
-
-cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
-                                  cl_mem_object_type image_type, cl_uint num_entries,
-                                  cl_image_format *image_formats, cl_uint *num_image_formats)
-{
-    if (!context_get(context))
-        return CL_INVALID_CONTEXT;
-    return present_image_formats(&the_present, flags, image_type, num_entries, image_formats,
-                                 num_image_formats);
+    (void)context;
+    return present_image_formats(&the_present, flags, type, num_entries, formats, ret_count);
 }

@@ -8,16 +8,6 @@
 
 /* clCreateKernel and what follows from it (5.9 of the OpenCL 3.0 specification). */
 
-cl_kernel clCreateKernel(cl_program program_handle, const char *name, cl_int *errcode_ret)
-{
-    struct program *program = program_get(program_handle);
-    struct kernel *kernel = NULL;
-    cl_int error = !program ? CL_INVALID_PROGRAM
-                   : !name  ? CL_INVALID_VALUE
-                            : kernel_create(program, name, &kernel);
-    return created(kernel, error, errcode_ret);
-}
-
 /* The @i-th of names separated by semicolons; owned by the caller, NULL without memory. */
 static char *entry_kernel_name_at(const char *names, size_t i)
 {
@@ -62,20 +52,6 @@ cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, 
     if (error == CL_SUCCESS && num_kernels_ret)
         *num_kernels_ret = (cl_uint)count;
     return error;
-}
-
-cl_kernel clCloneKernel(cl_kernel handle, cl_int *errcode_ret)
-{
-    struct kernel *source = kernel_get(handle);
-    struct kernel *kernel = NULL;
-    cl_int error = source ? kernel_clone(source, &kernel) : CL_INVALID_KERNEL;
-    return created(kernel, error, errcode_ret);
-}
-
-HOT cl_int clSetKernelArg(cl_kernel handle, cl_uint index, size_t size, const void *value)
-{
-    struct kernel *kernel = kernel_get(handle);
-    return LIKELY(kernel) ? kernel_set_arg(kernel, index, size, value) : CL_INVALID_KERNEL;
 }
 
 cl_int kernel_answer_attributes(struct kernel *kernel, const struct info_request *request)

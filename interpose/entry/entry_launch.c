@@ -20,78 +20,24 @@ static inline cl_int entry_launch_check_owners(const struct queue *queue,
     return LIKELY(kernel->unset == 0) ? CL_SUCCESS : CL_INVALID_KERNEL_ARGS;
 }
 
-/* reqd_work_group_size: dimensions that are left out are 1. */
-static bool entry_launch_is_required(const struct launch_space *space, const size_t *required)
-{
-    for (cl_uint i = 0; i < 3; i++)
-        if (required[i] != (space->local && i < space->dims ? space->local[i] : 1))
-            return false;
-    return space->local != NULL;
-}
-
-/* What one walk over the dimensions finds. */
-struct findings {
-    bool empty, overflows;
-};
-
-/* Against what the program was told, so that the launch can be made on another device too. */
-static inline cl_int entry_launch_measure(struct launch_space *space,
-                                          const struct group_limits *limits,
-                                          struct findings *ret_findings)
-{
-    struct findings found = {.empty = space->global == NULL};
-    bool uneven = false;
-    size_t items = 1, end;
-    for (cl_uint i = 0; i < space->dims; i++) {
-        size_t offset = space->offset ? space->offset[i] : 0;
-        size_t global = space->global ? space->global[i] : 0;
-        size_t local = space->local ? space->local[i] : 1;
-        if (UNLIKELY(local == 0 || __builtin_mul_overflow(items, local, &items)))
-            return CL_INVALID_WORK_GROUP_SIZE;
-        if (UNLIKELY(local > atomic_load_explicit(&limits->sizes[i], memory_order_relaxed)))
-            return CL_INVALID_WORK_ITEM_SIZE;
-        found.empty |= global == 0;
-        found.overflows |= __builtin_add_overflow(offset, global, &end);
-        uneven |= !launch_divides(global, local);
-    }
-    if (UNLIKELY(items > atomic_load_explicit(&limits->items, memory_order_relaxed)))
-        return CL_INVALID_WORK_GROUP_SIZE;
-    space->items = space->local ? items : 0;
-    space->uneven = uneven;
-    *ret_findings = found;
-    return CL_SUCCESS;
-}
-
-/* @space->local is set where only the kernel says what it is. */
+/* Checked against what the program was told, so that another device can run the launch too. */
 static ALWAYS_INLINE cl_int entry_launch_run(struct queue *queue, struct kernel *kernel,
                                              cl_command_type type, struct launch_space *space,
                                              cl_uint waits, const cl_event *wait_list,
                                              cl_event *ret_event)
 {
-    struct findings found;
+    bool empty;
     cl_int error = entry_launch_check_owners(queue, kernel);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
-    if (UNLIKELY(space->dims < 1 || space->dims > 3))
-        return CL_INVALID_WORK_DIMENSION;
-    const size_t *required = kernel_required_group(kernel);
-    /* Up to 1.2 it had to be given; since 2.0 leaving it out leaves it to us, and drivers do not
-     * agree about what to do then. */
-    if (UNLIKELY(required != NULL) && !space->local &&
-        the_present.version >= CL_MAKE_VERSION(2, 0, 0))
-        space->local = required;
     space->presented = &vdev_limits[queue->vdev->index].groups;
-    error = entry_launch_measure(space, space->presented, &found);
+    const struct launch_rules rules = {space->presented, kernel_required_group(kernel),
+                                       the_present.version, SIZE_MAX};
+    error = check_launch(space, &rules, &empty);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;
-    if (UNLIKELY(found.empty))
-        return the_limits.empty_commands
-                   ? sync_empty(queue, type, false, waits, wait_list, ret_event)
-                   : CL_INVALID_GLOBAL_WORK_SIZE;
-    if (UNLIKELY(found.overflows))
-        return CL_INVALID_GLOBAL_OFFSET;
-    if (UNLIKELY(required != NULL) && !entry_launch_is_required(space, required))
-        return CL_INVALID_WORK_GROUP_SIZE;
+    if (UNLIKELY(empty))
+        return sync_empty(queue, type, false, waits, wait_list, ret_event);
     if (UNLIKELY(space->uneven) && the_limits.uniform_groups)
         return CL_INVALID_WORK_GROUP_SIZE;
     return launch_run(queue, kernel, type, space, waits, wait_list, ret_event);

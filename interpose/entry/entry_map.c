@@ -2,74 +2,23 @@
 
 #include "interpose/entry/entry.h"
 
-static cl_int entry_map_check_owners(cl_command_queue queue, cl_mem object, bool image)
+cl_int map_buffer(struct queue *queue, struct memory *memory, cl_bool blocking, cl_map_flags flags,
+                  size_t offset, size_t size, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event, void **ret_pointer)
 {
-    const struct queue *q = queue_get(queue);
-    const struct memory *memory = memory_get(object);
-    if (!q)
-        return CL_INVALID_COMMAND_QUEUE;
-    if (!memory || (memory->image != NULL) != image)
-        return CL_INVALID_MEM_OBJECT;
-    return memory->context == q->context ? CL_SUCCESS : CL_INVALID_CONTEXT;
-}
-
-void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_map,
-                         cl_map_flags map_flags, size_t offset, size_t size,
-                         cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                         cl_event *event, cl_int *errcode_ret)
-{
-    void *pointer = NULL;
     const size_t origin[3] = {offset, 0, 0}, region[3] = {size, 1, 1};
-    struct memory *memory = memory_get(buffer);
-    cl_int error = entry_map_check_owners(command_queue, buffer, false);
-    if (error == CL_SUCCESS)
-        error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
-                            blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
-                            event, NULL, NULL, &pointer);
-    return created(pointer, error, errcode_ret);
+    return map_enqueue(queue, memory, flags, origin, region, blocking != CL_FALSE, waits, wait_list,
+                       ret_event, NULL, NULL, ret_pointer);
 }
 
-static bool entry_map_has_slices(const struct memory *image)
+cl_int map_image(struct queue *queue, struct memory *memory, cl_bool blocking, cl_map_flags flags,
+                 const size_t *origin, const size_t *region, size_t *ret_row_pitch,
+                 size_t *ret_slice_pitch, cl_uint waits, const cl_event *wait_list,
+                 cl_event *ret_event, void **ret_pointer)
 {
-    return image->type == CL_MEM_OBJECT_IMAGE3D || image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
-           image->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-}
-
-void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_map,
-                        cl_map_flags map_flags, const size_t *origin, const size_t *region,
-                        size_t *image_row_pitch, size_t *image_slice_pitch,
-                        cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                        cl_event *event, cl_int *errcode_ret)
-{
-    void *pointer = NULL;
-    size_t slice_pitch = 0;
-    struct memory *memory = memory_get(image);
-    cl_int error = entry_map_check_owners(command_queue, image, true);
-    if (error == CL_SUCCESS && (!origin || !region || !image_row_pitch ||
-                                (entry_map_has_slices(memory) && !image_slice_pitch)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = map_enqueue(queue_get(command_queue), memory, map_flags, origin, region,
-                            blocking_map != CL_FALSE, num_events_in_wait_list, event_wait_list,
-                            event, image_row_pitch, &slice_pitch, &pointer);
-    if (error == CL_SUCCESS && image_slice_pitch)
-        *image_slice_pitch = entry_map_has_slices(memory) ? slice_pitch : 0;
-    return created(pointer, error, errcode_ret);
-}
-
-cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, void *mapped_ptr,
-                               cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                               cl_event *event)
-{
-    struct queue *queue = queue_get(command_queue);
-    struct memory *memory = memory_get(memobj);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
-    if (!memory)
-        return CL_INVALID_MEM_OBJECT;
-    if (memory->context != queue->context)
-        return CL_INVALID_CONTEXT;
-    if (!mapped_ptr)
+    if (!origin || !region || !ret_row_pitch ||
+        (image_slice_argument(memory->image) && !ret_slice_pitch))
         return CL_INVALID_VALUE;
-    return map_unmap(queue, memory, mapped_ptr, num_events_in_wait_list, event_wait_list, event);
+    return map_enqueue(queue, memory, flags, origin, region, blocking != CL_FALSE, waits, wait_list,
+                       ret_event, ret_row_pitch, ret_slice_pitch, ret_pointer);
 }

@@ -78,30 +78,28 @@ static cl_int entry_program_vdevs_to_build(const struct context *context, uint32
     return CL_SUCCESS;
 }
 
-static cl_program entry_program_create(struct context *context, uint32_t vdevs,
-                                       struct recipe *recipe, bool from_binary, cl_int *errcode_ret)
+static cl_int entry_program_create(struct context *context, int err, struct recipe *recipe,
+                                   struct program **ret_program)
 {
-    struct program *program = NULL;
-    cl_int error = program_create(context, vdevs, recipe, from_binary, &program);
+    if (err)
+        return entry_program_error_of(err);
+    cl_int error =
+        program_create(context, entry_program_all_vdevs(context), recipe, false, ret_program);
     recipe_unref(recipe);
-    return created(program, error, errcode_ret);
+    return error;
 }
 
-cl_program clCreateProgramWithSource(cl_context context_handle, cl_uint count, const char **strings,
-                                     const size_t *lengths, cl_int *errcode_ret)
+cl_int program_create_with_source(struct context *context, cl_uint count, const char **strings,
+                                  const size_t *lengths, struct program **ret_program)
 {
-    struct context *context = context_get(context_handle);
-    struct recipe *recipe;
+    struct recipe *recipe = NULL;
     bool given = count > 0 && strings;
     for (cl_uint i = 0; given && i < count; i++)
         given = strings[i] != NULL;
-    if (!context || !given)
-        return created(NULL, context ? CL_INVALID_VALUE : CL_INVALID_CONTEXT, errcode_ret);
+    if (!given)
+        return CL_INVALID_VALUE;
     int err = recipe_source(count, strings, lengths, &recipe);
-    if (err)
-        return created(NULL, entry_program_error_of(err), errcode_ret);
-    return entry_program_create(context, entry_program_all_vdevs(context), recipe, false,
-                                errcode_ret);
+    return entry_program_create(context, err, recipe, ret_program);
 }
 
 static bool entry_program_has_il(void)
@@ -109,22 +107,16 @@ static bool entry_program_has_il(void)
     return devinfo_string(&the_present.device, CL_DEVICE_IL_VERSION)[0] != '\0';
 }
 
-cl_program clCreateProgramWithIL(cl_context context_handle, const void *il, size_t length,
-                                 cl_int *errcode_ret)
+cl_int program_create_with_il(struct context *context, const void *il, size_t length,
+                              struct program **ret_program)
 {
-    struct context *context = context_get(context_handle);
-    struct recipe *recipe;
-    if (!context)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
+    struct recipe *recipe = NULL;
     if (!entry_program_has_il())
-        return created(NULL, CL_INVALID_OPERATION, errcode_ret);
+        return CL_INVALID_OPERATION;
     if (!il || length == 0)
-        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+        return CL_INVALID_VALUE;
     int err = recipe_il(il, length, &recipe);
-    if (err)
-        return created(NULL, entry_program_error_of(err), errcode_ret);
-    return entry_program_create(context, entry_program_all_vdevs(context), recipe, false,
-                                errcode_ret);
+    return entry_program_create(context, err, recipe, ret_program);
 }
 
 /* One binary of a list; the first that is good is what all others must be, for a program has one
@@ -148,22 +140,19 @@ static cl_int entry_program_load_binary(const unsigned char *bytes, size_t size,
     return CL_INVALID_BINARY;
 }
 
-cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devices,
-                                     const cl_device_id *devices, const size_t *lengths,
-                                     const unsigned char **binaries, cl_int *binary_status,
-                                     cl_int *errcode_ret)
+cl_int program_create_with_binary(struct context *context, cl_uint num_devices,
+                                  const cl_device_id *devices, const size_t *lengths,
+                                  const unsigned char **binaries, cl_int *binary_status,
+                                  struct program **ret_program)
 {
-    struct context *context = context_get(context_handle);
     struct recipe *CLEANUP(recipe_unref_pointer) recipe = NULL;
-    struct program *program = NULL;
     uint32_t vdevs = 0;
-    cl_int error = !context ? CL_INVALID_CONTEXT
-                   : !devices || num_devices == 0 || !lengths || !binaries
-                       ? CL_INVALID_VALUE
-                       : entry_program_vdevs_of(context, entry_program_all_vdevs(context),
-                                                num_devices, devices, &vdevs);
+    if (!devices || num_devices == 0 || !lengths || !binaries)
+        return CL_INVALID_VALUE;
+    cl_int error = entry_program_vdevs_of(context, entry_program_all_vdevs(context), num_devices,
+                                          devices, &vdevs);
     if (error != CL_SUCCESS)
-        goto out;
+        return error;
     cl_uint first = 0;
     for (cl_uint i = 0; i < num_devices; i++) {
         bool had = recipe != NULL;
@@ -178,7 +167,7 @@ cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devi
             error = status;
     }
     if (error == CL_SUCCESS)
-        error = program_create(context, vdevs, recipe, true, &program);
+        error = program_create(context, vdevs, recipe, true, ret_program);
     /* It does not build on this device: let the program come back with its source. */
     if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
         error == CL_LINK_PROGRAM_FAILURE) {
@@ -186,24 +175,21 @@ cl_program clCreateProgramWithBinary(cl_context context_handle, cl_uint num_devi
         for (cl_uint i = 0; binary_status && i < num_devices; i++)
             binary_status[i] = CL_INVALID_BINARY;
     }
-out:
-    return created(program, error, errcode_ret);
+    return error;
 }
 
 /* No device offers built-in kernels: they are hardware of one vendor. */
-cl_program clCreateProgramWithBuiltInKernels(cl_context context_handle, cl_uint num_devices,
-                                             const cl_device_id *devices, const char *names,
-                                             cl_int *errcode_ret)
+cl_int program_create_built_in(struct context *context, cl_uint num_devices,
+                               const cl_device_id *devices, const char *names,
+                               struct program **ret_program)
 {
-    const struct context *context = context_get(context_handle);
     uint32_t vdevs;
-    cl_int error = CL_INVALID_CONTEXT;
-    if (context && devices && num_devices && names)
-        error = entry_program_vdevs_of(context, entry_program_all_vdevs(context), num_devices,
-                                       devices, &vdevs);
-    else if (context)
-        error = CL_INVALID_VALUE;
-    return created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret);
+    (void)ret_program;
+    if (!devices || num_devices == 0 || !names)
+        return CL_INVALID_VALUE;
+    cl_int error = entry_program_vdevs_of(context, entry_program_all_vdevs(context), num_devices,
+                                          devices, &vdevs);
+    return error ? error : CL_INVALID_VALUE;
 }
 
 /* It is for programs with constructors and destructors of their own, which 3.0 has no more. */
@@ -217,12 +203,8 @@ cl_int clSetProgramReleaseCallback(cl_program handle,
     return pfn_notify ? CL_INVALID_OPERATION : CL_INVALID_VALUE;
 }
 
-cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, size_t size,
-                                          const void *value)
+cl_int program_set_constant(struct program *program, cl_uint id, size_t size, const void *value)
 {
-    struct program *program = program_get(handle);
-    if (!program)
-        return CL_INVALID_PROGRAM;
     return entry_program_has_il() ? program_specialise(program, id, size, value)
                                   : CL_INVALID_OPERATION;
 }

@@ -1,16 +1,13 @@
 #include "interpose/entry/entry.h"
 #include "state/command/command.h"
 
-/* The owners are valid, and the program was told what queues are offered. */
-static cl_int entry_queue_offer(cl_context context, cl_device_id device,
+/* The device is the context's, and the program was told what queues are offered. */
+static cl_int entry_queue_offer(const struct context *context, cl_device_id device,
                                 struct queue_offer *ret_offer)
 {
     const struct devinfo *told = &the_present.device;
-    const struct context *c = context_get(context);
     const struct vdev *vdev = vdev_get(device);
-    if (!c)
-        return CL_INVALID_CONTEXT;
-    if (!vdev || context_vdev_index(c, vdev) < 0)
+    if (!vdev || context_vdev_index(context, vdev) < 0)
         return CL_INVALID_DEVICE;
     *ret_offer = (struct queue_offer){
         devinfo_scalar(told, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, UINT64_MAX),
@@ -20,33 +17,27 @@ static cl_int entry_queue_offer(cl_context context, cl_device_id device,
     return CL_SUCCESS;
 }
 
-cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
-                                      cl_command_queue_properties properties, cl_int *errcode_ret)
+cl_int queue_create_with_bits(struct context *context, cl_device_id device,
+                              cl_command_queue_properties properties, struct queue **ret_queue)
 {
-    struct queue *queue = NULL;
     struct queue_offer offer;
     cl_int error = entry_queue_offer(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_bits_check(properties, &offer);
-    if (error == CL_SUCCESS)
-        error = queue_create(context_get(context), vdev_get(device), properties, NULL, 0, &queue);
-    return created(queue, error, errcode_ret);
+    return error ? error : queue_create(context, vdev_get(device), properties, NULL, 0, ret_queue);
 }
 
-cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
-                                                    const cl_queue_properties *properties,
-                                                    cl_int *errcode_ret)
+cl_int queue_create_with_list(struct context *context, cl_device_id device,
+                              const cl_queue_properties *properties, struct queue **ret_queue)
 {
-    struct queue *queue = NULL;
     struct queue_offer offer;
     cl_command_queue_properties bits = 0;
     cl_int error = entry_queue_offer(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_properties_read(properties, &offer, &bits);
-    if (error == CL_SUCCESS)
-        error = queue_create(context_get(context), vdev_get(device), bits, properties,
-                             properties_count(properties), &queue);
-    return created(queue, error, errcode_ret);
+    return error ? error
+                 : queue_create(context, vdev_get(device), bits, properties,
+                                properties_count(properties), ret_queue);
 }
 
 /* 5.1: releasing flushes, so that what was enqueued ends without anyone waiting for it. */
@@ -58,16 +49,4 @@ cl_int clReleaseCommandQueue(cl_command_queue command_queue)
     cl_int error = queue_flush(queue);
     (void)error; /* the reference goes whatever the device says */
     return object_release(queue) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
-}
-
-cl_int clFlush(cl_command_queue command_queue)
-{
-    struct queue *queue = queue_get(command_queue);
-    return queue ? queue_flush(queue) : CL_INVALID_COMMAND_QUEUE;
-}
-
-cl_int clFinish(cl_command_queue command_queue)
-{
-    struct queue *queue = queue_get(command_queue);
-    return queue ? queue_finish(queue) : CL_INVALID_COMMAND_QUEUE;
 }

@@ -21,26 +21,18 @@ static cl_int entry_sampler_create(struct context *context, const struct sampler
     return error;
 }
 
-cl_sampler clCreateSampler(cl_context context, cl_bool normalized_coords,
-                           cl_addressing_mode addressing_mode, cl_filter_mode filter_mode,
-                           cl_int *errcode_ret)
+cl_int sampler_create_with_values(struct context *context, cl_bool normalized,
+                                  cl_addressing_mode addressing, cl_filter_mode filter,
+                                  struct sampler **ret_sampler)
 {
-    const struct sampler_choice choice = {normalized_coords, addressing_mode, filter_mode};
-    struct sampler *sampler = NULL;
-    struct context *c = context_get(context);
-    cl_int error = c ? entry_sampler_create(c, &choice, NULL, &sampler) : CL_INVALID_CONTEXT;
-    return created(sampler, error, errcode_ret);
+    const struct sampler_choice choice = {normalized, addressing, filter};
+    return entry_sampler_create(context, &choice, NULL, ret_sampler);
 }
 
-cl_sampler clCreateSamplerWithProperties(cl_context context,
-                                         const cl_sampler_properties *sampler_properties,
-                                         cl_int *errcode_ret)
+cl_int sampler_create_with_list(struct context *context, const cl_sampler_properties *properties,
+                                struct sampler **ret_sampler)
 {
     struct sampler_choice choice;
-    struct sampler *sampler = NULL;
-    struct context *c = context_get(context);
-    cl_int error = c ? sampler_properties_read(sampler_properties, &choice) : CL_INVALID_CONTEXT;
-    if (error == CL_SUCCESS)
-        error = entry_sampler_create(c, &choice, sampler_properties, &sampler);
-    return created(sampler, error, errcode_ret);
+    cl_int error = sampler_properties_read(properties, &choice);
+    return error ? error : entry_sampler_create(context, &choice, properties, ret_sampler);
 }

@@ -1,4 +1,3 @@
-#include "calls_generated.h"
 #include "interpose/entry/entry.h"
 
 /* Commands that only order others (5.10). They use no object: a struct command is all of them. */

@@ -15,7 +15,7 @@ HEADERS = ["cl.h", "cl_ext.h", "cl_gl.h", "cl_egl.h", "cl_icd.h", "cl_layer.h"]
 PREPARE = "#define CL_USE_DEPRECATED_OPENCL_1_0_APIS\n" + "".join(
     f"#include <CL/{name}>\n" for name in HEADERS
 )
-KINDS = ("written", "info", "retain", "release", "command", "alias", "derived", "refused", "absent")
+KINDS = ("written", "checked", "info", "retain", "release", "command", "alias", "derived", "refused", "absent")
 
 # Handle type -> our object's type (None: no such object exists), error, test sample.
 HANDLES = {
@@ -171,7 +171,7 @@ class Call:
         self.bad = dict(w.split("=")[1].split(":") for w in rest if w.startswith("bad="))
         self.words = [w for w in rest if w != "hidden" and "=" not in w]
         needs = {"written": 1, "alias": 1, "refused": 1}.get(self.kind, 0)
-        if self.kind != "command" and len(self.words) != needs:
+        if self.kind not in ("checked", "command") and len(self.words) != needs:
             fail(f"{where}: {self.name}: {needs} word(s) expected after '{self.kind}'")
         if self.kind in ("refused", "absent") and not self.why:
             fail(f"{where}: {self.name}: a reason is missing (-- why)")
@@ -462,6 +462,11 @@ static const struct command_ops {self.name}_ops = {{
 # Answers
 
 
+def struct_of(handle):
+    return {"cl_command_queue": "queue", "cl_mem": "memory", "cl_platform_id": "platform"}.get(
+        handle, handle.removeprefix("cl_"))
+
+
 class Info:
     """A clGet*Info call of info.txt."""
 
@@ -481,9 +486,7 @@ class Info:
 
     def entry(self, remote, references):
         parameter = self.function.parameters[0]
-        struct = {"cl_command_queue": "queue", "cl_mem": "memory", "cl_platform_id": "platform"}.get(
-            parameter.type, parameter.type.removeprefix("cl_")
-        )
+        struct = struct_of(parameter.type)
         lines = [
             self.function.head(),
             "{",
@@ -537,6 +540,59 @@ def read_info(path, functions):
 
 
 # Entry points
+
+
+class Checked:
+    """A call whose handles are checked before a function of ours is called with their objects."""
+
+    def __init__(self, call):
+        self.function, self.name = call.function, call.words[0]
+        self.uses = dict(word.split(":") for word in call.words[1:])
+        first = self.function.parameters[0]
+        self.object = struct_of(first.type)
+        self.made = struct_of(self.function.result) if self.function.result in HANDLES else None
+        if first.type not in HANDLES or not (self.function.returns_error or self.function.errcode):
+            fail(f"{call.name}: its first parameter is no handle, or it returns no error")
+
+    def prototype(self):
+        parameters = []
+        for i, p in enumerate(self.function.parameters):
+            if i == 0 or p.name in self.uses:
+                parameters.append(f"struct {struct_of(p.type)} *{struct_of(p.type)}")
+            elif p.name == self.function.errcode:
+                parameters.append(f"struct {self.made} **ret_{self.made}" if self.made else "void **ret_pointer")
+            else:
+                parameters.append(p.declare())
+        return f"cl_int {self.name}({', '.join(parameters)});"
+
+    def leave(self, error):
+        errcode = self.function.errcode
+        return f"        return created(NULL, {error}, {errcode});" if errcode else f"        return {error};"
+
+    def entry(self):
+        first = self.function.parameters[0]
+        lines = [self.function.head(), "{", f"    struct {self.object} *object = {self.object}_get({first.name});",
+                 "    if (UNLIKELY(!object))", self.leave(HANDLES[first.type][1])]
+        for name, kind in self.uses.items():
+            wrong = {"buffer": f" || {name}_used->image", "image": f" || !{name}_used->image"}.get(kind, "")
+            lines += [f"    struct memory *{name}_used = memory_get({name});",
+                      f"    if (UNLIKELY(!{name}_used{wrong}))", self.leave("CL_INVALID_MEM_OBJECT"),
+                      f"    if (UNLIKELY({name}_used->context != object->context))", self.leave("CL_INVALID_CONTEXT")]
+        arguments = ["object"] + [
+            f"{p.name}_used" if p.name in self.uses else "&made" if p.name == self.function.errcode else p.name
+            for p in self.function.parameters[1:]]
+        made = f"{self.name}({', '.join(arguments)})"
+        if self.function.returns_error:
+            return "\n".join(lines + [f"    return {made};", "}", ""])
+        kind = f"struct {self.made}" if self.made else "void"
+        return "\n".join(lines + [f"    {kind} *made = NULL;", f"    cl_int error = {made};",
+                                  f"    return created(made, error, {self.function.errcode});", "}", ""])
+
+
+def checked_prototypes(calls):
+    checked = [Checked(call) for call in calls.values() if call.kind == "checked"]
+    structs = {c.object for c in checked} | {c.made for c in checked if c.made} | {"memory"}
+    return [f"struct {name};" for name in sorted(structs)] + [""] + [c.prototype() for c in checked] + [""]
 
 
 def count_entry(call):
@@ -618,7 +674,7 @@ def address_table(calls):
     return lines + ["};", f"const size_t calls_address_count = {len(offered)};", ""]
 
 
-def generated_header(commands):
+def generated_header(calls, commands):
     lines = [
         "#ifndef RESEAT_INTERPOSE_CALLS_GENERATED_H",
         "#define RESEAT_INTERPOSE_CALLS_GENERATED_H",
@@ -627,6 +683,7 @@ def generated_header(commands):
         '#include "state/command/command.h"',
         "",
     ]
+    lines += checked_prototypes(calls)
     for command in commands:
         lines += command.structure()
     empty = ", ".join(f"X({command.type})" for command in commands if command.may_be_empty)
@@ -680,6 +737,8 @@ def generated_source(calls, members, commands, infos):
             lines += infos[call.name].entry(False, "object_refs")
         elif call.kind in ("retain", "release"):
             lines.append(count_entry(call))
+        elif call.kind == "checked":
+            lines.append(("HOT " if call.name == "clSetKernelArg" else "") + Checked(call).entry())
         elif call.kind == "alias":
             lines.append(alias_entry(call))
         elif call.kind == "derived":
@@ -805,7 +864,7 @@ def main():
     functions, named, members = read_headers(options.compiler)
     calls = read_table(options.table, functions, named)
     commands = [Command(call) for call in calls.values() if call.kind == "command"]
-    write(options.header, generated_header(commands))
+    write(options.header, generated_header(calls, commands))
     infos = read_info(options.info, functions)
     for call in calls.values():
         if (call.kind == "info") != (call.name in infos and infos[call.name].only != "remote"):

@@ -139,7 +139,7 @@ class Forwarded:
 
 
 def main():
-    generator, table, info, own, output, *compiler = sys.argv[1:]
+    generator, table, info, own, source, header, *compiler = sys.argv[1:]
     calls_py = load(generator)
     functions, named, members = calls_py.read_headers(compiler)
     calls = calls_py.read_table(table, functions, named)
@@ -161,6 +161,8 @@ def main():
             call.kind = call.kind if call.kind == "retain" else "release"
             lines.append(count(call, calls_py.HANDLES).replace(name, f"own_{name}"))
             names[name] = f"own_{name}"
+        elif call.kind == "checked":
+            lines.append(calls_py.Checked(call).entry())
         elif name in infos and infos[name].only != "library":
             lines += infos[name].entry(True, "handle_count")
         elif name in forwarded:
@@ -194,8 +196,8 @@ def main():
               "const cl_icd_dispatch calls_dispatch = {"]
     lines += [f"    .{name} = {function}," for name, function in names.items()]
     lines += ["};", ""]
-    with open(output, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines))
+    calls_py.write(source, lines)
+    calls_py.write(header, ["#include <CL/cl.h>", "#include <CL/cl_ext.h>", ""] + calls_py.checked_prototypes(calls))
 
 
 if __name__ == "__main__":

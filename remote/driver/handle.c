@@ -23,8 +23,7 @@ void *handle_create(struct client *client, enum id_type type, const struct handl
     handle->class = class;
     handle->id = id_make(type, atomic_load(&handle->object.generation), (uint32_t)index);
     handle->object.dispatch = &calls_dispatch;
-    atomic_fetch_add(&handle->object.counts, 1);
-    atomic_store(&handle->object.state, OBJECT_LIVE);
+    object_heap_publish(&handle->object, 1);
     return handle;
 }
 

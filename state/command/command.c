@@ -248,7 +248,7 @@ cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_ev
     cl_event made;
     struct command_call call = {command, false, waits, (struct event *const *)wait_list,
                                 NULL,    &made, 0,     0};
-    cl_int error = command_check_wait_list(queue, waits, wait_list);
+    cl_int error = check_wait_list(waits, wait_list, queue->context, event_context_of);
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;

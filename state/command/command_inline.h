@@ -9,6 +9,7 @@
 #include "state/command/elsewhere.h"
 #include "state/command/event.h"
 #include "state/command/journal.h"
+#include "state/opencl/checks.h"
 
 /*
  * The way of a command from the program to the driver, inline. command.c compiles it for commands
@@ -116,22 +117,6 @@ static inline struct residence *command_queue_enter(struct queue *queue,
     *ret_residence_index = atomic_load_explicit(&queue->context->residence_index[queue->vdev_index],
                                                 memory_order_relaxed);
     return queue->context->at[*ret_residence_index];
-}
-
-/* 5.11 and the errors of every enqueue call. Handles of events are the events. */
-static inline cl_int command_check_wait_list(const struct queue *queue, cl_uint waits,
-                                             const cl_event *wait_list)
-{
-    if ((waits == 0) != (wait_list == NULL))
-        return CL_INVALID_EVENT_WAIT_LIST;
-    for (cl_uint i = 0; i < waits; i++) {
-        const struct event *event = event_get(wait_list[i]);
-        if (!event)
-            return CL_INVALID_EVENT_WAIT_LIST;
-        if (event->context != queue->context)
-            return CL_INVALID_CONTEXT;
-    }
-    return CL_SUCCESS;
 }
 
 /* What the driver has to wait for: events that it knows; those of another residence have ended.
@@ -264,7 +249,7 @@ static ALWAYS_INLINE cl_int command_run_as(const struct command_ops *ops, struct
                                 .ret_event = ret_event,
                                 .cancel = CANCEL_NOT_HELD};
 
-    cl_int error = command_check_wait_list(queue, waits, wait_list);
+    cl_int error = check_wait_list(waits, wait_list, queue->context, event_context_of);
     if (error != CL_SUCCESS)
         return error;
     command->wait_list_empty = waits == 0;

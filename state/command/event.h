@@ -71,6 +71,12 @@ static inline struct event *event_get(cl_event handle)
 {
     return object_get(handle, OBJECT_EVENT);
 }
+/** NULL: the handle is not valid. */
+static inline const void *event_context_of(cl_event handle)
+{
+    const struct event *event = event_get(handle);
+    return event ? event->context : NULL;
+}
 static inline enum event_state event_state(const struct event *event)
 {
     return (enum event_state)atomic_load_explicit(&event->state, memory_order_acquire);

@@ -7,6 +7,7 @@
 #include "state/command/journal.h"
 #include "state/memory/mapping_priv.h"
 #include "state/memory/registered.h"
+#include "state/opencl/checks.h"
 
 struct map_command {
     struct command base;
@@ -308,32 +309,6 @@ static const struct command_ops unmap_ops = {
     .bring = map_unmap_bring,
 };
 
-/* The map flags that @memory's flags allow. */
-static cl_map_flags map_flags_allowed(const struct memory *memory)
-{
-    cl_map_flags allowed = CL_MAP_READ | WRITE_FLAGS;
-    if (memory->flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))
-        allowed &= ~(cl_map_flags)CL_MAP_READ;
-    if (memory->flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS))
-        allowed &= ~(cl_map_flags)WRITE_FLAGS;
-    return allowed;
-}
-
-/* Checks of 5.2.4 and 5.3.3: flags, and the region within the object. */
-static cl_int map_check(const struct memory *memory, cl_map_flags flags, const size_t origin[3],
-                        const size_t region[3])
-{
-    if ((flags & ~(cl_map_flags)(CL_MAP_READ | WRITE_FLAGS)) != 0 ||
-        ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
-        return CL_INVALID_VALUE;
-    for (int i = 0; i < 3; i++) {
-        size_t extent = memory->image ? memory->image->dims[i] : i == 0 ? memory->size : 1;
-        if (region[i] == 0 || origin[i] > extent || region[i] > extent - origin[i])
-            return CL_INVALID_VALUE;
-    }
-    return flags == 0 || (flags & ~map_flags_allowed(memory)) ? CL_INVALID_OPERATION : CL_SUCCESS;
-}
-
 static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags flags,
                                           const size_t origin[3], const size_t region[3])
 {
@@ -375,10 +350,9 @@ cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flag
                    const cl_event *wait_list, cl_event *ret_event, size_t *ret_row_pitch,
                    size_t *ret_slice_pitch, void **ret_pointer)
 {
-    /* The specification does not allow a map without flags, but drivers do, and programs use it. */
-    if (flags == 0)
-        flags = map_flags_allowed(memory) & (CL_MAP_READ | CL_MAP_WRITE);
-    cl_int error = map_check(memory, flags, origin, region);
+    const struct checked_memory checked = {
+        .flags = memory->flags, .size = memory->size, .image = memory->image};
+    cl_int error = check_map(checked, origin, region, &flags);
     if (error != CL_SUCCESS)
         return error;
     struct mapping *mapping = map_mapping_create(memory, flags, origin, region);

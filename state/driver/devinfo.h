@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
+#include "state/opencl/launch.h"
 
 /*
  * What a device tells about itself, as bytes: all answers of clGetDeviceInfo that the headers
@@ -120,11 +121,6 @@ cl_version devinfo_c_version(const struct devinfo *info);
 /** One of CL_DEVICE_MAX_WORK_ITEM_SIZES, or @fallback where the device does not say it. */
 size_t devinfo_item_size(const struct devinfo *info, size_t dimension, size_t fallback);
 
-/** Limits of a work-group: those told to the program, or those of the device. */
-struct group_limits {
-    _Atomic size_t items;    /**< CL_DEVICE_MAX_WORK_GROUP_SIZE. */
-    _Atomic size_t sizes[3]; /**< CL_DEVICE_MAX_WORK_ITEM_SIZES. */
-};
 /** Missing answers mean no limit. Not atomic as a whole. */
 void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits);
 

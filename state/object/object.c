@@ -51,15 +51,12 @@ HOT void *object_create(enum object_type type)
 
 void object_publish_internal(void *pointer)
 {
-    struct object *object = pointer;
-    atomic_store_explicit(&object->state, OBJECT_LIVE, memory_order_release);
+    object_heap_publish(pointer, 0);
 }
 
 HOT void object_publish(void *pointer)
 {
-    struct object *object = pointer;
-    object_publish_internal(object);
-    atomic_fetch_add_explicit(&object->counts, 1, memory_order_release);
+    object_heap_publish(pointer, 1);
 }
 
 void object_discard(void *object)

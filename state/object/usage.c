@@ -9,6 +9,7 @@
 
 #include "state/base/mark.h"
 #include "state/base/threads/fork.h"
+#include "state/opencl/create.h"
 #include "state/opencl/image.h"
 
 /* More than OpenCL C has extensions; further names are not noted. */
@@ -180,21 +181,13 @@ static void usage_note_source(const struct recipe *source)
     }
 }
 
-static void usage_note_options(const char *options)
-{
-    const char *standard = strstr(options, "-cl-std=CL");
-    unsigned major, minor;
-    if (standard && sscanf(standard, "-cl-std=CL%u.%u", &major, &minor) == 2 && major < 1024 &&
-        minor < 1024)
-        usage_raise_mark(MARK_C_VERSION, CL_MAKE_VERSION(major, minor, 0));
-}
-
 void usage_note_recipe(const struct recipe *recipe)
 {
     if (recipe->kind == RECIPE_SOURCE)
         usage_note_source(recipe);
-    if (recipe->options)
-        usage_note_options(recipe->options);
+    cl_version standard = options_standard(recipe->options);
+    if (standard != OPTIONS_OTHER_LANGUAGE)
+        usage_raise_mark(MARK_C_VERSION, standard);
     usage_raise_flag(MARK_IL, recipe->kind == RECIPE_IL);
     for (uint32_t i = 0; i < recipe->input_count; i++)
         usage_note_recipe(recipe->inputs[i]);

@@ -2,6 +2,7 @@
 #define RESEAT_STATE_OBJECT_USAGE_H
 
 #include "policy/plan.h"
+#include "state/opencl/launch.h"
 #include "state/recipe/recipe.h"
 
 /*
@@ -12,25 +13,7 @@
  */
 
 struct memory;
-struct group_limits; /* devinfo.h */
 struct image_shape;
-
-/** The index space of a launch (5.8). */
-struct launch_space {
-    uint32_t dims;                         /**< 1 to 3. */
-    const size_t *offset, *global, *local; /**< Borrowed. @offset may be NULL: zeroes. @local may be
-                                              NULL: the driver chooses. */
-    size_t items;                          /**< Work-items of a work-group; 0 without @local. */
-    const struct group_limits
-        *presented; /**< Limits that the program was told. Static; NULL: none. */
-    bool uneven;    /**< The last work-groups are smaller than the others. */
-};
-/** Most work-groups have a power of two of work-items, which a mask tests without a slow division.
- */
-static inline bool launch_divides(size_t global, size_t local)
-{
-    return (local & (local - 1)) == 0 ? (global & (local - 1)) == 0 : global % local == 0;
-}
 
 /** What one kernel's parameters need. */
 struct usage_kernel {

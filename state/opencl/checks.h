@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_OPENCL_CHECKS_H
 #define RESEAT_STATE_OPENCL_CHECKS_H
 
+#include "state/base/compiler.h"
 #include "state/opencl/box.h"
 #include "state/opencl/image.h"
 
@@ -223,20 +224,62 @@ static inline cl_int check_copy_buffer_to_image(struct checked_memory buffer,
 
 /* ---- maps ---- */
 
-/** Is the host allowed a map of an object with flags @memory (5.5.3)? A map without flags needs
- * some access. */
-static inline cl_int check_map_flags(cl_mem_flags memory, cl_map_flags flags)
+/**
+ * 5.2.4, 5.3.3 and 5.5.3: a map's region, and the access that the host asks for.
+ *
+ * @flags  0 is not valid, but drivers take it and programs use it: it is set to all access that the
+ *         object allows.
+ */
+static inline cl_int check_map(struct checked_memory memory, const size_t origin[3],
+                               const size_t region[3], cl_map_flags *flags)
 {
     const cl_map_flags writes = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
-    if ((flags & ~(CL_MAP_READ | writes)) ||
-        ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))))
+    bool fits = memory.image ? image_has(memory.image, origin, region)
+                             : check_run_fits(memory, origin[0], region[0], false);
+    if (!fits || (*flags & ~(CL_MAP_READ | writes)) ||
+        ((*flags & CL_MAP_WRITE_INVALIDATE_REGION) && (*flags & (CL_MAP_READ | CL_MAP_WRITE))))
         return CL_INVALID_VALUE;
-    cl_mem_flags forbidden = CL_MEM_HOST_NO_ACCESS;
-    if (flags & CL_MAP_READ)
-        forbidden |= CL_MEM_HOST_WRITE_ONLY;
-    if (flags & writes)
-        forbidden |= CL_MEM_HOST_READ_ONLY;
-    return memory & forbidden ? CL_INVALID_OPERATION : CL_SUCCESS;
+    cl_map_flags allowed = (check_host_reads(memory.flags) ? 0 : CL_MAP_READ) |
+                           (check_host_writes(memory.flags) ? 0 : writes);
+    if (*flags == 0)
+        *flags = allowed & (CL_MAP_READ | CL_MAP_WRITE);
+    return *flags == 0 || (*flags & ~allowed) ? CL_INVALID_OPERATION : CL_SUCCESS;
+}
+
+/* ---- events ---- */
+
+/** The context of an event; NULL where the handle is not valid. */
+typedef const void *event_context(cl_event event);
+
+/** @invalid: the error for a handle that is not valid. */
+static ALWAYS_INLINE cl_int check_events(cl_uint count, const cl_event *events, const void *context,
+                                         event_context *context_of, cl_int invalid)
+{
+    for (cl_uint i = 0; i < count; i++) {
+        const void *of = context_of(events[i]);
+        if (!of)
+            return invalid;
+        if (of != context)
+            return CL_INVALID_CONTEXT;
+    }
+    return CL_SUCCESS;
+}
+
+/** 5.11: the wait list of a command. @context: of its queue. */
+static ALWAYS_INLINE cl_int check_wait_list(cl_uint count, const cl_event *list,
+                                            const void *context, event_context *context_of)
+{
+    if ((count == 0) != (list == NULL))
+        return CL_INVALID_EVENT_WAIT_LIST;
+    return check_events(count, list, context, context_of, CL_INVALID_EVENT_WAIT_LIST);
+}
+
+/** 5.11: the list of clWaitForEvents. */
+static inline cl_int check_awaited(cl_uint count, const cl_event *events, event_context *context_of)
+{
+    if (count == 0 || !events)
+        return CL_INVALID_VALUE;
+    return check_events(count, events, context_of(events[0]), context_of, CL_INVALID_EVENT);
 }
 
 #endif

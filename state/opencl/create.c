@@ -1,5 +1,6 @@
 #include "state/opencl/create.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,21 @@ cl_int context_properties_check(const cl_context_properties *list,
         }
     }
     return CL_SUCCESS;
+}
+
+/* ---- programs ---- */
+
+cl_version options_standard(const char *options)
+{
+    static const char flag[] = "-cl-std=CL";
+    const char *standard = options ? strstr(options, flag) : NULL;
+    unsigned major, minor;
+    if (!standard)
+        return 0;
+    return sscanf(standard + strlen(flag), "%4u.%4u", &major, &minor) == 2 && major < 1024 &&
+                   minor < 1024
+               ? CL_MAKE_VERSION(major, minor, 0)
+               : OPTIONS_OTHER_LANGUAGE;
 }
 
 /* ---- queues ---- */

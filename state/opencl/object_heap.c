@@ -169,7 +169,7 @@ HOT void *object_heap_take(unsigned type, size_t size, size_t quarantine)
     if (!object)
         return NULL;
     memset(object + 1, 0, size - sizeof(*object));
-    atomic_store_explicit(&object->counts, OBJECT_HOLD, memory_order_relaxed);
+    atomic_store_explicit(&object->counts, OBJECT_NEW | OBJECT_HOLD, memory_order_relaxed);
     atomic_store_explicit(&object->state, OBJECT_BUILDING, memory_order_relaxed);
     return object;
 }

@@ -42,13 +42,15 @@ struct object {
 };
 
 #define OBJECT_HOLD (UINT64_C(1) << 32)
+/** Flag in counts, until the object is published: nobody who only finds it in its slot holds it. */
+#define OBJECT_NEW (UINT64_C(1) << 63)
 static inline uint32_t object_refs_of(uint64_t counts)
 {
     return (uint32_t)counts;
 }
 static inline uint32_t object_holds_of(uint64_t counts)
 {
-    return (uint32_t)(counts >> 32);
+    return (uint32_t)((counts & ~OBJECT_NEW) >> 32);
 }
 
 struct object_region {
@@ -109,7 +111,7 @@ static inline bool object_hold_if_live(struct object *object, void (*unhold)(voi
         return false;
     uint64_t counts = atomic_load_explicit(&object->counts, memory_order_relaxed);
     do {
-        if (object_holds_of(counts) == 0)
+        if (object_holds_of(counts) == 0 || (counts & OBJECT_NEW))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&object->counts, &counts, counts + OBJECT_HOLD,
                                                     memory_order_acq_rel, memory_order_relaxed));
@@ -129,6 +131,18 @@ static inline bool object_hold_if_live(struct object *object, void (*unhold)(voi
  * Returns NULL when memory or slots ran out.
  */
 MUST_CHECK void *object_heap_take(unsigned type, size_t size, size_t quarantine);
+/** Publish a whole object: LIVE, with so many references of the program's, 0 or 1. Once. */
+static inline void object_heap_publish(struct object *object, uint64_t refs)
+{
+    /* Without a locked instruction where nobody but the creator holds the object: then no other
+     * thread can change the counts. */
+    if (LIKELY(atomic_load_explicit(&object->counts, memory_order_acquire) ==
+               (OBJECT_NEW | OBJECT_HOLD)))
+        atomic_store_explicit(&object->counts, OBJECT_HOLD + refs, memory_order_release);
+    else
+        atomic_fetch_sub_explicit(&object->counts, OBJECT_NEW - refs, memory_order_release);
+    atomic_store_explicit(&object->state, OBJECT_LIVE, memory_order_release);
+}
 /** Nobody holds the object. Its dispatch table stays, for programs that use its handle still. */
 void object_heap_give(void *object);
 

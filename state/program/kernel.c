@@ -206,6 +206,8 @@ static cl_int kernel_create_from(struct program *program, const char *name,
 
 cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel)
 {
+    if (!name)
+        return CL_INVALID_VALUE;
     program_settle(program);
     if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;

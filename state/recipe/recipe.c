@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/driver/devinfo.h"
+#include "state/opencl/create.h"
 #include "state/recipe/preprocess.h"
 
 static atomic_bool prints;
@@ -290,12 +291,9 @@ bool recipe_same(const struct recipe *a, const struct recipe *b)
     return true;
 }
 
-/* "-cl-std=CL2.0" and above, "-cl-std=CLC++...". */
 bool recipe_asks_for_new_language(const struct recipe *recipe)
 {
-    static const char flag[] = "-cl-std=CL";
-    const char *standard = recipe->options ? strstr(recipe->options, flag) : NULL;
-    return standard && standard[sizeof(flag) - 1] != '1';
+    return options_standard(recipe->options) >= CL_MAKE_VERSION(2, 0, 0);
 }
 
 bool recipe_may_keep_variables(const struct recipe *recipe)

@@ -3,21 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all enqueued commands have in common. */
+#include "state/opencl/checks.h"
 
-static cl_int command_check_waits(const struct queue *queue, cl_uint count, const cl_event *waits)
-{
-    if ((count == 0) != (waits == NULL))
-        return CL_INVALID_EVENT_WAIT_LIST;
-    for (cl_uint i = 0; i < count; i++) {
-        const struct event *event = event_get(waits[i]);
-        if (!event)
-            return CL_INVALID_EVENT_WAIT_LIST;
-        if (event->context != queue->context)
-            return CL_INVALID_CONTEXT;
-    }
-    return CL_SUCCESS;
-}
+/* What all enqueued commands have in common. */
 
 struct manner {
     bool blocking, after_all, reads;
@@ -31,7 +19,7 @@ static cl_int command_begin_locked(struct command *command, cl_command_queue que
     struct queue *q = queue_get(queue);
     if (!q)
         return CL_INVALID_COMMAND_QUEUE;
-    cl_int error = command_check_waits(q, count, waits);
+    cl_int error = check_wait_list(count, waits, q->context, event_context_of);
     if (error == CL_SUCCESS)
         error = client_state(q->base.client);
     if (error)

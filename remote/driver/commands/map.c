@@ -136,16 +136,17 @@ static cl_int map_post(struct memory *memory, const struct map *map, const struc
 }
 
 /* Takes @map. */
-static void *map_enqueue_map(cl_command_queue queue, struct memory *memory, struct map *map,
-                             cl_command_type type, cl_bool blocking, cl_uint count,
-                             const cl_event *waits, cl_event *event, cl_int *errcode)
+static cl_int map_enqueue(struct queue *queue, struct memory *memory, struct map *map,
+                          cl_command_type type, cl_bool blocking, cl_uint count,
+                          const cl_event *waits, cl_event *event, void **ret_pointer)
 {
     struct command command;
     void *pointer = map->pointer;
-    cl_int error = command_begin_transfer(&command, queue, type, blocking, count, waits, event);
+    cl_int error = command_begin_transfer(&command, (cl_command_queue)queue, type, blocking, count,
+                                          waits, event);
     if (error) {
         map_destroy(map);
-        return created(NULL, error, errcode);
+        return error;
     }
     map_add(memory, map, &command);
     error = command_end(&command, map_post(memory, map, &command));
@@ -153,83 +154,64 @@ static void *map_enqueue_map(cl_command_queue queue, struct memory *memory, stru
         struct map *mine = map_take(memory, pointer);
         if (mine)
             map_destroy(mine);
+    } else {
+        *ret_pointer = pointer;
     }
-    return created(pointer, error, errcode);
+    return error;
 }
 
-static cl_int map_take_memory(cl_command_queue queue, cl_mem handle, bool image,
-                              struct memory **ret_memory)
+cl_int map_buffer(struct queue *queue, struct memory *memory, cl_bool blocking, cl_map_flags flags,
+                  size_t offset, size_t size, cl_uint count, const cl_event *waits, cl_event *event,
+                  void **ret_pointer)
 {
-    const struct queue *q = queue_get(queue);
-    struct memory *memory = memory_get(handle);
-    if (!q)
-        return CL_INVALID_COMMAND_QUEUE;
-    if (!memory || (memory->image != NULL) != image)
-        return CL_INVALID_MEM_OBJECT;
-    *ret_memory = memory;
-    return memory->context == q->context ? CL_SUCCESS : CL_INVALID_CONTEXT;
-}
-
-void *clEnqueueMapBuffer(cl_command_queue command_queue, cl_mem buffer, cl_bool blocking_map,
-                         cl_map_flags map_flags, size_t offset, size_t size,
-                         cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                         cl_event *event, cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error = map_take_memory(command_queue, buffer, false, &memory);
-    if (error == CL_SUCCESS && (size == 0 || !range_fits(offset, size, memory->size)))
-        error = CL_INVALID_VALUE;
-    if (error == CL_SUCCESS)
-        error = check_map_flags(memory->flags, map_flags);
-    struct map *map = error ? NULL : map_create(memory, map_flags, offset, size);
+    cl_int error = check_map((struct checked_memory){.flags = memory->flags, .size = memory->size},
+                             (size_t[]){offset, 0, 0}, (size_t[]){size, 1, 1}, &flags);
+    if (error)
+        return error;
+    struct map *map = map_create(memory, flags, offset, size);
     if (!map)
-        return created(NULL, error ? error : CL_MAP_FAILURE, errcode_ret);
+        return CL_MAP_FAILURE;
     map->origin[0] = offset;
     map->region[0] = size;
     map->layout = (struct layout){size, 1, 1, size, size};
-    return map_enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking_map,
-                           num_events_in_wait_list, event_wait_list, event, errcode_ret);
+    return map_enqueue(queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking, count, waits, event,
+                       ret_pointer);
 }
 
-void *clEnqueueMapImage(cl_command_queue command_queue, cl_mem image, cl_bool blocking_map,
-                        cl_map_flags map_flags, const size_t *origin, const size_t *region,
-                        size_t *image_row_pitch, size_t *image_slice_pitch,
-                        cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                        cl_event *event, cl_int *errcode_ret)
+cl_int map_image(struct queue *queue, struct memory *memory, cl_bool blocking, cl_map_flags flags,
+                 const size_t *origin, const size_t *region, size_t *ret_row_pitch,
+                 size_t *ret_slice_pitch, cl_uint count, const cl_event *waits, cl_event *event,
+                 void **ret_pointer)
 {
-    struct memory *memory = NULL;
-    size_t size = 0;
-    cl_int error = map_take_memory(command_queue, image, true, &memory);
-    if (error)
-        return created(NULL, error, errcode_ret);
     const struct image_shape *shape = memory->image;
-    size_t row = 0, slice = 0;
+    size_t row = 0, slice = 0, size = 0;
     bool flat = image_slice_argument(shape) == 0;
-    if (!origin || !region || !image_row_pitch || (!flat && !image_slice_pitch) ||
-        !image_has(shape, origin, region))
-        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+    if (!origin || !region || !ret_row_pitch || (!flat && !ret_slice_pitch))
+        return CL_INVALID_VALUE;
+    cl_int error = check_map((struct checked_memory){.flags = memory->flags, .image = shape},
+                             origin, region, &flags);
+    if (error)
+        return error;
     if (memory->flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) {
         row = image_row_answer(shape);
         slice = image_slice_argument(shape);
     }
     const struct layout layout = image_layout(shape, region, row, slice);
-    error =
-        layout_size(&layout, &size) ? check_map_flags(memory->flags, map_flags) : CL_INVALID_VALUE;
-    if (error)
-        return created(NULL, error, errcode_ret);
-    struct map *map = map_create(memory, map_flags, image_range(shape, origin, region).begin, size);
+    if (!layout_size(&layout, &size))
+        return CL_INVALID_VALUE;
+    struct map *map = map_create(memory, flags, image_range(shape, origin, region).begin, size);
     if (!map)
-        return created(NULL, CL_MAP_FAILURE, errcode_ret);
+        return CL_MAP_FAILURE;
     memcpy(map->origin, origin, sizeof(map->origin));
     memcpy(map->region, region, sizeof(map->region));
     map->layout = layout;
-    *image_row_pitch = row ? row : layout.row;
+    *ret_row_pitch = row ? row : layout.row;
     /* The layers of a 1D array are what the layout has as rows. */
     bool layered = memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-    if (image_slice_pitch)
-        *image_slice_pitch = flat ? 0 : layered ? layout.row_pitch : layout.slice_pitch;
-    return map_enqueue_map(command_queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking_map,
-                           num_events_in_wait_list, event_wait_list, event, errcode_ret);
+    if (ret_slice_pitch)
+        *ret_slice_pitch = flat ? 0 : layered ? layout.row_pitch : layout.slice_pitch;
+    return map_enqueue(queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking, count, waits, event,
+                       ret_pointer);
 }
 
 /* May the program have written the mapped region? Not before the map's command has ended: until
@@ -270,22 +252,13 @@ static cl_int map_unmap_post(struct memory *memory, const struct map *map, bool 
     return error;
 }
 
-cl_int clEnqueueUnmapMemObject(cl_command_queue command_queue, cl_mem memobj, void *mapped_ptr,
-                               cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                               cl_event *event)
+cl_int map_unmap(struct queue *queue, struct memory *memory, void *mapped_ptr, cl_uint count,
+                 const cl_event *waits, cl_event *event)
 {
-    struct memory *memory = memory_get(memobj);
-    const struct queue *queue = queue_get(command_queue);
     struct command command;
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
-    if (!memory)
-        return CL_INVALID_MEM_OBJECT;
-    if (memory->context != queue->context)
-        return CL_INVALID_CONTEXT;
     cl_int error =
-        command_begin_transfer(&command, command_queue, CL_COMMAND_UNMAP_MEM_OBJECT, CL_FALSE,
-                               num_events_in_wait_list, event_wait_list, event);
+        command_begin_transfer(&command, (cl_command_queue)queue, CL_COMMAND_UNMAP_MEM_OBJECT,
+                               CL_FALSE, count, waits, event);
     if (error)
         return error;
     struct map *map = mapped_ptr ? map_take(memory, mapped_ptr) : NULL;

@@ -8,7 +8,7 @@ struct queue *queue_get(cl_command_queue queue)
     return handle_get(queue, ID_QUEUE);
 }
 
-static void queue_finish(struct handle *handle)
+static void queue_end(struct handle *handle)
 {
     struct queue *queue = container_of(handle, struct queue, base);
     (void)POST(handle->client, release, {.object = handle->id});
@@ -17,27 +17,23 @@ static void queue_finish(struct handle *handle)
     handle_unuse(queue->context);
 }
 
-static const struct handle_class queue_class = {sizeof(struct queue), queue_finish};
+static const struct handle_class queue_class = {sizeof(struct queue), queue_end};
 
-/* Check the context and the device. @ret_offer: what queues of the device may have. */
-static cl_int queue_offer_of(cl_context context, cl_device_id device, struct queue_offer *ret_offer)
+/* Check the device. @ret_offer: what queues of the device may have. */
+static cl_int queue_offer_of(const struct context *context, cl_device_id device,
+                             struct queue_offer *ret_offer)
 {
-    const struct context *c = context_get(context);
     const struct device_object *d = device_get(device);
-    if (!c)
-        return CL_INVALID_CONTEXT;
-    if (!context_has(c, d))
+    if (!context_has(context, d))
         return CL_INVALID_DEVICE;
     *ret_offer = (struct queue_offer){.properties = device_number(d, CL_DEVICE_QUEUE_PROPERTIES)};
     return CL_SUCCESS;
 }
 
-static cl_int queue_create_queue(cl_context context, cl_device_id device,
-                                 cl_command_queue_properties properties,
-                                 const cl_queue_properties *list, struct queue **ret_queue)
+static cl_int queue_create(struct context *c, struct device_object *d,
+                           cl_command_queue_properties properties, const cl_queue_properties *list,
+                           struct queue **ret_queue)
 {
-    struct context *c = context_get(context);
-    struct device_object *d = device_get(device);
     struct queue *queue = handle_create(c->base.client, ID_QUEUE, &queue_class);
     if (!queue)
         return CL_OUT_OF_HOST_MEMORY;
@@ -56,46 +52,32 @@ static cl_int queue_create_queue(cl_context context, cl_device_id device,
                          .context = handle_id(c),
                          .device = handle_id(d),
                          .properties = properties});
-    if (error)
-        handle_release(queue);
-    else
-        *ret_queue = queue;
-    return error;
+    return created_if(queue, error, ret_queue);
 }
 
-cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
-                                      cl_command_queue_properties properties, cl_int *errcode_ret)
+cl_int queue_create_with_bits(struct context *context, cl_device_id device,
+                              cl_command_queue_properties properties, struct queue **ret_queue)
 {
-    struct queue *queue = NULL;
     struct queue_offer offer;
     cl_int error = queue_offer_of(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_bits_check(properties, &offer);
-    if (error == CL_SUCCESS)
-        error = queue_create_queue(context, device, properties, NULL, &queue);
-    return created(queue, error, errcode_ret);
+    return error ? error : queue_create(context, device_get(device), properties, NULL, ret_queue);
 }
 
-cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
-                                                    const cl_queue_properties *properties,
-                                                    cl_int *errcode_ret)
+cl_int queue_create_with_list(struct context *context, cl_device_id device,
+                              const cl_queue_properties *properties, struct queue **ret_queue)
 {
-    struct queue *queue = NULL;
     struct queue_offer offer;
     cl_command_queue_properties bits = 0;
     cl_int error = queue_offer_of(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_properties_read(properties, &offer, &bits);
-    if (error == CL_SUCCESS)
-        error = queue_create_queue(context, device, bits, properties, &queue);
-    return created(queue, error, errcode_ret);
+    return error ? error : queue_create(context, device_get(device), bits, properties, ret_queue);
 }
 
-cl_int clFlush(cl_command_queue command_queue)
+cl_int queue_flush(struct queue *queue)
 {
-    const struct queue *queue = queue_get(command_queue);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
     client_flush(queue->base.client);
     return client_state(queue->base.client);
 }
@@ -112,16 +94,15 @@ static bool queue_is_idle(struct queue *queue)
     return idle;
 }
 
-cl_int clFinish(cl_command_queue command_queue)
+cl_int queue_finish(struct queue *queue)
 {
     struct command command;
-    struct queue *queue = queue_get(command_queue);
-    if (queue && client_state(queue->base.client) == CL_SUCCESS && queue_is_idle(queue)) {
+    if (client_state(queue->base.client) == CL_SUCCESS && queue_is_idle(queue)) {
         client_flush(queue->base.client);
         return atomic_exchange(&queue->failed, CL_SUCCESS);
     }
-    cl_int error =
-        command_begin(&command, command_queue, CL_COMMAND_MARKER, true, true, 0, NULL, NULL);
+    cl_int error = command_begin(&command, (cl_command_queue)queue, CL_COMMAND_MARKER, true, true,
+                                 0, NULL, NULL);
     if (error)
         return error;
     error = POST(command.queue->base.client, marker, {.command = command.head});

@@ -4,6 +4,7 @@
 #include "remote/driver/objects/objects.h"
 #include "remote/rings/area.h"
 #include "state/base/clock.h"
+#include "state/opencl/checks.h"
 
 /* Events. The server tells the ends of commands in the order in which its driver calls back. The
  * program must never see a command end before one that it waited for, so an end that comes early is
@@ -21,6 +22,12 @@ struct event_callback {
 struct event *event_get(cl_event event)
 {
     return handle_get(event, ID_EVENT);
+}
+
+const void *event_context_of(cl_event handle)
+{
+    const struct event *event = event_get(handle);
+    return event ? event->context : NULL;
 }
 
 static void event_finish(struct handle *handle)
@@ -382,16 +389,9 @@ cl_int event_await(struct event *event)
 
 cl_int clWaitForEvents(cl_uint num_events, const cl_event *event_list)
 {
-    cl_int result = CL_SUCCESS;
-    if (num_events == 0 || !event_list)
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_events; i++) {
-        const struct event *event = event_get(event_list[i]);
-        if (!event)
-            return CL_INVALID_EVENT;
-        if (event->context != event_get(event_list[0])->context)
-            return CL_INVALID_CONTEXT;
-    }
+    cl_int result = check_awaited(num_events, event_list, event_context_of);
+    if (result)
+        return result;
     for (cl_uint i = 0; i < num_events; i++) {
         struct event *event = event_get(event_list[i]);
         cl_int status = event ? event_await(event) : CL_INVALID_EVENT;
@@ -411,25 +411,21 @@ cl_int event_check_profile(const struct event *event)
                : CL_PROFILING_INFO_NOT_AVAILABLE;
 }
 
-cl_event clCreateUserEvent(cl_context context, cl_int *errcode_ret)
+cl_int event_create_user(struct context *context, struct event **ret_event)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
-    struct event *event = event_make(c, NULL, CL_COMMAND_USER);
+    struct event *event = event_make(context, NULL, CL_COMMAND_USER);
     if (!event)
-        return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return CL_OUT_OF_HOST_MEMORY;
     event->named = true;
     cl_int error = POST(event->base.client, create_user_event,
-                        {.event = handle_id(event), .context = handle_id(c)});
-    return created_if(event, error, errcode_ret);
+                        {.event = handle_id(event), .context = handle_id(context)});
+    return created_if(event, error, ret_event);
 }
 
-cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
+cl_int event_set_user_status(struct event *e, cl_int execution_status)
 {
-    struct event *e = event_get(event);
     cl_int error = CL_SUCCESS;
-    if (!e || e->queue)
+    if (e->queue)
         return CL_INVALID_EVENT;
     if (execution_status > CL_COMPLETE)
         return CL_INVALID_VALUE;
@@ -450,12 +446,9 @@ cl_int clSetUserEventStatus(cl_event event, cl_int execution_status)
     return error;
 }
 
-cl_int clSetEventCallback(cl_event event, cl_int command_exec_callback_type,
+cl_int event_set_callback(struct event *e, cl_int command_exec_callback_type,
                           void(CL_CALLBACK *pfn_notify)(cl_event, cl_int, void *), void *user_data)
 {
-    struct event *e = event_get(event);
-    if (!e)
-        return CL_INVALID_EVENT;
     if (!pfn_notify || command_exec_callback_type < CL_COMPLETE ||
         command_exec_callback_type > CL_SUBMITTED)
         return CL_INVALID_VALUE;

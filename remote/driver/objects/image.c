@@ -62,19 +62,16 @@ static bool image_is_image_type(cl_mem_object_type type)
     return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
 
-cl_int clGetSupportedImageFormats(cl_context context, cl_mem_flags flags,
-                                  cl_mem_object_type image_type, cl_uint num_entries,
-                                  cl_image_format *image_formats, cl_uint *num_image_formats)
+cl_int image_formats_list(struct context *context, cl_mem_flags flags,
+                          cl_mem_object_type image_type, cl_uint num_entries,
+                          cl_image_format *image_formats, cl_uint *num_image_formats)
 {
-    const struct context *c = context_get(context);
     cl_image_format *formats = NULL;
     cl_uint count = 0;
-    if (!c)
-        return CL_INVALID_CONTEXT;
     if (!memory_flags_valid(flags, IMAGE_FLAGS) || !image_is_image_type(image_type) ||
         (image_formats && num_entries == 0))
         return CL_INVALID_VALUE;
-    cl_int error = image_context_formats(c, flags, image_type, &formats, &count);
+    cl_int error = image_context_formats(context, flags, image_type, &formats, &count);
     if (error)
         return error;
     if (image_formats && count)
@@ -186,14 +183,11 @@ static cl_int image_check_source(const struct context *context, const cl_image_f
                : CL_INVALID_IMAGE_DESCRIPTOR;
 }
 
-static cl_int image_create_image(cl_context context, const cl_mem_properties *properties,
-                                 cl_mem_flags flags, const cl_image_format *format,
-                                 const cl_image_desc *desc, void *host, struct memory **ret_image)
+cl_int image_create(struct context *c, const cl_mem_properties *properties, cl_mem_flags flags,
+                    const cl_image_format *format, const cl_image_desc *desc, void *host,
+                    struct memory **ret_image)
 {
-    struct context *c = context_get(context);
     struct memory *parent = NULL;
-    if (!c)
-        return CL_INVALID_CONTEXT;
     if (properties && properties[0]) /* No properties are known. */
         return CL_INVALID_PROPERTY;
     if (!memory_flags_valid(flags, IMAGE_FLAGS))
@@ -230,20 +224,5 @@ static cl_int image_create_image(cl_context context, const cl_mem_properties *pr
     if (flags & CL_MEM_USE_HOST_PTR)
         image->host = parent ? parent->host : host;
     error = image_post(image, desc->image_row_pitch, host);
-    if (error)
-        handle_release(image);
-    else
-        *ret_image = image;
-    return error;
-}
-
-cl_mem clCreateImageWithProperties(cl_context context, const cl_mem_properties *properties,
-                                   cl_mem_flags flags, const cl_image_format *image_format,
-                                   const cl_image_desc *image_desc, void *host_ptr,
-                                   cl_int *errcode_ret)
-{
-    struct memory *image = NULL;
-    cl_int error =
-        image_create_image(context, properties, flags, image_format, image_desc, host_ptr, &image);
-    return created(image, error, errcode_ret);
+    return created_if(image, error, ret_image);
 }

@@ -93,13 +93,9 @@ uint64_t memory_largest(const struct context *context, cl_device_info name)
     return most;
 }
 
-static cl_int memory_create_any_buffer(cl_context context, const cl_mem_properties *properties,
-                                       cl_mem_flags flags, size_t size, void *host,
-                                       struct memory **ret_memory)
+cl_int buffer_create(struct context *c, const cl_mem_properties *properties, cl_mem_flags flags,
+                     size_t size, void *host, struct memory **ret_memory)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
     if (properties && properties[0]) /* No properties are known. */
         return CL_INVALID_PROPERTY;
     if (!memory_flags_valid(flags, MEMORY_FLAGS))
@@ -123,20 +119,7 @@ static cl_int memory_create_any_buffer(cl_context context, const cl_mem_properti
                          .content = host,
                          .content_size = host ? size : 0});
     memory->told = error == CL_SUCCESS;
-    if (error)
-        handle_release(memory);
-    else
-        *ret_memory = memory;
-    return error;
-}
-
-cl_mem clCreateBufferWithProperties(cl_context context, const cl_mem_properties *properties,
-                                    cl_mem_flags flags, size_t size, void *host_ptr,
-                                    cl_int *errcode_ret)
-{
-    struct memory *memory = NULL;
-    cl_int error = memory_create_any_buffer(context, properties, flags, size, host_ptr, &memory);
-    return created(memory, error, errcode_ret);
+    return created_if(memory, error, ret_memory);
 }
 
 /* Of a sub-buffer's origin: one device that takes it is enough. */
@@ -150,21 +133,20 @@ static size_t memory_alignment(const struct context *context)
     return least;
 }
 
-cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_type type,
-                         const void *info, cl_int *errcode_ret)
+cl_int sub_buffer_create(struct memory *parent, cl_mem_flags flags, cl_buffer_create_type type,
+                         const void *info, struct memory **ret_memory)
 {
-    struct memory *parent = memory_get(buffer);
     const cl_buffer_region *region = info;
-    if (!parent || parent->type != CL_MEM_OBJECT_BUFFER || parent->parent)
-        return created(NULL, CL_INVALID_MEM_OBJECT, errcode_ret);
-    cl_int error =
-        memory_flags_inherit(parent->flags, MEMORY_ACCESS | MEMORY_HOST, &flags)
-            ? sub_buffer_check(parent->size, type, info, memory_alignment(parent->context))
-            : CL_INVALID_VALUE;
-    struct memory *memory =
-        error ? NULL : memory_create(parent->context, CL_MEM_OBJECT_BUFFER, flags, parent);
+    if (parent->type != CL_MEM_OBJECT_BUFFER || parent->parent)
+        return CL_INVALID_MEM_OBJECT;
+    if (!memory_flags_inherit(parent->flags, MEMORY_ACCESS | MEMORY_HOST, &flags))
+        return CL_INVALID_VALUE;
+    cl_int error = sub_buffer_check(parent->size, type, info, memory_alignment(parent->context));
+    if (error)
+        return error;
+    struct memory *memory = memory_create(parent->context, CL_MEM_OBJECT_BUFFER, flags, parent);
     if (!memory)
-        return created(NULL, error ? error : CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return CL_OUT_OF_HOST_MEMORY;
     memory->origin = region->origin;
     memory->size = region->size;
     if (flags & CL_MEM_USE_HOST_PTR)
@@ -176,7 +158,7 @@ cl_mem clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_typ
                   .origin = region->origin,
                   .size = region->size});
     memory->told = error == CL_SUCCESS;
-    return created_if(memory, error, errcode_ret);
+    return created_if(memory, error, ret_memory);
 }
 
 cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
@@ -207,10 +189,9 @@ static void memory_sampler_finish(struct handle *handle)
 
 static const struct handle_class sampler_class = {sizeof(struct sampler), memory_sampler_finish};
 
-static cl_int memory_create_sampler(cl_context context, const struct sampler_choice *choice,
+static cl_int memory_create_sampler(struct context *c, const struct sampler_choice *choice,
                                     const cl_sampler_properties *list, struct sampler **ret_sampler)
 {
-    struct context *c = context_get(context);
     if (!memory_largest(c, CL_DEVICE_IMAGE_SUPPORT))
         return CL_INVALID_OPERATION;
     cl_int error = sampler_check(choice);
@@ -231,33 +212,21 @@ static cl_int memory_create_sampler(cl_context context, const struct sampler_cho
                   .normalized = sampler->normalized,
                   .addressing = sampler->addressing,
                   .filter = sampler->filter});
-    if (error)
-        handle_release(sampler);
-    else
-        *ret_sampler = sampler;
-    return error;
+    return created_if(sampler, error, ret_sampler);
 }
 
-cl_sampler clCreateSampler(cl_context context, cl_bool normalized_coords,
-                           cl_addressing_mode addressing_mode, cl_filter_mode filter_mode,
-                           cl_int *errcode_ret)
+cl_int sampler_create_with_values(struct context *context, cl_bool normalized,
+                                  cl_addressing_mode addressing, cl_filter_mode filter,
+                                  struct sampler **ret_sampler)
 {
-    const struct sampler_choice choice = {normalized_coords, addressing_mode, filter_mode};
-    struct sampler *sampler = NULL;
-    cl_int error = context_get(context) ? memory_create_sampler(context, &choice, NULL, &sampler)
-                                        : CL_INVALID_CONTEXT;
-    return created(sampler, error, errcode_ret);
+    const struct sampler_choice choice = {normalized, addressing, filter};
+    return memory_create_sampler(context, &choice, NULL, ret_sampler);
 }
 
-cl_sampler clCreateSamplerWithProperties(cl_context context,
-                                         const cl_sampler_properties *sampler_properties,
-                                         cl_int *errcode_ret)
+cl_int sampler_create_with_list(struct context *context, const cl_sampler_properties *properties,
+                                struct sampler **ret_sampler)
 {
     struct sampler_choice choice;
-    struct sampler *sampler = NULL;
-    cl_int error = context_get(context) ? sampler_properties_read(sampler_properties, &choice)
-                                        : CL_INVALID_CONTEXT;
-    if (error == CL_SUCCESS)
-        error = memory_create_sampler(context, &choice, sampler_properties, &sampler);
-    return created(sampler, error, errcode_ret);
+    cl_int error = sampler_properties_read(properties, &choice);
+    return error ? error : memory_create_sampler(context, &choice, properties, ret_sampler);
 }

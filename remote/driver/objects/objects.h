@@ -1,6 +1,8 @@
 #ifndef RESEAT_REMOTE_DRIVER_OBJECTS_OBJECTS_H
 #define RESEAT_REMOTE_DRIVER_OBJECTS_OBJECTS_H
 
+#include <string.h>
+
 #include "remote/driver/copy.h"
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
@@ -8,6 +10,8 @@
 #include "state/opencl/create.h"
 #include "state/opencl/image.h"
 #include "state/opencl/info.h"
+
+#include "remote_calls.h"
 
 /* The driver's objects, as the files of this folder and those that use it know them. */
 
@@ -154,6 +158,8 @@ struct context *context_get(cl_context context);
 bool context_has(const struct context *context, const struct device_object *device);
 struct memory *memory_get(cl_mem memory);
 struct event *event_get(cl_event event);
+/** NULL: the handle is not valid. */
+const void *event_context_of(cl_event handle);
 
 struct sampler *sampler_get(cl_sampler sampler);
 
@@ -175,12 +181,15 @@ static inline cl_int info_object(const struct info_request *request, const void 
 {
     return info_pointer(request, handle);
 }
-/** What a call returns whose message was posted, or was not: then nothing of the object stays. */
-static inline void *created_if(void *object, cl_int error, cl_int *errcode)
+/** Give @object, which a call made, to its caller at @ret_object, a pointer to a pointer; after
+ * @error nothing of the object stays. Returns @error. */
+static inline cl_int created_if(void *object, cl_int error, void *ret_object)
 {
-    if (error && object)
+    if (error == CL_SUCCESS)
+        memcpy(ret_object, &object, sizeof(object));
+    else if (object)
         handle_release(object);
-    return created(object, error, errcode);
+    return error;
 }
 
 #endif

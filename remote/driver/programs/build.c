@@ -373,7 +373,8 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
         free(ids);
         if (building)
             build_building_destroy(building);
-        return created_if(program, error ? error : CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        error = error ? error : CL_OUT_OF_HOST_MEMORY;
+        return created(NULL, created_if(program, error, &program), errcode_ret);
     }
     error = build_start(building, options);
     if (error == CL_SUCCESS)
@@ -396,5 +397,5 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
             *errcode_ret = error;
         return (cl_program)program;
     }
-    return created_if(program, error, errcode_ret);
+    return created(program, created_if(program, error, &program), errcode_ret);
 }

@@ -116,11 +116,7 @@ static cl_int kernel_ask_later(struct kernel *kernel, const struct device_object
                          .what = what,
                          .input = input,
                          .input_size = input_size});
-    if (error)
-        handle_release(call);
-    else
-        *ret_call = call;
-    return error;
+    return created_if(call, error, ret_call);
 }
 
 static cl_int kernel_ask(struct kernel *kernel, const struct device_object *device, uint32_t what,
@@ -131,11 +127,7 @@ static cl_int kernel_ask(struct kernel *kernel, const struct device_object *devi
     if (error)
         return error;
     error = call_wait(call, CL_SUCCESS);
-    if (error)
-        handle_release(call);
-    else
-        *ret_call = call;
-    return error;
+    return created_if(call, error, ret_call);
 }
 
 /* False: it is no answer. */
@@ -149,7 +141,7 @@ static bool kernel_take_group(const struct call *call, struct msg_kernel_group *
     return true;
 }
 
-static struct kernel *kernel_create(struct program *program)
+static struct kernel *kernel_create_object(struct program *program)
 {
     struct kernel *kernel = handle_create(program->base.client, ID_KERNEL, &kernel_class);
     if (!kernel)
@@ -249,7 +241,7 @@ static void kernel_together_post(struct program *program, const char *but,
         bool known = kernel_find_facts(program, name) != NULL;
         pthread_mutex_unlock(&program->lock);
         struct kernel *kernel =
-            known || !*name || strcmp(name, but) == 0 ? NULL : kernel_create(program);
+            known || !*name || strcmp(name, but) == 0 ? NULL : kernel_create_object(program);
         if (!kernel)
             continue;
         together->names[together->count] = name;
@@ -298,32 +290,19 @@ static cl_int kernel_make_room(struct kernel *kernel)
     return kernel->set && kernel->local ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-static cl_int kernel_create_kernel(struct program *program, const char *name,
-                                   struct kernel **ret_kernel)
+cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel)
 {
     if (!name)
         return CL_INVALID_VALUE;
     if (!program_has_kernel(program, name))
         return program_is_built(program) ? CL_INVALID_KERNEL_NAME : CL_INVALID_PROGRAM_EXECUTABLE;
-    struct kernel *kernel = kernel_create(program);
+    struct kernel *kernel = kernel_create_object(program);
     if (!kernel)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = kernel_describe_arguments(kernel, name);
     if (error == CL_SUCCESS)
         error = kernel_make_room(kernel);
-    if (error)
-        handle_release(kernel);
-    else
-        *ret_kernel = kernel;
-    return error;
-}
-
-cl_kernel clCreateKernel(cl_program program, const char *kernel_name, cl_int *errcode_ret)
-{
-    struct program *p = program_get(program);
-    struct kernel *kernel = NULL;
-    cl_int error = p ? kernel_create_kernel(p, kernel_name, &kernel) : CL_INVALID_PROGRAM;
-    return created(kernel, error, errcode_ret);
+    return created_if(kernel, error, ret_kernel);
 }
 
 cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kernel *kernels,
@@ -347,7 +326,7 @@ cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kern
     for (char *name = kernels ? strsep(&rest, ";") : NULL; !error && name;
          name = strsep(&rest, ";")) {
         struct kernel *kernel = NULL;
-        error = *name ? kernel_create_kernel(p, name, &kernel) : CL_SUCCESS;
+        error = *name ? kernel_create(p, name, &kernel) : CL_SUCCESS;
         if (kernel)
             kernels[made++] = (cl_kernel)kernel;
     }
@@ -359,14 +338,11 @@ cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kern
     return error;
 }
 
-cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int *errcode_ret)
+cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 {
-    struct kernel *source = kernel_get(source_kernel);
-    if (!source)
-        return created(NULL, CL_INVALID_KERNEL, errcode_ret);
-    struct kernel *kernel = kernel_create(source->program);
+    struct kernel *kernel = kernel_create_object(source->program);
     if (!kernel)
-        return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return CL_OUT_OF_HOST_MEMORY;
     kernel->facts = source->facts;
     cl_int error = kernel_make_room(kernel);
     if (error == CL_SUCCESS) {
@@ -377,7 +353,7 @@ cl_kernel clCloneKernel(cl_kernel source_kernel, cl_int *errcode_ret)
                      {.kernel = handle_id(kernel), .source = handle_id(source)});
         pthread_mutex_unlock(&source->lock);
     }
-    return created_if(kernel, error, errcode_ret);
+    return created_if(kernel, error, ret_kernel);
 }
 
 /* ---- arguments ---- */
@@ -476,11 +452,8 @@ static cl_int kernel_set_argument(struct kernel *kernel, cl_uint index, size_t s
     }
 }
 
-cl_int clSetKernelArg(cl_kernel kernel, cl_uint arg_index, size_t arg_size, const void *arg_value)
+cl_int kernel_set_arg(struct kernel *k, cl_uint arg_index, size_t arg_size, const void *arg_value)
 {
-    struct kernel *k = kernel_get(kernel);
-    if (!k)
-        return CL_INVALID_KERNEL;
     if (arg_index >= k->facts->count)
         return CL_INVALID_ARG_INDEX;
     pthread_mutex_lock(&k->lock);

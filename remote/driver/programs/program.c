@@ -106,8 +106,7 @@ bool program_takes_uneven(struct program *program, const struct device_object *d
     const char *options = index >= 0 ? program->builds[index].options : NULL;
     if (program->source) {
         /* Without -cl-std the source is OpenCL C 1.2 (5.8.6.4), which has only uniform groups. */
-        const char *std = options ? strstr(options, "-cl-std=CL") : NULL;
-        takes = std && std[strlen("-cl-std=CL")] >= '2' &&
+        takes = options_standard(options) >= CL_MAKE_VERSION(2, 0, 0) &&
                 !strstr(options, "-cl-uniform-work-group-size");
     }
     pthread_mutex_unlock(&program->lock);
@@ -116,25 +115,22 @@ bool program_takes_uneven(struct program *program, const struct device_object *d
 
 /* ---- making ---- */
 
-cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **strings,
-                                     const size_t *lengths, cl_int *errcode_ret)
+cl_int program_create_with_source(struct context *c, cl_uint count, const char **strings,
+                                  const size_t *lengths, struct program **ret_program)
 {
-    struct context *c = context_get(context);
     size_t size = 0;
-    if (!c)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
     if (count == 0 || !strings)
-        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+        return CL_INVALID_VALUE;
     for (cl_uint i = 0; i < count; i++) {
         if (!strings[i])
-            return created(NULL, CL_INVALID_VALUE, errcode_ret);
+            return CL_INVALID_VALUE;
         size += lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
     }
     struct program *program = program_make(c, 0, NULL);
     char *source = malloc(size + 1), *at = source;
     if (!program || !source) {
         free(source);
-        return created_if(program, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return created_if(program, CL_OUT_OF_HOST_MEMORY, ret_program);
     }
     for (cl_uint i = 0; i < count; i++) {
         size_t length = lengths && lengths[i] ? lengths[i] : strlen(strings[i]);
@@ -149,26 +145,23 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const ch
                          .context = handle_id(c),
                          .source = source,
                          .source_size = size});
-    return created_if(program, error, errcode_ret);
+    return created_if(program, error, ret_program);
 }
 
-cl_program clCreateProgramWithIL(cl_context context, const void *il, size_t length,
-                                 cl_int *errcode_ret)
+cl_int program_create_with_il(struct context *c, const void *il, size_t length,
+                              struct program **ret_program)
 {
-    struct context *c = context_get(context);
     bool offered = false;
-    if (!c)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
     for (cl_uint i = 0; i < c->device_count; i++)
         offered =
             offered || *devinfo_string(&c->devices[i]->answers->info, CL_DEVICE_IL_VERSION) != '\0';
     if (!offered)
-        return created(NULL, CL_INVALID_OPERATION, errcode_ret);
+        return CL_INVALID_OPERATION;
     if (!il || length == 0)
-        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+        return CL_INVALID_VALUE;
     struct program *program = program_make(c, 0, NULL);
     if (!program)
-        return created(NULL, CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return CL_OUT_OF_HOST_MEMORY;
     program->il = malloc(length);
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     if (program->il) {
@@ -178,7 +171,7 @@ cl_program clCreateProgramWithIL(cl_context context, const void *il, size_t leng
             c->base.client, create_il,
             {.program = handle_id(program), .context = handle_id(c), .il = il, .il_size = length});
     }
-    return created_if(program, error, errcode_ret);
+    return created_if(program, error, ret_program);
 }
 
 cl_int program_check_devices(const struct context *context, cl_uint count,
@@ -278,16 +271,13 @@ static cl_int program_load_binaries(struct program *program, struct call **call,
     return program_send_binaries(program, *call, lengths, binaries);
 }
 
-cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
-                                     const cl_device_id *device_list, const size_t *lengths,
-                                     const unsigned char **binaries, cl_int *binary_status,
-                                     cl_int *errcode_ret)
+cl_int program_create_with_binary(struct context *c, cl_uint num_devices,
+                                  const cl_device_id *device_list, const size_t *lengths,
+                                  const unsigned char **binaries, cl_int *binary_status,
+                                  struct program **ret_program)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
     if (num_devices == 0 || !device_list || !lengths || !binaries)
-        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+        return CL_INVALID_VALUE;
     cl_int error = program_check_devices(c, num_devices, device_list);
     for (cl_uint i = 0; error == CL_SUCCESS && i < num_devices; i++)
         if (lengths[i] == 0 || !binaries[i]) {
@@ -296,14 +286,14 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
                 binary_status[i] = CL_INVALID_VALUE;
         }
     if (error)
-        return created(NULL, error, errcode_ret);
+        return error;
     struct call *call = call_create(c->base.client);
     struct program *program = call ? program_make(c, num_devices, device_list) : NULL;
     if (!program) {
         if (call)
             handle_release(call);
         error = client_state(c->base.client);
-        return created(NULL, error ? error : CL_OUT_OF_HOST_MEMORY, errcode_ret);
+        return error ? error : CL_OUT_OF_HOST_MEMORY;
     }
     error = program_load_binaries(program, &call, lengths, binaries);
     for (cl_uint i = 0; binary_status && i < num_devices; i++) {
@@ -313,27 +303,24 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint num_devices,
     }
     if (call)
         handle_release(call);
-    return created_if(program, error, errcode_ret);
+    return created_if(program, error, ret_program);
 }
 
-cl_program clCreateProgramWithBuiltInKernels(cl_context context, cl_uint num_devices,
-                                             const cl_device_id *device_list,
-                                             const char *kernel_names, cl_int *errcode_ret)
+cl_int program_create_built_in(struct context *c, cl_uint num_devices,
+                               const cl_device_id *device_list, const char *kernel_names,
+                               struct program **ret_program)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
+    (void)ret_program;
     if (num_devices == 0 || !device_list || !kernel_names)
-        return created(NULL, CL_INVALID_VALUE, errcode_ret);
+        return CL_INVALID_VALUE;
     cl_int error = program_check_devices(c, num_devices, device_list);
-    return created(NULL, error ? error : CL_INVALID_VALUE, errcode_ret); /* There are none. */
+    return error ? error : CL_INVALID_VALUE; /* There are none. */
 }
 
-cl_int clSetProgramSpecializationConstant(cl_program program, cl_uint spec_id, size_t spec_size,
-                                          const void *spec_value)
+cl_int program_set_constant(struct program *p, cl_uint spec_id, size_t spec_size,
+                            const void *spec_value)
 {
-    struct program *p = program_get(program);
-    if (!p || !p->il)
+    if (!p->il)
         return CL_INVALID_PROGRAM;
     if (!spec_value || spec_size == 0 || spec_size > 8)
         return CL_INVALID_VALUE;
