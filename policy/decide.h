@@ -55,7 +55,8 @@ struct policy_device {
                             that it is not asked again at once; 0: only what is needed. */
     uint64_t reserved; /**< Bytes granted to all programs there; above `memory` after the limit was
                             lowered. */
-    uint32_t speed;    /**< Relative; 1000 is the reference device. */
+    uint32_t speed;    /**< Nominal, relative; 1000 is the reference device. */
+    bool guessed;      /**< Nobody configured `speed`: it may be wrong by a large factor. */
     uint32_t price;    /**< Cost of an hour, relative; 1000 is the reference device's. */
     uint32_t busy;     /**< Thousandths of its time that programs there use; may exceed 1000. */
     uint32_t residents; /**< Programs on it. */

@@ -124,9 +124,10 @@ static void explain_say_device(struct page *page, struct view *view, uint32_t pr
                      p->measured[device].speed / 1e3, device_at(view, p->device)->name,
                      d->price / 1000, d->price % 1000 / 10);
     else
-        explain_line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.",
+        explain_line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u%s, price %u.%02u.",
                      name, size_text(free).text, size_text(d->memory).text, d->busy / 10,
-                     d->speed / 1000, d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
+                     d->speed / 1000, d->speed % 1000, d->guessed ? " (a guess)" : "",
+                     d->price / 1000, d->price % 1000 / 10);
 }
 
 /* Append what keeps a running program from being moved unasked. Returns false if nothing does. */
@@ -161,15 +162,20 @@ static bool explain_say_held(struct page *page, const struct view *view, uint32_
 static bool explain_say_unpaid(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
-    uint64_t payback_s;
-    uint32_t to = next_unpaid(view, program, &payback_s);
+    struct payback payback;
+    uint32_t to = next_unpaid(view, program, &payback);
+    char doubt[128] = "";
 
     if (to == POLICY_NONE)
         return false;
+    if (payback.all_s != payback.own_s)
+        snprintf(doubt, sizeof(doubt),
+                 ", whose speed for it is unknown and may be %.1f times less,",
+                 (double)program_speed_off(view, p, to) / 1000);
     explain_line(page,
-                 "A move to %s would pay back after %" PRIu64 " s; it has run for %" PRIu64
+                 "A move to %s%s would pay back after %" PRIu64 " s; it has run for %" PRIu64
                  " s and is expected to run for as long again, so it stays.",
-                 device_at(view, to)->name, payback_s, p->age_s);
+                 device_at(view, to)->name, doubt, payback.all_s, p->age_s);
     return true;
 }
 
