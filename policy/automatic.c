@@ -114,7 +114,7 @@ static automatic_gain automatic_gain_price;
 static struct payback automatic_payback(const struct view *view, const struct policy_program *p,
                                         uint32_t device, automatic_gain *gain)
 {
-    uint64_t part = gain(view, p, device), cost_ms = program_move_ms(p);
+    uint64_t part = gain(view, p, device), cost_ms = program_move_ms(view, p);
     uint64_t risk_ms = part && gain != automatic_gain_price ? program_risk_ms(view, p, device) : 0;
 
     return (struct payback){program_payback_s(cost_ms, part),

@@ -93,6 +93,7 @@ struct policy_program {
                                 by waiting protects it for the minimum stay. */
     uint64_t ticket;       /**< Of a waiting or suspended program: lower is earlier. */
     uint64_t wanted;       /**< Bytes of all its objects, on the device or spilled. */
+    uint64_t peak;         /**< The most of `wanted` in former runs; 0: unknown. */
     uint64_t need;         /**< Total grant its blocked call needs to go on, also while suspended;
                                 0: no call is blocked. */
     uint64_t quota;        /**< Bytes it may be granted at most; UINT64_MAX: no limit. */
@@ -134,17 +135,17 @@ struct policy_world {
     /** Moves by the policy within settings.budget_s; settings.budget is the most. */
     uint32_t recent_moves;
     uint64_t now_s; /**< The clock of policy_program.visits. */
+    uint64_t link;  /**< Bytes a millisecond between a device and host memory; 0: unknown. */
 };
 
 /** What an operator can tune; policy/settings.h has names, ranges and defaults. */
 struct policy_settings {
-    unsigned order[POLICY_WAYS]; /**< Ways in the order in which they are tried; ends with 0. */
-    uint64_t wait_deadline_s;    /**< A request that waited this long is refused; 0: never. */
-    uint64_t stay_s;             /**< Least time between two moves of a program by the policy. */
-    uint64_t return_s;           /**< Least time before the policy moves a program back to a device
-                                      it moved it from; doubles with each return. */
-    uint32_t budget;             /**< Most moves by the policy of all programs within budget_s. */
-    uint32_t budget_program;     /**< Most moves by the policy of one program within budget_s. */
+    uint64_t wait_deadline_s; /**< A request that waited this long is refused; 0: never. */
+    uint64_t stay_s;          /**< Least time between two moves of a program by the policy. */
+    uint64_t return_s;        /**< Least time before the policy moves a program back to a device
+                                   it moved it from; doubles with each return. */
+    uint32_t budget;          /**< Most moves by the policy of all programs within budget_s. */
+    uint32_t budget_program;  /**< Most moves by the policy of one program within budget_s. */
     uint64_t budget_s;
     uint32_t busy_high; /**< Thousandths: a program above this is compute-bound. */
     uint32_t busy_low;  /**< Thousandths: a program below this uses only part of its device. */
@@ -152,6 +153,7 @@ struct policy_settings {
                              a move by the policy; the hysteresis between the two. */
     uint32_t weight_speed, weight_price, weight_fill; /**< Thousandths, of a device's score. */
     uint64_t age_s; /**< Waiting this long counts as one step of priority; 0: never. */
+    unsigned ways;  /**< Those of enum policy_way that may be used. */
     bool automatic; /**< Upgrade and downgrade programs unasked. */
     bool prewarm;   /**< Prewarm programs for the device of their likely next move. */
 

@@ -5,6 +5,8 @@
 
 #include "policy/answer.h"
 #include "policy/automatic.h"
+#include "policy/displace.h"
+#include "policy/expect.h"
 #include "policy/find_room.h"
 #include "policy/preference.h"
 #include "policy/score.h"
@@ -276,6 +278,28 @@ static void explain_say_displaceable(struct page *page, const struct view *view,
                      program_at(view, lowest)->priority, name_for(view, lowest, program));
 }
 
+/* What waiting is expected to take, against what a program would lose that makes room. */
+static void explain_say_expected(struct page *page, struct view *view, uint32_t program,
+                                 const struct room *room)
+{
+    uint64_t wait_ms = expect_room_ms(view, program, program_full(program_at(view, program)));
+    struct policy_step step = {.action = POLICY_NOTHING};
+    char wait[96];
+
+    if (wait_ms == UINT64_MAX)
+        snprintf(wait, sizeof(wait), "No program runs that would release enough at its end");
+    else
+        snprintf(wait, sizeof(wait), "Waiting is expected to take %.1f s", (double)wait_ms / 1000);
+    if (room->victim == POLICY_NONE) {
+        explain_line(page, "%s.", wait);
+        return;
+    }
+    displace(view, program, room, &step);
+    explain_line(page, "%s; making room would take %.1f s of the time of %s.", wait,
+                 (double)expect_displaced_ms(view, program, room, &step) / 1000,
+                 name_for(view, step.program, program));
+}
+
 static void explain_say_change_waiting(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -284,9 +308,12 @@ static void explain_say_change_waiting(struct page *page, struct view *view, uin
 
     answer(view, program, &step);
     explain_line(page, "Next: %s (%s).", policy_action_name(step.action), step.reason);
-    if (step.action != POLICY_DO_WAIT)
+    if (step.action != POLICY_DO_WAIT && step.program == program)
         return;
     room = find_room(view, program, program_full(p), view->head == program);
+    explain_say_expected(page, view, program, &room);
+    if (step.action != POLICY_DO_WAIT)
+        return;
     if (room.device != POLICY_NONE && room.missing) {
         explain_line(page, "It goes on when %s more are free on %s.", size_text(room.missing).text,
                      device_at(view, room.device)->name);

@@ -1,5 +1,6 @@
 #include "policy/find_room.h"
 
+#include "policy/expect.h"
 #include "policy/score.h"
 
 /* The room to reserve for the head is found like any other; that room is then not free for others.
@@ -35,10 +36,8 @@ static bool find_room_is_better(const struct search *search, struct room *a, str
         return a->missing < b->missing;
     if (a->rank != b->rank)
         return a->rank < b->rank;
-    if (a->count != b->count)
-        return a->count < b->count;
-    return a->bytes != b->bytes ? a->bytes < b->bytes
-                                : find_room_score_in(search, a) > find_room_score_in(search, b);
+    return a->cost_ms != b->cost_ms ? a->cost_ms < b->cost_ms
+                                    : find_room_score_in(search, a) > find_room_score_in(search, b);
 }
 
 /* Replace @best by the room on @device if that is better. */
@@ -119,7 +118,7 @@ static void find_room_keep_for_head(struct view *view)
     uint64_t bytes = could_hold(view, view->head, full, 0) ? full : least;
     struct room room = find_room(view, view->head, bytes, true);
 
-    if (room.missing && least < bytes && spills_first(view, view->head)) {
+    if (room.missing && least < bytes && expect_spills(view, view->head)) {
         struct room smaller = find_room(view, view->head, least, true);
 
         if (!smaller.missing) {

@@ -13,9 +13,10 @@
 #define LOAD_MIN 25
 #define LOAD_MAX 975
 /* What a move is taken to cost before the program has moved: opening the device and building the
- * programs there, and MiB a second of copies off one device and onto the other. */
+ * programs there, and the copies off one device and onto the other, by this many bytes a
+ * millisecond where the link is unknown. */
 #define OPEN_MS 500
-#define COPY    1024
+#define COPY    (1 << 20)
 
 bool program_is_measured(const struct policy_program *program, uint32_t device)
 {
@@ -32,10 +33,19 @@ uint64_t program_speed_on(const struct view *view, const struct policy_program *
            most_of(device_at(view, program->device)->speed, 1);
 }
 
-uint64_t program_move_ms(const struct policy_program *program)
+uint64_t program_move_ms(const struct view *view, const struct policy_program *program)
 {
     return program->move_ms ? program->move_ms
-                            : OPEN_MS + 2 * (program_full(program) >> 20) * 1000 / COPY;
+                            : OPEN_MS + program_spill_ms(view, program, program_full(program));
+}
+
+/* Of its last move it is not known what opening and what copying took: it counts as a bound. */
+uint64_t program_spill_ms(const struct view *view, const struct policy_program *program,
+                          uint64_t bytes)
+{
+    uint64_t ms = 2 * bytes / most_of(view->world->link ? view->world->link : COPY, 1);
+
+    return program->move_ms ? least_of(ms, program->move_ms) : ms;
 }
 
 /* Time that a program waits for its device, per time that it does not. */

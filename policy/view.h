@@ -32,7 +32,6 @@ struct view {
     const struct policy_world *world;
     const struct policy_settings *settings;
     struct policy_settings near; /* With half the gain: for prewarming, which costs less. */
-    unsigned ways;               /* All bits of settings.order. */
     uint64_t memory_max;         /* Of the largest open device. */
     uint64_t free_max;           /* Most free memory of an open device. */
     uint32_t open;               /* Number of open devices. */
@@ -136,7 +135,7 @@ static inline bool program_queues(const struct policy_program *program)
 
 static inline unsigned ways_of(const struct view *view, const struct policy_program *program)
 {
-    return program->pinned ? 0 : view->ways & program->ways;
+    return program->pinned ? 0 : view->settings->ways & program->ways;
 }
 
 /** Within a priority preemptible programs rank lower: the others would displace them at once. */
@@ -191,10 +190,8 @@ static inline unsigned could_in_time(const struct policy_program *program)
     return COULD_CLOSED | (waits ? COULD_LIFTED : 0u);
 }
 
-/** Whether it would move to a device with room. False if its ways put waiting before moving. */
+/** Whether it may move to another device. */
 bool would_leave(const struct view *view, const struct policy_program *program);
-/** Whether it goes on by spilling instead of waiting, or because waiting could not succeed. */
-bool spills_first(const struct view *view, uint32_t program);
 /** How much its grant on @device would have to grow to reach @bytes. */
 uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
 /** The smallest grant with which it can go on. */

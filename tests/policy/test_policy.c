@@ -25,13 +25,13 @@ static struct policy_program *grown(struct world *w, uint64_t other)
 
 Test(policy, what_fits_in_place_is_granted_before_any_way_is_tried)
 {
-    static const char *const orders[] = {"suspend", "wait, spill", "upgrade, spill", "none"};
+    static const char *const ways[] = {"suspend", "wait, spill", "upgrade, spill", "none"};
     struct world w;
 
     for (unsigned i = 0; i < 4; i++) {
         struct policy_program *p = grown(&w, 99);
 
-        set_order(&w, orders[i]);
+        set_ways(&w, ways[i]);
         w.devices[0].memory = 10 * MIB;
         p->ways = i % 2 ? 0 : ALL_WAYS;
         expect_answer(&w, p, POLICY_GRANT, 0, 4);
@@ -40,10 +40,10 @@ Test(policy, what_fits_in_place_is_granted_before_any_way_is_tried)
     }
 }
 
-Test(policy, ways_are_tried_in_their_order_as_far_as_the_program_allows)
+Test(policy, ways_are_those_that_settings_and_program_allow)
 {
     static const struct {
-        const char *order;
+        const char *setting;
         unsigned ways;
         uint64_t other; /* MiB of the other device. */
         enum policy_action action;
@@ -52,9 +52,9 @@ Test(policy, ways_are_tried_in_their_order_as_far_as_the_program_allows)
     } cases[] = {
         {"upgrade, spill, wait", ALL_WAYS, 10, POLICY_DO_MOVE, 1, 10},
         {"upgrade, spill, wait", ALL_WAYS, 9, POLICY_DO_SPILL, 0, 8},
-        {"spill, upgrade", ALL_WAYS, 10, POLICY_DO_SPILL, 0, 8},
+        {"spill, wait", ALL_WAYS, 10, POLICY_DO_SPILL, 0, 8},
         {"spill, upgrade", POLICY_UPGRADE, 10, POLICY_DO_MOVE, 1, 10},
-        {"wait, upgrade", ALL_WAYS, 10, POLICY_DO_WAIT, 0, 0},
+        {"wait, suspend", ALL_WAYS, 8, POLICY_DO_REFUSE, 0, 0},
         {"upgrade, suspend, wait", ALL_WAYS, 9, POLICY_DO_REFUSE, 0, 0},
         {"suspend, wait", ALL_WAYS, 10, POLICY_DO_SUSPEND, POLICY_NONE, 0},
         {"upgrade, spill", POLICY_WAIT, 10, POLICY_DO_REFUSE, 0, 0},
@@ -66,7 +66,7 @@ Test(policy, ways_are_tried_in_their_order_as_far_as_the_program_allows)
     for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct policy_program *p = grown(&w, cases[i].other);
 
-        set_order(&w, cases[i].order);
+        set_ways(&w, cases[i].setting);
         p->ways = cases[i].ways;
         expect_answer(&w, p, cases[i].action, cases[i].device, cases[i].bytes);
     }
