@@ -32,7 +32,9 @@ static uint64_t expect_on(struct view *view, uint32_t program, uint32_t device, 
             continue;
         age->bytes += p->granted;
         age->most_s = most_of(age->most_s, p->age_s);
-        grow += p->peak > p->granted ? p->peak - p->granted : 0;
+        /* What programs say of themselves counts for their own user alone. */
+        if (p->owner == program_at(view, program)->owner && p->peak > p->granted)
+            grow += p->peak - p->granted;
     }
     more += least_of(grow, free);
     for (unsigned i = 0; i < AGES; i++) {

@@ -340,6 +340,8 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     view_init(&view, world, settings);
     view.reader = program;
     explain_say_state(&page, &view, program);
+    if (p->peak > program_full(p))
+        explain_line(&page, "In former runs it needed up to %s.", size_text(p->peak).text);
     if (p->silent)
         explain_line(&page, "It does not answer, or cannot carry out its step: nothing is decided "
                             "for it until it does.");

@@ -167,7 +167,9 @@ bool has_room(struct view *view, uint32_t program, uint64_t bytes)
 uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
 {
     const struct policy_program *p = program_at(view, program);
+    uint64_t peak = most_of(bytes, least_of(p->peak, p->quota));
     uint32_t best = POLICY_NONE;
+    bool best_lasts = false;
     int64_t best_score = 0;
 
     if (bytes > view->free_max || bytes > p->quota)
@@ -175,21 +177,25 @@ uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
     spend_visits(view, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
+        uint64_t room;
         int64_t score;
+        bool lasts;
 
         if (!device_open(d) || i == p->device || device_free(d) < bytes || program_barred(p, i) ||
-            room_for(view, program, i) < bytes)
+            (room = room_for(view, program, i)) < bytes)
             continue;
+        lasts = room >= peak;
         score = score_of(view, p, i, bytes);
-        if (best != POLICY_NONE) {
+        if (best != POLICY_NONE && lasts <= best_lasts) {
             const struct policy_device *b = device_at(view, best);
 
-            if (score < best_score ||
+            if (lasts < best_lasts || score < best_score ||
                 (score == best_score && (d->residents > b->residents ||
                                          (d->residents == b->residents && d->kind >= b->kind))))
                 continue;
         }
         best = i;
+        best_lasts = lasts;
         best_score = score;
     }
     return best;
@@ -229,5 +235,6 @@ bool may_take(struct view *view, uint32_t program, uint32_t device)
     const struct policy_program *p = program_at(view, program);
 
     return has_space(view, p, device) && program_full(p) <= p->quota &&
-           !program_barred(p, device) && room_for(view, program, device) >= program_full(p);
+           !program_barred(p, device) &&
+           room_for(view, program, device) >= most_of(program_full(p), least_of(p->peak, p->quota));
 }

@@ -352,3 +352,57 @@ Test(policy, only_who_waits_or_queues_gets_an_answer)
     expect_answer(&w, p, POLICY_NOTHING, POLICY_NONE, 0);
     world_settle(&w, 0);
 }
+
+Test(policy, a_start_goes_where_the_peak_of_former_runs_fits)
+{
+    struct policy_program *p;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 8)->speed = 4000;
+    world_add_device(&w, 16);
+    world_add_device(&w, 16)->price = 2000;
+    p = world_add_program(&w, POLICY_NONE, 1);
+    expect_answer(&w, p, POLICY_DO_RESUME, 0, 1);
+    p->peak = 9 * MIB;
+    expect_answer(&w, p, POLICY_DO_RESUME, 1, 1);
+    world_add_program(&w, 1, 8);
+    expect_answer(&w, p, POLICY_DO_RESUME, 2, 1);
+    /* No device has room for it: it starts nevertheless. */
+    p->peak = 20 * MIB;
+    expect_answer(&w, p, POLICY_DO_RESUME, 0, 1);
+    /* More than its quota it never gets. */
+    p->quota = 4 * MIB;
+    expect_answer(&w, p, POLICY_DO_RESUME, 0, 1);
+}
+
+/* Programs of one kind come and go; each grows to the same peak. Known or not, all of them get what
+ * they need, but with known peaks fewer have to move or spill for it. */
+Test(policy, known_peaks_save_moves)
+{
+    unsigned moved[2] = {0};
+
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        for (unsigned known = 0; known < 2; known++) {
+            struct policy_program *p;
+            struct world w;
+
+            world_init(&w, seed);
+            world_add_device(&w, 8 + world_random(&w, 8))->speed = 2000;
+            world_add_device(&w, 16 + world_random(&w, 16));
+            for (unsigned i = 0; i < 3; i++) {
+                uint64_t peak = 2 + world_random(&w, 8);
+
+                p = world_add_program(&w, POLICY_NONE, 1);
+                p->peak = known ? peak * MIB : 0;
+                world_settle(&w, 10);
+                if (p->state != POLICY_RUNNING)
+                    continue;
+                world_ask(&w, p, peak - 1);
+                world_settle(&w, 20);
+            }
+            moved[known] += w.moved + w.suspended;
+        }
+    }
+    cr_expect_lt(2 * moved[1], moved[0], "%u, and %u where peaks are known", moved[0], moved[1]);
+}
