@@ -456,6 +456,44 @@ uint32_t next_unpaid(struct view *view, uint32_t program, struct payback *ret_pa
                : to;
 }
 
+/* Whether @program may be prewarmed for @device now: within the budget, and at no cost to programs
+ * that run there, by the context's memory, by the time of building, or on the link. */
+static bool automatic_may_prewarm(const struct view *view, uint32_t program, uint32_t device)
+{
+    const struct policy_settings *s = view->settings;
+    const struct policy_device *d = device_at(view, device);
+    uint32_t others = 0;
+
+    if (program_at(view, program)->ready == device ||
+        program_at(view, program)->ready_s < s->stay_s || d->busy > s->busy_high ||
+        device_free(d) < d->memory / WHOLE * s->prewarm_free)
+        return false;
+    for (uint32_t i = 0; i < view->world->program_count; i++) {
+        const struct policy_program *p = program_at(view, i);
+
+        if (p->busy_moving && p->device == device)
+            return false;
+        others += i != program && p->ready == device;
+    }
+    return others < s->prewarm_most;
+}
+
+bool next_ready_queued(struct view *view, struct policy_step *ret_step)
+{
+    uint32_t program = view->head, device;
+
+    if (program == POLICY_NONE || program_at(view, program)->state != POLICY_SUSPENDED)
+        return false;
+    device = device_kept(view);
+    if (device == POLICY_NONE || !device_open(device_at(view, device)) ||
+        !automatic_may_prewarm(view, program, device))
+        return false;
+    step_set(ret_step, POLICY_DO_PREWARM, program, device, 0);
+    step_say(ret_step, "%s is first in the queue and %s is kept for it: it is prewarmed there",
+             program_at(view, program)->name, device_at(view, device)->name);
+    return true;
+}
+
 /*
  * The likely next move is the one that only the minimum stay or the budget prevents, or one with
  * half the required gain (view.near). A program stays prewarmed for a device for the minimum stay,
@@ -475,10 +513,10 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     for (; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
 
-        if (!automatic_may_move(view, p, false) || p->kept || p->ready_s < own->stay_s)
+        if (!automatic_may_move(view, p, false) || p->kept)
             continue;
         to = automatic_next_to(view, i, &outlook, &payback);
-        if (to != POLICY_NONE && to != p->ready)
+        if (to != POLICY_NONE && automatic_may_prewarm(view, i, to))
             break;
         to = POLICY_NONE;
     }

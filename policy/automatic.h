@@ -23,6 +23,8 @@ struct payback {
  * that the program is expected to run, and when it would; or NONE. */
 uint32_t next_unpaid(struct view *view, uint32_t program, struct payback *ret_payback);
 
+/** Prewarm the first in the queue for the device whose memory is kept for it. */
+bool next_ready_queued(struct view *view, struct policy_step *ret_step);
 /** Prewarm a program for the device to which one of the above would move it but for minimum stay
  * and budget, or soon may. */
 bool next_ready(struct view *view, struct policy_step *ret_step);

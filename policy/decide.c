@@ -141,7 +141,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
         (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
          next_down(&view, true, ret_step)))
         return;
-    if (settings->automatic && settings->prewarm && next_ready(&view, ret_step))
+    if (settings->prewarm && (next_ready_queued(&view, ret_step) ||
+                              (settings->automatic && next_ready(&view, ret_step))))
         return;
     decide_nothing(ret_step);
 }

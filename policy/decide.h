@@ -155,7 +155,9 @@ struct policy_settings {
     uint64_t age_s; /**< Waiting this long counts as one step of priority; 0: never. */
     unsigned ways;  /**< Those of enum policy_way that may be used. */
     bool automatic; /**< Upgrade and downgrade programs unasked. */
-    bool prewarm;   /**< Prewarm programs for the device of their likely next move. */
+    bool prewarm;   /**< Prewarm programs for the device of their likely next move or resume. */
+    uint32_t prewarm_most; /**< Most programs that are prewarmed for one device. */
+    uint32_t prewarm_free; /**< Thousandths of its memory that have to be free for that. */
 
     /* The agent and the engine use these; no decision here depends on them. */
     uint64_t library_mib; /**< Size limit of the library of device binaries. */
@@ -177,8 +179,8 @@ enum policy_action {
     POLICY_DO_RESUME,  /**< Place a suspended or new program on `device` with a grant of `bytes`. */
     POLICY_DO_REFUSE,  /**< Fail its blocked call as a full device would; clear its need. Of a
                             suspended program without a blocked call: no device can hold it now. */
-    POLICY_DO_PREWARM, /**< Prewarm it for `device`, so that a move there only has to copy bytes.
-                            It runs on where it is and is granted nothing. */
+    POLICY_DO_PREWARM, /**< Prewarm it for `device`, so that a move or resume there only has to copy
+                            bytes. It runs on where it is, or waits on, and is granted nothing. */
 };
 
 struct policy_step {
@@ -205,9 +207,9 @@ void policy_answer(const struct policy_world *world, const struct policy_setting
  * The next step that no program asked for, in this order: empty devices that drain, enforce lowered
  * limits, serve the queue, move programs off devices they may not use any more, and grow programs
  * that spill. With settings->automatic: upgrade and downgrade programs, and move them to devices
- * with more of what they prefer. With settings->prewarm: prewarm programs for the device of their
- * likely next move. Call it again after each step; in a world that does not change otherwise it
- * ends with POLICY_NOTHING.
+ * with more of what they prefer. With settings->prewarm: prewarm the first in the queue for the
+ * device whose memory is kept for it, and programs for the device of their likely next move. Call
+ * it again after each step; in a world that does not change otherwise it ends with POLICY_NOTHING.
  *
  * The first in the queue is served when a device has enough free memory, or would after up to three
  * moves (one in large worlds) that leave the moved programs no worse off, or when the programs that

@@ -131,15 +131,18 @@ static void find_room_keep_for_head(struct view *view)
         view->head_bytes = bytes_more(view, view->head, room.device, bytes);
 }
 
-static uint32_t find_room_kept_from(struct view *view, uint32_t program)
+uint32_t device_kept(struct view *view)
 {
-    if (!waits_behind_head(view, program))
-        return POLICY_NONE;
     if (!view->kept) {
         view->kept = true;
         find_room_keep_for_head(view);
     }
     return view->head_device;
+}
+
+static uint32_t find_room_kept_from(struct view *view, uint32_t program)
+{
+    return waits_behind_head(view, program) ? device_kept(view) : POLICY_NONE;
 }
 
 static bool find_room_is_kept(struct view *view, uint32_t program, uint32_t device)

@@ -10,6 +10,8 @@
 
 /** Free bytes on @device that @program may have. */
 uint64_t room_for(struct view *view, uint32_t program, uint32_t device);
+/** The device whose memory is reserved for the head, or NONE. There is a head. */
+uint32_t device_kept(struct view *view);
 /** Whether any device has room for @bytes. For programs that may not stay on their own device. */
 bool has_room(struct view *view, uint32_t program, uint64_t bytes);
 /** The best other device with room for @bytes, of those with room for the peak of its former runs

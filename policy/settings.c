@@ -85,10 +85,17 @@ const struct setting settings_table[] = {
      "are not limited.",
      0, UINT64_C(1) << 50, 0, FIELD(bandwidth)},
     {"prewarm", SETTING_FLAG,
-     "Prewarm programs for the device of their likely next move: the move then saves the time "
-     "to open the device and to build programs there. Costs a context on that device, which "
-     "counts against no limit.",
+     "Prewarm programs for the device of their likely next move, and the first in the queue for "
+     "the device where it is to be resumed: that then saves the time to open the device and to "
+     "build programs there. Costs a context on that device, which counts against no limit; not "
+     "done while the device is busier than busy-high, or a program there is moved.",
      0, 1, 0, FIELD(prewarm)},
+    {"prewarm-most", SETTING_NUMBER, "Most programs that are prewarmed for one device.", 0, 1000, 2,
+     FIELD(prewarm_most)},
+    {"prewarm-free", SETTING_NUMBER,
+     "Thousandths of a device's memory. Programs are prewarmed only for devices with that much "
+     "free memory, so that their contexts take none that running programs need.",
+     0, 1000, 100, FIELD(prewarm_free)},
     {"library-limit", SETTING_NUMBER,
      "Size limit of the user's library of device binaries on disk, in MiB. The least recently "
      "used entries are removed. 0: no library.",

@@ -13,6 +13,7 @@ static void random_settings(struct world *w)
 
     if (world_chance(w, 60))
         s->ways = (unsigned)world_random(w, 16);
+    s->prewarm = world_chance(w, 30);
     s->stay_s = world_chance(w, 70) ? 0 : 30;
     s->budget = s->budget_program = UINT32_MAX;
     s->age_s = world_chance(w, 50) ? 0 : 100;
