@@ -18,8 +18,6 @@ struct question {
     unsigned ways;
     uint64_t full;  /* Bytes of all its objects, on the device or not. */
     uint64_t least; /* The smallest grant with which it can go on. */
-    bool known;     /* The next one is computed: see answer_takes_less(). */
-    uint64_t wait_ms;
 };
 
 static void answer_refuse(struct question *q)
@@ -64,10 +62,7 @@ static void answer_refuse_impossible(struct question *q)
 /* Whether a way that takes @ms is better than to wait. */
 static bool answer_takes_less(struct question *q, uint64_t ms)
 {
-    if (!q->known)
-        q->wait_ms = expect_wait_ms(q->view, q->program);
-    q->known = true;
-    return ms < q->wait_ms;
+    return ms < expect_wait_ms(q->view, q->program);
 }
 
 static void answer_wait_for_room(struct question *q, const struct room *room)
@@ -91,7 +86,7 @@ static void answer_wait_for_room(struct question *q, const struct room *room)
     step_say_lack(view, q->program, q->step);
     if (room && room->victim != POLICY_NONE)
         step_say(q->step, "; it is expected to wait %" PRIu64 " s, less than it takes to make room",
-                 q->wait_ms / 1000);
+                 expect_wait_ms(q->view, q->program) / 1000);
     else if (room && room->device != POLICY_NONE && !room->missing)
         step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
     else if (waits_behind_head(view, q->program))

@@ -56,7 +56,7 @@ static bool expect_may_use(const struct view *view, const struct policy_program 
            more <= d->memory;
 }
 
-uint64_t expect_room_ms(struct view *view, uint32_t program, uint64_t bytes)
+static uint64_t expect_room(struct view *view, uint32_t program, uint64_t bytes)
 {
     const struct policy_program *p = program_at(view, program);
     uint64_t least_ms = UINT64_MAX;
@@ -75,6 +75,14 @@ uint64_t expect_room_ms(struct view *view, uint32_t program, uint64_t bytes)
                 least_of(least_ms, 1000 * s + (i == p->device ? 0 : program_move_ms(view, p)));
     }
     return least_ms;
+}
+
+uint64_t expect_room_ms(struct view *view, uint32_t program, uint64_t bytes)
+{
+    if (view->expected.program != program || view->expected.bytes != bytes)
+        view->expected =
+            (struct policy_expected){program, bytes, expect_room(view, program, bytes)};
+    return view->expected.ms;
 }
 
 uint64_t expect_wait_ms(struct view *view, uint32_t program)

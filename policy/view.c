@@ -203,6 +203,7 @@ void view_init(struct view *view, const struct policy_world *world,
                           .settings = settings,
                           .lowest_rank = INT64_MAX,
                           .head_device = POLICY_NONE,
+                          .expected = {.program = POLICY_NONE},
                           .reader = POLICY_NONE};
     view_look_at_devices(view);
     for (unsigned i = 0; i < POLICY_MEASURES; i++)

@@ -16,6 +16,12 @@ struct policy_reach {
     uint64_t most;
 };
 
+/** What expect_room_ms() said last. */
+struct policy_expected {
+    uint32_t program; /**< POLICY_NONE: nothing yet. */
+    uint64_t bytes, ms;
+};
+
 /** Which bytes of which devices device_has() compares. */
 enum policy_measure {
     POLICY_FREE,   /**< Free memory of open devices. */
@@ -43,6 +49,7 @@ struct view {
     uint32_t head_device;
     uint64_t head_bytes; /* Reserved for the head on head_device; may exceed what is free there. */
     struct policy_reach reach[2]; /* By the rank's last bit: see could_make_room(). */
+    struct policy_expected expected;
     /* How many more devices and programs may be looked at for programs behind the head and for
      * moves nobody asked for: bounds the time of a decision in which everything waits. */
     uint64_t visits;
