@@ -458,7 +458,7 @@ uint32_t next_unpaid(struct view *view, uint32_t program, struct payback *ret_pa
 
 /* Whether @program may be prewarmed for @device now: within the budget, and at no cost to programs
  * that run there, by the context's memory, by the time of building, or on the link. */
-static bool automatic_may_prewarm(const struct view *view, uint32_t program, uint32_t device)
+static bool automatic_may_prewarm(struct view *view, uint32_t program, uint32_t device)
 {
     const struct policy_settings *s = view->settings;
     const struct policy_device *d = device_at(view, device);
@@ -468,6 +468,7 @@ static bool automatic_may_prewarm(const struct view *view, uint32_t program, uin
         program_at(view, program)->ready_s < s->stay_s || d->busy > s->busy_high ||
         device_free(d) < d->memory / WHOLE * s->prewarm_free)
         return false;
+    spend_visits(view, view->world->program_count / 32);
     for (uint32_t i = 0; i < view->world->program_count; i++) {
         const struct policy_program *p = program_at(view, i);
 
