@@ -262,13 +262,11 @@ static bool answer_is_limited_out(struct question *q)
 }
 
 /*
- * A free device is better for everyone, so outranked programs are displaced only when the program
- * would otherwise spill, wait or be suspended.
+ * The ways in the order of whom they slow down: nobody, others, the program itself. Where it may
+ * wait, the others are used only if they take less than waiting is expected to take.
  */
 static void answer_waiting(struct question *q)
 {
-    bool spills = q->ways & POLICY_SPILL;
-
     if (answer_grant_in_place(q))
         return;
     if (q->p->pinned) {
@@ -276,7 +274,7 @@ static void answer_waiting(struct question *q)
         return;
     }
     if (answer_upgrade(q) || answer_have_way_made(q) ||
-        (spills && expect_spills(q->view, q->program) && answer_spill(q)) ||
+        (expect_spills(q->view, q->program) && answer_spill(q)) ||
         (q->ways & POLICY_WAIT &&
          (answer_wait_or_take(q, q->full) || answer_wait_or_take(q, q->least))))
         return;

@@ -43,7 +43,8 @@ uint64_t program_move_ms(const struct view *view, const struct policy_program *p
 uint64_t program_spill_ms(const struct view *view, const struct policy_program *program,
                           uint64_t bytes)
 {
-    uint64_t ms = 2 * bytes / most_of(view->world->link ? view->world->link : COPY, 1);
+    uint64_t link = view->world->link ? view->world->link : COPY;
+    uint64_t ms = bytes / most_of(link / 2, 1);
 
     return program->move_ms ? least_of(ms, program->move_ms) : ms;
 }
@@ -85,9 +86,11 @@ uint64_t program_speed_off(const struct view *view, const struct policy_program 
         return WHOLE;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t other = program->measured ? i : program->visits->visits[i].device;
-        double shown = other == program->device ? 0 : score_shown(program, other);
-        double wrong;
+        double shown, wrong;
 
+        if (other == program->device || other >= view->world->device_count)
+            continue;
+        shown = score_shown(program, other);
         if (shown <= 0)
             continue;
         wrong = shown * own->speed / most_of(device_at(view, other)->speed, 1);
