@@ -214,8 +214,7 @@ static bool answer_wait_or_take(struct question *q, uint64_t bytes)
     /* Displace programs for a part of @bytes only if the program takes that part and goes on.
      * Otherwise they would get it back while it waits, and release it again. */
     if (!answer_make_room_as(q, &room) &&
-        !(q->least < bytes && expect_spills(q->view, q->program) &&
-          answer_make_room(q, q->least, true)))
+        !(q->least < bytes && q->ways & POLICY_SPILL && answer_make_room(q, q->least, true)))
         answer_wait_for_room(q, &room);
     return true;
 }
@@ -263,7 +262,8 @@ static bool answer_is_limited_out(struct question *q)
 
 /*
  * The ways in the order of whom they slow down: nobody, others, the program itself. Where it may
- * wait, the others are used only if they take less than waiting is expected to take.
+ * wait, it does not move nor make others leave if that takes more than waiting is expected to take.
+ * It spills rather than waits: it goes on meanwhile, and takes back what it spilled.
  */
 static void answer_waiting(struct question *q)
 {
@@ -274,7 +274,7 @@ static void answer_waiting(struct question *q)
         return;
     }
     if (answer_upgrade(q) || answer_have_way_made(q) ||
-        (expect_spills(q->view, q->program) && answer_spill(q)) ||
+        (q->ways & POLICY_SPILL && answer_spill(q)) ||
         (q->ways & POLICY_WAIT &&
          (answer_wait_or_take(q, q->full) || answer_wait_or_take(q, q->least))))
         return;
@@ -321,7 +321,7 @@ static void answer_suspended(struct question *q)
     }
     if (answer_have_way_made(q))
         return;
-    if (expect_spills(q->view, q->program)) {
+    if (q->ways & POLICY_SPILL) {
         uint64_t most = least_of(q->full, q->p->quota);
 
         to = pick_roomiest(q->view, q->program, q->least, most);

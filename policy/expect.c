@@ -108,14 +108,3 @@ uint64_t expect_displaced_ms(struct view *view, uint32_t program, const struct r
                        expect_room_ms(view, program, program_full(p)));
     return room->cost_ms + (away_ms >> (above < 0 ? 0 : above > 63 ? 63 : above));
 }
-
-bool expect_spills(struct view *view, uint32_t program)
-{
-    const struct policy_program *p = program_at(view, program);
-
-    uint64_t comes_ms = p->device == POLICY_NONE ? program_move_ms(view, p) : 0;
-
-    return ways_of(view, p) & POLICY_SPILL &&
-           comes_ms + program_spill_ms(view, p, program_full(p) - bytes_at_least(view, p)) <
-               expect_wait_ms(view, program);
-}

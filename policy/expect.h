@@ -15,14 +15,12 @@
  * UINT64_MAX: no programs run that would release enough.
  */
 uint64_t expect_room_ms(struct view *view, uint32_t program, uint64_t bytes);
-/** The same, UINT64_MAX if the program may not wait. Its other ways are tried if they take less. */
+/** The same for all that it needs, UINT64_MAX if the program may not wait. */
 uint64_t expect_wait_ms(struct view *view, uint32_t program);
 /** Milliseconds that those lose who make @room for @program, of whom the first does @step: the ways
  * off the device and back, and the time meanwhile if it is suspended. That counts half for each
  * step of priority by which @program is above it, so that the one above does not wait for ever. */
 uint64_t expect_displaced_ms(struct view *view, uint32_t program, const struct room *room,
                              const struct policy_step *step);
-/** Whether it goes on by spilling instead of waiting for all it needs. */
-bool expect_spills(struct view *view, uint32_t program);
 
 #endif

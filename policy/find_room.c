@@ -1,6 +1,5 @@
 #include "policy/find_room.h"
 
-#include "policy/expect.h"
 #include "policy/score.h"
 
 /* The room to reserve for the head is found like any other; that room is then not free for others.
@@ -118,7 +117,7 @@ static void find_room_keep_for_head(struct view *view)
     uint64_t bytes = could_hold(view, view->head, full, 0) ? full : least;
     struct room room = find_room(view, view->head, bytes, true);
 
-    if (room.missing && least < bytes && expect_spills(view, view->head)) {
+    if (room.missing && least < bytes && ways_of(view, p) & POLICY_SPILL) {
         struct room smaller = find_room(view, view->head, least, true);
 
         if (!smaller.missing) {

@@ -35,18 +35,10 @@ uint64_t program_speed_on(const struct view *view, const struct policy_program *
 
 uint64_t program_move_ms(const struct view *view, const struct policy_program *program)
 {
-    return program->move_ms ? program->move_ms
-                            : OPEN_MS + program_spill_ms(view, program, program_full(program));
-}
-
-/* Of its last move it is not known what opening and what copying took: it counts as a bound. */
-uint64_t program_spill_ms(const struct view *view, const struct policy_program *program,
-                          uint64_t bytes)
-{
     uint64_t link = view->world->link ? view->world->link : COPY;
-    uint64_t ms = bytes / most_of(link / 2, 1);
 
-    return program->move_ms ? least_of(ms, program->move_ms) : ms;
+    return program->move_ms ? program->move_ms
+                            : OPEN_MS + program_full(program) / most_of(link / 2, 1);
 }
 
 /* Time that a program waits for its device, per time that it does not. */

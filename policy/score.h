@@ -31,9 +31,6 @@ int64_t score_of(const struct view *view, const struct policy_program *program, 
 /** Milliseconds that a move of the program takes: as its last one, or else estimated from its
  * bytes. */
 uint64_t program_move_ms(const struct view *view, const struct policy_program *program);
-/** Milliseconds for copying so many of its bytes to host memory, and back later. */
-uint64_t program_spill_ms(const struct view *view, const struct policy_program *program,
-                          uint64_t bytes);
 /** Milliseconds of work that the program loses on @device before the policy may move it back, if
  * the device is as much slower than its nominal speed as it may be. */
 uint64_t program_risk_ms(const struct view *view, const struct policy_program *program,

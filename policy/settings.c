@@ -18,9 +18,8 @@ const struct setting settings_table[] = {
     {"ways", SETTING_WAYS,
      "What may be done when memory does not fit on a program's device: upgrade (move to a device "
      "with room), spill (keep a part in host memory), wait, suspend (release the device and queue "
-     "for one). A program may exclude some. The program waits where that is expected to take less "
-     "time than its other ways, or than what a program loses that makes room. If none is left, the "
-     "request is refused.",
+     "for one). A program may exclude some. The program neither moves nor makes others leave where "
+     "waiting is expected to take less time. If none is left, the request is refused.",
      .initial_ways = "upgrade, spill, wait, suspend", FIELD(ways)},
     {"wait-deadline", SETTING_SECONDS,
      "A call that has waited for memory this long is refused. 0: no deadline.", 0, 30 * DAY_S, 0,

@@ -54,21 +54,20 @@ Test(sim, who_waits_goes_to_the_node_that_is_free_first)
 }
 
 /*
- * At 10 s the others are so young that they are expected to end before it had spilled 6 GB, in
- * 12 s; they do not, and when the cluster asks again, at 70 s, it does not wait. With 2 of its 8 GB
- * on the device it pays 12 s of link for each 4 s of work: a quarter of the speed. The look after
- * the others ended, at 101 s, gives it the rest: it did 7.75 s.
+ * With 2 of its 8 GB on the device it pays 12 s of link for each 4 s of work: a quarter of the
+ * speed from 10 s on. The look after the others ended, at 101 s, gives it the rest: it did
+ * 22.75 s.
  */
-Test(sim, under_overcommit_it_spills_unless_others_are_about_to_end)
+Test(sim, under_overcommit_it_starts_at_once_and_spills)
 {
     crowd(false);
     struct sim_result result = run(SIM_OVERCOMMIT);
 
     expect(result.finished, 3, "finished");
-    expect(result.wait_p99_ms, 60 * SECOND, "waits");
-    expect(result.end_ms, 143250, "end");
-    expect(result.took_mean_ms, (100000 + 100000 + 133250) / 3, "mean time");
-    expect(result.occupied_ms, 243250, "occupied");
+    expect(result.wait_p99_ms, 0, "waits");
+    expect(result.end_ms, 128250, "end");
+    expect(result.took_mean_ms, (100000 + 100000 + 118250) / 3, "mean time");
+    expect(result.occupied_ms, 228250, "occupied");
     expect(result.terminations + result.lost_ms + result.moves + result.suspends, 0, "no more");
     end();
 }
