@@ -3,7 +3,9 @@
 #include <inttypes.h>
 
 #include "policy/displace.h"
+#include "policy/expect.h"
 #include "policy/find_room.h"
+#include "policy/score.h"
 #include "policy/shift.h"
 #include "policy/step.h"
 
@@ -16,7 +18,6 @@ struct question {
     unsigned ways;
     uint64_t full;  /* Bytes of all its objects, on the device or not. */
     uint64_t least; /* The smallest grant with which it can go on. */
-    bool tried_spill;
 };
 
 static void answer_refuse(struct question *q)
@@ -58,6 +59,12 @@ static void answer_refuse_impossible(struct question *q)
         answer_say_impossible(q);
 }
 
+/* Whether a way that takes @ms is better than to wait. */
+static bool answer_takes_less(struct question *q, uint64_t ms)
+{
+    return ms < expect_wait_ms(q->view, q->program);
+}
+
 static void answer_wait_for_room(struct question *q, const struct room *room)
 {
     const struct view *view = q->view;
@@ -77,7 +84,10 @@ static void answer_wait_for_room(struct question *q, const struct room *room)
         return;
     }
     step_say_lack(view, q->program, q->step);
-    if (room && room->device != POLICY_NONE && !room->missing)
+    if (room && room->victim != POLICY_NONE)
+        step_say(q->step, "; it is expected to wait %" PRIu64 " s, less than it takes to make room",
+                 expect_wait_ms(q->view, q->program) / 1000);
+    else if (room && room->device != POLICY_NONE && !room->missing)
         step_say(q->step, "; room is being made on %s", device_at(view, room->device)->name);
     else if (waits_behind_head(view, q->program))
         step_say(q->step, "; it waits behind %s", name_for(view, view->head, q->program));
@@ -88,15 +98,19 @@ static void answer_wait_for_room(struct question *q, const struct room *room)
         step_say(q->step, "; every suitable device is closed to programs now");
 }
 
-/* Make others release room. Returns true if a step was written, which may be to wait for a release
- * under way. */
+/* Make others release room, unless a program that runs would lose more than this one by waiting.
+ * Returns true if a step was written, which may be to wait for a release under way. */
 static bool answer_make_room_as(struct question *q, const struct room *room)
 {
     if (room->device == POLICY_NONE || room->missing)
         return false;
     if (room->victim != POLICY_NONE) {
+        uint64_t own_ms = q->p->device == room->device ? 0 : program_move_ms(q->view, q->p);
+
         displace(q->view, q->program, room, q->step);
-        return true;
+        return !room->outranked ||
+               answer_takes_less(q,
+                                 own_ms + expect_displaced_ms(q->view, q->program, room, q->step));
     }
     if (!room->count)
         return false;
@@ -120,7 +134,8 @@ static bool answer_have_way_made(struct question *q)
 {
     if (q->full > q->p->quota)
         return false;
-    return (q->view->head == q->program && shift_for(q->view, q->program, q->full, q->step)) ||
+    return (q->view->head == q->program && answer_takes_less(q, program_move_ms(q->view, q->p)) &&
+            shift_for(q->view, q->program, q->full, q->step)) ||
            answer_make_room(q, q->full, false);
 }
 
@@ -142,9 +157,10 @@ static bool answer_grant_in_place(struct question *q)
 
 static bool answer_upgrade(struct question *q)
 {
-    uint32_t to = pick_fitting(q->view, q->program, q->full);
+    uint32_t to =
+        q->ways & POLICY_UPGRADE ? pick_fitting(q->view, q->program, q->full) : POLICY_NONE;
 
-    if (to == POLICY_NONE)
+    if (to == POLICY_NONE || !answer_takes_less(q, program_move_ms(q->view, q->p)))
         return false;
     step_set(q->step, POLICY_DO_MOVE, q->program, to, q->full);
     step_say_lack(q->view, q->program, q->step);
@@ -197,8 +213,8 @@ static bool answer_wait_or_take(struct question *q, uint64_t bytes)
     room = find_room(q->view, q->program, bytes, true);
     /* Displace programs for a part of @bytes only if the program takes that part and goes on.
      * Otherwise they would get it back while it waits, and release it again. */
-    if (!answer_make_room_as(q, &room) && !(q->least < bytes && spills_first(q->view, q->program) &&
-                                            answer_make_room(q, q->least, true)))
+    if (!answer_make_room_as(q, &room) &&
+        !(q->least < bytes && q->ways & POLICY_SPILL && answer_make_room(q, q->least, true)))
         answer_wait_for_room(q, &room);
     return true;
 }
@@ -244,59 +260,29 @@ static bool answer_is_limited_out(struct question *q)
     return could_hold(q->view, q->program, q->least, could_in_time(q->p));
 }
 
-/* Try one way. Returns false if it is not possible now. */
-static bool answer_try_way(struct question *q, unsigned way)
-{
-    switch (way) {
-    case POLICY_UPGRADE:
-        return answer_upgrade(q);
-    case POLICY_SPILL:
-        q->tried_spill = true;
-        return answer_spill(q);
-    case POLICY_WAIT:
-        return answer_wait_or_take(q, q->full) ||
-               (q->tried_spill && answer_wait_or_take(q, q->least));
-    case POLICY_SUSPEND:
-        if (!could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE))
-            return false;
-        answer_suspend_self(q);
-        return true;
-    default:
-        return false;
-    }
-}
-
 /*
- * A free device is better for everyone, so outranked programs are displaced only when the program
- * would otherwise spill, wait or be suspended.
+ * The ways in the order of whom they slow down: nobody, others, the program itself. Where it may
+ * wait, it does not move nor make others leave if that takes more than waiting is expected to take.
+ * It spills rather than waits: it goes on meanwhile, and takes back what it spilled.
  */
 static void answer_waiting(struct question *q)
 {
-    bool made_room = false;
-
     if (answer_grant_in_place(q))
         return;
     if (q->p->pinned) {
         answer_pinned(q);
         return;
     }
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        unsigned way = q->view->settings->order[i] & q->ways;
-
-        if (way && way != POLICY_UPGRADE && !made_room) {
-            made_room = true;
-            if ((!(q->ways & POLICY_UPGRADE) ||
-                 pick_fitting(q->view, q->program, q->full) == POLICY_NONE) &&
-                answer_have_way_made(q))
-                return;
-        }
-        if (way && answer_try_way(q, way))
-            return;
+    if (answer_upgrade(q) || answer_have_way_made(q) ||
+        (q->ways & POLICY_SPILL && answer_spill(q)) ||
+        (q->ways & POLICY_WAIT &&
+         (answer_wait_or_take(q, q->full) || answer_wait_or_take(q, q->least))))
+        return;
+    if (q->ways & POLICY_SUSPEND &&
+        could_hold(q->view, q->program, q->least, COULD_CLOSED | COULD_LEAVE)) {
+        answer_suspend_self(q);
+        return;
     }
-    if (!made_room && answer_have_way_made(q))
-        return;
-    if (q->ways & POLICY_WAIT && answer_wait_or_take(q, q->least))
-        return;
     if (answer_is_limited_out(q)) {
         answer_suspend_self(q);
         return;
@@ -335,7 +321,7 @@ static void answer_suspended(struct question *q)
     }
     if (answer_have_way_made(q))
         return;
-    if (spills_first(q->view, q->program)) {
+    if (q->ways & POLICY_SPILL) {
         uint64_t most = least_of(q->full, q->p->quota);
 
         to = pick_roomiest(q->view, q->program, q->least, most);

@@ -16,9 +16,14 @@
  *     does not raise that list: the target stays below busy_high or below the source's load;
  *   - a downgrade lowers the total price of devices in use, or their number at equal price, pushes
  *     no device above busy_high, and takes nothing that a program prefers.
- * This assumes that loads are as predicted. Where speeds were not measured they may not be: so a
- * returning program is predicted from its last visit (visits_load), and the time before it may
- * return doubles and is never below the time in which the move pays back (visits_bar_s).
+ * This assumes that loads are as predicted. Where speeds were not measured they may not be. So
+ *   - an upgrade to a device that was not tried has to make up for what the program loses there if
+ *     the nominal speed is wrong, as wrong as those of the devices that it tried (program_risk_ms);
+ *     a downgrade goes only where it is not slower even then;
+ *   - a returning program is predicted from its last visit (visits_load), and the time before it
+ *     may return doubles and is never below the time in which the move pays back (visits_bar_s).
+ * So in T seconds in which nothing changes a program is moved at most once to each device that it
+ * has not tried, and back log2(1 + T / settings.return_s) times.
  */
 
 #define WHOLE 1000
@@ -103,11 +108,23 @@ bool next_regrow(struct view *view, struct policy_step *ret_step)
  * not worth a move. */
 typedef uint64_t automatic_gain(const struct view *view, const struct policy_program *program,
                                 uint32_t device);
+static automatic_gain automatic_gain_price;
+
+/* Moves that save money go only where the program is not slower at worst: no time is at risk. */
+static struct payback automatic_payback(const struct view *view, const struct policy_program *p,
+                                        uint32_t device, automatic_gain *gain)
+{
+    uint64_t part = gain(view, p, device), cost_ms = program_move_ms(view, p);
+    uint64_t risk_ms = part && gain != automatic_gain_price ? program_risk_ms(view, p, device) : 0;
+
+    return (struct payback){program_payback_s(cost_ms, part),
+                            program_payback_s(cost_ms + risk_ms, part)};
+}
 
 /* The device of the highest score that has room for all of it and where @gain pays for the move; or
  * NONE. */
 static uint32_t automatic_best_where(struct view *view, uint32_t program, automatic_gain *gain,
-                                     uint64_t *ret_payback_s)
+                                     struct payback *ret_payback)
 {
     const struct policy_program *p = program_at(view, program);
     uint32_t best = POLICY_NONE;
@@ -115,19 +132,19 @@ static uint32_t automatic_best_where(struct view *view, uint32_t program, automa
 
     spend_visits(view, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
-        uint64_t payback_s;
+        struct payback payback;
         int64_t score;
 
         if (!has_space(view, p, i) || program_stays_away(view, p, i))
             continue;
-        payback_s = program_payback_s(p, gain(view, p, i));
-        if (!program_pays_back(view, p, payback_s) || !may_take(view, program, i))
+        payback = automatic_payback(view, p, i, gain);
+        if (!program_pays_back(view, p, payback.all_s) || !may_take(view, program, i))
             continue;
         score = score_of(view, p, i, program_full(p));
         if (best == POLICY_NONE || score > best_score) {
             best = i;
             best_score = score;
-            *ret_payback_s = payback_s;
+            *ret_payback = payback;
         }
     }
     return best;
@@ -216,13 +233,13 @@ static void automatic_say_up(const struct view *view, struct policy_step *step)
 
 /* The device to upgrade @program to, or NONE. */
 static uint32_t automatic_up_to(struct view *view, uint32_t program, const struct outlook *outlook,
-                                uint64_t *ret_payback_s)
+                                struct payback *ret_payback)
 {
     const struct policy_program *p = program_at(view, program);
 
     return (automatic_spilled(p) || automatic_held_up(view, p)) &&
                    automatic_could_be_faster(view, p, outlook)
-               ? automatic_best_where(view, program, automatic_gain_up, ret_payback_s)
+               ? automatic_best_where(view, program, automatic_gain_up, ret_payback)
                : POLICY_NONE;
 }
 
@@ -230,27 +247,27 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = automatic_look_out(view);
     uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
-    uint64_t payback_s = 0;
+    struct payback payback = {0};
 
     for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
-        uint64_t own_s = 0;
+        struct payback own = {0};
         uint32_t to;
 
         if (!automatic_may_move(view, p, held) ||
             (best != POLICY_NONE && rank_of(p) <= rank_of(program_at(view, best))))
             continue;
-        to = automatic_up_to(view, i, &outlook, &own_s);
+        to = automatic_up_to(view, i, &outlook, &own);
         if (to != POLICY_NONE) {
             best = i;
             best_to = to;
-            payback_s = own_s;
+            payback = own;
         }
     }
     if (best == POLICY_NONE)
         return false;
     step_set(ret_step, POLICY_DO_MOVE, best, best_to, program_full(program_at(view, best)));
-    ret_step->payback_s = payback_s;
+    ret_step->payback_s = payback.own_s;
     automatic_say_up(view, ret_step);
     return true;
 }
@@ -271,7 +288,7 @@ static uint64_t automatic_gain_price(const struct view *view, const struct polic
         gain = automatic_gain_of(view, (double)to->price / (double)from->price);
     if (!gain)
         return 0;
-    busy = program_load_on(view, p, device);
+    busy = program_load_at_worst(view, p, device);
     return busy <= (s->busy_low + s->busy_high) / 2 &&
                    to->busy + most_of(busy, p->busy) <= s->busy_high &&
                    prefer_keeps(view, p, device)
@@ -290,12 +307,12 @@ static bool automatic_could_save(const struct view *view, const struct policy_pr
 
 /* The device to downgrade @program to, or NONE. */
 static uint32_t automatic_down_to(struct view *view, uint32_t program,
-                                  const struct outlook *outlook, uint64_t *ret_payback_s)
+                                  const struct outlook *outlook, struct payback *ret_payback)
 {
     const struct policy_program *p = program_at(view, program);
 
     return program_light(view, p) && !automatic_spilled(p) && automatic_could_save(view, p, outlook)
-               ? automatic_best_where(view, program, automatic_gain_price, ret_payback_s)
+               ? automatic_best_where(view, program, automatic_gain_price, ret_payback)
                : POLICY_NONE;
 }
 
@@ -306,18 +323,18 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
     for (uint32_t i = 0; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
         const struct policy_device *from, *to;
-        uint64_t payback_s = 0;
+        struct payback payback = {0};
         uint32_t device;
 
         if (!automatic_may_move(view, p, held))
             continue;
-        device = automatic_down_to(view, i, &outlook, &payback_s);
+        device = automatic_down_to(view, i, &outlook, &payback);
         if (device == POLICY_NONE)
             continue;
         from = device_at(view, p->device);
         to = device_at(view, device);
         step_set(ret_step, POLICY_DO_MOVE, i, device, program_full(p));
-        ret_step->payback_s = payback_s;
+        ret_step->payback_s = payback.own_s;
         step_say(ret_step, "%s keeps %s busy %u%% of the time; %s ", p->name, from->name,
                  p->busy / 10, to->name);
         if (to->price < from->price)
@@ -412,30 +429,70 @@ bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
 
 /* The device to which @program would be moved unasked, or NONE. */
 static uint32_t automatic_next_to(struct view *view, uint32_t program,
-                                  const struct outlook *outlook, uint64_t *ret_payback_s)
+                                  const struct outlook *outlook, struct payback *ret_payback)
 {
     const struct policy_program *p = program_at(view, program);
-    uint32_t to = automatic_up_to(view, program, outlook, ret_payback_s);
+    uint32_t to = automatic_up_to(view, program, outlook, ret_payback);
 
     if (to == POLICY_NONE && p->prefers && !prefer_met(view, p, p->device))
         to = prefer_best(view, program, true);
-    return to == POLICY_NONE ? automatic_down_to(view, program, outlook, ret_payback_s) : to;
+    return to == POLICY_NONE ? automatic_down_to(view, program, outlook, ret_payback) : to;
 }
 
-uint32_t next_unpaid(struct view *view, uint32_t program, uint64_t *ret_payback_s)
+uint32_t next_unpaid(struct view *view, uint32_t program, struct payback *ret_payback)
 {
     struct outlook outlook = automatic_look_out(view);
     uint32_t to;
 
-    if (!view->visits || automatic_next_to(view, program, &outlook, ret_payback_s) != POLICY_NONE)
+    if (!view->visits || automatic_next_to(view, program, &outlook, ret_payback) != POLICY_NONE)
         return POLICY_NONE;
     view->asked = true;
-    *ret_payback_s = 0;
-    to = automatic_next_to(view, program, &outlook, ret_payback_s);
+    *ret_payback = (struct payback){0};
+    to = automatic_next_to(view, program, &outlook, ret_payback);
     view->asked = false;
-    return to != POLICY_NONE && program_pays_back(view, program_at(view, program), *ret_payback_s)
+    return to != POLICY_NONE &&
+                   program_pays_back(view, program_at(view, program), ret_payback->all_s)
                ? POLICY_NONE
                : to;
+}
+
+/* Whether @program may be prewarmed for @device now: within the budget, and at no cost to programs
+ * that run there, by the context's memory, by the time of building, or on the link. */
+static bool automatic_may_prewarm(struct view *view, uint32_t program, uint32_t device)
+{
+    const struct policy_settings *s = view->settings;
+    const struct policy_device *d = device_at(view, device);
+    uint32_t others = 0;
+
+    if (program_at(view, program)->ready == device ||
+        program_at(view, program)->ready_s < s->stay_s || d->busy > s->busy_high ||
+        device_free(d) < d->memory / WHOLE * s->prewarm_free)
+        return false;
+    spend_visits(view, view->world->program_count / 32);
+    for (uint32_t i = 0; i < view->world->program_count; i++) {
+        const struct policy_program *p = program_at(view, i);
+
+        if (p->busy_moving && p->device == device)
+            return false;
+        others += i != program && p->ready == device;
+    }
+    return others < s->prewarm_most;
+}
+
+bool next_ready_queued(struct view *view, struct policy_step *ret_step)
+{
+    uint32_t program = view->head, device;
+
+    if (program == POLICY_NONE || program_at(view, program)->state != POLICY_SUSPENDED)
+        return false;
+    device = device_kept(view);
+    if (device == POLICY_NONE || !device_open(device_at(view, device)) ||
+        !automatic_may_prewarm(view, program, device))
+        return false;
+    step_set(ret_step, POLICY_DO_PREWARM, program, device, 0);
+    step_say(ret_step, "%s is first in the queue and %s is kept for it: it is prewarmed there",
+             program_at(view, program)->name, device_at(view, device)->name);
+    return true;
 }
 
 /*
@@ -448,7 +505,7 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     const struct policy_settings *own = view->settings;
     struct outlook outlook = automatic_look_out(view);
     uint32_t to = POLICY_NONE, i = 0;
-    uint64_t payback_s;
+    struct payback payback;
 
     view->near = *own;
     view->near.gain -= own->gain / 2;
@@ -457,10 +514,10 @@ bool next_ready(struct view *view, struct policy_step *ret_step)
     for (; i < view->world->program_count && view->visits; i++) {
         const struct policy_program *p = program_at(view, i);
 
-        if (!automatic_may_move(view, p, false) || p->kept || p->ready_s < own->stay_s)
+        if (!automatic_may_move(view, p, false) || p->kept)
             continue;
-        to = automatic_next_to(view, i, &outlook, &payback_s);
-        if (to != POLICY_NONE && to != p->ready)
+        to = automatic_next_to(view, i, &outlook, &payback);
+        if (to != POLICY_NONE && automatic_may_prewarm(view, i, to))
             break;
         to = POLICY_NONE;
     }

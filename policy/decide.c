@@ -14,15 +14,8 @@
 /* The step if nothing is free for it. */
 static bool decide_would_only_wait(const struct view *view, const struct policy_program *p)
 {
-    unsigned ways = ways_of(view, p);
-
-    for (unsigned i = 0; i < POLICY_WAYS && p->state == POLICY_WAITING; i++) {
-        unsigned way = view->settings->order[i] & ways;
-
-        if (way & (POLICY_WAIT | POLICY_SUSPEND))
-            return way == POLICY_WAIT;
-    }
-    return p->state == POLICY_SUSPENDED;
+    return p->state == POLICY_SUSPENDED ||
+           (p->state == POLICY_WAITING && ways_of(view, p) & POLICY_WAIT);
 }
 
 /* For a program on no device that no open device could hold. It is not refused. */
@@ -148,7 +141,8 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
         (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
          next_down(&view, true, ret_step)))
         return;
-    if (settings->automatic && settings->prewarm && next_ready(&view, ret_step))
+    if (settings->prewarm && (next_ready_queued(&view, ret_step) ||
+                              (settings->automatic && next_ready(&view, ret_step))))
         return;
     decide_nothing(ret_step);
 }

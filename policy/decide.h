@@ -55,7 +55,8 @@ struct policy_device {
                             that it is not asked again at once; 0: only what is needed. */
     uint64_t reserved; /**< Bytes granted to all programs there; above `memory` after the limit was
                             lowered. */
-    uint32_t speed;    /**< Relative; 1000 is the reference device. */
+    uint32_t speed;    /**< Nominal, relative; 1000 is the reference device. */
+    bool guessed;      /**< Nobody configured `speed`: it may be wrong by a large factor. */
     uint32_t price;    /**< Cost of an hour, relative; 1000 is the reference device's. */
     uint32_t busy;     /**< Thousandths of its time that programs there use; may exceed 1000. */
     uint32_t residents; /**< Programs on it. */
@@ -92,6 +93,7 @@ struct policy_program {
                                 by waiting protects it for the minimum stay. */
     uint64_t ticket;       /**< Of a waiting or suspended program: lower is earlier. */
     uint64_t wanted;       /**< Bytes of all its objects, on the device or spilled. */
+    uint64_t peak;         /**< The most of `wanted` in former runs; 0: unknown. */
     uint64_t need;         /**< Total grant its blocked call needs to go on, also while suspended;
                                 0: no call is blocked. */
     uint64_t quota;        /**< Bytes it may be granted at most; UINT64_MAX: no limit. */
@@ -133,17 +135,17 @@ struct policy_world {
     /** Moves by the policy within settings.budget_s; settings.budget is the most. */
     uint32_t recent_moves;
     uint64_t now_s; /**< The clock of policy_program.visits. */
+    uint64_t link;  /**< Bytes a millisecond between a device and host memory; 0: unknown. */
 };
 
 /** What an operator can tune; policy/settings.h has names, ranges and defaults. */
 struct policy_settings {
-    unsigned order[POLICY_WAYS]; /**< Ways in the order in which they are tried; ends with 0. */
-    uint64_t wait_deadline_s;    /**< A request that waited this long is refused; 0: never. */
-    uint64_t stay_s;             /**< Least time between two moves of a program by the policy. */
-    uint64_t return_s;           /**< Least time before the policy moves a program back to a device
-                                      it moved it from; doubles with each return. */
-    uint32_t budget;             /**< Most moves by the policy of all programs within budget_s. */
-    uint32_t budget_program;     /**< Most moves by the policy of one program within budget_s. */
+    uint64_t wait_deadline_s; /**< A request that waited this long is refused; 0: never. */
+    uint64_t stay_s;          /**< Least time between two moves of a program by the policy. */
+    uint64_t return_s;        /**< Least time before the policy moves a program back to a device
+                                   it moved it from; doubles with each return. */
+    uint32_t budget;          /**< Most moves by the policy of all programs within budget_s. */
+    uint32_t budget_program;  /**< Most moves by the policy of one program within budget_s. */
     uint64_t budget_s;
     uint32_t busy_high; /**< Thousandths: a program above this is compute-bound. */
     uint32_t busy_low;  /**< Thousandths: a program below this uses only part of its device. */
@@ -151,8 +153,11 @@ struct policy_settings {
                              a move by the policy; the hysteresis between the two. */
     uint32_t weight_speed, weight_price, weight_fill; /**< Thousandths, of a device's score. */
     uint64_t age_s; /**< Waiting this long counts as one step of priority; 0: never. */
+    unsigned ways;  /**< Those of enum policy_way that may be used. */
     bool automatic; /**< Upgrade and downgrade programs unasked. */
-    bool prewarm;   /**< Prewarm programs for the device of their likely next move. */
+    bool prewarm;   /**< Prewarm programs for the device of their likely next move or resume. */
+    uint32_t prewarm_most; /**< Most programs that are prewarmed for one device. */
+    uint32_t prewarm_free; /**< Thousandths of its memory that have to be free for that. */
 
     /* The agent and the engine use these; no decision here depends on them. */
     uint64_t library_mib; /**< Size limit of the library of device binaries. */
@@ -174,8 +179,8 @@ enum policy_action {
     POLICY_DO_RESUME,  /**< Place a suspended or new program on `device` with a grant of `bytes`. */
     POLICY_DO_REFUSE,  /**< Fail its blocked call as a full device would; clear its need. Of a
                             suspended program without a blocked call: no device can hold it now. */
-    POLICY_DO_PREWARM, /**< Prewarm it for `device`, so that a move there only has to copy bytes.
-                            It runs on where it is and is granted nothing. */
+    POLICY_DO_PREWARM, /**< Prewarm it for `device`, so that a move or resume there only has to copy
+                            bytes. It runs on where it is, or waits on, and is granted nothing. */
 };
 
 struct policy_step {
@@ -202,9 +207,9 @@ void policy_answer(const struct policy_world *world, const struct policy_setting
  * The next step that no program asked for, in this order: empty devices that drain, enforce lowered
  * limits, serve the queue, move programs off devices they may not use any more, and grow programs
  * that spill. With settings->automatic: upgrade and downgrade programs, and move them to devices
- * with more of what they prefer. With settings->prewarm: prewarm programs for the device of their
- * likely next move. Call it again after each step; in a world that does not change otherwise it
- * ends with POLICY_NOTHING.
+ * with more of what they prefer. With settings->prewarm: prewarm the first in the queue for the
+ * device whose memory is kept for it, and programs for the device of their likely next move. Call
+ * it again after each step; in a world that does not change otherwise it ends with POLICY_NOTHING.
  *
  * The first in the queue is served when a device has enough free memory, or would after up to three
  * moves (one in large worlds) that leave the moved programs no worse off, or when the programs that

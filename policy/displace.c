@@ -2,38 +2,29 @@
 
 #include "policy/step.h"
 
-/* Displace @victim by the first possible way of settings.order. A victim that waits releases all
- * it has. */
+/* The victim moves, or else spills, or else is suspended: in the order of what that takes of its
+ * time. A victim that waits releases all it has. */
 static void displace_how(struct view *view, const struct room *room, struct policy_step *ret_step)
 {
     const struct policy_program *v = program_at(view, room->victim);
     unsigned ways = ways_of(view, v);
     bool enough = v->granted >= v->least && v->granted - v->least >= room->amount;
+    uint32_t to = room->outranked && ways & POLICY_UPGRADE
+                      ? pick_fitting(view, room->victim, program_full(v))
+                      : POLICY_NONE;
 
-    for (unsigned i = 0; room->outranked && i < POLICY_WAYS; i++) {
-        unsigned way = view->settings->order[i] & ways;
-        uint32_t to;
+    if (to != POLICY_NONE) {
+        step_set(ret_step, POLICY_DO_MOVE, room->victim, to, program_full(v));
+    } else if (room->outranked && ways & POLICY_SPILL && enough) {
+        uint64_t gives = most_of(room->amount, device_at(view, room->device)->step);
 
-        if (way == POLICY_UPGRADE) {
-            to = pick_fitting(view, room->victim, program_full(v));
-            if (to != POLICY_NONE) {
-                step_set(ret_step, POLICY_DO_MOVE, room->victim, to, program_full(v));
-                return;
-            }
-        } else if (way == POLICY_SPILL && enough) {
-            uint64_t gives = most_of(room->amount, device_at(view, room->device)->step);
-
-            step_set(ret_step, POLICY_DO_SPILL, room->victim, room->device,
-                     v->granted - least_of(gives, v->granted - v->least));
-            return;
-        } else if (way == POLICY_SUSPEND) {
-            break;
-        }
-    }
-    if (room->outranked && !(ways & POLICY_SUSPEND))
+        step_set(ret_step, POLICY_DO_SPILL, room->victim, room->device,
+                 v->granted - least_of(gives, v->granted - v->least));
+    } else if (room->outranked && !(ways & POLICY_SUSPEND)) {
         step_set(ret_step, POLICY_DO_SPILL, room->victim, room->device, v->least);
-    else
+    } else {
         step_set(ret_step, POLICY_DO_SUSPEND, room->victim, POLICY_NONE, 0);
+    }
 }
 
 void displace(struct view *view, uint32_t program, const struct room *room,

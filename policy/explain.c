@@ -5,6 +5,8 @@
 
 #include "policy/answer.h"
 #include "policy/automatic.h"
+#include "policy/displace.h"
+#include "policy/expect.h"
 #include "policy/find_room.h"
 #include "policy/preference.h"
 #include "policy/score.h"
@@ -124,9 +126,10 @@ static void explain_say_device(struct page *page, struct view *view, uint32_t pr
                      p->measured[device].speed / 1e3, device_at(view, p->device)->name,
                      d->price / 1000, d->price % 1000 / 10);
     else
-        explain_line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u, price %u.%02u.",
+        explain_line(page, "%s: fits, %s free of %s, busy %u%%, speed %u.%03u%s, price %u.%02u.",
                      name, size_text(free).text, size_text(d->memory).text, d->busy / 10,
-                     d->speed / 1000, d->speed % 1000, d->price / 1000, d->price % 1000 / 10);
+                     d->speed / 1000, d->speed % 1000, d->guessed ? " (a guess)" : "",
+                     d->price / 1000, d->price % 1000 / 10);
 }
 
 /* Append what keeps a running program from being moved unasked. Returns false if nothing does. */
@@ -161,15 +164,20 @@ static bool explain_say_held(struct page *page, const struct view *view, uint32_
 static bool explain_say_unpaid(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
-    uint64_t payback_s;
-    uint32_t to = next_unpaid(view, program, &payback_s);
+    struct payback payback;
+    uint32_t to = next_unpaid(view, program, &payback);
+    char doubt[128] = "";
 
     if (to == POLICY_NONE)
         return false;
+    if (payback.all_s != payback.own_s)
+        snprintf(doubt, sizeof(doubt),
+                 ", whose speed for it is unknown and may be %.1f times less,",
+                 (double)program_speed_off(view, p, to) / 1000);
     explain_line(page,
-                 "A move to %s would pay back after %" PRIu64 " s; it has run for %" PRIu64
+                 "A move to %s%s would pay back after %" PRIu64 " s; it has run for %" PRIu64
                  " s and is expected to run for as long again, so it stays.",
-                 device_at(view, to)->name, payback_s, p->age_s);
+                 device_at(view, to)->name, doubt, payback.all_s, p->age_s);
     return true;
 }
 
@@ -270,6 +278,28 @@ static void explain_say_displaceable(struct page *page, const struct view *view,
                      program_at(view, lowest)->priority, name_for(view, lowest, program));
 }
 
+/* What waiting is expected to take, against what a program would lose that makes room. */
+static void explain_say_expected(struct page *page, struct view *view, uint32_t program,
+                                 const struct room *room)
+{
+    uint64_t wait_ms = expect_room_ms(view, program, program_full(program_at(view, program)));
+    struct policy_step step = {.action = POLICY_NOTHING};
+    char wait[96];
+
+    if (wait_ms == UINT64_MAX)
+        snprintf(wait, sizeof(wait), "No program runs that would release enough at its end");
+    else
+        snprintf(wait, sizeof(wait), "Waiting is expected to take %.1f s", (double)wait_ms / 1000);
+    if (room->victim == POLICY_NONE) {
+        explain_line(page, "%s.", wait);
+        return;
+    }
+    displace(view, program, room, &step);
+    explain_line(page, "%s; making room would take %.1f s of the time of %s.", wait,
+                 (double)expect_displaced_ms(view, program, room, &step) / 1000,
+                 name_for(view, step.program, program));
+}
+
 static void explain_say_change_waiting(struct page *page, struct view *view, uint32_t program)
 {
     const struct policy_program *p = program_at(view, program);
@@ -278,9 +308,12 @@ static void explain_say_change_waiting(struct page *page, struct view *view, uin
 
     answer(view, program, &step);
     explain_line(page, "Next: %s (%s).", policy_action_name(step.action), step.reason);
-    if (step.action != POLICY_DO_WAIT)
+    if (step.action != POLICY_DO_WAIT && step.program == program)
         return;
     room = find_room(view, program, program_full(p), view->head == program);
+    explain_say_expected(page, view, program, &room);
+    if (step.action != POLICY_DO_WAIT)
+        return;
     if (room.device != POLICY_NONE && room.missing) {
         explain_line(page, "It goes on when %s more are free on %s.", size_text(room.missing).text,
                      device_at(view, room.device)->name);
@@ -307,6 +340,8 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
     view_init(&view, world, settings);
     view.reader = program;
     explain_say_state(&page, &view, program);
+    if (p->peak > program_full(p))
+        explain_line(&page, "In former runs it needed up to %s.", size_text(p->peak).text);
     if (p->silent)
         explain_line(&page, "It does not answer, or cannot carry out its step: nothing is decided "
                             "for it until it does.");

@@ -35,10 +35,8 @@ static bool find_room_is_better(const struct search *search, struct room *a, str
         return a->missing < b->missing;
     if (a->rank != b->rank)
         return a->rank < b->rank;
-    if (a->count != b->count)
-        return a->count < b->count;
-    return a->bytes != b->bytes ? a->bytes < b->bytes
-                                : find_room_score_in(search, a) > find_room_score_in(search, b);
+    return a->cost_ms != b->cost_ms ? a->cost_ms < b->cost_ms
+                                    : find_room_score_in(search, a) > find_room_score_in(search, b);
 }
 
 /* Replace @best by the room on @device if that is better. */
@@ -119,7 +117,7 @@ static void find_room_keep_for_head(struct view *view)
     uint64_t bytes = could_hold(view, view->head, full, 0) ? full : least;
     struct room room = find_room(view, view->head, bytes, true);
 
-    if (room.missing && least < bytes && spills_first(view, view->head)) {
+    if (room.missing && least < bytes && ways_of(view, p) & POLICY_SPILL) {
         struct room smaller = find_room(view, view->head, least, true);
 
         if (!smaller.missing) {
@@ -132,15 +130,18 @@ static void find_room_keep_for_head(struct view *view)
         view->head_bytes = bytes_more(view, view->head, room.device, bytes);
 }
 
-static uint32_t find_room_kept_from(struct view *view, uint32_t program)
+uint32_t device_kept(struct view *view)
 {
-    if (!waits_behind_head(view, program))
-        return POLICY_NONE;
     if (!view->kept) {
         view->kept = true;
         find_room_keep_for_head(view);
     }
     return view->head_device;
+}
+
+static uint32_t find_room_kept_from(struct view *view, uint32_t program)
+{
+    return waits_behind_head(view, program) ? device_kept(view) : POLICY_NONE;
 }
 
 static bool find_room_is_kept(struct view *view, uint32_t program, uint32_t device)
@@ -168,7 +169,9 @@ bool has_room(struct view *view, uint32_t program, uint64_t bytes)
 uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
 {
     const struct policy_program *p = program_at(view, program);
+    uint64_t peak = most_of(bytes, least_of(p->peak, p->quota));
     uint32_t best = POLICY_NONE;
+    bool best_lasts = false;
     int64_t best_score = 0;
 
     if (bytes > view->free_max || bytes > p->quota)
@@ -176,21 +179,25 @@ uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
     spend_visits(view, view->world->device_count);
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
+        uint64_t room;
         int64_t score;
+        bool lasts;
 
         if (!device_open(d) || i == p->device || device_free(d) < bytes || program_barred(p, i) ||
-            room_for(view, program, i) < bytes)
+            (room = room_for(view, program, i)) < bytes)
             continue;
+        lasts = room >= peak;
         score = score_of(view, p, i, bytes);
-        if (best != POLICY_NONE) {
+        if (best != POLICY_NONE && lasts <= best_lasts) {
             const struct policy_device *b = device_at(view, best);
 
-            if (score < best_score ||
+            if (lasts < best_lasts || score < best_score ||
                 (score == best_score && (d->residents > b->residents ||
                                          (d->residents == b->residents && d->kind >= b->kind))))
                 continue;
         }
         best = i;
+        best_lasts = lasts;
         best_score = score;
     }
     return best;
@@ -230,5 +237,6 @@ bool may_take(struct view *view, uint32_t program, uint32_t device)
     const struct policy_program *p = program_at(view, program);
 
     return has_space(view, p, device) && program_full(p) <= p->quota &&
-           !program_barred(p, device) && room_for(view, program, device) >= program_full(p);
+           !program_barred(p, device) &&
+           room_for(view, program, device) >= most_of(program_full(p), least_of(p->peak, p->quota));
 }

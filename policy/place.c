@@ -20,11 +20,17 @@ static uint64_t place_share(const struct place_device *device)
     return (uint64_t)((double)device->memory_used / (double)device->memory_total * (double)whole);
 }
 
+/* Below 0: @a comes before @b, whatever is in use. */
+static int place_compare(const struct place_device *a, const struct place_device *b)
+{
+    return a->small != b->small ? a->small - b->small : (int)a->kind - (int)b->kind;
+}
+
 static bool place_better(const struct place_device *a, const struct place_device *b)
 {
-    if (a->kind != b->kind)
-        return a->kind < b->kind;
-    return place_share(a) < place_share(b);
+    int order = place_compare(a, b);
+
+    return order ? order < 0 : place_share(a) < place_share(b);
 }
 
 int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,
@@ -35,10 +41,10 @@ int place_spread(const struct place_device *devices, const unsigned *taken, size
     for (size_t i = 0; i < count; i++) {
         if (devices[i].closed)
             continue;
-        if (best == count || devices[i].kind < devices[best].kind ||
-            (devices[i].kind == devices[best].kind &&
-             (taken[i] < taken[best] ||
-              (taken[i] == taken[best] && place_better(&devices[i], &devices[best])))))
+        int order = best == count ? -1 : place_compare(&devices[i], &devices[best]);
+        if (order < 0 ||
+            (order == 0 && (taken[i] < taken[best] || (taken[i] == taken[best] &&
+                                                       place_better(&devices[i], &devices[best])))))
             best = i;
     }
     if (best == count)

@@ -19,10 +19,12 @@ struct place_device {
     uint64_t memory_total; /**< Bytes; 0: not known, counts as full. */
     uint64_t memory_used;  /**< Bytes, by all programs. */
     bool closed;           /**< Takes no new program. */
+    bool small;            /**< Has no room for what the program needed in former runs. */
 };
 
 /**
- * Choose the open device of the first kind in order; among them the one with the smallest share of
+ * Choose the open device of the first kind in order, if there are any that are not small of those;
+ * among them the one with the smallest share of
  * its memory in use, then the first listed: the same input always gives the same choice.
  *
  * @ret_device  Index in @devices.

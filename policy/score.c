@@ -5,10 +5,18 @@
 #define WHOLE 1000
 /* Of a program's busy time so much must have been measured for the rest to count as alike. */
 #define COVERED 500
+/* The least factor by which the speed of a device is taken to be wrong that was guessed from its
+ * compute units and clock. */
+#define GUESS_OFF 8000
+#define OFF_MOST  1000000
+/* Loads are compared within these bounds: a full device may lack any amount. */
+#define LOAD_MIN 25
+#define LOAD_MAX 975
 /* What a move is taken to cost before the program has moved: opening the device and building the
- * programs there, and MiB a second of copies off one device and onto the other. */
+ * programs there, and the copies off one device and onto the other, by this many bytes a
+ * millisecond where the link is unknown. */
 #define OPEN_MS 500
-#define COPY    1024
+#define COPY    (1 << 20)
 
 bool program_is_measured(const struct policy_program *program, uint32_t device)
 {
@@ -25,13 +33,74 @@ uint64_t program_speed_on(const struct view *view, const struct policy_program *
            most_of(device_at(view, program->device)->speed, 1);
 }
 
-uint64_t program_payback_s(const struct policy_program *program, uint64_t gain)
+uint64_t program_move_ms(const struct view *view, const struct policy_program *program)
 {
-    uint64_t cost_ms = program->move_ms;
+    uint64_t link = view->world->link ? view->world->link : COPY;
 
-    if (!cost_ms)
-        cost_ms = OPEN_MS + 2 * (program_full(program) >> 20) * 1000 / COPY;
-    return gain ? cost_ms / gain : UINT64_MAX;
+    return program->move_ms ? program->move_ms
+                            : OPEN_MS + program_full(program) / most_of(link / 2, 1);
+}
+
+/* Time that a program waits for its device, per time that it does not. */
+static double score_work(uint32_t load)
+{
+    double busy = (double)least_of(most_of(load, LOAD_MIN), LOAD_MAX);
+
+    return busy / (WHOLE - busy);
+}
+
+/* How fast @device was for the program, in thousandths of its speed where it is: measured, or else
+ * from how busy it kept both; 0: unknown. */
+static double score_shown(const struct policy_program *program, uint32_t device)
+{
+    const struct policy_visits *visits = program->visits;
+    uint32_t load;
+
+    if (program_is_measured(program, device))
+        return (double)program->measured[device].speed;
+    if (!visits || !visits->is_settled || !visits_load(visits, device, program->busy, &load))
+        return 0;
+    return WHOLE * score_work(visits->settled) / score_work(load);
+}
+
+uint64_t program_speed_off(const struct view *view, const struct policy_program *program,
+                           uint32_t device)
+{
+    const struct policy_device *own = device_at(view, program->device);
+    double off = own->guessed || device_at(view, device)->guessed ? GUESS_OFF : WHOLE;
+    uint32_t count = program->measured ? view->world->device_count
+                     : program->visits ? program->visits->count
+                                       : 0;
+    uint32_t load;
+
+    if (device == program->device || program_is_measured(program, device) ||
+        visits_load(program->visits, device, program->busy, &load))
+        return WHOLE;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t other = program->measured ? i : program->visits->visits[i].device;
+        double shown, wrong;
+
+        if (other == program->device || other >= view->world->device_count)
+            continue;
+        shown = score_shown(program, other);
+        if (shown <= 0)
+            continue;
+        wrong = shown * own->speed / most_of(device_at(view, other)->speed, 1);
+        wrong = wrong < WHOLE ? WHOLE * WHOLE / wrong : wrong;
+        off = wrong > off ? wrong : off;
+    }
+    return off < OFF_MOST ? (uint64_t)off : OFF_MOST;
+}
+
+uint64_t program_risk_ms(const struct view *view, const struct policy_program *program,
+                         uint32_t device)
+{
+    uint64_t speed = most_of(program_speed_on(view, program, device), 1);
+    uint64_t off = program_speed_off(view, program, device);
+
+    return off <= speed
+               ? 0
+               : least_of(program->busy, WHOLE) * (off - speed) / speed * view->settings->return_s;
 }
 
 bool program_light(const struct view *view, const struct policy_program *program)
@@ -49,6 +118,13 @@ uint64_t program_load_on(const struct view *view, const struct policy_program *p
     if (visits_load(program->visits, device, program->busy, &load))
         return load;
     return program->busy * WHOLE / most_of(program_speed_on(view, program, device), 1);
+}
+
+uint64_t program_load_at_worst(const struct view *view, const struct policy_program *program,
+                               uint32_t device)
+{
+    return program_load_on(view, program, device) * program_speed_off(view, program, device) /
+           WHOLE;
 }
 
 /* Of a device for the program, where 1000 is the reference device. */

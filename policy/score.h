@@ -19,12 +19,28 @@ uint64_t program_speed_on(const struct view *view, const struct policy_program *
  * follows from program_speed_on(). */
 uint64_t program_load_on(const struct view *view, const struct policy_program *program,
                          uint32_t device);
+/** The same if the nominal speeds are as wrong as they may be, and @device is slower for it. */
+uint64_t program_load_at_worst(const struct view *view, const struct policy_program *program,
+                               uint32_t device);
+/** By which factor, in thousandths, program_speed_on() may be wrong: 1000 where it was measured;
+ * elsewhere as wrong as nominal speeds were for the program on the devices where it was. */
+uint64_t program_speed_off(const struct view *view, const struct policy_program *program,
+                           uint32_t device);
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
                  uint64_t bytes);
+/** Milliseconds that a move of the program takes: as its last one, or else estimated from its
+ * bytes. */
+uint64_t program_move_ms(const struct view *view, const struct policy_program *program);
+/** Milliseconds of work that the program loses on @device before the policy may move it back, if
+ * the device is as much slower than its nominal speed as it may be. */
+uint64_t program_risk_ms(const struct view *view, const struct policy_program *program,
+                         uint32_t device);
 /** Seconds after which a move that makes the program's work shorter, or cheaper, by @gain
- * thousandths has made up for what the move itself takes; UINT64_MAX: never. The cost is what the
- * program's last move took, or else an estimate from its bytes. */
-uint64_t program_payback_s(const struct policy_program *program, uint64_t gain);
+ * thousandths has made up for @cost_ms; UINT64_MAX: never. */
+static inline uint64_t program_payback_s(uint64_t cost_ms, uint64_t gain)
+{
+    return gain ? cost_ms / gain : UINT64_MAX;
+}
 /** It is expected to run long enough for that: as long again as it has run. How long a program
  * still runs is unknown, and run times have heavy tails, in which age is the best estimate
  * (Harchol- Balter and Downey, Exploiting Process Lifetime Distributions for Dynamic Load

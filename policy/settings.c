@@ -15,12 +15,12 @@
 #define DAY_S (24 * 60 * 60)
 
 const struct setting settings_table[] = {
-    {"order", SETTING_WAYS,
-     "What to try, in this order, when memory does not fit on a program's device: upgrade "
-     "(move to a device with room), spill (keep a part in host memory), wait, suspend "
-     "(release the device and queue for one). A program may exclude some. The ways after wait "
-     "are tried only if waiting cannot succeed. If none is left, the request is refused.",
-     .initial_ways = "upgrade, spill, wait, suspend", FIELD(order)},
+    {"ways", SETTING_WAYS,
+     "What may be done when memory does not fit on a program's device: upgrade (move to a device "
+     "with room), spill (keep a part in host memory), wait, suspend (release the device and queue "
+     "for one). A program may exclude some. The program neither moves nor makes others leave where "
+     "waiting is expected to take less time. If none is left, the request is refused.",
+     .initial_ways = "upgrade, spill, wait, suspend", FIELD(ways)},
     {"wait-deadline", SETTING_SECONDS,
      "A call that has waited for memory this long is refused. 0: no deadline.", 0, 30 * DAY_S, 0,
      FIELD(wait_deadline_s)},
@@ -84,10 +84,17 @@ const struct setting settings_table[] = {
      "are not limited.",
      0, UINT64_C(1) << 50, 0, FIELD(bandwidth)},
     {"prewarm", SETTING_FLAG,
-     "Prewarm programs for the device of their likely next move: the move then saves the time "
-     "to open the device and to build programs there. Costs a context on that device, which "
-     "counts against no limit.",
+     "Prewarm programs for the device of their likely next move, and the first in the queue for "
+     "the device where it is to be resumed: that then saves the time to open the device and to "
+     "build programs there. Costs a context on that device, which counts against no limit; not "
+     "done while the device is busier than busy-high, or a program there is moved.",
      0, 1, 0, FIELD(prewarm)},
+    {"prewarm-most", SETTING_NUMBER, "Most programs that are prewarmed for one device.", 0, 1000, 2,
+     FIELD(prewarm_most)},
+    {"prewarm-free", SETTING_NUMBER,
+     "Thousandths of a device's memory. Programs are prewarmed only for devices with that much "
+     "free memory, so that their contexts take none that running programs need.",
+     0, 1000, 100, FIELD(prewarm_free)},
     {"library-limit", SETTING_NUMBER,
      "Size limit of the user's library of device binaries on disk, in MiB. The least recently "
      "used entries are removed. 0: no library.",
@@ -216,11 +223,11 @@ static int settings_set_ways(struct policy_settings *settings, const char *text,
                              size_t reason_size)
 {
     static const char gap[] = ", \t";
-    unsigned order[POLICY_WAYS] = {0}, seen = 0, count = 0;
+    unsigned ways = 0;
 
     if (strcmp(text, "none") && !text[strspn(text, gap)]) {
         snprintf(ret_reason, reason_size,
-                 "order: no way is named; give some of upgrade, spill, wait, suspend, or none");
+                 "ways: no way is named; give some of upgrade, spill, wait, suspend, or none");
         return -EINVAL;
     }
     for (const char *at = text + strspn(text, gap); strcmp(text, "none") && *at;
@@ -228,18 +235,17 @@ static int settings_set_ways(struct policy_settings *settings, const char *text,
         size_t length = strcspn(at, gap);
         unsigned way = policy_way_of(at, length);
 
-        if (!way || seen & way) {
-            snprintf(ret_reason, reason_size, "order: \"%.*s\" %s", length < 64 ? (int)length : 64,
+        if (!way || ways & way) {
+            snprintf(ret_reason, reason_size, "ways: \"%.*s\" %s", length < 64 ? (int)length : 64,
                      at,
                      way ? "is named twice"
                          : "is not a way; give some of upgrade, spill, wait, suspend, or none");
             return -EINVAL;
         }
-        order[count++] = way;
-        seen |= way;
+        ways |= way;
         at += length;
     }
-    memcpy(settings->order, order, sizeof(order));
+    settings->ways = ways;
     return 0;
 }
 
@@ -298,10 +304,12 @@ void settings_text(const struct policy_settings *settings, const struct setting 
     } else if (setting->type != SETTING_WAYS) {
         snprintf(ret_text, size, "%" PRIu64, settings_load(settings, setting));
     } else {
-        snprintf(ret_text, size, "none");
-        for (unsigned i = 0; i < POLICY_WAYS && settings->order[i] && used < size; i++)
-            used += (size_t)snprintf(ret_text + used, size - used, "%s%s", i ? ", " : "",
-                                     policy_way_name(settings->order[i]));
+        for (unsigned i = 0; i < POLICY_WAYS && used < size; i++)
+            if (settings->ways & 1u << i)
+                used += (size_t)snprintf(ret_text + used, size - used, "%s%s", used ? ", " : "",
+                                         way_names[i]);
+        if (!settings->ways)
+            snprintf(ret_text, size, "none");
     }
 }
 

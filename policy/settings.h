@@ -13,7 +13,7 @@ enum setting_type {
     SETTING_NUMBER, /**< A plain count, or thousandths. */
     SETTING_SECONDS,
     SETTING_SIZE, /**< Bytes: "512MiB". */
-    SETTING_WAYS, /**< An ordered list: "upgrade, spill, wait, suspend". */
+    SETTING_WAYS, /**< A list: "upgrade, spill, wait, suspend". */
 };
 
 struct setting {

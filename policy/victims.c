@@ -1,5 +1,7 @@
 #include "policy/victims.h"
 
+#include "policy/score.h"
+
 /* At most so many candidates on one device are sorted; the others are taken as they come. */
 #define VICTIMS_MAX 64
 
@@ -84,13 +86,14 @@ static void victims_keep_first(struct victims *victims, const struct victim *vic
  * is displaced first: afterwards the search runs again, and smaller victims before it are spared if
  * they are not needed.
  */
-static void victims_take_victims(const struct victims *victims, struct room *room)
+static void victims_take_victims(const struct view *view, const struct victims *victims,
+                                 struct room *room)
 {
     const struct victim *last;
 
     do {
         last = &victims->list[room->count++];
-        room->bytes += last->gives;
+        room->cost_ms += program_move_ms(view, program_at(view, last->program));
         if (last->gives >= room->amount)
             break;
         room->amount -= last->gives;
@@ -126,7 +129,7 @@ void weigh_victims(const struct search *search, uint64_t lack, struct room *room
         room->missing = lack - come - give;
     } else {
         room->amount = lack - come;
-        victims_take_victims(&victims, room);
+        victims_take_victims(view, &victims, room);
     }
 }
 

@@ -10,14 +10,14 @@
 /** Room that could be made on one device, and the harm it does. */
 struct room {
     uint32_t device; /* NONE: no device. */
+    uint32_t count;  /* Programs that are displaced, or on their way. */
     uint32_t victim; /* To be displaced next; NONE: room exists or is already being made. */
     uint64_t amount; /* Bytes the victim has to release. */
     bool outranked;  /* The victim is outranked; false: it only waits behind the program. */
     /* The harm, compared in this order. */
-    int64_t rank; /* Highest rank among the displaced. */
-    uint32_t count;
-    uint64_t bytes;
-    int64_t score; /* Valid if `scored`. */
+    int64_t rank;     /* Highest rank among the displaced. */
+    uint64_t cost_ms; /* Their way off the device and back. */
+    int64_t score;    /* Valid if `scored`. */
     bool scored;
     uint64_t more;    /* Bytes that are granted in addition. */
     uint64_t missing; /* Bytes that cannot be freed; 0: all can. */

@@ -64,15 +64,7 @@ static bool view_stays_able(const struct view *view, uint32_t program, uint64_t 
 
 bool would_leave(const struct view *view, const struct policy_program *program)
 {
-    if (program->device == POLICY_NONE)
-        return true;
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        unsigned way = view->settings->order[i] & ways_of(view, program);
-
-        if (way & (POLICY_UPGRADE | POLICY_WAIT))
-            return way == POLICY_UPGRADE;
-    }
-    return false;
+    return program->device == POLICY_NONE || ways_of(view, program) & POLICY_UPGRADE;
 }
 
 static unsigned view_row_of(uint64_t bytes)
@@ -177,24 +169,6 @@ static uint32_t view_find_head(const struct view *view)
     return first;
 }
 
-bool spills_first(const struct view *view, uint32_t program)
-{
-    const struct policy_program *p = program_at(view, program);
-    unsigned ways = ways_of(view, p);
-
-    if (!(ways & POLICY_SPILL))
-        return false;
-    for (unsigned i = 0; i < POLICY_WAYS; i++) {
-        unsigned way = view->settings->order[i] & ways;
-
-        if (way == POLICY_SPILL)
-            return true;
-        if (way == POLICY_WAIT)
-            break;
-    }
-    return !could_hold(view, program, program_full(p), 0);
-}
-
 static void view_look_at_devices(struct view *view)
 {
     for (uint32_t i = 0; i < view->world->device_count; i++) {
@@ -229,9 +203,8 @@ void view_init(struct view *view, const struct policy_world *world,
                           .settings = settings,
                           .lowest_rank = INT64_MAX,
                           .head_device = POLICY_NONE,
+                          .expected = {.program = POLICY_NONE},
                           .reader = POLICY_NONE};
-    for (unsigned i = 0; i < POLICY_WAYS; i++)
-        view->ways |= settings->order[i];
     view_look_at_devices(view);
     for (unsigned i = 0; i < POLICY_MEASURES; i++)
         view_sort_devices(view, (enum policy_measure)i);

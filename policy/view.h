@@ -16,6 +16,12 @@ struct policy_reach {
     uint64_t most;
 };
 
+/** What expect_room_ms() said last. */
+struct policy_expected {
+    uint32_t program; /**< POLICY_NONE: nothing yet. */
+    uint64_t bytes, ms;
+};
+
 /** Which bytes of which devices device_has() compares. */
 enum policy_measure {
     POLICY_FREE,   /**< Free memory of open devices. */
@@ -32,7 +38,6 @@ struct view {
     const struct policy_world *world;
     const struct policy_settings *settings;
     struct policy_settings near; /* With half the gain: for prewarming, which costs less. */
-    unsigned ways;               /* All bits of settings.order. */
     uint64_t memory_max;         /* Of the largest open device. */
     uint64_t free_max;           /* Most free memory of an open device. */
     uint32_t open;               /* Number of open devices. */
@@ -44,6 +49,7 @@ struct view {
     uint32_t head_device;
     uint64_t head_bytes; /* Reserved for the head on head_device; may exceed what is free there. */
     struct policy_reach reach[2]; /* By the rank's last bit: see could_make_room(). */
+    struct policy_expected expected;
     /* How many more devices and programs may be looked at for programs behind the head and for
      * moves nobody asked for: bounds the time of a decision in which everything waits. */
     uint64_t visits;
@@ -136,7 +142,7 @@ static inline bool program_queues(const struct policy_program *program)
 
 static inline unsigned ways_of(const struct view *view, const struct policy_program *program)
 {
-    return program->pinned ? 0 : view->ways & program->ways;
+    return program->pinned ? 0 : view->settings->ways & program->ways;
 }
 
 /** Within a priority preemptible programs rank lower: the others would displace them at once. */
@@ -191,10 +197,8 @@ static inline unsigned could_in_time(const struct policy_program *program)
     return COULD_CLOSED | (waits ? COULD_LIFTED : 0u);
 }
 
-/** Whether it would move to a device with room. False if its ways put waiting before moving. */
+/** Whether it may move to another device. */
 bool would_leave(const struct view *view, const struct policy_program *program);
-/** Whether it goes on by spilling instead of waiting, or because waiting could not succeed. */
-bool spills_first(const struct view *view, uint32_t program);
 /** How much its grant on @device would have to grow to reach @bytes. */
 uint64_t bytes_more(const struct view *view, uint32_t program, uint32_t device, uint64_t bytes);
 /** The smallest grant with which it can go on. */

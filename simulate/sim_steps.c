@@ -26,7 +26,8 @@ static struct policy_world sim_steps_view(const struct sim_world *world, bool qu
                                  .queue = world->queue,
                                  .queue_count = queue ? count : 0,
                                  .recent_moves = world->move_count,
-                                 .now_s = sim_now(world) / 1000};
+                                 .now_s = sim_now(world) / 1000,
+                                 .link = world->options->link};
 }
 
 static void sim_steps_refresh_slot(struct sim_world *world, uint32_t slot)

@@ -146,35 +146,25 @@ const char *config_settings_reason(const struct setting *setting, const char *re
     return reason + (named ? length + 2 : 0);
 }
 
-/* Written like the policy's "order" setting, but the order has no meaning here. */
-
 int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason, size_t reason_size)
 {
-    const struct setting *order = settings_find("order");
+    const struct setting *ways = settings_find("ways");
     struct policy_settings settings;
     char reason[CONFIG_REASON_MAX];
-    unsigned ways = 0;
 
-    settings_init(&settings);
-    if (settings_set(&settings, order, text, reason, sizeof(reason))) {
-        snprintf(ret_reason, reason_size, "%s", config_settings_reason(order, reason));
+    if (settings_set(&settings, ways, text, reason, sizeof(reason))) {
+        snprintf(ret_reason, reason_size, "%s", config_settings_reason(ways, reason));
         return -EINVAL;
     }
-    for (unsigned i = 0; i < POLICY_WAYS; i++)
-        ways |= settings.order[i];
-    *ret_ways = ways;
+    *ret_ways = settings.ways;
     return 0;
 }
 
 static void config_fields_ways_text(unsigned ways, char *ret, size_t size)
 {
-    struct policy_settings settings = {0};
-    unsigned count = 0;
+    struct policy_settings settings = {.ways = ways};
 
-    for (unsigned i = 0; i < POLICY_WAYS; i++)
-        if (ways & 1u << i)
-            settings.order[count++] = 1u << i;
-    settings_text(&settings, settings_find("order"), ret, size);
+    settings_text(&settings, settings_find("ways"), ret, size);
 }
 
 void config_quote(const char *text, char *ret, size_t size)

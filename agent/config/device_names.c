@@ -313,6 +313,7 @@ int device_place_by(const struct inventory *inventory, const struct device_wish 
             .memory_total = fills ? fills[i].memory : 1,
             .memory_used = fills ? fills[i].used : 0,
             .closed = fills && fills[i].closed,
+            .small = fills && fills[i].small,
         };
     }
     for (size_t i = 0; !result && i < wish->count; i++) {

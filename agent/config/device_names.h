@@ -69,6 +69,7 @@ struct device_wish {
  */
 struct device_fill {
     uint64_t memory, used;
+    bool small;  /**< What the program needed in former runs does not fit. */
     bool closed; /**< Only programs that name it start there. */
 };
 /**

@@ -294,6 +294,7 @@ static unsigned ways_of(const char *letters)
 static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
 {
     struct frame_reader reader;
+    const msgpack_object *devices;
     struct message message;
     struct frame frame;
     int fd = connection(puppet);
@@ -327,6 +328,8 @@ static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
     cr_assert(read_frame(fd, &reader, &message, SOON_MS));
     cr_assert(field_is(&message.root, "type", MSG_REGISTER), "%s is not registered", puppet->name);
     field_string(&message.root, "id", puppet->id, sizeof(puppet->id));
+    if (field_array(&message.root, "devices", &devices))
+        object_string(devices, puppet->start, sizeof(puppet->start));
     message_finish(&message);
     frame_reader_finish(&reader);
     close(fd);

@@ -54,6 +54,7 @@ struct puppet {
     int fd;      /**< Its connection; -1: none. */
     struct frame_reader reader;
     char name[32], id[32];
+    char start[512]; /**< The key of the device on which it would start. */
     struct puppet_vdev vdevs[2];
     unsigned vdev_count;
     const char *move; /**< What becomes of moves: RESULT_..., or NULL: it does not answer. */

@@ -41,11 +41,11 @@ static inline void expect_answer(struct world *w, const struct policy_program *p
     expect_step(&step, action, world_id(w, p), device, mib);
 }
 
-static inline void set_order(struct world *w, const char *order)
+static inline void set_ways(struct world *w, const char *order)
 {
     char reason[POLICY_REASON];
 
-    cr_assert_eq(settings_set(&w->settings, settings_find("order"), order, reason, sizeof(reason)),
+    cr_assert_eq(settings_set(&w->settings, settings_find("ways"), order, reason, sizeof(reason)),
                  0);
 }
 

@@ -42,6 +42,23 @@ Test(place, least_used_share_of_memory_wins)
     expect_choice(devices, 3, 1, "gpu1: GPU with 25% of its memory in use, the least of 3");
 }
 
+Test(place, what_has_no_room_for_the_peak_of_former_runs_comes_last)
+{
+    const struct place_device devices[] = {
+        {"gpu0", PLACE_GPU, 100, 0, .small = true},
+        {"cpu0", PLACE_CPU, 1000, 900},
+        {"gpu1", PLACE_GPU, 100, 90, .small = true},
+    };
+    const unsigned taken[3] = {0, 5, 0};
+    size_t chosen;
+
+    expect_choice(devices, 3, 1, "cpu0: the only CPU that takes new programs");
+    cr_assert_eq(place_spread(devices, taken, 3, &chosen), 0);
+    cr_expect_eq(chosen, 1);
+    cr_assert_eq(place_spread(devices, taken, 1, &chosen), 0);
+    cr_expect_eq(chosen, 0, "no other device has room");
+}
+
 Test(place, equals_go_to_the_first_listed)
 {
     const struct place_device devices[] = {

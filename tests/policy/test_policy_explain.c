@@ -117,12 +117,14 @@ Test(policy_explain, those_that_wait)
                 "p1 waits on gpu0 for 2 MiB more, number 1 in the queue for 7 s.\n"
                 "Next: wait (gpu0 has 0 bytes free of 8 MiB, p1 needs 2 MiB more; it waits for "
                 "2 MiB more on gpu0).\n"
+                "Waiting is expected to take 100000.0 s.\n"
                 "It goes on when 2 MiB more are free on gpu0.\n"
                 "It is refused when it has waited 60 s.\n"
                 "gpu1: 0 bytes free of 8 MiB, p1 needs 6 MiB.\n");
     expect_text(&w, second,
                 "p2 is on no device and needs 6 MiB, number 2 in the queue for 0 s.\n"
                 "Next: wait (p2 needs 6 MiB; it waits behind p1).\n"
+                "Waiting is expected to take 100000.5 s.\n"
                 "It goes on when 6 MiB more are free on gpu1.\n"
                 "A priority above 1 puts it in front.\n"
                 "gpu0: 0 bytes free of 8 MiB, p2 needs 6 MiB.\n"
@@ -133,6 +135,7 @@ Test(policy_explain, those_that_wait)
     expect_text(&w, second,
                 "p2 is on no device and needs 6 MiB, number 2 in the queue for 0 s.\n"
                 "Next: wait (p2 needs 6 MiB; it waits behind p1).\n"
+                "Waiting is expected to take 100000.5 s.\n"
                 "It goes on when 6 MiB more are free on gpu1.\n"
                 "A priority above 3 displaces p0 there.\n"
                 "A priority above 1 puts it in front.\n"
@@ -182,6 +185,7 @@ Test(policy_explain, programs_of_other_users_have_no_names)
     w.programs[0].priority = 3;
     const char others[] = "p2 is on no device and needs 6 MiB, number 2 in the queue for 0 s.\n"
                           "Next: wait (p2 needs 6 MiB; it waits behind another user's program).\n"
+                          "Waiting is expected to take 100000.5 s.\n"
                           "It goes on when 6 MiB more are free on gpu0.\n"
                           "A priority above 3 displaces another user's program there.\n"
                           "A priority above 0 puts it in front.\n"
@@ -191,6 +195,7 @@ Test(policy_explain, programs_of_other_users_have_no_names)
     expect_text(&w, second,
                 "p2 is on no device and needs 6 MiB, number 2 in the queue for 0 s.\n"
                 "Next: wait (p2 needs 6 MiB; it waits behind p1).\n"
+                "Waiting is expected to take 100000.5 s.\n"
                 "It goes on when 6 MiB more are free on gpu0.\n"
                 "A priority above 3 displaces p0 there.\n"
                 "A priority above 0 puts it in front.\n"
@@ -199,6 +204,7 @@ Test(policy_explain, programs_of_other_users_have_no_names)
     expect_text(&w, first,
                 "p1 is on no device and needs 6 MiB, number 1 in the queue for 0 s.\n"
                 "Next: wait (p1 needs 6 MiB; it waits for 6 MiB more on gpu0).\n"
+                "Waiting is expected to take 100000.5 s.\n"
                 "It goes on when 6 MiB more are free on gpu0.\n"
                 "A priority above 3 displaces p0 there.\n"
                 "gpu0: 0 bytes free of 8 MiB, p1 needs 6 MiB.\n");

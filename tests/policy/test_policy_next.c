@@ -604,3 +604,73 @@ Test(policy_next, nothing_is_made_ready_where_nothing_is_moved)
     w.devices[1].closed = false;
     expect_next(&w, POLICY_DO_PREWARM, 0, 1, 0);
 }
+
+/* p0 holds 8 MiB of the 10 of gpu0, for which p1 queues. */
+static struct policy_program *queues(struct world *w)
+{
+    struct policy_program *p;
+
+    world_init(w, 1);
+    w->settings.prewarm = true;
+    w->settings.automatic = false;
+    world_add_device(w, 10);
+    world_add_program(w, 0, 8);
+    p = world_add_program(w, POLICY_NONE, 4);
+    p->ways = POLICY_WAIT;
+    return p;
+}
+
+Test(policy_next, the_first_in_the_queue_is_made_ready_for_what_is_kept_for_it)
+{
+    struct policy_program *p, *other;
+    struct policy_step step;
+    struct world w;
+
+    p = queues(&w);
+    step = next(&w);
+    expect_step(&step, POLICY_DO_PREWARM, 1, 0, 0);
+    cr_expect_str_eq(step.reason,
+                     "p1 is first in the queue and gpu0 is kept for it: it is prewarmed there");
+    world_do(&w, &step);
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    /* Only the first. */
+    other = world_add_program(&w, POLICY_NONE, 4);
+    other->ways = POLICY_WAIT;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    other->priority = 1;
+    w.programs[0].priority = 1;
+    world_refresh(&w);
+    expect_next(&w, POLICY_DO_PREWARM, 2, 0, 0);
+    w.settings.prewarm_most = 1;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    p->ready = POLICY_NONE;
+    expect_next(&w, POLICY_DO_PREWARM, 2, 0, 0);
+}
+
+Test(policy_next, nothing_is_made_ready_at_the_cost_of_who_runs)
+{
+    struct policy_program *runs;
+    struct world w;
+
+    queues(&w);
+    runs = &w.programs[0];
+    /* The device computes. */
+    runs->busy = w.settings.busy_high + 1;
+    world_refresh(&w);
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    runs->busy = w.settings.busy_high;
+    world_refresh(&w);
+    expect_next(&w, POLICY_DO_PREWARM, 1, 0, 0);
+    /* Its link is in use. */
+    runs->busy_moving = true;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    runs->busy_moving = false;
+    /* What is free there may be needed. */
+    runs->granted = runs->wanted = 9 * MIB + MIB / 2;
+    world_refresh(&w);
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+    w.settings.prewarm_free = 50;
+    expect_next(&w, POLICY_DO_PREWARM, 1, 0, 0);
+    w.settings.prewarm = false;
+    expect_next(&w, POLICY_NOTHING, 0, 0, 0);
+}

@@ -23,7 +23,7 @@ static struct policy_program *important(struct world *w)
     return p;
 }
 
-Test(policy_queue, a_higher_priority_displaces_as_the_order_says)
+Test(policy_queue, a_higher_priority_displaces_as_the_ways_allow)
 {
     struct policy_program *p;
     struct policy_step step;
@@ -43,10 +43,10 @@ Test(policy_queue, a_higher_priority_displaces_as_the_order_says)
     w.programs[1].least = MIB;
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_SPILL, 1, 0, 1);
-    set_order(&w, "upgrade, suspend, wait");
+    set_ways(&w, "upgrade, suspend, wait");
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
-    set_order(&w, "upgrade, spill, wait, suspend");
+    set_ways(&w, "upgrade, spill, wait, suspend");
     world_add_device(&w, 6)->speed = 500;
     p->least = 6 * MIB;
     w.barred[2] = 1 << 1;
@@ -127,16 +127,16 @@ Test(policy_queue, the_least_important_is_displaced_and_the_most_important_stays
     struct world w;
 
     /* Either would be enough, whichever is listed first. */
-    for (int order = 0; order < 2; order++) {
+    for (int second = 0; second < 2; second++) {
         world_init(&w, 1);
         world_add_device(&w, 10);
-        world_add_program(&w, 0, 5)->priority = order ? 2 : 1;
-        world_add_program(&w, 0, 5)->priority = order ? 1 : 2;
+        world_add_program(&w, 0, 5)->priority = second ? 2 : 1;
+        world_add_program(&w, 0, 5)->priority = second ? 1 : 2;
         p = world_add_program(&w, POLICY_NONE, 5);
         p->priority = 3;
         world_refresh(&w);
         step = ask(&w, p);
-        expect_step(&step, POLICY_DO_SUSPEND, order ? 1 : 0, POLICY_NONE, 0);
+        expect_step(&step, POLICY_DO_SUSPEND, second ? 1 : 0, POLICY_NONE, 0);
     }
     /* A device is as good as its least important program, whoever else is there. */
     world_init(&w, 1);
@@ -390,7 +390,7 @@ Test(policy_queue, of_equal_devices_the_one_with_fewer_programs_is_chosen)
     }
 }
 
-Test(policy_queue, the_displaced_go_the_ways_of_the_order_too)
+Test(policy_queue, the_displaced_go_the_way_that_takes_least)
 {
     struct policy_program *p;
     struct policy_step step;
@@ -404,10 +404,10 @@ Test(policy_queue, the_displaced_go_the_ways_of_the_order_too)
     world_refresh(&w);
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
-    set_order(&w, "spill, upgrade, wait, suspend");
+    set_ways(&w, "spill, wait, suspend");
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_SPILL, 0, 0, 1);
-    set_order(&w, "suspend, spill, upgrade");
+    set_ways(&w, "suspend");
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
 }
@@ -431,8 +431,9 @@ Test(policy_queue, nobody_makes_room_where_it_would_not_be_taken)
     world_refresh(&w);
     step = ask(&w, p);
     expect_step(&step, POLICY_DO_MOVE, 2, 2, 3);
-    /* It waits before it moves. */
-    set_order(&w, "wait, upgrade");
+    /* What it waits for is free before it had moved. */
+    w.programs[1].age_s = there->age_s = 0;
+    p->ways = POLICY_UPGRADE | POLICY_WAIT;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
 }
 
@@ -493,7 +494,6 @@ Test(policy_queue, who_waits_for_all_of_it_is_kept_no_part)
      * for nothing. */
     world_init(&w, 1);
     w.settings.automatic = false;
-    set_order(&w, "wait, spill, upgrade");
     world_add_device(&w, 13)->speed = 2000;
     world_add_device(&w, 6)->speed = 1500;
     world_add_program(&w, 0, 2)->priority = 1;
@@ -504,7 +504,8 @@ Test(policy_queue, who_waits_for_all_of_it_is_kept_no_part)
     first = world_add_program(&w, POLICY_NONE, 12);
     first->priority = 1;
     first->least = MIB;
-    first->ways = POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT;
+    first->ways = POLICY_UPGRADE | POLICY_WAIT;
+    w.programs[0].age_s = p->age_s = 0;
     world_add_program(&w, POLICY_NONE, 11)->ways = POLICY_WAIT;
     world_refresh(&w);
     cr_expect_eq(world_settle(&w, 10), 0);
@@ -635,4 +636,149 @@ Test(policy_queue, one_of_many_devices_is_moved_to_as_soon_as_it_has_room)
         cr_expect_eq(step.action, POLICY_DO_MOVE, "%s", step.reason);
         cr_expect_eq(step.device, to);
     }
+}
+
+/* gpu0 is full of p0, which has run for @age_s, and p1, for a day; p2 is above them and needs what
+ * p0 has. */
+static struct policy_program *waits_above(struct world *w, uint64_t age_s)
+{
+    struct policy_program *p;
+
+    world_init(w, 1);
+    world_add_device(w, 8);
+    world_add_program(w, 0, 4)->age_s = age_s;
+    world_add_program(w, 0, 4)->age_s = 86400;
+    w->programs[0].move_ms = w->programs[1].move_ms = 4000;
+    p = world_add_program(w, POLICY_NONE, 4);
+    p->ways = POLICY_WAIT;
+    p->priority = 1;
+    p->age_s = 1000;
+    return p;
+}
+
+Test(policy_queue, who_is_about_to_end_is_not_suspended)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+    char text[2048];
+
+    /* 4 s on its way, and half of the 8.5 s for which it would be away; and p2 comes in 0.5 s. */
+    p = waits_above(&w, 8);
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_WAIT, 2, 0, 0);
+    cr_expect_str_eq(step.reason, "p2 needs 4 MiB; it is expected to wait 8 s, less than it takes "
+                                  "to make room");
+    policy_explain(&w.world, &w.settings, 2, text, sizeof(text));
+    cr_expect(strstr(text, "Waiting is expected to take 8.5 s; making room would take 8.3 s of the "
+                           "time of p0.\n"),
+              "%s", text);
+    w.programs[0].age_s = 9;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    policy_explain(&w.world, &w.settings, 2, text, sizeof(text));
+    cr_expect(strstr(text, "Waiting is expected to take 9.5 s; making room would take 8.8 s of the "
+                           "time of p0.\n"),
+              "%s", text);
+    /* For a program that just began, which is not expected to stay, it makes room. */
+    p = waits_above(&w, 8);
+    p->age_s = 1;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    /* And for one that is further above. */
+    p = waits_above(&w, 8);
+    p->priority = 3;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    /* Nobody waits for programs that wait themselves. */
+    p = waits_above(&w, 8);
+    world_ask(&w, &w.programs[0], 1);
+    world_ask(&w, &w.programs[1], 1);
+    step = ask(&w, p);
+    cr_expect_eq(step.action, POLICY_DO_SUSPEND, "%s", step.reason);
+}
+
+Test(policy_queue, the_wait_for_who_grows_to_its_peak_is_longer)
+{
+    struct policy_program *p;
+    struct policy_step step;
+    struct world w;
+
+    /* p0 ends soon and leaves 4 MiB, with the 2 that are free enough; but p1 takes 2 by then. */
+    p = waits_above(&w, 3);
+    w.devices[0].memory = 10 * MIB;
+    p->wanted = p->least = 6 * MIB;
+    step = ask(&w, p);
+    expect_step(&step, POLICY_DO_WAIT, 2, 0, 0);
+    w.programs[1].peak = 6 * MIB;
+    step = ask(&w, p);
+    cr_expect_eq(step.action, POLICY_DO_SUSPEND, "%s", step.reason);
+}
+
+Test(policy_queue, what_is_free_soon_is_waited_for_instead_of_moving)
+{
+    struct policy_program *p;
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 2048);
+    world_add_device(&w, 4096);
+    p = world_add_program(&w, 0, 1024);
+    world_add_program(&w, 0, 1024)->age_s = 3;
+    world_ask(&w, p, 512);
+    p->ways &= ~(unsigned)POLICY_SPILL;
+    p->move_ms = 3000;
+    expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
+    p->move_ms = 2999;
+    expect_answer(&w, p, POLICY_DO_MOVE, 1, 1536);
+    p->move_ms = 3000;
+    p->ways &= ~(unsigned)POLICY_WAIT;
+    expect_answer(&w, p, POLICY_DO_MOVE, 1, 1536);
+    /* It goes on where it may spill. */
+    p->ways |= POLICY_SPILL | POLICY_WAIT;
+    p->least = 0;
+    expect_answer(&w, p, POLICY_DO_SPILL, 0, 1024);
+}
+
+enum rule { AS_SAID, AT_ONCE, NEVER, RULES };
+
+/* Seconds lost until p2 has its room, in a world where p0 and p2 live as long as programs do: half
+ * of those that have run for t end within t more (up to a limit). What p0 loses while it is away
+ * counts half, since p2 is one step above it. */
+static double lost(enum rule rule, uint64_t seed)
+{
+    const double most_s = 300, move_s = 4;
+    struct policy_program *p;
+    struct world w;
+
+    world_init(&w, seed);
+    uint64_t age_s = 1 + world_random(&w, 10);
+    double parts[2] = {(double)(1 + world_random(&w, 1000)) / 1000,
+                       (double)(1 + world_random(&w, 1000)) / 1000};
+    double left_s = (double)age_s / parts[0] - (double)age_s, life_s = 1 / parts[1];
+    p = waits_above(&w, age_s);
+    p->age_s = 0;
+    left_s = left_s < most_s ? left_s : most_s;
+    life_s = life_s < most_s ? life_s : most_s;
+    for (double s = 0; s < left_s; s++) {
+        struct policy_step step = ask(&w, p);
+
+        if (rule == AT_ONCE || (rule == AS_SAID && step.action == POLICY_DO_SUSPEND))
+            return s + move_s + life_s / 2;
+        world_pass(&w, 1);
+    }
+    return left_s;
+}
+
+Test(policy_queue, less_is_lost_than_by_suspending_always_or_never)
+{
+    double sums[RULES] = {0};
+
+    for (uint64_t seed = 1; seed <= 3000; seed++)
+        for (unsigned rule = 0; rule < RULES; rule++)
+            sums[rule] += lost((enum rule)rule, seed);
+    cr_expect_lt(sums[AS_SAID], 0.95 * sums[AT_ONCE], "%.2f s, and %.2f s by suspending at once",
+                 sums[AS_SAID] / 3000, sums[AT_ONCE] / 3000);
+    cr_expect_lt(sums[AS_SAID], 0.7 * sums[NEVER], "%.2f s, and %.2f s by waiting",
+                 sums[AS_SAID] / 3000, sums[NEVER] / 3000);
 }

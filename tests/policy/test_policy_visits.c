@@ -16,7 +16,9 @@ TestSuite(policy_visits, .fini = leaks_check, .timeout = 300);
 
 struct truth {
     struct world world;
-    bool measures; /* Each program's launches were measured on every device. */
+    bool measures;            /* Each program's launches were measured on every device, */
+    bool visited;             /* but only on those where it was. */
+    unsigned tried[PROGRAMS]; /* Bits: those. */
     struct policy_measured measured[PROGRAMS][DEVICES];
     uint32_t speed[DEVICES];                 /* What it is, against what policy is told. */
     uint32_t work[PROGRAMS], rest[PROGRAMS]; /* Milliseconds of each round, at speed 1000. */
@@ -36,9 +38,12 @@ static void react(struct truth *truth)
             if (w->programs[k].device == p->device)
                 works += (uint64_t)truth->work[k] * 1000 / truth->speed[p->device];
         p->busy = (uint32_t)((works * 1000 / (works + truth->rest[i]) + 25) / 50 * 50);
-        for (uint32_t d = 0; d < DEVICES; d++)
+        truth->tried[i] |= 1u << p->device;
+        for (uint32_t d = 0; d < DEVICES; d++) {
+            bool known = truth->measures && (!truth->visited || truth->tried[i] >> d & 1);
             truth->measured[i][d] = (struct policy_measured){
-                truth->speed[d] * 1000 / truth->speed[p->device], truth->measures ? 1000 : 0};
+                truth->speed[d] * 1000 / truth->speed[p->device], known ? 1000 : 0};
+        }
         p->measured = truth->measured[i];
     }
     world_refresh(w);
@@ -103,6 +108,86 @@ Test(policy_visits, moves_are_few_where_nothing_changes_however_wrong_speeds_are
     /* They did not begin where they end, and what was tried once shows where that is. */
     cr_expect_geq(early, 100);
     cr_expect_leq(late, 3);
+}
+
+/* Each up to eight times faster or slower than it is said to be. */
+static void random_speeds(struct truth *truth)
+{
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        uint32_t off = 1000 + (uint32_t)world_random(&truth->world, 7001);
+        uint64_t said = truth->world.devices[i].speed;
+
+        truth->speed[i] =
+            (uint32_t)(world_chance(&truth->world, 50) ? said * off / 1000 : said * 1000 / off);
+    }
+}
+
+/* In each half a program is moved at most once to each of the other devices, and back after 600 s,
+ * 1200 s and so on: four times in three hours. */
+Test(policy_visits, moves_are_bounded_where_guessed_speeds_are_wrong_and_change)
+{
+    unsigned early = 0, late = 0, once = 0;
+
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct truth truth;
+
+        random_truth(&truth, seed);
+        truth.measures = seed % 2;
+        truth.visited = true;
+        for (uint32_t i = 0; i < DEVICES; i++)
+            truth.world.devices[i].guessed = true;
+        for (uint32_t i = 0; i < PROGRAMS; i++)
+            truth.world.programs[i].age_s = 0;
+        for (unsigned half = 0; half < 2; half++) {
+            unsigned *moves = half ? &late : &early;
+
+            random_speeds(&truth);
+            memset(truth.moves, 0, sizeof(truth.moves));
+            *moves += live(&truth, SIX_HOURS / 2);
+            for (unsigned i = 0; i < PROGRAMS; i++) {
+                cr_expect_leq(truth.moves[i], DEVICES - 1 + 4,
+                              "seed %lu: program %u was moved %u times", seed, i, truth.moves[i]);
+                once += truth.moves[i] <= 1;
+            }
+        }
+    }
+    cr_expect_geq(once, 300 * 2 * PROGRAMS * 9 / 10, "%u of %u", once, 300 * 2 * PROGRAMS);
+    /* They go where they are better off nevertheless. */
+    cr_expect_geq(early, 100, "%u", early);
+    cr_expect_geq(late, 100, "%u", late);
+}
+
+/* Three processors' drivers, of which one is said to be as fast as the first and is 37 times
+ * slower. One program does little there, and one, elsewhere, keeps its device busy a tenth of the
+ * time. */
+Test(policy_visits, a_guessed_device_is_not_tried_where_that_cannot_pay)
+{
+    static const uint32_t said[] = {5, 10, 5}, is[] = {1000, 1900, 27};
+
+    for (unsigned load = 1; load <= 4; load++) {
+        struct truth truth;
+        struct world *w = &truth.world;
+
+        memset(&truth, 0, sizeof(truth));
+        truth.measures = truth.visited = true;
+        world_init(w, load);
+        for (uint32_t i = 0; i < DEVICES; i++) {
+            struct policy_device *d = world_add_device(w, 64);
+
+            d->speed = said[i];
+            d->guessed = true;
+            truth.speed[i] = is[i];
+        }
+        world_add_program(w, 2, 1)->kept = true;
+        world_add_program(w, 0, 2);
+        w->programs[0].age_s = w->programs[1].age_s = 0;
+        truth.work[0] = 1;
+        truth.rest[0] = 500;
+        truth.work[1] = 26 * load;
+        truth.rest[1] = 200;
+        cr_expect_leq(live(&truth, 600), 1, "%u times the work", load);
+        cr_expect_neq(w->programs[1].device, 2, "%u times the work", load);
+    }
 }
 
 /* How many times as long the programs' rounds take as they would alone on the fastest device. */

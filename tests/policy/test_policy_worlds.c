@@ -7,23 +7,13 @@
 /* Random worlds with fixed seeds: what must hold in every one of them. */
 TestSuite(policy_worlds, .fini = leaks_check, .timeout = 300);
 
-static const unsigned all_orders[][POLICY_WAYS] = {
-    {POLICY_UPGRADE, POLICY_SPILL, POLICY_WAIT, POLICY_SUSPEND},
-    {POLICY_UPGRADE, POLICY_WAIT},
-    {POLICY_WAIT, POLICY_SPILL, POLICY_UPGRADE},
-    {POLICY_SPILL, POLICY_SUSPEND},
-    {POLICY_SUSPEND, POLICY_UPGRADE},
-    {POLICY_UPGRADE},
-    {0},
-};
-#define ORDERS (sizeof(all_orders) / sizeof(*all_orders))
-
 static void random_settings(struct world *w)
 {
     struct policy_settings *s = &w->settings;
 
     if (world_chance(w, 60))
-        memcpy(s->order, all_orders[world_random(w, ORDERS)], sizeof(s->order));
+        s->ways = (unsigned)world_random(w, 16);
+    s->prewarm = world_chance(w, 30);
     s->stay_s = world_chance(w, 70) ? 0 : 30;
     s->budget = s->budget_program = UINT32_MAX;
     s->age_s = world_chance(w, 50) ? 0 : 100;
@@ -64,6 +54,8 @@ static void random_program(struct world *w)
     p->preemptible = world_chance(w, 30);
     p->ways = (unsigned)world_random(w, 16);
     p->stayed_s = world_random(w, 100);
+    p->age_s = p->stayed_s + world_random(w, world_chance(w, 50) ? 10 : 100000);
+    p->peak = world_chance(w, 30) ? world_random(w, 20) * MIB : 0;
     p->waited_s = world_random(w, 300);
     if (world_chance(w, 20))
         p->quota = world_random(w, 12) * MIB;

@@ -23,10 +23,7 @@ Test(settings, defaults_are_what_the_page_says)
 
     memset(&s, 0xff, sizeof(s));
     settings_init(&s);
-    cr_expect_eq(s.order[0], POLICY_UPGRADE);
-    cr_expect_eq(s.order[1], POLICY_SPILL);
-    cr_expect_eq(s.order[2], POLICY_WAIT);
-    cr_expect_eq(s.order[3], POLICY_SUSPEND);
+    cr_expect_eq(s.ways, POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND);
     cr_expect_eq(s.wait_deadline_s, 0);
     cr_expect_eq(s.stay_s, 30);
     cr_expect_eq(s.return_s, 600);
@@ -73,14 +70,11 @@ Test(settings, what_is_printed_is_read_back)
     char text[64], reason[POLICY_REASON];
 
     settings_init(&s);
-    cr_assert_eq(set(&s, "order", "wait,suspend  spill", reason), 0);
+    cr_assert_eq(set(&s, "ways", "wait,suspend  spill", reason), 0);
     cr_assert_eq(set(&s, "automatic", "off", reason), 0);
     cr_assert_eq(set(&s, "minimum-stay", "2h", reason), 0);
     cr_assert_eq(set(&s, "budget", "100000", reason), 0);
-    cr_expect_eq(s.order[0], POLICY_WAIT);
-    cr_expect_eq(s.order[1], POLICY_SUSPEND);
-    cr_expect_eq(s.order[2], POLICY_SPILL);
-    cr_expect_eq(s.order[3], 0);
+    cr_expect_eq(s.ways, POLICY_WAIT | POLICY_SUSPEND | POLICY_SPILL);
     cr_expect_not(s.automatic);
     cr_expect_eq(s.stay_s, 7200);
     cr_expect_eq(s.budget, 100000);
@@ -89,17 +83,17 @@ Test(settings, what_is_printed_is_read_back)
         settings_text(&s, &settings_table[i], text, sizeof(text));
         cr_assert_eq(settings_set(&t, &settings_table[i], text, reason, sizeof(reason)), 0);
     }
-    cr_expect_eq(memcmp(s.order, t.order, sizeof(s.order)), 0);
+    cr_expect_eq(s.ways, t.ways);
     cr_expect_eq(t.stay_s, 7200);
     cr_expect_eq(t.budget, 100000);
     cr_expect_not(t.automatic);
-    settings_text(&s, settings_find("order"), text, sizeof(text));
-    cr_expect_str_eq(text, "wait, suspend, spill");
+    settings_text(&s, settings_find("ways"), text, sizeof(text));
+    cr_expect_str_eq(text, "spill, wait, suspend");
     settings_text(&s, settings_find("minimum-stay"), text, sizeof(text));
     cr_expect_str_eq(text, "7200");
-    cr_assert_eq(set(&s, "order", "none", reason), 0);
-    cr_expect_eq(s.order[0], 0);
-    settings_text(&s, settings_find("order"), text, sizeof(text));
+    cr_assert_eq(set(&s, "ways", "none", reason), 0);
+    cr_expect_eq(s.ways, 0);
+    settings_text(&s, settings_find("ways"), text, sizeof(text));
     cr_expect_str_eq(text, "none");
 }
 
@@ -161,13 +155,13 @@ Test(settings, what_is_not_a_value_is_refused_with_the_range_and_changes_nothing
         {"minimum-stay", "213503982334602d",
          "minimum-stay: \"213503982334602d\" is not a whole number of seconds from 0 to 86400"},
         {"automatic", "maybe", "automatic: \"maybe\" is neither yes nor no"},
-        {"order", "upgrade, fly",
-         "order: \"fly\" is not a way; give some of upgrade, spill, wait, suspend, or none"},
-        {"order", "wait, spill wait", "order: \"wait\" is named twice"},
-        {"order", "wait, none",
-         "order: \"none\" is not a way; give some of upgrade, spill, wait, suspend, or none"},
-        {"order", " ,",
-         "order: no way is named; give some of upgrade, spill, wait, suspend, or none"},
+        {"ways", "upgrade, fly",
+         "ways: \"fly\" is not a way; give some of upgrade, spill, wait, suspend, or none"},
+        {"ways", "wait, spill wait", "ways: \"wait\" is named twice"},
+        {"ways", "wait, none",
+         "ways: \"none\" is not a way; give some of upgrade, spill, wait, suspend, or none"},
+        {"ways", " ,",
+         "ways: no way is named; give some of upgrade, spill, wait, suspend, or none"},
     };
     struct policy_settings s, before;
     char reason[POLICY_REASON];

@@ -134,6 +134,34 @@ Test(sim, a_move_to_a_device_that_was_made_ready_carries_bytes_alone)
     expect(ready.stopped_ms, 6000, "stopped");
 }
 
+/* The second goes before the first, which is resumed when that has ended. */
+static struct sim_result comes_back(bool prewarm)
+{
+    begin(8 * GB, 1000, 8 * GB, 1000);
+    options.settings.prewarm = prewarm;
+    options.settings.ways = POLICY_WAIT | POLICY_SUSPEND;
+    add_node(0, 100 * GB);
+    add_device(0);
+    add_program(0, 200, 6 * GB, 500, 0, 1);
+    add_program(100 * SECOND, 20, 6 * GB, 500, 0, 1);
+    trace.tasks[0].preemptible = true;
+    struct sim_result result = run(SIM_RECONFIGURATION);
+    end();
+    return result;
+}
+
+Test(sim, a_resume_on_a_device_that_was_made_ready_carries_bytes_alone)
+{
+    struct sim_result cold = comes_back(false), ready = comes_back(true);
+
+    expect(cold.suspends, 1, "suspends");
+    expect(cold.prewarms, 0, "made ready");
+    expect(ready.suspends, 1, "suspends");
+    expect(ready.prewarms, 1, "made ready");
+    expect(ready.stopped_ms, cold.stopped_ms - 500, "stopped");
+    expect(ready.end_ms, cold.end_ms - 500, "end");
+}
+
 /* ---- growth ---- */
 
 /* a: 8 GB, fast; b: 16 GB, half as fast. It starts with 5 GB, and wants 10 when half is done. */

@@ -14,9 +14,7 @@ static uint64_t displaced(uint64_t host)
 {
     begin(8 * GB, 1000, 8 * GB, 1000);
     uint64_t when = reclaim_first();
-    options.settings.order[0] = POLICY_SUSPEND;
-    options.settings.order[1] = POLICY_WAIT;
-    options.settings.order[2] = 0;
+    options.settings.ways = POLICY_SUSPEND | POLICY_WAIT;
     options.settings.age_s = 0;
     options.checkpoint_ms = 0;
     add_node(0, host);

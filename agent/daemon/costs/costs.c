@@ -156,6 +156,37 @@ static struct cost_entry *costs_entry(struct cost_book *book, uid_t uid, const c
     return entry ? entry : costs_add_entry(book, uid, id, name, device);
 }
 
+/* The memory of programs is in the book like a kernel's costs, with the program's name for the
+ * device and no id, which no kernel has. */
+static struct cost_entry *costs_peak_entry(struct cost_book *book, uid_t uid, const char *name)
+{
+    struct cost_entry *entry = costs_find(book, uid, "", name);
+
+    if (!entry && (entry = costs_add_entry(book, uid, "", name, name)))
+        entry->row.peak = cost_store_peak(book->store, uid, name);
+    return entry;
+}
+
+uint64_t costs_peak(struct agent *agent, uid_t uid, const char *name)
+{
+    const struct cost_entry *entry = costs_peak_entry(agent->costs, uid, name);
+
+    return entry ? entry->row.peak : 0;
+}
+
+void costs_note_peak(struct agent *agent, uid_t uid, const char *name, uint64_t bytes)
+{
+    struct cost_entry *entry = bytes ? costs_peak_entry(agent->costs, uid, name) : NULL;
+
+    if (!entry)
+        return;
+    entry->row.peak =
+        bytes < entry->row.peak ? entry->row.peak - (entry->row.peak - bytes) / 4 : bytes;
+    entry->row.used_s = (int64_t)time(NULL);
+    agent->costs->dirty += !entry->dirty;
+    entry->dirty = true;
+}
+
 /* ---- what programs report ---- */
 
 static void costs_fade(struct cost_work *work, uint64_t now_ms)

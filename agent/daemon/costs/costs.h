@@ -32,6 +32,13 @@ MUST_CHECK int costs_init(struct agent *agent, const char *folder);
 void costs_finish(struct agent *agent);
 /** Write what is new, every few seconds, on a thread. Call about once a second. */
 void costs_tick(struct agent *agent);
+/**
+ * The most device memory that @uid's programs called @name needed in former runs; 0: unknown. A run
+ * that needed less lowers it by a quarter of the difference.
+ */
+uint64_t costs_peak(struct agent *agent, uid_t uid, const char *name);
+/** One of them ended, which had needed @bytes at most. */
+void costs_note_peak(struct agent *agent, uid_t uid, const char *name, uint64_t bytes);
 /** Free what is kept of one program. */
 void costs_forget(struct program *program);
 

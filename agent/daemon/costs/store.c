@@ -24,6 +24,8 @@ static const char store_schema[] =
     "REAL NOT NULL DEFAULT 0, power_outliers INTEGER NOT NULL DEFAULT 0, "
     "UNIQUE(uid, kernel, device, size));"
     "CREATE INDEX IF NOT EXISTS cost_used ON cost(uid, used);"
+    "CREATE TABLE IF NOT EXISTS peak(uid INTEGER NOT NULL, program TEXT NOT NULL, bytes INTEGER "
+    "NOT NULL, used INTEGER NOT NULL, UNIQUE(uid, program));"
     "PRAGMA user_version=" VERSION_TEXT(VERSION);
 
 /* A file of version 1 has no power and no outliers. */
@@ -280,7 +282,33 @@ bool cost_store_list(struct cost_store *store, uid_t uid, const char *name, uint
     return more;
 }
 
+uint64_t cost_store_peak(struct cost_store *store, uid_t uid, const char *name)
+{
+    sqlite3_stmt *statement =
+        store_prepare(store, "SELECT bytes FROM peak WHERE uid=?1 AND program=?2");
+    sqlite3_int64 bytes = 0;
+    if (!statement)
+        return 0;
+    sqlite3_bind_int64(statement, 1, uid);
+    sqlite3_bind_text(statement, 2, name, -1, SQLITE_STATIC);
+    if (store_next(store, statement))
+        bytes = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
 /* ---- writing ---- */
+
+static int store_put_peak(sqlite3_stmt *statement, const struct cost_row *row)
+{
+    sqlite3_reset(statement);
+    sqlite3_bind_int64(statement, 1, row->uid);
+    sqlite3_bind_text(statement, 2, row->name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)(row->peak & INT64_MAX));
+    sqlite3_bind_int64(statement, 4, row->used_s);
+    int result = sqlite3_step(statement);
+    return result == SQLITE_DONE ? SQLITE_OK : result;
+}
 
 static int store_put_row(sqlite3_stmt *statement, const struct cost_row *row)
 {
@@ -313,20 +341,27 @@ static int store_put_row(sqlite3_stmt *statement, const struct cost_row *row)
 
 static int store_put_all(const struct cost_store *store)
 {
-    sqlite3_stmt *statement = NULL;
+    sqlite3_stmt *statement = NULL, *peak = NULL;
     int result = sqlite3_prepare_v2(store->writer,
                                     "INSERT OR REPLACE INTO cost(uid, kernel, name, device, size, "
                                     "used, " POINT ") "
                                     "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                                     -1, &statement, NULL);
+    if (result == SQLITE_OK)
+        result = sqlite3_prepare_v2(store->writer,
+                                    "INSERT OR REPLACE INTO peak(uid, program, bytes, used) "
+                                    "VALUES(?,?,?,?)",
+                                    -1, &peak, NULL);
     for (size_t i = 0; i < store->count && result == SQLITE_OK; i++)
-        result = store_put_row(statement, &store->rows[i]);
+        result = store->rows[i].peak ? store_put_peak(peak, &store->rows[i])
+                                     : store_put_row(statement, &store->rows[i]);
     sqlite3_finalize(statement);
+    sqlite3_finalize(peak);
     return result;
 }
 
-/* @most points of each user stay. */
-static int store_prune(const struct cost_store *store, long long most)
+/* @most rows of each user stay in @table. */
+static int store_prune(const struct cost_store *store, const char *table, long long most)
 {
     int result = SQLITE_OK;
     char sql[320];
@@ -334,11 +369,10 @@ static int store_prune(const struct cost_store *store, long long most)
         long long uid = store->rows[i].uid;
         if (i != 0 && store->rows[i - 1].uid == store->rows[i].uid)
             continue;
-        (void)snprintf(
-            sql, sizeof(sql),
-            "DELETE FROM cost WHERE rowid IN (SELECT rowid FROM cost WHERE uid=%lld "
-            "ORDER BY used LIMIT max((SELECT count(*) FROM cost WHERE uid=%lld)-%lld,0))",
-            uid, uid, most);
+        (void)snprintf(sql, sizeof(sql),
+                       "DELETE FROM %s WHERE rowid IN (SELECT rowid FROM %s WHERE uid=%lld "
+                       "ORDER BY used LIMIT max((SELECT count(*) FROM %s WHERE uid=%lld)-%lld,0))",
+                       table, table, uid, table, uid, most);
         result = store_exec(store->writer, sql);
     }
     return result;
@@ -351,7 +385,9 @@ static void *store_main(void *data)
     if (result == SQLITE_OK) {
         result = store_put_all(store);
         if (result == SQLITE_OK)
-            result = store_prune(store, COST_POINTS_MOST);
+            result = store_prune(store, "cost", COST_POINTS_MOST);
+        if (result == SQLITE_OK)
+            result = store_prune(store, "peak", COST_PEAKS_MOST);
         if (result == SQLITE_OK)
             result = store_exec(store->writer, "COMMIT");
         if (result != SQLITE_OK)

@@ -24,13 +24,17 @@
 /** The whole file. */
 #define COST_BYTES_MOST (256ll << 20)
 
-/** Of one user, kernel and device. */
+/** Programs of one user whose memory is kept: the ones unused for longest go. */
+#define COST_PEAKS_MOST 1000
+
+/** Of one user, kernel and device; or, with a `peak`, of one user's programs called `name`. */
 struct cost_row {
     uid_t uid;
     char id[COST_ID_SIZE], name[COST_NAME_SIZE];
     char device[COST_DEVICE_MAX];
     int64_t used_s; /**< By the wall clock. */
     struct costs costs;
+    uint64_t peak; /**< Bytes of device memory that such a program needed. */
 };
 
 struct cost_store;
@@ -51,6 +55,9 @@ bool cost_store_list(struct cost_store *store, uid_t uid, const char *name, uint
                      void (*take)(void *data, const char *id, const char *name, const char *device,
                                   const struct cost_point *point),
                      void *data);
+
+/** The `peak` of @uid's programs called @name; 0: unknown. */
+uint64_t cost_store_peak(struct cost_store *store, uid_t uid, const char *name);
 
 /** A write is under way: cost_store_poll() will say what became of it. */
 bool cost_store_is_writing(const struct cost_store *store);

@@ -473,6 +473,7 @@ void device_settings(const struct agent *agent, const struct inventory_entry *en
 
     device->kind = device_list_kind_of(entry);
     device->speed = said.speed ? said.speed : device_list_guess_speed(entry, device->kind);
+    device->guessed = !said.speed;
     device->price = said.price ? said.price : 1000;
     device->closed = said.closed;
 }

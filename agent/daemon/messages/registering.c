@@ -1,3 +1,4 @@
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
@@ -79,8 +80,8 @@ static void registering_keep_near(const struct inventory *inventory, struct devi
  * all devices drain, the drains are ignored.
  */
 static int registering_choose_devices(struct agent *agent, const struct device_wish *wish,
-                                      const struct inventory_entry **ret_entries, char *ret_error,
-                                      size_t error_size)
+                                      uint64_t peak, const struct inventory_entry **ret_entries,
+                                      char *ret_error, size_t error_size)
 {
     const struct inventory *inventory = &agent->devices.inventory;
     CLEANUP(cleanup_free) struct device_fill *fills = calloc(inventory->count + 1, sizeof(*fills));
@@ -94,6 +95,7 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
             if (strcmp(device->name, inventory->entries[i].name) == 0) {
                 fills[i].memory = ledger_capacity(device);
                 fills[i].used = device->reserved;
+                fills[i].small = peak / wish->count > ledger_free(device);
                 fills[i].closed = said.closed || device->drains || device->drains_ms ||
                                   device->lost || inventory->entries[i].lost;
             }
@@ -127,7 +129,8 @@ static void registering_register_program(struct peer *peer, struct message *mess
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_VDEVS_MAX);
         return;
     }
-    int result = registering_choose_devices(agent, &wish, entries, error, sizeof(error));
+    int result = registering_choose_devices(agent, &wish, costs_peak(agent, peer->uid, name),
+                                            entries, error, sizeof(error));
     if (!result)
         result = spreading_read(agent, &message->root, "spread", &spread, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -62,6 +63,7 @@ void govern_remember(struct agent *agent, const struct program *program)
         ended->held_peak += program->vdevs[i].entry.held_peak;
         ended->granted_peak += program->vdevs[i].entry.granted_peak;
     }
+    costs_note_peak(agent, program->uid, program->name, ended->wanted_peak);
     if (entry->device != LEDGER_NONE) {
         const struct ledger_device *device = &agent->ledger.devices[entry->device];
         memcpy(ended->device, device->name, sizeof(ended->device));

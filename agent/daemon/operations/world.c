@@ -228,6 +228,8 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         .move_ms = program->vdevs[group->vdev].move_ms,
     };
     world_put_visits(group, &world->visits[index]);
+    row->peak = costs_peak(agent, program->uid, program->name) / program->vdev_count *
+                (unsigned)__builtin_popcount(group->vdevs);
     uint64_t held = 0;
     for (unsigned i = 0; i < program->vdev_count; i++) {
         if (group->vdevs & (1u << i)) {

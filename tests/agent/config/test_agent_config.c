@@ -106,7 +106,7 @@ Test(config, it_is_shown_with_its_origins)
         cr_expect_eq(json_integer_value(json_object_get(setting, "line")), expected[i].line);
     }
     cr_expect(json_is_false(json_object_get(json_object_get(policy, "automatic"), "value")));
-    cr_expect_str_eq(text_of(json_object_get(policy, "order"), "value"),
+    cr_expect_str_eq(text_of(json_object_get(policy, "ways"), "value"),
                      "upgrade, spill, wait, suspend");
     cr_expect_str_eq(text_of(object, "file"), path);
     json_t *program = json_array_get(json_object_get(object, "programs"), 0);

@@ -59,14 +59,14 @@ Test(config, what_the_file_says_of_the_policy_holds)
 {
     struct config config = config_of("# of the policy\n"
                                      "policy = {\n"
-                                     "    order = \"wait, spill\"; // two ways\n"
+                                     "    ways = \"wait, spill\"; // two ways\n"
                                      "    minimum-stay = 77, wait-deadline : 0x10\n"
                                      "    aging = \"2h\";\n"
                                      "    automatic = False;\n"
                                      "    budget = 5L; /* a budget\n of moves */ gain = 300\n"
                                      "}\n");
 
-    expect_setting(&config, "order", "wait, spill");
+    expect_setting(&config, "ways", "spill, wait");
     expect_setting(&config, "minimum-stay", "77");
     expect_setting(&config, "wait-deadline", "16");
     expect_setting(&config, "aging", "7200");
@@ -74,7 +74,7 @@ Test(config, what_the_file_says_of_the_policy_holds)
     expect_setting(&config, "budget", "5");
     expect_setting(&config, "gain", "300");
     cr_expect_eq(config_policy(&config)->stay_s, 77);
-    cr_expect_eq(config_policy(&config)->order[1], POLICY_SPILL);
+    cr_expect_eq(config_policy(&config)->ways, POLICY_WAIT | POLICY_SPILL);
     cr_expect_not(config_policy(&config)->automatic);
     cr_expect_eq(config.lines[settings_find("gain") - settings_table], 8);
     config_finish(&config);

@@ -334,13 +334,13 @@ Test(config_print, each_value_has_its_origin)
     char line[200];
 
     setenv("RESEAT_BUDGET", "6", 1);
-    setenv("RESEAT_ORDER", "spill,wait", 1);
+    setenv("RESEAT_WAYS", "spill,wait", 1);
     cr_assert_eq(config_load(&source, &config, &error), 0);
     char *text = printed(&config);
     snprintf(line, sizeof(line), "    gain = 20; # %s/test.conf:1", config_folder);
     expect_line(text, line);
     expect_line(text, "    budget = 6; # environment, RESEAT_BUDGET");
-    expect_line(text, "    order = \"spill, wait\"; # environment, RESEAT_ORDER");
+    expect_line(text, "    ways = \"spill, wait\"; # environment, RESEAT_WAYS");
     expect_line(text, "    aging = 3600; # option --aging");
     expect_line(text, "    automatic = true; # default");
     snprintf(line, sizeof(line), "    { # %s/test.conf:5", config_folder);

@@ -115,7 +115,10 @@ Test(memory, who_finds_no_room_waits_until_another_ends)
     puppet_need(b, 0, 200 * MIB - b->vdevs[0].granted, false);
     cr_assert(state_comes_to("b", "waiting", SOON));
     cr_assert_eq(b->answers, 0);
-    cr_assert(strstr(PUPPETS_RESEAT("explain", "b")->out, "waiting"));
+    char *text = PUPPETS_RESEAT("explain", "b")->out, *wait = strstr(text, "expected to take ");
+    cr_assert(strstr(text, "waiting") && wait, "%s", text);
+    double expected_s = strtod(wait + strlen("expected to take "), NULL);
+    cr_expect(expected_s >= 0 && expected_s < 60, "%s", text);
     cr_assert_gt(ps_says("b", "ticket"), 0);
     cr_assert_eq(ps_says("a", "ticket"), 0);
     puppet_kill(a);

@@ -114,6 +114,36 @@ Test(cost_store, what_was_unused_for_longest_goes_when_a_user_has_too_much)
     cost_store_destroy(store);
 }
 
+/** @count programs of @uid, called k0 and so on, of which the first was unused for longest. */
+static struct cost_row *peaks_of(uid_t uid, size_t count, uint64_t bytes)
+{
+    struct cost_row *rows = rows_of(uid, count, 1);
+
+    for (size_t i = 0; i < count; i++)
+        rows[i].peak = bytes;
+    return rows;
+}
+
+Test(cost_store, the_memory_of_programs_is_kept_by_user_and_bounded)
+{
+    struct cost_store *store = cost_store_create(folder);
+
+    write_rows(store, peaks_of(1000, 1, 5000), 1);
+    write_rows(store, peaks_of(1001, 1, 80000), 1);
+    cost_store_destroy(store);
+    store = cost_store_create(folder);
+    cr_expect_eq(cost_store_peak(store, 1000, "k0"), 5000);
+    cr_expect_eq(cost_store_peak(store, 1001, "k0"), 80000);
+    cr_expect_eq(cost_store_peak(store, 1002, "k0"), 0);
+    cr_expect_eq(cost_store_peak(store, 1000, "k1"), 0);
+    write_rows(store, peaks_of(1000, COST_PEAKS_MOST + 1, 7), COST_PEAKS_MOST + 1);
+    cr_expect_eq(cost_store_peak(store, 1000, "k0"), 0, "the oldest is there still");
+    cr_expect_eq(cost_store_peak(store, 1000, "k1"), 7);
+    cr_expect_eq(cost_store_peak(store, 1001, "k0"), 80000, "another user's went");
+    cr_expect_eq(read_first(store, 1000), 0, "a peak is taken for what a kernel costs");
+    cost_store_destroy(store);
+}
+
 Test(cost_store, a_file_of_a_newer_release_is_left_alone)
 {
     char path[128];

@@ -224,3 +224,43 @@ Test(costs, a_program_that_tells_too_much_is_not_listened_to)
     cr_expect(json_is_false(json_object_get(answer, "more")), "more than 1000 of 4000 are known");
     json_decref(answer);
 }
+
+/** Where a program called @name would start, which then ends. */
+static bool starts_on(const char *name, const char *device)
+{
+    struct puppet_kind kind = {.device = NULL};
+    struct puppet *puppet = puppet_start(name, &kind);
+    bool there = strstr(puppet->start, device);
+
+    puppet_kill(puppet);
+    return there;
+}
+
+Test(costs, a_program_starts_where_the_memory_of_its_former_runs_fits)
+{
+    struct puppet_kind kind = {.device = "gpu:larger"};
+    struct puppet *a = puppet_start("a", &kind);
+
+    cr_assert(puppet_allocate(a, 300 * MIB, SOON));
+    puppets_limit("gpu0", "100MiB");
+    cr_expect(starts_on("a", "one"), "it did not end yet");
+    puppet_kill(a);
+    puppets_for(1500); /* until it is known to have ended */
+    cr_expect(starts_on("a", "larger"));
+    cr_expect(starts_on("b", "one"));
+    end_agent(SIGTERM);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_expect(starts_on("a", "larger"), "the next agent does not know");
+    struct puppet_kind small = {.device = "gpu:one"};
+    a = puppet_start("a", &small);
+    cr_assert(puppet_allocate(a, MIB, SOON));
+    const char *text = PUPPETS_RESEAT("explain", "a")->out;
+    cr_expect(strstr(text, "In former runs it needed up to "), "%s", text);
+    puppet_kill(a);
+    puppets_for(1500);
+    /* A small run does not make the others forgotten. */
+    cr_expect(starts_on("a", "larger"));
+    /* Nowhere is there room: it starts nevertheless, where it would have. */
+    puppets_limit("gpu1", "100MiB");
+    cr_expect(starts_on("a", "one"));
+}

@@ -419,3 +419,37 @@ Test(queue, who_grows_in_small_pieces_displaces_in_large_ones)
     cr_assert_leq(low->shrinks, 3, "%u times", low->shrinks);
     cr_assert_geq(low->vdevs[0].granted, 10 * MIB);
 }
+
+static bool is_ready(void *data)
+{
+    return ((const struct puppet *)data)->ready[0] != '\0';
+}
+
+static bool runs_again(void *data)
+{
+    return ((const struct puppet *)data)->resumes > 0;
+}
+
+Test(queue, the_first_in_the_queue_is_made_ready_for_its_device)
+{
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_PREWARM", "yes", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    puppets_limit("gpu1", "1MiB");
+    puppets_limit("gpu0", "320MiB");
+    struct puppet *low = start("low", "ws", 200 * MIB, 200 * MIB);
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
+    struct puppet *high = puppet_start("high", &kind);
+
+    cr_assert(puppet_allocate(high, 200 * MIB, 20000));
+    cr_assert_eq(low->suspends, 1);
+    cr_assert(puppets_run(is_ready, low, SOON), "it is not made ready");
+    cr_expect(strstr(low->ready, "one"), "%s", low->ready);
+    puppets_for(2500);
+    cr_expect_eq(low->prewarms, 1, "once is enough");
+    cr_expect_eq(low->resumes, 0);
+    cr_expect_eq(high->prewarms, 0);
+    puppet_kill(high);
+    cr_assert(puppets_run(runs_again, low, SOON));
+    cr_expect_str_eq(low->vdevs[0].device, "gpu:one");
+}

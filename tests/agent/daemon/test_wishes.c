@@ -239,6 +239,43 @@ Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
               explained->out);
 }
 
+/** A program that keeps gpu:one busy a tenth of the time goes beside another one on gpu:larger, if
+ * @speeds says how fast both are: a guess may be so wrong that gpu:larger would hold it up. */
+static unsigned moves_with(const char *speeds)
+{
+    FILE *file = fopen(harness_path("reseat.conf"), "we");
+
+    cr_assert(file && fputs(speeds, file) >= 0 && fclose(file) == 0);
+    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
+    setenv("RESEAT_AUTOMATIC", "yes", 1);
+    setenv("RESEAT_MINIMUM_STAY", "1", 1);
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet_kind kind = {.device = "gpu:larger"};
+    struct puppet *other = puppet_start("other", &kind);
+    other->busy = 300;
+    cr_assert(puppet_allocate(other, 100 * MIB, SOON));
+    kind.device = NULL;
+    struct puppet *app = puppet_start("app", &kind);
+    app->busy = 100;
+    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    puppets_for(4000);
+    return app->moves;
+}
+
+Test(wishes, a_device_of_guessed_speed_is_not_tried_where_it_might_hold_up)
+{
+    cr_expect_eq(moves_with(""), 0);
+    const char *text = PUPPETS_RESEAT("explain", "app")->out;
+    cr_expect(strstr(text, "(a guess)"), "%s", text);
+}
+
+Test(wishes, a_device_of_configured_speed_is)
+{
+    cr_expect_eq(moves_with("devices = ( { kind = \"gpu\"; speed = 1000; } );\n"), 1);
+}
+
 static bool is_ready(void *data)
 {
     const struct puppet *puppet = data;
