@@ -16,8 +16,8 @@
 /* Per binary logarithm of the distance to what was measured. */
 #define REACH_DOUBT 0.5
 #define SLOPE_MOST  1.5
-/* Of a file or a message: no more than that is believed of a record. */
-#define RECORD_SAMPLES_MOST 1000.0
+/* Of a record from a file or a message. */
+#define RECORD_SAMPLES_MOST 1e9
 #define RECORD_POWER_MOST   1000000000u /* 1 MW, in mW */
 /* Power is kept as the logarithm of milliwatts above this. */
 #define POWER_FLOOR 1000
@@ -177,10 +177,11 @@ static bool costs_read_mean(uint64_t value, uint64_t samples_k, uint64_t spread_
         return false;
     *ret_mean = (struct cost_mean){
         .count = (float)count, .mean = (float)costs_log(value), .spread = (float)spread};
+    costs_fade(ret_mean, COSTS_MEMORY);
     return true;
 }
 
-bool costs_add_record(struct costs *costs, const struct cost_record *record)
+bool costs_read_record(const struct cost_record *record, struct costs *ret_costs)
 {
     double size = costs_log(record->items);
     struct cost_point point = {.size = (float)size};
@@ -191,7 +192,8 @@ bool costs_add_record(struct costs *costs, const struct cost_record *record)
          !costs_read_mean(record->power_mw + POWER_FLOOR, record->power_samples_k,
                           record->power_spread_k, &point.power)))
         return false;
-    costs_join_points(costs_point_of(costs, size), &point);
+    *ret_costs = (struct costs){0};
+    *costs_point_of(ret_costs, size) = point;
     return true;
 }
 

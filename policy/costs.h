@@ -57,7 +57,8 @@ void costs_add_power(struct costs *costs, uint64_t items, uint64_t power_mw);
  */
 void costs_merge(struct costs *costs, const struct costs *other);
 
-/** A point as numbers for a file or a message, and back. */
+/** A point as numbers for a file or a message, and back: of more samples than COSTS_MEMORY so many
+ *  are read. */
 struct cost_record {
     uint64_t items, ns;    /**< Geometric means. */
     uint64_t samples_k;    /**< Thousandths of a sample. */
@@ -67,8 +68,8 @@ struct cost_record {
     uint64_t power_mw, power_samples_k, power_spread_k, power_error_permil;
 };
 void cost_record_of(const struct cost_point *point, struct cost_record *ret_record);
-/** Merge one record. False where its numbers cannot be: nothing is changed then. */
-bool costs_add_record(struct costs *costs, const struct cost_record *record);
+/** Costs that know this point alone, for costs_merge(). False where its numbers cannot be. */
+bool costs_read_record(const struct cost_record *record, struct costs *ret_costs);
 
 struct cost_guess {
     uint64_t ns;

@@ -22,7 +22,7 @@ struct peer;
 struct program;
 struct operation;
 struct governor;
-struct cost_book;
+struct cost_table;
 struct server;
 struct agent;
 
@@ -113,7 +113,7 @@ struct agent {
     char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading of the configuration was
                                                refused, or "". */
     struct governor *governor;
-    struct cost_book *costs; /**< costs/costs.h. */
+    struct cost_table *costs; /**< costs/costs.h. */
     bool stopping;
 };
 

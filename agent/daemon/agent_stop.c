@@ -1,6 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/isolation.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/servers/servers.h"
@@ -17,6 +18,7 @@ static void agent_stop_drop_peers(uv_timer_t *timer)
 
     while (agent->peers)
         peer_close(agent->peers);
+    costs_stop(agent);
     agent_stop_close_if_open((uv_handle_t *)&agent->sweep);
 }
 

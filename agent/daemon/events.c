@@ -10,6 +10,7 @@
 static void events_peer_closed(struct peer *peer)
 {
     operations_cancel(peer, OPERATIONS_ALL, true);
+    costs_client_closed(peer);
     programs_disconnect(peer->agent, peer);
 }
 

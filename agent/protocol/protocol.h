@@ -93,8 +93,12 @@
 #define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
 #define MSG_USE     "use"     /**< client: use over time; answer. */
 /** client: what launches were found to cost; answer: at most PROTOCOL_COSTS_MAX "costs", and "more"
-    where there are more of them. "what": of a program or a kernel alone. */
+    where there are more of them. "what": of a program, a device or a kernel alone; "skip": so many
+    are left out. */
 #define MSG_PROFILE "profile"
+/** client: 1 to PROTOCOL_COSTS_MAX "costs" of another agent's to be merged, all or none; answer:
+    how many were "added". */
+#define MSG_IMPORT "import"
 /** client to agent to program: write down what goes on there, for "duration_ms"; to the program
    "on" and "deadline_ns". MSG_SPANS come, then an answer: what it was "ended_by", how many were
    "lost". */

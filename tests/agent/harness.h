@@ -10,7 +10,7 @@
 /** What a command printed and how it ended. */
 struct result {
     int status; /**< Exit status, or 128 and the signal. */
-    char out[65536];
+    char out[262144];
     char err[16384];
 };
 

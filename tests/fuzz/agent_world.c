@@ -271,6 +271,7 @@ void world_end(struct agent *agent)
 {
     while (agent->peers)
         peer_close(agent->peers);
+    costs_stop(agent);
     __real_uv_close((uv_handle_t *)&agent->listener, NULL);
     __real_uv_close((uv_handle_t *)&agent->devices.timeout, NULL);
     uv_run(&agent->loop, UV_RUN_DEFAULT);

@@ -4,6 +4,10 @@
 #include <string.h>
 #include <time.h>
 
+/* Without memory an element is not added, and its hh.tbl is NULL. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
 #include "agent/daemon/clients.h"
 #include "agent/daemon/costs/store.h"
 #include "agent/daemon/devices/device_list.h"
@@ -11,9 +15,8 @@
 #include "agent/daemon/programs/registry.h"
 #include "agent/protocol/agent_messages.h"
 
-#define BUCKETS      1024 /* a power of two */
 #define ENTRIES_MOST 4096 /* in memory; what is on disk only is read again when it is needed */
-#define WORKS_MOST   32   /* kernels that a program runs at one time */
+#define USES_MOST    32   /* kernels that a program runs at one time */
 #define WRITE_MS     5000
 #define MEASURED_MS  1000  /* how long an answer to the policy holds */
 #define FADE_MS      30000 /* what a program did so long ago counts half */
@@ -21,20 +24,51 @@
 
 /* What is known of one kernel on one device, for one user. */
 struct cost_entry {
-    struct cost_entry *next; /* in its bucket */
-    struct cost_row row;
+    struct cost_entry *next; /* of the same kernel */
+    struct device_key device;
     bool dirty; /* not written yet */
+    struct costs costs;
 };
 
-struct cost_book {
+struct cost_kernel {
+    struct cost_kernel_key {
+        uid_t uid;
+        char id[COST_ID_SIZE];
+    } key; /* padded with zeros */
+    char name[COST_NAME_SIZE];
+    int64_t used_s;
+    struct cost_entry *entries;
+    UT_hash_handle hh;
+};
+
+/* The most device memory that a user's programs of one name needed. */
+struct cost_peak {
+    struct cost_peak_key {
+        uid_t uid;
+        char name[COST_NAME_SIZE];
+    } key; /* padded with zeros */
+    bool dirty;
+    int64_t used_s;
+    uint64_t bytes;
+    UT_hash_handle hh;
+};
+
+/* All that is learnt. */
+struct cost_table {
     struct cost_store *store;
-    struct cost_entry *buckets[BUCKETS];
-    size_t count, dirty;
-    uint64_t write_ms; /* uv_now() of the next write */
+    struct cost_kernel *kernels; /* uthash */
+    struct cost_peak *peaks;     /* uthash */
+    size_t count;                /* entries */
+    size_t dirty;                /* entries and peaks */
+    uint64_t write_ms;           /* uv_now() of the next write */
+    struct cost_job job;         /* while `busy` the thread's */
+    bool busy;
+    uv_async_t ended;           /* the job has ended */
+    struct cost_query *waiting; /* for the next job */
 };
 
 /* Launches of one kernel that a program did lately on one device of the ledger. */
-struct cost_work {
+struct kernel_use {
     char id[COST_ID_SIZE];
     uint32_t device;
     uint64_t items;   /* of the last launch */
@@ -43,7 +77,7 @@ struct cost_work {
 };
 
 struct program_costs {
-    struct cost_work works[WORKS_MOST];
+    struct kernel_use uses[USES_MOST];
     uint32_t count;
     struct policy_measured *measured; /* the last answer, by device of the ledger */
     uint32_t measured_count, measured_on;
@@ -52,171 +86,247 @@ struct program_costs {
     uint32_t samples;
 };
 
-static unsigned costs_bucket(uid_t uid, const char *id, const char *device)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ uid; /* FNV-1a */
+static void costs_start(struct agent *agent);
+static void costs_settle(struct agent *agent);
 
-    for (const char *text = id; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    for (const char *text = device; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return (unsigned)(hash & (BUCKETS - 1));
+static struct cost_kernel *costs_find(const struct cost_table *table, uid_t uid, const char *id)
+{
+    struct cost_kernel_key key;
+    struct cost_kernel *kernel;
+
+    memset(&key, 0, sizeof(key));
+    key.uid = uid;
+    snprintf(key.id, sizeof(key.id), "%s", id);
+    HASH_FIND(hh, table->kernels, &key, sizeof(key), kernel);
+    return kernel;
 }
 
-static struct cost_entry *costs_find(const struct cost_book *book, uid_t uid, const char *id,
-                                     const char *device)
+static struct cost_entry *costs_entry_on(const struct cost_kernel *kernel,
+                                         const struct device_key *device)
 {
-    struct cost_entry *entry = book->buckets[costs_bucket(uid, id, device)];
+    struct cost_entry *entry = kernel ? kernel->entries : NULL;
 
-    while (entry && (entry->row.uid != uid || strcmp(entry->row.id, id) != 0 ||
-                     strcmp(entry->row.device, device) != 0))
+    while (entry && !device_key_equal(&entry->device, device))
         entry = entry->next;
     return entry;
 }
 
-/* An entry that is on disk makes room: of @uid's the one that was unused for longest, so that
- * nobody drives out what other users' programs need; else of all. */
-static bool costs_make_room(struct cost_book *book, uid_t uid)
+static void costs_drop(struct cost_table *table, struct cost_kernel *kernel)
 {
-    struct cost_entry **oldest = NULL, **own = NULL;
-
-    if (book->count < ENTRIES_MOST)
-        return true;
-    for (unsigned i = 0; i < BUCKETS; i++) {
-        for (struct cost_entry **at = &book->buckets[i]; *at; at = &(*at)->next) {
-            if ((*at)->dirty)
-                continue;
-            if (!oldest || (*at)->row.used_s < (*oldest)->row.used_s)
-                oldest = at;
-            if ((*at)->row.uid == uid && (!own || (*at)->row.used_s < (*own)->row.used_s))
-                own = at;
-        }
+    HASH_DEL(table->kernels, kernel);
+    for (struct cost_entry *next, *entry = kernel->entries; entry; entry = next) {
+        next = entry->next;
+        table->dirty -= entry->dirty;
+        table->count--;
+        free(entry);
     }
-    oldest = own ? own : oldest;
+    free(kernel);
+}
+
+static bool costs_is_dirty(const struct cost_kernel *kernel)
+{
+    const struct cost_entry *entry = kernel->entries;
+
+    while (entry && !entry->dirty)
+        entry = entry->next;
+    return entry != NULL;
+}
+
+/* A kernel that is on disk makes room: of @keep's user the one that was unused for longest, so that
+ * nobody drives out what other users' programs need; else of all. */
+static bool costs_make_room(struct cost_table *table, const struct cost_kernel *keep)
+{
+    struct cost_kernel *oldest = NULL, *own = NULL, *kernel, *next;
+
+    if (table->count < ENTRIES_MOST)
+        return true;
+    HASH_ITER(hh, table->kernels, kernel, next)
+    {
+        if (kernel == keep || costs_is_dirty(kernel))
+            continue;
+        if (!oldest || kernel->used_s < oldest->used_s)
+            oldest = kernel;
+        if (kernel->key.uid == keep->key.uid && (!own || kernel->used_s < own->used_s))
+            own = kernel;
+    }
     if (!oldest)
         return false;
-    struct cost_entry *entry = *oldest;
-    *oldest = entry->next;
-    free(entry);
-    book->count--;
+    costs_drop(table, own ? own : oldest);
     return true;
 }
 
 /* NULL: there is no room, or no memory. */
-static struct cost_entry *costs_add_entry(struct cost_book *book, uid_t uid, const char *id,
-                                          const char *name, const char *device)
+static struct cost_entry *costs_add_entry(struct cost_table *table, struct cost_kernel *kernel,
+                                          const struct device_key *device)
 {
-    struct cost_entry *entry = costs_make_room(book, uid) ? calloc(1, sizeof(*entry)) : NULL;
+    struct cost_entry *entry = costs_make_room(table, kernel) ? calloc(1, sizeof(*entry)) : NULL;
 
     if (!entry)
         return NULL;
-    entry->row.uid = uid;
-    entry->row.used_s = (int64_t)time(NULL);
-    snprintf(entry->row.id, sizeof(entry->row.id), "%s", id);
-    snprintf(entry->row.name, sizeof(entry->row.name), "%s", name);
-    snprintf(entry->row.device, sizeof(entry->row.device), "%s", device);
-    struct cost_entry **bucket = &book->buckets[costs_bucket(uid, id, device)];
-    entry->next = *bucket;
-    *bucket = entry;
-    book->count++;
+    entry->device = *device;
+    entry->next = kernel->entries;
+    kernel->entries = entry;
+    table->count++;
     return entry;
 }
 
 struct costs_reading {
-    struct cost_book *book;
-    uid_t uid;
-    const char *id;
+    struct cost_table *table;
+    struct cost_kernel *kernel;
 };
 
-static void costs_take_point(void *data, const char *name, const char *device, unsigned size,
-                             const struct cost_point *point, int64_t used_s)
+static void costs_take_point(void *data, const char *device, unsigned size,
+                             const struct cost_point *point)
 {
     const struct costs_reading *reading = data;
-    struct cost_entry *entry = costs_find(reading->book, reading->uid, reading->id, device);
+    struct device_key key;
 
-    if (!entry && strlen(device) < COST_DEVICE_MAX)
-        entry = costs_add_entry(reading->book, reading->uid, reading->id, name, device);
-    if (!entry || entry->dirty)
+    if (device_key_parse(device, &key))
         return;
-    entry->row.costs.points[size] = *point;
-    entry->row.used_s = used_s;
-}
-
-/* With the first launch of a kernel on a device comes what is known of it on all others. */
-static struct cost_entry *costs_entry(struct cost_book *book, uid_t uid, const char *id,
-                                      const char *name, const char *device)
-{
-    struct cost_entry *entry = costs_find(book, uid, id, device);
-
+    struct cost_entry *entry = costs_entry_on(reading->kernel, &key);
+    if (!entry)
+        entry = costs_add_entry(reading->table, reading->kernel, &key);
     if (entry)
-        return entry;
-    struct costs_reading reading = {book, uid, id};
-    cost_store_read(book->store, uid, id, costs_take_point, &reading);
-    entry = costs_find(book, uid, id, device);
-    return entry ? entry : costs_add_entry(book, uid, id, name, device);
+        entry->costs.points[size] = *point;
 }
 
-/* The memory of programs is in the book like a kernel's costs, with the program's name for the
- * device and no id, which no kernel has. */
-static struct cost_entry *costs_peak_entry(struct cost_book *book, uid_t uid, const char *name)
+/* With the first launch of a kernel comes what is known of it on all devices. NULL: no memory. */
+static struct cost_kernel *costs_kernel(struct cost_table *table, uid_t uid, const char *id,
+                                        const char *name)
 {
-    struct cost_entry *entry = costs_find(book, uid, "", name);
+    struct cost_kernel *kernel = costs_find(table, uid, id);
 
-    if (!entry && (entry = costs_add_entry(book, uid, "", name, name)))
-        entry->row.peak = cost_store_peak(book->store, uid, name);
+    if (kernel)
+        return kernel;
+    kernel = calloc(1, sizeof(*kernel));
+    if (!kernel)
+        return NULL;
+    kernel->key.uid = uid;
+    snprintf(kernel->key.id, sizeof(kernel->key.id), "%s", id);
+    snprintf(kernel->name, sizeof(kernel->name), "%s", name);
+    HASH_ADD(hh, table->kernels, key, sizeof(kernel->key), kernel);
+    if (!kernel->hh.tbl) {
+        free(kernel);
+        return NULL;
+    }
+    struct costs_reading reading = {table, kernel};
+    cost_store_read(table->store, uid, id, costs_take_point, &reading);
+    return kernel;
+}
+
+/* What is known of a kernel on a device, to be changed. NULL: there is no room, or no memory. */
+static struct cost_entry *costs_change(struct cost_table *table, uid_t uid, const char *id,
+                                       const char *name, const struct device_key *device)
+{
+    struct cost_kernel *kernel = costs_kernel(table, uid, id, name);
+    struct cost_entry *entry = costs_entry_on(kernel, device);
+
+    if (kernel && !entry)
+        entry = costs_add_entry(table, kernel, device);
+    if (kernel && !kernel->entries)
+        costs_drop(table, kernel);
+    if (!entry)
+        return NULL;
+    kernel->used_s = (int64_t)time(NULL);
+    table->dirty += !entry->dirty;
+    entry->dirty = true;
     return entry;
+}
+
+/* ---- memory of programs ---- */
+
+/* The one that was unused for longest makes room, of those that are on disk. */
+static bool costs_make_room_for_peak(struct cost_table *table)
+{
+    struct cost_peak *oldest = NULL, *peak, *next;
+
+    if (HASH_COUNT(table->peaks) < COST_PEAKS_MOST)
+        return true;
+    HASH_ITER(hh, table->peaks, peak, next)
+    if (!peak->dirty && (!oldest || peak->used_s < oldest->used_s))
+        oldest = peak;
+    if (!oldest)
+        return false;
+    HASH_DEL(table->peaks, oldest);
+    free(oldest);
+    return true;
+}
+
+/* NULL: there is no room, or no memory. */
+static struct cost_peak *costs_find_peak(struct cost_table *table, uid_t uid, const char *name)
+{
+    struct cost_peak_key key;
+    struct cost_peak *peak;
+
+    memset(&key, 0, sizeof(key));
+    key.uid = uid;
+    snprintf(key.name, sizeof(key.name), "%s", name);
+    HASH_FIND(hh, table->peaks, &key, sizeof(key), peak);
+    if (peak)
+        return peak;
+    peak = costs_make_room_for_peak(table) ? calloc(1, sizeof(*peak)) : NULL;
+    if (!peak)
+        return NULL;
+    peak->key = key;
+    HASH_ADD(hh, table->peaks, key, sizeof(peak->key), peak);
+    if (!peak->hh.tbl) {
+        free(peak);
+        return NULL;
+    }
+    peak->bytes = cost_store_peak(table->store, uid, key.name);
+    peak->used_s = (int64_t)time(NULL);
+    return peak;
 }
 
 uint64_t costs_peak(struct agent *agent, uid_t uid, const char *name)
 {
-    const struct cost_entry *entry = costs_peak_entry(agent->costs, uid, name);
+    const struct cost_peak *peak = costs_find_peak(agent->costs, uid, name);
 
-    return entry ? entry->row.peak : 0;
+    return peak ? peak->bytes : 0;
 }
 
 void costs_note_peak(struct agent *agent, uid_t uid, const char *name, uint64_t bytes)
 {
-    struct cost_entry *entry = bytes ? costs_peak_entry(agent->costs, uid, name) : NULL;
+    struct cost_peak *peak = bytes ? costs_find_peak(agent->costs, uid, name) : NULL;
 
-    if (!entry)
+    if (!peak)
         return;
-    entry->row.peak =
-        bytes < entry->row.peak ? entry->row.peak - (entry->row.peak - bytes) / 4 : bytes;
-    entry->row.used_s = (int64_t)time(NULL);
-    agent->costs->dirty += !entry->dirty;
-    entry->dirty = true;
+    peak->bytes = bytes < peak->bytes ? peak->bytes - (peak->bytes - bytes) / 4 : bytes;
+    peak->used_s = (int64_t)time(NULL);
+    agent->costs->dirty += !peak->dirty;
+    peak->dirty = true;
 }
 
 /* ---- what programs report ---- */
 
-static void costs_fade(struct cost_work *work, uint64_t now_ms)
+static void costs_fade_use(struct kernel_use *use, uint64_t now_ms)
 {
-    for (; work->at_ms + FADE_MS <= now_ms && work->busy_ns != 0; work->at_ms += FADE_MS)
-        work->busy_ns /= 2;
+    for (; use->at_ms + FADE_MS <= now_ms && use->busy_ns != 0; use->at_ms += FADE_MS)
+        use->busy_ns /= 2;
 }
 
-static void costs_note_work(struct program_costs *costs, const struct cost_sample *sample,
-                            uint32_t device, uint64_t now_ms)
+static void costs_note_use(struct program_costs *costs, const struct cost_sample *sample,
+                           uint32_t device, uint64_t now_ms)
 {
-    struct cost_work *least = NULL;
+    struct kernel_use *least = NULL;
 
     for (uint32_t i = 0; i < costs->count; i++) {
-        struct cost_work *work = &costs->works[i];
-        costs_fade(work, now_ms);
-        if (work->device == device && strcmp(work->id, sample->id) == 0) {
-            work->items = sample->items;
-            work->busy_ns += sample->busy_ns < UINT64_MAX / 4 ? sample->busy_ns : UINT64_MAX / 4;
-            work->busy_ns = work->busy_ns < UINT64_MAX / 4 ? work->busy_ns : UINT64_MAX / 4;
+        struct kernel_use *use = &costs->uses[i];
+        costs_fade_use(use, now_ms);
+        if (use->device == device && strcmp(use->id, sample->id) == 0) {
+            use->items = sample->items;
+            use->busy_ns += sample->busy_ns < UINT64_MAX / 4 ? sample->busy_ns : UINT64_MAX / 4;
+            use->busy_ns = use->busy_ns < UINT64_MAX / 4 ? use->busy_ns : UINT64_MAX / 4;
             return;
         }
-        if (!least || work->busy_ns < least->busy_ns)
-            least = work;
+        if (!least || use->busy_ns < least->busy_ns)
+            least = use;
     }
-    if (costs->count < WORKS_MOST)
-        least = &costs->works[costs->count++];
+    if (costs->count < USES_MOST)
+        least = &costs->uses[costs->count++];
     else if (least->busy_ns >= sample->busy_ns)
         return;
-    *least = (struct cost_work){
+    *least = (struct kernel_use){
         .device = device, .items = sample->items, .busy_ns = sample->busy_ns, .at_ms = now_ms};
     memcpy(least->id, sample->id, sizeof(least->id));
 }
@@ -234,25 +344,17 @@ static uint32_t costs_device(const struct agent *agent, const struct device_key 
 static void costs_learn(struct agent *agent, struct program *program,
                         const struct cost_sample *sample)
 {
-    struct cost_book *book = agent->costs;
-    char device[DEVICE_KEY_TEXT_MAX];
     uint32_t index = sample->has_device ? costs_device(agent, &sample->device) : LEDGER_NONE;
 
     if (index == LEDGER_NONE || strlen(sample->id) != COST_ID_SIZE - 1 || !sample->items ||
         !sample->ns)
         return;
-    device_key_format(&sample->device, device);
     struct cost_entry *entry =
-        strlen(device) < COST_DEVICE_MAX
-            ? costs_entry(book, program->uid, sample->id, sample->name, device)
-            : NULL;
+        costs_change(agent->costs, program->uid, sample->id, sample->name, &sample->device);
     if (!entry)
         return;
-    costs_add(&entry->row.costs, sample->items, sample->ns);
-    entry->row.used_s = (int64_t)time(NULL);
-    book->dirty += !entry->dirty;
-    entry->dirty = true;
-    costs_note_work(program->costs, sample, index, uv_now(&agent->loop));
+    costs_add(&entry->costs, sample->items, sample->ns);
+    costs_note_use(program->costs, sample, index, uv_now(&agent->loop));
 }
 
 /* A program that reports more than ours do is not listened to for the rest of the second. */
@@ -293,31 +395,29 @@ void costs_forget(struct program *program)
 
 /* ---- what the policy is told ---- */
 
-static struct policy_measured costs_compare(struct agent *agent, const struct program *program,
-                                            uint32_t from, uint32_t to)
+const struct costs *costs_of(const struct agent *agent, uid_t uid, const char *id, uint32_t device)
+{
+    const struct inventory_entry *there = devices_entry(agent, device);
+    const struct cost_entry *entry =
+        there ? costs_entry_on(costs_find(agent->costs, uid, id), &there->key) : NULL;
+
+    return entry ? &entry->costs : NULL;
+}
+
+static struct policy_measured
+costs_compare(const struct agent *agent, const struct program *program, uint32_t from, uint32_t to)
 {
     const struct program_costs *costs = program->costs;
-    const struct inventory_entry *here = devices_entry(agent, from),
-                                 *there = devices_entry(agent, to);
-    char here_text[DEVICE_KEY_TEXT_MAX], there_text[DEVICE_KEY_TEXT_MAX];
-    struct costs_use uses[WORKS_MOST];
+    struct costs_use uses[USES_MOST];
     uint32_t count = 0;
 
-    if (!here || !there)
-        return (struct policy_measured){0};
-    device_key_format(&here->key, here_text);
-    device_key_format(&there->key, there_text);
     for (uint32_t i = 0; i < costs->count; i++) {
-        const struct cost_work *work = &costs->works[i];
-        if (work->device != from || work->busy_ns == 0)
-            continue;
-        const struct cost_entry *one = costs_find(agent->costs, program->uid, work->id, here_text),
-                                *other =
-                                    costs_find(agent->costs, program->uid, work->id, there_text);
-        uses[count++] = (struct costs_use){.here = one ? &one->row.costs : NULL,
-                                           .there = other ? &other->row.costs : NULL,
-                                           .items = work->items,
-                                           .busy_ns = work->busy_ns};
+        const struct kernel_use *use = &costs->uses[i];
+        if (use->device == from && use->busy_ns != 0)
+            uses[count++] = (struct costs_use){.here = costs_of(agent, program->uid, use->id, from),
+                                               .there = costs_of(agent, program->uid, use->id, to),
+                                               .items = use->items,
+                                               .busy_ns = use->busy_ns};
     }
     return costs_relative(uses, count);
 }
@@ -342,162 +442,365 @@ const struct policy_measured *costs_measured(struct agent *agent, struct program
     costs->measured_on = device;
     costs->measured_ms = now;
     for (uint32_t i = 0; i < costs->count; i++)
-        costs_fade(&costs->works[i], now);
+        costs_fade_use(&costs->uses[i], now);
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         measured[i] = costs_compare(agent, program, device, i);
     return measured;
 }
 
-/* ---- on disk ---- */
-
-int costs_init(struct agent *agent, const char *folder)
-{
-    agent->costs = calloc(1, sizeof(*agent->costs));
-    if (!agent->costs)
-        return -ENOMEM;
-    agent->costs->store = cost_store_create(folder);
-    return agent->costs->store ? 0 : -ENOMEM;
-}
-
-/* What could not be written is dirty again. */
-static void costs_poll(struct cost_book *book, bool wait)
-{
-    struct cost_row *rows;
-    size_t count;
-
-    if (!cost_store_poll(book->store, wait, &rows, &count))
-        return;
-    for (size_t i = 0; i < count; i++) {
-        struct cost_entry *entry = costs_find(book, rows[i].uid, rows[i].id, rows[i].device);
-        if (entry && !entry->dirty) {
-            entry->dirty = true;
-            book->dirty++;
-        }
-    }
-    free(rows);
-}
-
-static void costs_write(struct cost_book *book)
-{
-    struct cost_row *rows = book->dirty ? calloc(book->dirty, sizeof(*rows)) : NULL;
-    size_t count = 0;
-
-    if (!rows || cost_store_is_writing(book->store)) {
-        free(rows);
-        return;
-    }
-    for (unsigned i = 0; i < BUCKETS; i++) {
-        for (struct cost_entry *entry = book->buckets[i]; entry; entry = entry->next) {
-            if (entry->dirty && count < book->dirty)
-                rows[count++] = entry->row;
-            entry->dirty = false;
-        }
-    }
-    book->dirty = 0;
-    cost_store_write(book->store, rows, count);
-}
-
-void costs_tick(struct agent *agent)
-{
-    struct cost_book *book = agent->costs;
-
-    costs_poll(book, false);
-    if (uv_now(&agent->loop) < book->write_ms)
-        return;
-    book->write_ms = uv_now(&agent->loop) + WRITE_MS;
-    costs_write(book);
-}
-
-/* Everything that was learnt is in the store, or cannot be written. */
-static void costs_settle(struct cost_book *book)
-{
-    costs_poll(book, true);
-    costs_write(book);
-    costs_poll(book, true);
-}
-
-void costs_finish(struct agent *agent)
-{
-    struct cost_book *book = agent->costs;
-
-    if (!book)
-        return;
-    if (book->store)
-        costs_settle(book);
-    cost_store_destroy(book->store);
-    for (unsigned i = 0; i < BUCKETS; i++) {
-        struct cost_entry *next;
-        for (struct cost_entry *entry = book->buckets[i]; entry; entry = next) {
-            next = entry->next;
-            free(entry);
-        }
-    }
-    free(book);
-    agent->costs = NULL;
-}
-
 /* ---- what clients are shown ---- */
 
-struct profile {
-    struct agent *agent;
-    struct frame *frame;
-    const struct program *program; /* whose kernels alone are shown; NULL: all */
-};
-
-static bool profile_runs(const struct program *program, const char *id)
+static void profile_put(const struct agent *agent, const struct cost_listed *listed,
+                        struct frame *frame)
 {
-    const struct program_costs *costs = program->costs;
+    struct cost_line line = {.has_device = device_key_parse(listed->device, &line.device) == 0};
+    uint32_t index = line.has_device ? costs_device(agent, &line.device) : LEDGER_NONE;
 
-    for (uint32_t i = 0; costs && i < costs->count; i++)
-        if (strcmp(costs->works[i].id, id) == 0)
-            return true;
-    return false;
+    memcpy(line.id, listed->id, sizeof(line.id));
+    memcpy(line.name, listed->name, sizeof(line.name));
+    cost_record_of(&listed->point, &line.record);
+    frame_map(frame, NULL);
+    frame_string(frame, "device",
+                 index == LEDGER_NONE ? line.device.device : agent->ledger.devices[index].name);
+    put_cost(frame, &line);
+    frame_end(frame);
 }
 
-static void profile_put(void *data, const char *id, const char *name, const char *device,
-                        const struct cost_point *point)
+static void profile_answer(const struct agent *agent, const struct cost_query *query, int result)
 {
-    const struct profile *profile = data;
-    struct cost_record record;
-    struct device_key key;
+    struct frame frame;
 
-    if (profile->program && !profile_runs(profile->program, id))
+    if (query->added && result == SQLITE_OK) {
+        frame_init(&frame, MSG_IMPORT);
+        frame_u64(&frame, "added", query->added);
+        peer_send(query->client, &frame);
         return;
-    cost_record_of(point, &record);
-    uint32_t index =
-        device_key_parse(device, &key) ? LEDGER_NONE : costs_device(profile->agent, &key);
-    frame_map(profile->frame, NULL);
-    frame_string(profile->frame, "kernel", name);
-    frame_string(profile->frame, "id", id);
-    frame_string(profile->frame, "device",
-                 index == LEDGER_NONE ? key.device : profile->agent->ledger.devices[index].name);
-    frame_u64(profile->frame, "items", record.items);
-    frame_u64(profile->frame, "ns", record.ns);
-    frame_u64(profile->frame, "samples_permil", record.samples_k);
-    frame_u64(profile->frame, "error_permil", record.error_permil);
-    frame_end(profile->frame);
+    }
+    if (!query->answered) {
+        peer_error(query->client, ERR_FAILED, "the file of costs cannot be %s now%s",
+                   query->added ? "written" : "read",
+                   query->added ? "; what was imported is known until the agent ends" : "");
+        return;
+    }
+    frame_init(&frame, MSG_PROFILE);
+    frame_array(&frame, "costs");
+    for (size_t i = 0; i < query->count; i++)
+        profile_put(agent, &query->listed[i], &frame);
+    frame_end(&frame);
+    frame_bool(&frame, "more", query->more);
+    peer_send(query->client, &frame);
+}
+
+/* Whose kernels, of what: a program's, those on a device, or those of a name. */
+static void profile_choose(const struct agent *agent, const struct peer *client, const char *what,
+                           struct cost_query *query)
+{
+    const struct program *found = NULL;
+    size_t used = 0;
+
+    for (const struct program *program = agent->programs; program; program = program->next)
+        if (strcmp(program->name, what) == 0 && (client->uid == 0 || program->uid == client->uid))
+            found = program;
+    if (found) {
+        const struct program_costs *costs = found->costs;
+        query->uid = found->uid;
+        used += (size_t)snprintf(query->ids, sizeof(query->ids), "[");
+        for (uint32_t i = 0; costs && i < costs->count; i++)
+            used += (size_t)snprintf(query->ids + used, sizeof(query->ids) - used, "%s\"%s\"",
+                                     i ? "," : "", costs->uses[i].id);
+        snprintf(query->ids + used, sizeof(query->ids) - used, "]");
+        return;
+    }
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (!entry || strcmp(entry->name, what) != 0)
+            continue;
+        device_key_format(&entry->key, query->device);
+        return;
+    }
+    snprintf(query->kernel, sizeof(query->kernel), "%s", what);
+}
+
+/* NULL: the client was told why not. */
+static struct cost_query *profile_query(struct peer *client)
+{
+    bool ends = uv_is_closing((const uv_handle_t *)&client->agent->costs->ended);
+    struct cost_query *query = ends ? NULL : calloc(1, sizeof(*query));
+
+    if (query)
+        *query = (struct cost_query){.client = client, .uid = client->uid};
+    else
+        peer_error(client, ERR_FAILED, ends ? "the agent ends" : "out of memory");
+    return query;
+}
+
+/* Answered once the store has done what is under way, and has written what is known. */
+static void profile_ask(struct agent *agent, struct cost_query *query)
+{
+    query->next = agent->costs->waiting;
+    agent->costs->waiting = query;
+    costs_start(agent);
 }
 
 void profile_handle(struct peer *client, struct message *message)
 {
     struct agent *agent = client->agent;
+    struct cost_query *query = profile_query(client);
     char what[COST_NAME_SIZE] = "";
-    struct frame frame;
-    struct profile profile = {agent, &frame, NULL};
-    uid_t uid = client->uid;
 
+    if (!query)
+        return;
+    query->most = PROTOCOL_COSTS_MAX;
+    query->skip = message_number(&message->root, "skip", COST_POINTS_MOST);
     field_text(&message->root, "what", what, sizeof(what));
-    for (struct program *program = agent->programs; program && what[0]; program = program->next)
-        if (strcmp(program->name, what) == 0 && (client->uid == 0 || program->uid == client->uid))
-            profile.program = program;
-    if (profile.program)
-        uid = profile.program->uid;
-    costs_settle(agent->costs);
-    frame_init(&frame, MSG_PROFILE);
-    frame_array(&frame, "costs");
-    bool more = cost_store_list(agent->costs->store, uid, what[0] && !profile.program ? what : NULL,
-                                PROTOCOL_COSTS_MAX, profile_put, &profile);
-    frame_end(&frame);
-    frame_bool(&frame, "more", more);
-    peer_send(client, &frame);
+    if (what[0])
+        profile_choose(agent, client, what, query);
+    profile_ask(agent, query);
+}
+
+/* False: it is no record of a launch. */
+static bool import_read(const msgpack_object *item, struct cost_line *ret_line,
+                        struct costs *ret_costs)
+{
+    *ret_line = (struct cost_line){.has_device = false};
+    take_cost(item, ret_line);
+    return ret_line->has_device && strlen(ret_line->id) == COST_ID_SIZE - 1 && ret_line->name[0] &&
+           costs_read_record(&ret_line->record, ret_costs);
+}
+
+void import_handle(struct peer *client, struct message *message)
+{
+    struct agent *agent = client->agent;
+    const msgpack_object *items;
+    size_t count = field_array(&message->root, "costs", &items);
+    struct cost_line line;
+    struct costs costs;
+
+    if (!count || count > PROTOCOL_COSTS_MAX) {
+        peer_error(client, ERR_USAGE, "%zu entries; 1 to %d are taken at a time", count,
+                   PROTOCOL_COSTS_MAX);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!import_read(&items[i], &line, &costs)) {
+            peer_error(client, ERR_USAGE, "entry %zu is not what a launch costs", i);
+            return;
+        }
+    }
+    struct cost_query *query = profile_query(client);
+    if (!query)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        (void)import_read(&items[i], &line, &costs);
+        struct cost_entry *entry =
+            costs_change(agent->costs, client->uid, line.id, line.name, &line.device);
+        if (entry)
+            costs_merge(&entry->costs, &costs);
+        query->added += entry != NULL;
+    }
+    profile_ask(agent, query);
+}
+
+static void costs_forget_client(struct cost_query *query, const struct peer *client)
+{
+    for (; query; query = query->next)
+        if (query->client == client)
+            query->client = NULL;
+}
+
+void costs_client_closed(struct peer *client)
+{
+    costs_forget_client(client->agent->costs->job.queries, client);
+    costs_forget_client(client->agent->costs->waiting, client);
+}
+
+/* ---- on disk ---- */
+
+static void costs_collect_peaks(const struct cost_table *table, struct cost_job *job)
+{
+    struct cost_peak *peak, *next;
+
+    HASH_ITER(hh, table->peaks, peak, next)
+    {
+        if (!peak->dirty)
+            continue;
+        peak->dirty = false;
+        struct cost_row *row = &job->rows[job->count++];
+        row->uid = peak->key.uid;
+        row->used_s = peak->used_s;
+        row->peak = peak->bytes;
+        memcpy(row->name, peak->key.name, sizeof(row->name));
+    }
+}
+
+/* Everything dirty as rows, which is clean from then on. False: no memory. */
+static bool costs_collect(struct cost_table *table, struct cost_job *job)
+{
+    struct cost_kernel *kernel, *next;
+    char device[DEVICE_KEY_TEXT_MAX];
+
+    *job = (struct cost_job){.rows = calloc(table->dirty + 1, sizeof(*job->rows))};
+    if (!job->rows)
+        return false;
+    HASH_ITER(hh, table->kernels, kernel, next)
+    {
+        for (struct cost_entry *entry = kernel->entries; entry; entry = entry->next) {
+            struct cost_row *row = &job->rows[job->count];
+            if (!entry->dirty)
+                continue;
+            entry->dirty = false;
+            device_key_format(&entry->device, device);
+            if (strlen(device) >= sizeof(row->device))
+                continue;
+            job->count++;
+            row->uid = kernel->key.uid;
+            row->used_s = kernel->used_s;
+            row->costs = entry->costs;
+            memcpy(row->id, kernel->key.id, sizeof(row->id));
+            memcpy(row->name, kernel->name, sizeof(row->name));
+            strcpy(row->device, device);
+        }
+    }
+    costs_collect_peaks(table, job);
+    table->dirty = 0;
+    return true;
+}
+
+/* What could not be written is dirty again. */
+static void costs_take_back(struct cost_table *table, const struct cost_job *job)
+{
+    struct device_key key;
+
+    for (size_t i = 0; i < job->count; i++) {
+        if (job->rows[i].peak) {
+            struct cost_peak *peak = costs_find_peak(table, job->rows[i].uid, job->rows[i].name);
+            if (peak && !peak->dirty) {
+                peak->dirty = true;
+                table->dirty++;
+            }
+            continue;
+        }
+        struct cost_entry *entry =
+            device_key_parse(job->rows[i].device, &key)
+                ? NULL
+                : costs_entry_on(costs_find(table, job->rows[i].uid, job->rows[i].id), &key);
+        if (entry && !entry->dirty) {
+            entry->dirty = true;
+            table->dirty++;
+        }
+    }
+}
+
+static void costs_on_thread_end(void *data)
+{
+    uv_async_send(data);
+}
+
+/* Write and answer what there is, on a thread: one after the other. */
+static void costs_start(struct agent *agent)
+{
+    struct cost_table *table = agent->costs;
+
+    if (table->busy || (!table->dirty && !table->waiting) || !costs_collect(table, &table->job))
+        return;
+    table->job.queries = table->waiting;
+    table->waiting = NULL;
+    int error = cost_store_start(table->store, &table->job, costs_on_thread_end, &table->ended);
+    table->busy = error == 0;
+    if (!error)
+        return;
+    agent_log("what launches cost is not written: no thread (%s)", strerror(-error));
+    table->job.result = SQLITE_BUSY;
+    costs_settle(agent);
+}
+
+/* The job has ended, or was not begun. */
+static void costs_settle(struct agent *agent)
+{
+    struct cost_table *table = agent->costs;
+
+    cost_store_wait(table->store);
+    table->busy = false;
+    if (table->job.result != SQLITE_OK)
+        costs_take_back(table, &table->job);
+    for (const struct cost_query *query = table->job.queries; query; query = query->next)
+        if (query->client)
+            profile_answer(agent, query, table->job.result);
+    cost_queries_free(table->job.queries);
+    free(table->job.rows);
+    table->job = (struct cost_job){0};
+}
+
+static void costs_on_ended(uv_async_t *handle)
+{
+    struct agent *agent = handle->data;
+
+    if (agent->costs->busy)
+        costs_settle(agent);
+    if (agent->costs->waiting)
+        costs_start(agent);
+}
+
+int costs_init(struct agent *agent, const char *folder)
+{
+    struct cost_table *table = calloc(1, sizeof(*table));
+
+    if (!table)
+        return -ENOMEM;
+    table->store = cost_store_create(folder);
+    int error = table->store ? uv_async_init(&agent->loop, &table->ended, costs_on_ended) : -ENOMEM;
+    if (error) {
+        cost_store_destroy(table->store);
+        free(table);
+        return error;
+    }
+    table->ended.data = agent;
+    agent->costs = table;
+    return 0;
+}
+
+void costs_tick(struct agent *agent)
+{
+    struct cost_table *table = agent->costs;
+
+    if (uv_now(&agent->loop) < table->write_ms)
+        return;
+    table->write_ms = uv_now(&agent->loop) + WRITE_MS;
+    costs_start(agent);
+}
+
+void costs_stop(struct agent *agent)
+{
+    struct cost_table *table = agent->costs;
+
+    if (!table || uv_is_closing((uv_handle_t *)&table->ended))
+        return;
+    if (table->busy)
+        costs_settle(agent);
+    uv_close((uv_handle_t *)&table->ended, NULL);
+}
+
+void costs_finish(struct agent *agent)
+{
+    struct cost_table *table = agent->costs;
+    struct cost_kernel *kernel, *next;
+    struct cost_peak *peak, *next_peak;
+
+    if (!table)
+        return;
+    if (table->dirty && costs_collect(table, &table->job)) {
+        cost_store_run(table->store, &table->job);
+        free(table->job.rows);
+    }
+    cost_queries_free(table->waiting);
+    cost_store_destroy(table->store);
+    HASH_ITER(hh, table->kernels, kernel, next)
+    costs_drop(table, kernel);
+    HASH_ITER(hh, table->peaks, peak, next_peak)
+    {
+        HASH_DEL(table->peaks, peak);
+        free(peak);
+    }
+    free(table);
+    agent->costs = NULL;
 }

@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_DAEMON_COSTS_COSTS_H
 
 #include "agent/daemon/agent.h"
+#include "policy/costs.h"
 #include "policy/decide.h"
 #include "state/driver/device_key.h"
 
@@ -25,10 +26,21 @@ struct cost_sample {
     uint64_t busy_ns;   /**< How long all launches took that it stands for. */
 };
 
-/** Open what was learnt before, in @folder; NULL: nothing is kept. Returns 0 or -ENOMEM;
- * costs_finish() follows either way. */
+/** What is known of launches of one kernel and size on one device, as clients see it. */
+struct cost_line {
+    char id[COST_ID_SIZE];
+    char name[COST_NAME_SIZE];
+    bool has_device;
+    struct device_key device;
+    struct cost_record record;
+};
+
+/** Open what was learnt before, in @folder; NULL: nothing is kept. Returns 0 or -errno;
+ *  costs_finish() may follow either way. */
 MUST_CHECK int costs_init(struct agent *agent, const char *folder);
-/** Write what was not written yet; blocks on the disk. */
+/** Before the loop is closed: answers no client any more. Blocks on the disk. */
+void costs_stop(struct agent *agent);
+/** Write what was not written yet; blocks on the disk. After costs_stop(). */
 void costs_finish(struct agent *agent);
 /** Write what is new, every few seconds, on a thread. Call about once a second. */
 void costs_tick(struct agent *agent);
@@ -44,8 +56,15 @@ void costs_forget(struct program *program);
 
 /** MSG_COSTS of a program. */
 void costs_handle(struct peer *peer, struct message *message);
-/** MSG_PROFILE of a client. */
+/** MSG_PROFILE and MSG_IMPORT of a client; answered later. */
 void profile_handle(struct peer *client, struct message *message);
+void import_handle(struct peer *client, struct message *message);
+/** @client gets no answer any more. */
+void costs_client_closed(struct peer *client);
+
+/** What is known of a user's kernel on a device of the ledger; NULL: nothing, or it is on disk
+ *  alone: none of the user's programs ran it lately. Borrowed until the loop runs. */
+const struct costs *costs_of(const struct agent *agent, uid_t uid, const char *id, uint32_t device);
 
 /**
  * How fast the work that @program did last on @device (of the ledger) would go on each device of

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +37,16 @@ static const char store_grow[] =
     "PRAGMA user_version=2; COMMIT";
 
 struct cost_store {
-    char path[PATH_MAX]; /* "": in memory alone */
-    sqlite3 *reader;     /* of the agent's thread */
-    sqlite3 *writer;     /* of the writing thread while there is one; in memory the same */
-    bool damaged;        /* found by the reader */
-    bool full;           /* that was told */
-    /* The write under way. */
-    bool writing;
+    char path[PATH_MAX];  /* "": in memory alone */
+    sqlite3 *reader;      /* of the agent's thread */
+    sqlite3 *writer;      /* of the job's thread while there is one; in memory the same */
+    bool damaged;         /* found by the reader */
+    bool full;            /* that was told */
+    struct cost_job *job; /* under way */
+    bool threaded;        /* it has a thread: */
     pthread_t thread;
-    atomic_bool ended;
-    int result; /* SQLITE_... */
-    struct cost_row *rows;
-    size_t count;
+    void (*ended)(void *data);
+    void *data;
 };
 
 static void store_close(struct cost_store *store)
@@ -171,12 +168,8 @@ struct cost_store *cost_store_create(const char *folder)
 
 void cost_store_destroy(struct cost_store *store)
 {
-    struct cost_row *rows = NULL;
-    size_t count;
     if (!store)
         return;
-    (void)cost_store_poll(store, true, &rows, &count);
-    free(rows);
     store_close(store);
     free(store);
 }
@@ -237,49 +230,31 @@ static bool store_next(struct cost_store *store, sqlite3_stmt *statement)
 void cost_store_read(struct cost_store *store, uid_t uid, const char *id, cost_store_take *take,
                      void *data)
 {
-    sqlite3_stmt *statement =
-        store_prepare(store, "SELECT name, device, size, used, " POINT " FROM cost "
-                             "WHERE uid=?1 AND kernel=?2 ORDER BY device");
+    sqlite3_stmt *statement = store_prepare(store, "SELECT device, size, " POINT " FROM cost "
+                                                   "WHERE uid=?1 AND kernel=?2");
     struct cost_point point;
     if (!statement)
         return;
     sqlite3_bind_int64(statement, 1, uid);
     sqlite3_bind_text(statement, 2, id, -1, SQLITE_STATIC);
     while (store_next(store, statement)) {
-        sqlite3_int64 size = sqlite3_column_int64(statement, 2);
-        if (size >= 0 && size < COSTS_SIZES && store_point(statement, 4, &point))
-            take(data, store_text(statement, 0), store_text(statement, 1), (unsigned)size, &point,
-                 sqlite3_column_int64(statement, 3));
+        sqlite3_int64 size = sqlite3_column_int64(statement, 1);
+        if (size >= 0 && size < COSTS_SIZES && store_point(statement, 2, &point))
+            take(data, store_text(statement, 0), (unsigned)size, &point);
     }
     sqlite3_finalize(statement);
 }
 
-bool cost_store_list(struct cost_store *store, uid_t uid, const char *name, uint64_t most,
-                     void (*take)(void *data, const char *id, const char *name, const char *device,
-                                  const struct cost_point *point),
-                     void *data)
+/* ---- a job ---- */
+
+void cost_queries_free(struct cost_query *queries)
 {
-    sqlite3_stmt *statement =
-        store_prepare(store, "SELECT kernel, name, device, " POINT " FROM cost "
-                             "WHERE uid=?1 AND (?2 IS NULL OR name=?2 OR kernel=?2) "
-                             "ORDER BY name, kernel, device, size LIMIT ?3");
-    struct cost_point point;
-    uint64_t count = 0;
-    bool more = false;
-    if (!statement)
-        return false;
-    sqlite3_bind_int64(statement, 1, uid);
-    if (name)
-        sqlite3_bind_text(statement, 2, name, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(statement, 3, (sqlite3_int64)(most + 1));
-    while (!more && store_next(store, statement)) {
-        more = count++ == most;
-        if (!more && store_point(statement, 3, &point))
-            take(data, store_text(statement, 0), store_text(statement, 1), store_text(statement, 2),
-                 &point);
+    struct cost_query *next;
+    for (; queries; queries = next) {
+        next = queries->next;
+        free(queries->listed);
+        free(queries);
     }
-    sqlite3_finalize(statement);
-    return more;
 }
 
 uint64_t cost_store_peak(struct cost_store *store, uid_t uid, const char *name)
@@ -297,7 +272,53 @@ uint64_t cost_store_peak(struct cost_store *store, uid_t uid, const char *name)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* ---- writing ---- */
+static void store_list_row(sqlite3_stmt *statement, struct cost_query *query)
+{
+    struct cost_listed *listed = &query->listed[query->count];
+    query->more = query->count == query->most;
+    if (query->more || !store_point(statement, 3, &listed->point))
+        return;
+    (void)snprintf(listed->id, sizeof(listed->id), "%s", store_text(statement, 0));
+    (void)snprintf(listed->name, sizeof(listed->name), "%s", store_text(statement, 1));
+    (void)snprintf(listed->device, sizeof(listed->device), "%s", store_text(statement, 2));
+    query->count++;
+}
+
+static void store_bind(sqlite3_stmt *statement, int parameter, const char *text)
+{
+    if (text[0])
+        sqlite3_bind_text(statement, parameter, text, -1, SQLITE_STATIC);
+    else
+        sqlite3_bind_null(statement, parameter);
+}
+
+static int store_answer(const struct cost_store *store, struct cost_query *query)
+{
+    sqlite3_stmt *statement = NULL;
+    int result =
+        sqlite3_prepare_v2(store->writer,
+                           "SELECT kernel, name, device, " POINT " FROM cost WHERE uid=?1 "
+                           "AND (?2 IS NULL OR name=?2 OR kernel=?2) AND (?3 IS NULL OR device=?3) "
+                           "AND (?4 IS NULL OR kernel IN (SELECT value FROM json_each(?4))) "
+                           "ORDER BY name, kernel, device, size LIMIT ?5 OFFSET ?6",
+                           -1, &statement, NULL);
+    query->count = 0;
+    query->more = false;
+    query->listed = calloc(query->most + 1, sizeof(*query->listed));
+    if (result == SQLITE_OK && query->listed) {
+        sqlite3_bind_int64(statement, 1, query->uid);
+        store_bind(statement, 2, query->kernel);
+        store_bind(statement, 3, query->device);
+        store_bind(statement, 4, query->ids);
+        sqlite3_bind_int64(statement, 5, (sqlite3_int64)(query->most + 1));
+        sqlite3_bind_int64(statement, 6, (sqlite3_int64)query->skip);
+        while (!query->more && (result = sqlite3_step(statement)) == SQLITE_ROW)
+            store_list_row(statement, query);
+    }
+    sqlite3_finalize(statement);
+    query->answered = result == SQLITE_DONE || query->more;
+    return result;
+}
 
 static int store_put_peak(sqlite3_stmt *statement, const struct cost_row *row)
 {
@@ -339,7 +360,7 @@ static int store_put_row(sqlite3_stmt *statement, const struct cost_row *row)
     return result == SQLITE_DONE ? SQLITE_OK : result;
 }
 
-static int store_put_all(const struct cost_store *store)
+static int store_put_all(const struct cost_store *store, const struct cost_job *job)
 {
     sqlite3_stmt *statement = NULL, *peak = NULL;
     int result = sqlite3_prepare_v2(store->writer,
@@ -352,93 +373,117 @@ static int store_put_all(const struct cost_store *store)
                                     "INSERT OR REPLACE INTO peak(uid, program, bytes, used) "
                                     "VALUES(?,?,?,?)",
                                     -1, &peak, NULL);
-    for (size_t i = 0; i < store->count && result == SQLITE_OK; i++)
-        result = store->rows[i].peak ? store_put_peak(peak, &store->rows[i])
-                                     : store_put_row(statement, &store->rows[i]);
+    for (size_t i = 0; i < job->count && result == SQLITE_OK; i++)
+        result = job->rows[i].peak ? store_put_peak(peak, &job->rows[i])
+                                   : store_put_row(statement, &job->rows[i]);
     sqlite3_finalize(statement);
     sqlite3_finalize(peak);
     return result;
 }
 
-/* @most rows of each user stay in @table. */
-static int store_prune(const struct cost_store *store, const char *table, long long most)
+static bool store_user_is_new(const struct cost_job *job, size_t row)
 {
-    int result = SQLITE_OK;
-    char sql[320];
-    for (size_t i = 0; i < store->count && result == SQLITE_OK; i++) {
-        long long uid = store->rows[i].uid;
-        if (i != 0 && store->rows[i - 1].uid == store->rows[i].uid)
+    size_t i = 0;
+    while (job->rows[i].uid != job->rows[row].uid)
+        i++;
+    return i == row;
+}
+
+#define PRUNE(table)                                                                               \
+    "DELETE FROM " table " WHERE rowid IN (SELECT rowid FROM " table                               \
+    " WHERE uid=?1 ORDER BY used "                                                                 \
+    "LIMIT max((SELECT count(*) FROM " table " WHERE uid=?1)-?2,0))"
+
+/* @most rows stay of each user of whom something was written. */
+static int store_prune(const struct cost_store *store, const struct cost_job *job,
+                       const char *prune, int most)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(store->writer, prune, -1, &statement, NULL);
+    for (size_t i = 0; i < job->count && result == SQLITE_OK; i++) {
+        if (!store_user_is_new(job, i))
             continue;
-        (void)snprintf(sql, sizeof(sql),
-                       "DELETE FROM %s WHERE rowid IN (SELECT rowid FROM %s WHERE uid=%lld "
-                       "ORDER BY used LIMIT max((SELECT count(*) FROM %s WHERE uid=%lld)-%lld,0))",
-                       table, table, uid, table, uid, most);
-        result = store_exec(store->writer, sql);
+        sqlite3_reset(statement);
+        sqlite3_bind_int64(statement, 1, job->rows[i].uid);
+        sqlite3_bind_int(statement, 2, most);
+        result = sqlite3_step(statement);
+        result = result == SQLITE_DONE ? SQLITE_OK : result;
     }
+    sqlite3_finalize(statement);
+    return result;
+}
+
+static int store_write(const struct cost_store *store, const struct cost_job *job)
+{
+    int result = store_exec(store->writer, "BEGIN IMMEDIATE");
+    if (result != SQLITE_OK)
+        return result;
+    result = store_put_all(store, job);
+    if (result == SQLITE_OK)
+        result = store_prune(store, job, PRUNE("cost"), COST_POINTS_MOST);
+    if (result == SQLITE_OK)
+        result = store_prune(store, job, PRUNE("peak"), COST_PEAKS_MOST);
+    if (result == SQLITE_OK)
+        result = store_exec(store->writer, "COMMIT");
+    if (result != SQLITE_OK)
+        (void)store_exec(store->writer, "ROLLBACK");
     return result;
 }
 
 static void *store_main(void *data)
 {
-    struct cost_store *store = data;
-    int result = store->writer ? store_exec(store->writer, "BEGIN IMMEDIATE") : SQLITE_CANTOPEN;
-    if (result == SQLITE_OK) {
-        result = store_put_all(store);
-        if (result == SQLITE_OK)
-            result = store_prune(store, "cost", COST_POINTS_MOST);
-        if (result == SQLITE_OK)
-            result = store_prune(store, "peak", COST_PEAKS_MOST);
-        if (result == SQLITE_OK)
-            result = store_exec(store->writer, "COMMIT");
-        if (result != SQLITE_OK)
-            (void)store_exec(store->writer, "ROLLBACK");
-    }
-    store->result = result;
-    atomic_store(&store->ended, true);
+    const struct cost_store *store = data;
+    struct cost_job *job = store->job;
+    job->result = SQLITE_OK;
+    if (!store->writer)
+        job->result = SQLITE_CANTOPEN;
+    else if (job->count != 0)
+        job->result = store_write(store, job);
+    job->damaged = store_is_damage(job->result);
+    for (struct cost_query *query = job->queries; query && store->writer; query = query->next)
+        job->damaged = store_is_damage(store_answer(store, query)) || job->damaged;
+    if (store->ended)
+        store->ended(store->data);
     return NULL;
 }
 
-bool cost_store_is_writing(const struct cost_store *store)
+int cost_store_start(struct cost_store *store, struct cost_job *job, void (*ended)(void *data),
+                     void *data)
 {
-    return store->writing;
+    store->job = job;
+    store->ended = ended;
+    store->data = data;
+    int error = pthread_create(&store->thread, NULL, store_main, store);
+    store->threaded = error == 0;
+    if (error)
+        store->job = NULL;
+    return -error;
 }
 
-void cost_store_write(struct cost_store *store, struct cost_row *rows, size_t count)
+void cost_store_run(struct cost_store *store, struct cost_job *job)
 {
-    store->rows = rows;
-    store->count = count;
-    atomic_store(&store->ended, false);
-    store->writing = true;
-    if (pthread_create(&store->thread, NULL, store_main, store) == 0)
-        return;
-    store->thread = pthread_self(); /* none: at once */
+    store->job = job;
+    store->ended = NULL;
+    store->threaded = false;
     (void)store_main(store);
+    cost_store_wait(store);
 }
 
-bool cost_store_poll(struct cost_store *store, bool wait, struct cost_row **ret_rows,
-                     size_t *ret_count)
+void cost_store_wait(struct cost_store *store)
 {
-    if (!store->writing || (!wait && !atomic_load(&store->ended)))
-        return false;
-    if (!pthread_equal(store->thread, pthread_self()))
+    const struct cost_job *job = store->job;
+    if (!job)
+        return;
+    if (store->threaded)
         (void)pthread_join(store->thread, NULL);
-    store->writing = false;
-    if (store->result != SQLITE_OK && store->result != SQLITE_BUSY && !store->full)
+    store->job = NULL;
+    if (job->result != SQLITE_OK && job->result != SQLITE_BUSY && !store->full)
         agent_log("%s: %s; what was learnt of launches is written once that is possible",
-                  store->path[0] ? store->path : "costs", sqlite3_errstr(store->result));
-    store->full = store->result != SQLITE_OK;
-    if (store->path[0] && (store->damaged || store_is_damage(store->result))) {
+                  store->path[0] ? store->path : "costs", sqlite3_errstr(job->result));
+    store->full = job->result != SQLITE_OK;
+    if (store->path[0] && (store->damaged || job->damaged)) {
         store->damaged = false;
         store_set_aside(store);
         store_open(store);
     }
-    *ret_rows = store->rows;
-    *ret_count = store->count;
-    if (store->result == SQLITE_OK) {
-        free(store->rows);
-        *ret_rows = NULL;
-        *ret_count = 0;
-    }
-    store->rows = NULL;
-    return true;
 }

@@ -12,8 +12,8 @@
 /*
  * What launches cost, on disk: an SQLite database in the state folder, by user. Nothing depends on
  * it: a file that cannot be read is set aside and begun anew, and where nothing can be written what
- * is learnt lasts as long as the agent. Written by a thread, so that the agent never waits for the
- * disk.
+ * is learnt lasts as long as the agent. Writing and listing is done by a thread, so that the agent
+ * does not wait for the disk.
  */
 
 #define COST_DEVICE_MAX                                                                            \
@@ -41,35 +41,63 @@ struct cost_store;
 
 /** Open or create @folder/costs.sqlite. NULL only without memory. */
 struct cost_store *cost_store_create(const char *folder);
-/** Waits for what is being written. NULL is allowed. */
+/** No job may be under way. NULL is allowed. */
 void cost_store_destroy(struct cost_store *store);
 
-/** Of @uid's kernel @id each device, one point at a time, in the order of the devices. */
-typedef void cost_store_take(void *data, const char *name, const char *device, unsigned size,
-                             const struct cost_point *point, int64_t used_s);
+/** Of @uid's kernel @id each device, one point at a time. */
+typedef void cost_store_take(void *data, const char *device, unsigned size,
+                             const struct cost_point *point);
 void cost_store_read(struct cost_store *store, uid_t uid, const char *id, cost_store_take *take,
                      void *data);
-/** The points of @uid's kernels called @name (or whose id that is), or of all with NULL, by name;
- * at most @most. Returns whether there are more. */
-bool cost_store_list(struct cost_store *store, uid_t uid, const char *name, uint64_t most,
-                     void (*take)(void *data, const char *id, const char *name, const char *device,
-                                  const struct cost_point *point),
-                     void *data);
+/** Enough for 32 ids of kernels as a JSON array. */
+#define COST_IDS_SIZE (32 * (COST_ID_SIZE + 2) + 3)
 
 /** The `peak` of @uid's programs called @name; 0: unknown. */
 uint64_t cost_store_peak(struct cost_store *store, uid_t uid, const char *name);
 
-/** A write is under way: cost_store_poll() will say what became of it. */
-bool cost_store_is_writing(const struct cost_store *store);
-/** Write @rows, which are the store's from now on (malloc), in one transaction on a thread. Not
- *  while one is under way. */
-void cost_store_write(struct cost_store *store, struct cost_row *rows, size_t count);
+/** What a client wants to see. */
+struct cost_query {
+    struct cost_query *next;
+    struct peer *client; /**< Of the caller. NULL: it is gone. */
+    uid_t uid;
+    char kernel[COST_NAME_SIZE]; /**< Kernels called so, or the one whose id that is; "": all. */
+    char device[DEVICE_KEY_TEXT_MAX]; /**< A device's key as text; "": all. */
+    char ids[COST_IDS_SIZE];          /**< The only kernels, as a JSON array of ids; "": all. */
+    uint64_t skip, most;              /**< Points to leave out, and to list at most. */
+    size_t added; /**< Of an import, which only waits for the rows: how many it had. */
+
+    /* The answer. */
+    bool answered;
+    struct cost_listed {
+        char id[COST_ID_SIZE], name[COST_NAME_SIZE], device[COST_DEVICE_MAX];
+        struct cost_point point;
+    } * listed; /**< By name, id, device and size. */
+    size_t count;
+    bool more;
+};
+/** Free a list of them. */
+void cost_queries_free(struct cost_query *queries);
+
+/** What the thread does: first it writes all rows in one transaction, then it answers. */
+struct cost_job {
+    struct cost_row *rows;
+    size_t count;
+    struct cost_query *queries;
+    int result; /**< SQLITE_...: what became of the rows. */
+    bool damaged;
+};
 /**
- * Whether a write has ended. @wait: wait for its end.
+ * Begin @job, which nobody else may touch until cost_store_wait(). Not while one is under way.
  *
- * @ret_rows  What was to be written, where it was not: to be written again; freed by the caller.
+ * @ended  Called on the thread when it is done, with @data; NULL: nobody.
+ * Returns 0, or -errno: there is no thread, and nothing was begun.
  */
-bool cost_store_poll(struct cost_store *store, bool wait, struct cost_row **ret_rows,
-                     size_t *ret_count);
+MUST_CHECK int cost_store_start(struct cost_store *store, struct cost_job *job,
+                                void (*ended)(void *data), void *data);
+/** Wait for the end of the job that was begun. A file that turned out to be damaged is begun anew.
+ */
+void cost_store_wait(struct cost_store *store);
+/** Do @job on this thread, with cost_store_wait(). */
+void cost_store_run(struct cost_store *store, struct cost_job *job);
 
 #endif

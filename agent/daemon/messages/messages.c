@@ -44,6 +44,7 @@ const struct message_handler message_handlers[] = {
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
     {MSG_PROFILE, PEER_CLIENT, profile_handle},
+    {MSG_IMPORT, PEER_CLIENT, import_handle},
     {MSG_AGENT, PEER_CLIENT, agent_handle},
     {MSG_RELOAD, PEER_CLIENT, reload_handle, .allowed = access_may_manage,
      .deed = "have it read its configuration"},

@@ -48,6 +48,7 @@ void own_agent_finish(void)
 
     while (agent->peers)
         peer_close(agent->peers);
+    costs_stop(agent);
     if (agent->listener.data)
         uv_close((uv_handle_t *)&agent->listener, NULL);
     uv_run(&agent->loop, UV_RUN_DEFAULT);

@@ -34,10 +34,12 @@ TestSuite(cost_store, .init = begin, .fini = finish, .timeout = 120);
 
 static void write_rows(struct cost_store *store, struct cost_row *rows, size_t count)
 {
-    cost_store_write(store, rows, count);
-    cr_assert(cost_store_is_writing(store));
-    cr_assert(cost_store_poll(store, true, &rows, &count));
-    cr_assert_null(rows, "not all was written");
+    struct cost_job job = {.rows = rows, .count = count};
+
+    cr_assert_eq(cost_store_start(store, &job, NULL, NULL), 0);
+    cost_store_wait(store);
+    cr_assert_eq(job.result, SQLITE_OK, "not all was written");
+    free(rows);
 }
 
 /** @count kernels of @uid, called k0 and so on, of which the first was unused for longest. */
@@ -57,12 +59,11 @@ static struct cost_row *rows_of(uid_t uid, size_t count, uint64_t ns)
     return rows;
 }
 
-static void sum_up(void *data, const char *name, const char *device, unsigned size,
-                   const struct cost_point *point, int64_t used_s)
+static void sum_up(void *data, const char *device, unsigned size, const struct cost_point *point)
 {
     struct cost_record record;
 
-    (void)name, (void)device, (void)size, (void)used_s;
+    (void)device, (void)size;
     cost_record_of(point, &record);
     *(uint64_t *)data += record.ns;
 }
@@ -90,27 +91,123 @@ Test(cost_store, each_user_has_what_its_own_programs_measured)
     cost_store_destroy(store);
 }
 
-static void count_one(void *data, const char *id, const char *name, const char *device,
-                      const struct cost_point *point)
+/** What a question is answered with; free it with cost_queries_free(). */
+static struct cost_query *ask(struct cost_store *store, struct cost_query asked)
 {
-    (void)id, (void)name, (void)device, (void)point;
-    ++*(uint64_t *)data;
+    struct cost_query *query = malloc(sizeof(*query));
+    struct cost_job job = {.queries = query};
+
+    cr_assert(query);
+    *query = asked;
+    cost_store_run(store, &job);
+    cr_assert(query->answered);
+    return query;
+}
+
+static size_t count_of(struct cost_store *store, struct cost_query asked)
+{
+    struct cost_query *query = ask(store, asked);
+    size_t count = query->count;
+
+    cr_expect_eq(query->more, asked.more, "%zu", count);
+    cost_queries_free(query);
+    return count;
 }
 
 Test(cost_store, what_was_unused_for_longest_goes_when_a_user_has_too_much)
 {
     struct cost_store *store = cost_store_create(folder);
-    uint64_t count = 0;
+    struct cost_query all = {.uid = 1000, .most = COST_POINTS_MOST + 10};
 
     write_rows(store, rows_of(1001, 1, 80000), 1);
     write_rows(store, rows_of(1000, COST_POINTS_MOST + 10, 5000), COST_POINTS_MOST + 10);
-    cr_expect_not(cost_store_list(store, 1000, NULL, COST_POINTS_MOST + 10, count_one, &count));
-    cr_expect_eq(count, COST_POINTS_MOST);
+    cr_expect_eq(count_of(store, all), COST_POINTS_MOST);
     cr_expect_eq(read_first(store, 1000), 0, "the oldest is there still");
     cr_expect_neq(read_first(store, 1001), 0, "another user's went");
-    count = 0;
-    cr_expect(cost_store_list(store, 1000, NULL, 5, count_one, &count), "there are more");
-    cr_expect_eq(count, 5);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .most = 5, .more = true}), 5);
+    cost_store_destroy(store);
+}
+
+Test(cost_store, users_in_any_order_keep_their_newest)
+{
+    struct cost_store *store = cost_store_create(folder);
+    struct cost_row *rows = rows_of(1000, COST_POINTS_MOST + 1, 5000);
+
+    rows[5].uid = 1001;
+    write_rows(store, rows, COST_POINTS_MOST + 1);
+    write_rows(store, rows_of(1000, 6, 80000), 6); /* the sixth is the other user's */
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .most = COST_POINTS_MOST + 1}),
+                 COST_POINTS_MOST);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1001, .most = 9}), 1);
+    cost_store_destroy(store);
+}
+
+Test(cost_store, a_question_is_of_a_kernel_of_some_kernels_or_of_a_device)
+{
+    struct cost_store *store = cost_store_create(folder);
+    struct cost_row *rows = rows_of(1000, 4, 5000);
+
+    strcpy(rows[3].device, "device=other");
+    write_rows(store, rows, 4);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .most = 9, .kernel = "k2"}), 1);
+    cr_expect_eq(
+        count_of(store, (struct cost_query){.uid = 1000, .most = 9, .device = "device=one"}), 3);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .most = 9, .ids = "[]"}), 0);
+    cr_expect_eq(
+        count_of(store, (struct cost_query){.uid = 1000,
+                                            .most = 9,
+                                            .ids = "[\"00000000000000000000000000000001\","
+                                                   "\"00000000000000000000000000000003\"]"}),
+        2);
+    struct cost_query *rest = ask(store, (struct cost_query){.uid = 1000, .most = 9, .skip = 3});
+    cr_assert_eq(rest->count, 1);
+    cr_expect_str_eq(rest->listed[0].name, "k3");
+    cost_queries_free(rest);
+    cost_store_destroy(store);
+}
+
+Test(cost_store, power_and_samples_beyond_the_limit_are_kept)
+{
+    struct cost_store *store = cost_store_create(folder);
+    struct cost_row *rows = rows_of(1000, 1, 5000);
+
+    for (unsigned i = 0; i < 8; i++)
+        costs_add(&rows[0].costs, 1024, 5000);
+    costs_add_power(&rows[0].costs, 1024, 70000);
+    costs_add(&rows[0].costs, 1024, 5000000);
+    write_rows(store, rows, 1);
+    struct cost_query *query = ask(store, (struct cost_query){.uid = 1000, .most = 9});
+    cr_assert_eq(query->count, 1);
+    cr_expect_eq(query->listed[0].point.time.outliers, 1);
+    cr_expect_eq(query->listed[0].point.power.count, 1);
+    cr_expect_float_eq(query->listed[0].point.power.mean, 16.11, 0.01); /* log2(71000) */
+    cost_queries_free(query);
+    cost_store_destroy(store);
+}
+
+static void change_file(const char *sql)
+{
+    char path[128];
+    sqlite3 *db;
+
+    snprintf(path, sizeof(path), "%s/costs.sqlite", folder);
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+Test(cost_store, a_file_of_the_first_version_is_read)
+{
+    change_file("CREATE TABLE cost(uid INTEGER NOT NULL, kernel TEXT NOT NULL, name TEXT NOT NULL, "
+                "device TEXT NOT NULL, size INTEGER NOT NULL, count REAL NOT NULL, items REAL NOT "
+                "NULL, time REAL NOT NULL, spread REAL NOT NULL, used INTEGER NOT NULL, "
+                "UNIQUE(uid, kernel, device, size)); PRAGMA user_version=1;"
+                "INSERT INTO cost VALUES(1000, '00000000000000000000000000000000', 'k0', "
+                "'device=one', 10, 5, 10, 12, 0, 7)");
+    struct cost_store *store = cost_store_create(folder);
+    cr_expect_eq(read_first(store, 1000), 4096);
+    write_rows(store, rows_of(1000, 2, 5000), 2);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .most = 9}), 2);
     cost_store_destroy(store);
 }
 
@@ -146,16 +243,11 @@ Test(cost_store, the_memory_of_programs_is_kept_by_user_and_bounded)
 
 Test(cost_store, a_file_of_a_newer_release_is_left_alone)
 {
-    char path[128];
-    sqlite3 *db;
     struct cost_store *store = cost_store_create(folder);
 
     write_rows(store, rows_of(1000, 1, 5000), 1);
     cost_store_destroy(store);
-    snprintf(path, sizeof(path), "%s/costs.sqlite", folder);
-    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
+    change_file("PRAGMA user_version=99");
     store = cost_store_create(folder);
     cr_expect_eq(read_first(store, 1000), 0);
     write_rows(store, rows_of(1000, 1, 80000), 1);
