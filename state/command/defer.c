@@ -9,6 +9,7 @@
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
+#include "state/command/power.h"
 #include "state/command/traced.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
@@ -74,6 +75,8 @@ HOT bool defer_needed(const struct command *command, uint8_t residence_index, cl
                       struct event *const *wait_list)
 {
     struct queue *queue = command->queue;
+    if (UNLIKELY(command->paced))
+        return true;
     for (cl_uint i = 0; i < waits; i++)
         if (UNLIKELY(!defer_driver_can_wait(wait_list[i], residence_index) ||
                      event_failed(wait_list[i])))
@@ -176,7 +179,8 @@ static bool defer_goes_on(const struct queue *queue, const struct deferred *defe
 {
     return event_has_ended(deferred->event) ||
            (deferred->command->ops->pieces && queue->real && !deferred->issuing &&
-            defer_pieces_wanted(deferred->command, deferred->event));
+            defer_pieces_wanted(deferred->command, deferred->event) &&
+            (!deferred->command->paced || power_admits(true)));
 }
 
 /* The next command of @queue that can be given, or that was given and has ended. With engine_lock.
@@ -188,7 +192,8 @@ static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
         if (!h->left &&
             (h->given ? defer_goes_on(queue, h)
                       : queue->real && !h->issuing && defer_is_ready(h, residence_index) &&
-                            (first || !defer_waits_for_all(h->command))))
+                            (first || !defer_waits_for_all(h->command)) &&
+                            (!h->command->paced || power_admits(false))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -485,6 +490,9 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
         return defer_let_piece_go(deferred, residence, residence_index);
     if (defer_waited_for_an_error(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    /* The end of a launch under a power cap lets the next one go. */
+    if (error == CL_SUCCESS && command->paced && !event_watch(deferred->event))
+        error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS && command->ops->pieces) {
         error = defer_let_piece_go(deferred, residence, residence_index);
     } else if (error == CL_SUCCESS) {
@@ -536,7 +544,10 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     /* Some drivers run a piece within the call: then the next one can be given at once. */
     while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
+        bool paced = deferred->command->paced && !ended;
         deferred->issuing = true;
+        if (paced)
+            power_begin();
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
         if (ended && deferred->command->ops->pieces)
@@ -547,6 +558,8 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
             error = defer_let_go(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         deferred->issuing = false;
+        if (paced)
+            power_end(error == CL_SUCCESS || error == PARTS_GIVEN ? deferred->event : NULL);
         if (error == COMMAND_ABSENT) {
             *ret_absent = deferred;
             break;
@@ -616,6 +629,7 @@ void defer_pump(void)
 {
     int before = cancel_hold();
     bool progress = true;
+    power_tidy();
     while (progress) {
         progress = false;
         uintptr_t cursor = 0;
@@ -626,6 +640,7 @@ void defer_pump(void)
             object_unhold(queue);
         }
     }
+    power_tidy();
     cancel_allow(before);
 }
 
