@@ -64,6 +64,9 @@ struct emu_device {
     _Atomic int64_t own_live[EMU_KINDS];
 };
 
+/** Have the device's energy meter run, if it has one. */
+void emu_meter_start(struct emu_device *device);
+
 struct emu_context {
     struct emu_object object;
     struct emu_device *devices[EMU_DEVICES_MAX];
