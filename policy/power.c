@@ -183,30 +183,32 @@ void power_choose(const struct power_world *world, struct power_choice *ret_choi
     }
 }
 
-uint64_t power_least(const struct power_world *world, uint32_t program, uint32_t device)
+/** What @device, or with POWER_NO_DEVICE the host, draws while @program alone launches. */
+static uint64_t power_alone(const struct power_world *world, uint32_t program, uint32_t device)
 {
-    uint64_t least = POWER_ENDLESS, idle = 0;
-    bool any = false;
+    uint64_t all = 0;
 
-    if (program != POWER_NO_PROGRAM) {
-        struct power_program one = world->programs[program];
-        one.peak_mw = one.device == device ? one.peak_mw : 0;
-        one.device = device;
-        least = world->devices[device].idle_mw + power_peak(world, &one);
-        return least < POWER_ENDLESS ? least : 0;
-    }
     for (uint32_t i = 0; i < world->device_count; i++)
         if (device == POWER_NO_DEVICE || i == device)
-            idle += world->devices[i].idle_mw + world->devices[i].foreign_mw;
+            all += power_device_draw(world, i, NULL, program);
+    return all;
+}
+
+uint64_t power_least(const struct power_world *world, uint32_t device)
+{
+    uint64_t least = POWER_ENDLESS;
+    bool any = false;
+
     for (uint32_t i = 0; i < world->program_count; i++) {
         const struct power_program *one = &world->programs[i];
         if (one->device == POWER_NO_DEVICE || (device != POWER_NO_DEVICE && one->device != device))
             continue;
-        uint64_t peak = power_peak(world, one);
-        least = peak < least ? peak : least;
+        uint64_t draw = power_alone(world, i, device);
+        least = draw < least ? draw : least;
         any = true;
     }
     if (!any)
-        return idle + 1; /* something has to be left for launches */
-    return least < POWER_ENDLESS ? idle + least : 0;
+        return power_alone(world, POWER_NO_PROGRAM, device) +
+               1; /* something has to be left for launches */
+    return least < POWER_ENDLESS ? least : 0;
 }

@@ -74,10 +74,10 @@ void power_choose(const struct power_world *world, struct power_choice *ret_choi
 uint64_t power_draw(const struct power_world *world, uint32_t device);
 
 /**
- * The least cap under which something could run: for a program (@program, on @device), else for
- * @device alone, or with POWER_NO_DEVICE for the host. 0: not known.
+ * The least cap of @device, or with POWER_NO_DEVICE of the host, under which one program that is
+ * there could run; without a program, anything. 0: not known.
  */
-uint64_t power_least(const struct power_world *world, uint32_t program, uint32_t device);
+uint64_t power_least(const struct power_world *world, uint32_t device);
 #define POWER_NO_PROGRAM UINT32_MAX
 
 #endif

@@ -120,10 +120,8 @@ Test(power, the_least_is_exactly_what_would_fit)
     struct power_choice choices[2];
 
     devices[0].foreign_mw = 1000;
-    cr_assert_eq(power_least(&world, 0, 0), 40000);
-    cr_assert_eq(power_least(&world, 0, 1), 220000, "its peak there is not known");
-    cr_assert_eq(power_least(&world, POWER_NO_PROGRAM, 0), 41000);
-    cr_assert_eq(power_least(&world, POWER_NO_PROGRAM, POWER_NO_DEVICE), 56000);
+    cr_assert_eq(power_least(&world, 0), 41000);
+    cr_assert_eq(power_least(&world, POWER_NO_DEVICE), 56000);
     world.cap_mw = 56000;
     power_choose(&world, choices);
     cr_assert(!choices[0].grant && choices[1].grant);

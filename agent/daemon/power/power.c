@@ -375,9 +375,9 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
 
     metered->reading_mw = mw;
     metered->read = true;
-    if (count == 0)
+    /* What programs here drew with others is theirs and the others': both count as the larger. */
+    if (count == 0 || above < metered->foreign_mw)
         metered->foreign_mw = above;
-    above = above > metered->foreign_mw ? above - metered->foreign_mw : 0;
     if (count == 1)
         power_learn(one, device, above, whole);
     if (agent->ledger.devices[device].cap_mw && mw > agent->ledger.devices[device].cap_mw)
@@ -531,7 +531,7 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
 
     power_read_all(agent);
     if (of_device && !power_rows_init(agent, &rows)) {
-        least = power_least(&rows.world, POWER_NO_PROGRAM, device);
+        least = power_least(&rows.world, device);
         power_rows_finish(&rows);
     } else if (!of_device) {
         least = power_least_anywhere(agent, program, &device);
