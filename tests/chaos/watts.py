@@ -5,7 +5,7 @@ import threading
 import time
 
 # Name of the section, watts idle and busy, work-items a second.
-DEVICES = {"a": (10, 110, 20_000_000), "b": (5, 45, 10_000_000)}
+DEVICES = {"a": (10, 110, 5_000_000), "b": (5, 45, 2_500_000)}
 WINDOW_SECONDS = 0.1
 POLL_SECONDS = 0.02
 
@@ -34,6 +34,18 @@ def settle(lab, cap_w=0):
         file.write(f"policy = {{ power-cap = {cap_w}; }};\ndevices = (\n{entries}\n);\n")
 
 
+def totals(meters):
+    """{device: (microjoules, nanosecond)} of each meter that there is."""
+    found = {}
+    for name, path in meters.items():
+        try:
+            with open(path, encoding="ascii") as file:
+                found[name] = tuple(int(word) for word in file.read().split())
+        except (OSError, ValueError):
+            pass
+    return {name: total for name, total in found.items() if len(total) == 2}
+
+
 class Watts(threading.Thread):
     """What each device draws: the mean over each window, by the meters' own clock."""
 
@@ -44,20 +56,10 @@ class Watts(threading.Thread):
         self.samples = []  # (seconds, {device: watts})
         self.start()
 
-    def totals(self):
-        found = {}
-        for name, path in self.lab.meters.items():
-            try:
-                with open(path, encoding="ascii") as file:
-                    found[name] = tuple(int(word) for word in file.read().split())
-            except (OSError, ValueError):
-                pass
-        return {name: total for name, total in found.items() if len(total) == 2}
-
     def run(self):
-        before = self.totals()
+        before = totals(self.lab.meters)
         while not self.stop_asked.wait(POLL_SECONDS):
-            now = self.totals()
+            now = totals(self.lab.meters)
             due = all(name in before and now[name][1] - before[name][1] >= WINDOW_SECONDS * 1e9
                       for name in now)
             if not now or not due:
@@ -81,7 +83,3 @@ class Watts(threading.Thread):
         drawn = [(when, watts[device] if device else sum(watts.values())) for when, watts in self.samples
                  if since + 2 * WINDOW_SECONDS <= when <= until and (not device or device in watts)]
         return [(round(when, 2), round(watts, 1)) for when, watts in drawn if watts > cap_w * 1.001]
-
-    def joules(self):
-        """By all devices since their meters began, and by each."""
-        return {name: total[0] / 1e6 for name, total in self.totals().items()}
