@@ -99,7 +99,7 @@ class Story:
         above = self.watts.above(CAP_W, since) if self.caps else []
         after = totals(self.lab.meters)
         return {"name": self.name, "seconds": seconds, "caps": self.caps, "places": self.places,
-                "samples": self.watts.samples, "steps": steps_of(self.lab, self.name, self.watts.begin),
+                "samples": self.watts.samples(), "steps": steps_of(self.lab, self.name, self.watts.begin),
                 "joules": sum(after[name][0] - self.before[name][0] for name in after) / 1e6,
                 "above": len(above)}
 

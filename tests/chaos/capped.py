@@ -122,7 +122,7 @@ def programs_take_turns(train):
         watts.stop()
         expect("no sample is above the host's cap", not watts.above(cap), watts.above(cap))
         expect("both waited", waited == {"one", "two"}, waited)
-        expect("devices drew more than idle", watts.above(DEVICES["a"][1] - 10), watts.samples[-5:])
+        expect("devices drew more than idle", watts.above(DEVICES["a"][1] - 10), watts.samples()[-5:])
 
 
 def a_cap_is_set_while_it_runs(train):
@@ -151,7 +151,7 @@ def a_lost_device_leaves_the_cap(train):
         work.ends()
         watts.stop()
         expect("no sample is above the host's cap", not watts.above(cap), watts.above(cap))
-        expect("it went on on gpu1", watts.above(40, device="b"), watts.samples[-5:])
+        expect("it went on on gpu1", watts.above(40, device="b"), watts.samples()[-5:])
 
 
 def a_silent_meter_leaves_the_cap(train):

@@ -1,13 +1,14 @@
 """Emulated devices with energy meters, and what they draw over time."""
 
+import bisect
 import os
 import threading
 import time
 
 # Name of the section, watts idle and busy, work-items a second.
 DEVICES = {"a": (10, 110, 5_000_000), "b": (5, 45, 2_500_000)}
-WINDOW_SECONDS = 0.1
-POLL_SECONDS = 0.02
+WINDOW_SECONDS = 0.2
+POLL_SECONDS = 0.01
 
 
 def emulate(lab):
@@ -47,28 +48,21 @@ def totals(meters):
 
 
 class Watts(threading.Thread):
-    """What each device draws: the mean over each window, by the meters' own clock."""
+    """What each device draws, by the meters' own clock."""
 
     def __init__(self, lab):
         super().__init__(daemon=True)
         self.lab, self.stop_asked = lab, threading.Event()
         self.begin = time.monotonic()
-        self.samples = []  # (seconds, {device: watts})
+        self.points = {name: [] for name in lab.meters}  # (seconds, joules) of each meter
         self.start()
 
     def run(self):
-        before = totals(self.lab.meters)
         while not self.stop_asked.wait(POLL_SECONDS):
-            now = totals(self.lab.meters)
-            due = all(name in before and now[name][1] - before[name][1] >= WINDOW_SECONDS * 1e9
-                      for name in now)
-            if not now or not due:
-                before = {**now, **before}
-                continue
-            self.samples.append((time.monotonic() - self.begin, {
-                name: (now[name][0] - before[name][0]) * 1e3 / (now[name][1] - before[name][1])
-                for name in now}))
-            before = now
+            for name, (microjoules, at_ns) in totals(self.lab.meters).items():
+                point = (at_ns / 1e9 - self.begin, microjoules / 1e6)
+                if not self.points[name] or self.points[name][-1][0] < point[0]:
+                    self.points[name].append(point)
 
     def now(self):
         return time.monotonic() - self.begin
@@ -77,9 +71,29 @@ class Watts(threading.Thread):
         self.stop_asked.set()
         self.join()
 
-    def above(self, cap_w, since=0, until=float("inf"), device=None):
-        """The samples that exceed a cap of a device, or of all together; the first window is left out, which
-        may have begun before @since."""
-        drawn = [(when, watts[device] if device else sum(watts.values())) for when, watts in self.samples
-                 if since + 2 * WINDOW_SECONDS <= when <= until and (not device or device in watts)]
+    def drawn(self, device, begin, end):
+        """Watts over that time: what whole intervals between two readings took. What only began or ended in
+        it counts as idle, so that this is never more than was drawn."""
+        idle = DEVICES[device][0]
+        points = self.points[device]
+        first, last = bisect.bisect_left(points, (begin,)), bisect.bisect_right(points, (end, float("inf"))) - 1
+        if last <= first:
+            return idle
+        above = points[last][1] - points[first][1] - idle * (points[last][0] - points[first][0])
+        return idle + above / (end - begin)
+
+    def samples(self, since=0, until=None, step=WINDOW_SECONDS):
+        """[(seconds, {device: watts})]: over a window that ends then."""
+        last = max((points[-1][0] for points in self.points.values() if points), default=0)
+        until = min(until or last, last)
+        found, when = [], since + WINDOW_SECONDS
+        while when <= until:
+            found.append((when, {name: self.drawn(name, when - WINDOW_SECONDS, when) for name in self.points}))
+            when += step
+        return found
+
+    def above(self, cap_w, since=0, device=None):
+        """The samples that exceed a cap of a device, or of all together."""
+        drawn = [(when, watts[device] if device else sum(watts.values()))
+                 for when, watts in self.samples(since, step=WINDOW_SECONDS / 4)]
         return [(round(when, 2), round(watts, 1)) for when, watts in drawn if watts > cap_w * 1.001]
