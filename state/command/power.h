@@ -5,12 +5,11 @@
 #include <stdbool.h>
 
 #include "state/base/compiler.h"
-#include "state/command/event.h"
 
 /*
- * Launches of a program under a power cap. They are deferred (defer.c) until the agent grants
- * power, and few of them are with the driver at once, so that they end soon after the grant did.
- * Without a cap a launch costs one load.
+ * Launches of a program under a power cap; a part of defer.c. They are deferred until the agent
+ * grants power, and few of them are with the driver at once, so that they end soon after the grant
+ * did. Without a cap a launch costs one load.
  */
 
 extern atomic_bool power_capped;
@@ -32,19 +31,5 @@ struct power_state {
 void power_read(struct power_state *ret_state);
 /** Call @wake, on any thread and without locks, when what power_read() says may have changed. */
 void power_set_waker(void (*wake)(void));
-
-/*
- * For defer.c; with engine_lock, except for power_tidy().
- */
-
-/** True when another launch may be given; with @begun, the next piece of one. Otherwise the program
- * counts as waiting for power. */
-bool power_admits(bool begun);
-/** A launch, or a piece of one, is about to be given to the driver. */
-void power_begin(void);
-/** It was given, as @event says, or (NULL) was not. */
-void power_end(struct event *event);
-/** Forget launches that have ended. Outside the gate. */
-void power_tidy(void);
 
 #endif

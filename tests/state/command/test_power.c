@@ -119,6 +119,19 @@ Test(launch_power, what_waited_for_the_program_waits_for_power_too, .timeout = 6
     OK(clReleaseEvent(added));
 }
 
+Test(launch_power, launches_end_on_a_driver_that_works_while_it_is_waited_for, .timeout = 60)
+{
+    struct events_scene s;
+    events_open(&s, "[one] name=one base=1 late_status=yes callbacks=never", 0);
+    power_set(true, true);
+    add(&s, LAUNCHES);
+    OK(clFinish(s.program.queue));
+    cl_event last = events_add(&s, s.program.queue, 0, NULL);
+    OK(clWaitForEvents(1, &last));
+    OK(clReleaseEvent(last));
+    events_check_words(&s, s.program.queue, LAUNCHES + 1);
+}
+
 static _Atomic unsigned woken;
 
 static void wake(void)
