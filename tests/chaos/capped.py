@@ -102,6 +102,10 @@ def refused_below_the_least(train):
         until("it runs", lambda: (lab.app("work") or {}).get("device") == "gpu0" and lab.app("work")["kernels"])
         least = lab.refusal("limit", "gpu0", "--power", str(idle + 1))
         expect("a device's least with a program on it", idle + 1 < least <= LEAST["a"], least)
+        all_idle = sum(idle for idle, _, _ in DEVICES.values())
+        settle(lab, all_idle + 1)
+        status, answer = lab.control("config", "reload", "--json")
+        expect("the host's least", status != DONE and "the least that would do" in str(answer), (status, answer))
         work.ends()
 
 

@@ -550,6 +550,25 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
     return least && cap_mw >= least;
 }
 
+bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size)
+{
+    struct rows rows;
+
+    if (!cap_mw || power_rows_init(agent, &rows))
+        return true;
+    uint64_t least = power_least(&rows.world, POWER_NO_DEVICE);
+    power_rows_finish(&rows);
+    if (!least)
+        snprintf(ret_reason, size,
+                 "it is not known what devices draw at most, so no power-cap can be kept; say so "
+                 "(busy-watts)");
+    else if (cap_mw < least)
+        snprintf(ret_reason, size,
+                 "nothing fits under a power-cap of %.1f W; the least that would do is %.1f W",
+                 (double)cap_mw / MW_PER_W, (double)least / MW_PER_W);
+    return least && cap_mw >= least;
+}
+
 /* ---- what operators are told ---- */
 
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame)

@@ -36,6 +36,9 @@ bool power_bars(const struct agent *agent, const struct program *program, uint32
 bool power_allows(struct agent *agent, const struct program *program, uint32_t device,
                   uint64_t cap_mw, char *ret_reason, size_t size);
 
+/** The same for a cap of the host. */
+bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size);
+
 /** Fields for `reseat devices` and `reseat ps`. */
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
 void power_put_program(const struct program *program, struct frame *frame);
