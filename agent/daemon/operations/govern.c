@@ -7,6 +7,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 
 #define STEPS_MAX 256 /* Steps of one run; the remaining ones are done in the next run. */
 #define TICK_MS   1000
@@ -20,6 +21,10 @@ int govern_init(struct agent *agent)
 
     if (!governor)
         return -ENOMEM;
+    if (power_init(agent)) {
+        free(governor);
+        return -ENOMEM;
+    }
     agent->governor = governor;
     operations_init(operation_kinds);
     ledger_init(&agent->ledger);
@@ -40,6 +45,7 @@ void govern_finish(struct agent *agent)
     pending_drop(agent, NULL);
     world_finish(&governor->world);
     ledger_finish(&agent->ledger);
+    power_finish(agent);
     free(governor->histories);
     free(governor);
     agent->governor = NULL;
@@ -207,4 +213,5 @@ void govern_tick(struct agent *agent)
         govern_sample(agent);
     }
     govern_run(agent);
+    power_tick(agent);
 }
