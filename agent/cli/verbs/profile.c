@@ -1,17 +1,55 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
+#include "policy/costs.h"
+#include "state/driver/device_key.h"
 
-#define PROFILE_MS 10000
+#define PROFILE_MS    10000
+#define ID_DIGITS     32
+#define FILE_SIZE_MAX (64l << 20)
+
+struct profile {
+    const char *export_to, *import_from;
+};
+
+static const struct verb_option profile_options[] = {
+    {"export", "FILE", "Write all that is known of them to FILE, as JSON.",
+     OPTION_VALUE(struct profile, export_to)},
+    {"import", "FILE",
+     "Merge what another agent exported: its launches count as if they had been measured here. A "
+     "file with a fault changes nothing.",
+     OPTION_VALUE(struct profile, import_from)},
+    {NULL}};
+
+/* What a launch draws above the idle device, and the energy that this makes. */
+static void profile_put_energy(struct table *table, const json_t *cost, size_t power, size_t energy)
+{
+    double mw = (double)member_number(cost, "power_mw"), ns = (double)member_number(cost, "ns");
+    char text[32];
+
+    if (!member_number(cost, "power_samples_permil"))
+        return;
+    snprintf(text, sizeof(text), "%.1f W", mw / 1000);
+    table_put(table, power, text);
+    snprintf(text, sizeof(text), "%.3g J", mw * ns / 1e12);
+    table_put(table, energy, text);
+}
 
 static int profile_print(const struct output *output, const json_t *answer)
 {
-    enum { TIME = 3, ERROR };
+    enum { TIME = 3, ERROR, POWER, ENERGY };
     static const struct table_column columns[] = {
         {"KERNEL", "kernel", .wrap = true},
         {"DEVICE", "device"},
         {"WORK-ITEMS", "items", TABLE_NUMBER, true},
         {"TIME", .right = true},
         {"ERROR", .right = true},
+        {"POWER", .right = true, .optional = true},
+        {"ENERGY", .right = true, .optional = true},
     };
     const json_t *costs = json_object_get(answer, "costs"), *cost;
     size_t i;
@@ -30,11 +68,198 @@ static int profile_print(const struct output *output, const json_t *answer)
         table_put(table, TIME, text);
         snprintf(text, sizeof(text), "%.1f%%", (double)member_number(cost, "error_permil") / 10);
         table_put(table, ERROR, text);
+        profile_put_energy(table, cost, POWER, ENERGY);
     }
     int status = table_print(table);
     if (json_is_true(json_object_get(answer, "more")))
-        output_note(output, "there are more; name a program or a kernel");
+        output_note(output, "there are more; name a program, a kernel or a device");
     return status;
+}
+
+/* ---- export ---- */
+
+/* Complete or absent: a file of that name stays as it was when this fails. */
+static int profile_write(const struct call *call, const char *path, json_t *object)
+{
+    char fresh[PATH_MAX];
+
+    if (snprintf(fresh, sizeof(fresh), "%s.new", path) >= (int)sizeof(fresh))
+        return output_fail(&call->output, ERR_FAILED, "%s: the name is too long", path);
+    errno = 0;
+    if (json_dump_file(object, fresh, JSON_INDENT(1)) == 0 && rename(fresh, path) == 0)
+        return 0;
+    int error = errno;
+    (void)unlink(fresh);
+    return output_fail(&call->output, ERR_FAILED, "%s: %s", path,
+                       error ? strerror(error) : "it cannot be written");
+}
+
+static int profile_export(const struct call *call, const char *path)
+{
+    static const struct question question = {
+        .type = MSG_PROFILE, .what = "show what launches cost", .timeout_ms = PROFILE_MS};
+    json_t *object = output_object(&call->output, STATUS_DONE), *costs = json_array();
+    bool more = object && costs;
+    int status = more ? 0 : output_fail(&call->output, ERR_FAILED, "out of memory");
+
+    while (!status && more) {
+        json_t *answer;
+        struct frame frame;
+        frame_init(&frame, MSG_PROFILE);
+        frame_string(&frame, "what", call->count ? call->words[0] : "");
+        frame_u64(&frame, "skip", json_array_size(costs));
+        status = ask(&call->output, &question, &frame, &answer);
+        if (status)
+            break;
+        size_t before = json_array_size(costs);
+        json_array_extend(costs, json_object_get(answer, "costs"));
+        more = json_is_true(json_object_get(answer, "more")) && json_array_size(costs) > before;
+        json_decref(answer);
+    }
+    size_t count = json_array_size(costs);
+    if (!status && json_object_set(object, "costs", costs) == 0)
+        status = profile_write(call, path, object);
+    json_decref(costs);
+    json_decref(object);
+    if (!status && !call->output.json)
+        printf("%zu entries in %s\n", count, path);
+    return status ? status : output_done();
+}
+
+/* ---- import ---- */
+
+static const struct {
+    const char *name;
+    size_t offset;
+} profile_numbers[] = {
+    {"items", offsetof(struct cost_record, items)},
+    {"ns", offsetof(struct cost_record, ns)},
+    {"samples_permil", offsetof(struct cost_record, samples_k)},
+    {"spread_permil", offsetof(struct cost_record, spread_k)},
+    {"power_mw", offsetof(struct cost_record, power_mw)},
+    {"power_samples_permil", offsetof(struct cost_record, power_samples_k)},
+    {"power_spread_permil", offsetof(struct cost_record, power_spread_k)},
+};
+
+/* NULL: it is what a launch costs; else what is wrong. */
+static const char *profile_fault(const json_t *cost)
+{
+    const char *id = member_text(cost, "id");
+    struct cost_record record = {0};
+    struct device_key key;
+    struct costs costs;
+
+    if (strlen(id) != ID_DIGITS || strspn(id, "0123456789abcdef") != ID_DIGITS)
+        return "\"id\" is not 32 hexadecimal digits";
+    if (!member_text(cost, "kernel")[0])
+        return "\"kernel\" is missing";
+    if (device_key_parse(member_text(cost, "key"), &key))
+        return "\"key\" is no key of a device";
+    for (size_t i = 0; i < ARRAY_SIZE(profile_numbers); i++) {
+        const json_t *number = json_object_get(cost, profile_numbers[i].name);
+        if (number && (!json_is_integer(number) || json_integer_value(number) < 0))
+            return "a number is negative, or not a whole one";
+        *(uint64_t *)(void *)((char *)&record + profile_numbers[i].offset) =
+            member_number(cost, profile_numbers[i].name);
+    }
+    return costs_read_record(&record, &costs) ? NULL : "a number is missing or out of range";
+}
+
+static int profile_check(const struct call *call, const char *path, const json_t *costs)
+{
+    const json_t *cost;
+    size_t i;
+
+    if (!json_array_size(costs))
+        return output_fail(&call->output, ERR_FAILED, "%s: there are no \"costs\" in it", path);
+    json_array_foreach(costs, i, cost)
+    {
+        const char *fault = profile_fault(cost);
+        if (fault)
+            return output_fail(&call->output, ERR_FAILED, "%s: entry %zu: %s; nothing is imported",
+                               path, i + 1, fault);
+    }
+    return 0;
+}
+
+static void profile_put(struct frame *frame, const json_t *cost)
+{
+    static const char *const texts[] = {"kernel", "id", "key"};
+
+    frame_map(frame, NULL);
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        frame_string(frame, texts[i], member_text(cost, texts[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(profile_numbers); i++)
+        frame_u64(frame, profile_numbers[i].name, member_number(cost, profile_numbers[i].name));
+    frame_end(frame);
+}
+
+static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added)
+{
+    static const struct question question = {
+        .type = MSG_IMPORT, .what = "import costs", .launch = true, .timeout_ms = PROFILE_MS};
+    size_t count = json_array_size(costs);
+    int status = 0;
+
+    *ret_added = 0;
+    for (size_t from = 0; !status && from < count; from += PROTOCOL_COSTS_MAX) {
+        json_t *answer;
+        struct frame frame;
+        frame_init(&frame, MSG_IMPORT);
+        frame_array(&frame, "costs");
+        for (size_t i = from; i < count && i < from + PROTOCOL_COSTS_MAX; i++)
+            profile_put(&frame, json_array_get(costs, i));
+        frame_end(&frame);
+        status = ask(&call->output, &question, &frame, &answer);
+        if (!status) {
+            *ret_added += member_number(answer, "added");
+            json_decref(answer);
+        }
+    }
+    return status;
+}
+
+static json_t *profile_load(const char *path, json_error_t *ret_error)
+{
+    FILE *file = fopen(path, "re");
+    json_t *object = NULL;
+
+    *ret_error = (json_error_t){.line = -1};
+    snprintf(ret_error->text, sizeof(ret_error->text), "%s",
+             file ? "longer than 64 MiB" : strerror(errno));
+    if (file && fseek(file, 0, SEEK_END) == 0 && ftell(file) <= FILE_SIZE_MAX) {
+        rewind(file);
+        object = json_loadf(file, JSON_REJECT_DUPLICATES, ret_error);
+    }
+    if (file)
+        (void)fclose(file);
+    return object;
+}
+
+static int profile_import(const struct call *call, const char *path)
+{
+    json_error_t error;
+    json_t *object = profile_load(path, &error);
+    size_t added = 0;
+
+    if (!object && error.line >= 0)
+        return output_fail(&call->output, ERR_FAILED, "%s:%d: %s", path, error.line, error.text);
+    if (!object)
+        return output_fail(&call->output, ERR_FAILED, "%s: %s", path, error.text);
+    const json_t *costs = json_object_get(object, "costs");
+    int status = profile_check(call, path, costs);
+    if (!status)
+        status = profile_send(call, costs, &added);
+    json_decref(object);
+    if (status)
+        return status;
+    if (call->output.json) {
+        object = output_object(&call->output, STATUS_DONE);
+        json_object_set_new(object, "added", json_integer((json_int_t)added));
+        return output_print(object, STATUS_DONE);
+    }
+    printf("%zu entries imported\n", added);
+    return output_done();
 }
 
 static int profile_run(struct call *call)
@@ -42,8 +267,15 @@ static int profile_run(struct call *call)
     static const struct question question = {
         MSG_PROFILE, "show what launches cost", false, PROFILE_MS, "costs[] more", profile_print,
         NULL};
+    const struct profile *wanted = call->options;
     struct frame frame;
 
+    if (wanted->import_from && (wanted->export_to || call->count))
+        return output_usage(&call->output, "--import goes alone");
+    if (wanted->import_from)
+        return profile_import(call, wanted->import_from);
+    if (wanted->export_to)
+        return profile_export(call, wanted->export_to);
     frame_init(&frame, MSG_PROFILE);
     frame_string(&frame, "what", call->count ? call->words[0] : "");
     return ask_print(&call->output, &question, &frame);
@@ -51,14 +283,17 @@ static int profile_run(struct call *call)
 
 const struct verb verb_profile = {
     .name = "profile",
-    .arguments = "[APP|KERNEL]",
+    .arguments = "[APP|KERNEL|DEVICE]",
     .summary = "Show how long launches of each kernel took on each device.",
     .text =
         "Shown are the work-items and the time of a launch, each a mean of launches of about "
-        "that size, and how far the mean may be off. They are measured while programs run, from "
-        "launches that these make anyway: in programs with one queue, of kernels that may run "
-        "in pieces (reseat run --slice). The policy compares devices by them. They are kept for "
-        "each user, in costs.sqlite in the agent's state folder.",
+        "that size, how far the mean may be off, and, where it is known, the power that such "
+        "launches draw above the idle device and the energy of one. Times are measured while "
+        "programs run, from launches that these make anyway: in programs with one queue, of "
+        "kernels that may run in pieces (reseat run --slice). The policy compares devices by them. "
+        "They are kept for each user, in costs.sqlite in the agent's state folder.",
     .users = true,
+    .options = profile_options,
+    .size = sizeof(struct profile),
     .run = profile_run,
 };

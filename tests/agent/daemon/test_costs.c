@@ -264,3 +264,71 @@ Test(costs, a_program_starts_where_the_memory_of_its_former_runs_fits)
     puppets_limit("gpu1", "100MiB");
     cr_expect(starts_on("a", "one"));
 }
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    cr_assert(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+Test(costs, what_was_exported_is_imported_by_another_agent)
+{
+    char path[4096];
+    struct puppet *a = start("a");
+
+    snprintf(path, sizeof(path), "%s/exported.json", getenv("XDG_STATE_HOME"));
+    measured(a, "blur", "gpu:one", 5, 1000, 4 * MS);
+    measured(a, "other", "gpu:larger", 5, 1000, MS);
+    cr_assert(comes_to("other", "gpu1", "samples_permil", 5000));
+    struct result *result = RESEAT("profile", "--export", path);
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    end_agent(SIGTERM);
+    unlink(store());
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_assert_eq(profile_says(NULL, "blur", "gpu0", "ns"), UINT64_MAX, "it is known already");
+    result = RESEAT("profile", "--import", path);
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_expect(strstr(result->out, "2 entries"), "%s", result->out);
+    cr_expect_eq(profile_says(NULL, "blur", "gpu0", "samples_permil"), 5000);
+    cr_expect_eq(profile_says("gpu1", "blur", "gpu0", "ns"), UINT64_MAX, "it is of another device");
+    cr_expect_neq(profile_says("gpu1", "other", "gpu1", "ns"), UINT64_MAX);
+    /* Twice the same: the samples add up. */
+    cr_assert_eq(RESEAT("profile", "--import", path)->status, 0);
+    cr_expect_eq(profile_says(NULL, "blur", "gpu0", "samples_permil"), 10000);
+}
+
+Test(costs, a_file_with_a_fault_is_refused_and_changes_nothing)
+{
+    static const char good[] =
+        "{\"kernel\":\"k\",\"id\":\"0123456789abcdef0123456789abcdef\",\"key\":"
+        "\"icd=i;platform=p;device=d;ordinal=0\",\"items\":1,\"ns\":1,\"samples_permil\":1000}";
+    static const char *const wrong[] = {
+        "{\"kernel\":\"k\",\"id\":\"xyz\"}",
+        "{\"kernel\":\"k\",\"id\":\"0123456789abcdef0123456789abcdef\",\"key\":\"?\"}",
+        "{\"kernel\":\"k\",\"id\":\"0123456789abcdef0123456789abcdef\",\"key\":"
+        "\"icd=i;platform=p;device=d;ordinal=0\",\"items\":1,\"ns\":-1,\"samples_permil\":1000}",
+        "{\"kernel\":\"k\",\"id\":\"0123456789abcdef0123456789abcdef\",\"key\":"
+        "\"icd=i;platform=p;device=d;ordinal=0\",\"items\":1,\"ns\":1}",
+        "7",
+        "",
+    };
+    char path[4096], text[2048];
+
+    snprintf(path, sizeof(path), "%s/wrong.json", getenv("XDG_STATE_HOME"));
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        snprintf(text, sizeof(text), "{\"costs\":[%s,%s]}", good, wrong[i]);
+        write_file(path, text);
+        struct result *result = RESEAT("profile", "--import", path);
+        cr_expect_neq(result->status, 0, "%s", text);
+        cr_expect(strstr(result->err, i + 1 < sizeof(wrong) / sizeof(*wrong) ? "entry 2" : ":1:"),
+                  "%s", result->err);
+        cr_expect_eq(profile_says(NULL, "k", "d", "ns"), UINT64_MAX, "%s", text);
+    }
+    snprintf(text, sizeof(text), "{\"costs\":[%s]}", good);
+    write_file(path, text);
+    cr_assert_eq(RESEAT("profile", "--import", path)->status, 0);
+    cr_expect_eq(profile_says(NULL, "k", "d", "ns"), 1);
+}
