@@ -159,6 +159,7 @@ struct policy_settings {
     uint32_t slice_ms;    /**< Length of a piece of a launch, for programs that are started. */
     bool isolate;         /**< Programs that are started run their drivers in other processes. */
     bool protect;         /**< Programs are protected from the loss of their device. */
+    uint64_t power_cap;   /**< Watts of all devices; 0: no cap. Kept outside: power.h. */
     uint32_t max_downtime_ms; /**< Downtime that moves aim at unless the request says otherwise. */
     uint64_t bandwidth;       /**< Bytes a second for copies while a program runs; 0: no limit. */
 };

@@ -143,7 +143,8 @@ enum {
     /** The program's device will be taken in `in_ns`; UINT64_MAX: not any more. It is moved then,
        or as soon as it calls reseat_wish(), be it with nothing new: now is a good time. */
     RESEAT_DEVICE_TAKEN = 2,
-    RESEAT_POWER = 3, /**< The power that its device may draw changed: `value`, in mW. */
+    /** The power that its device may draw changed: `value`, in mW; UINT64_MAX: no cap. */
+    RESEAT_POWER = 3,
     /** What the program may have of its device changed: `value`, in bytes; UINT64_MAX: no limit. */
     RESEAT_QUOTA = 4,
 };

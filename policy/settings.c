@@ -106,6 +106,9 @@ const struct setting settings_table[] = {
      "journal of the commands since. reseat run --protect and reseat protect set it, and how "
      "often, for one program.",
      0, 1, 0, FIELD(protect)},
+    {"power-cap", SETTING_NUMBER,
+     "Watts that all devices together may draw. Launches wait so that this is kept. 0: no cap.", 0,
+     1000000, 0, FIELD(power_cap)},
 };
 
 const size_t settings_count = COUNT_OF(settings_table);

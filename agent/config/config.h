@@ -40,7 +40,9 @@ struct config_device {
     uint32_t speed;  /**< Relative: 1000 is the speed of the reference device; 0: not set. */
     uint32_t price;  /**< Price of an hour, relative to the same reference device; 0: not set. */
     bool closed;     /**< It accepts no new program. */
-    unsigned line;   /**< Line in the file; 0: no entry matches. */
+    char meter[CONFIG_NAME_MAX]; /**< Of its energy: "file:PATH"; "": not set. */
+    uint32_t idle_w, busy_w;     /**< Watts that it draws idle, and at most; 0: not set. */
+    unsigned line;               /**< Line in the file; 0: no entry matches. */
 };
 
 /** The file's settings for a program. */
@@ -51,6 +53,7 @@ struct config_program {
     uint64_t warm;      /**< Bytes of host memory that it keeps ready; CONFIG_UNLIMITED: not set. */
     uint64_t presented; /**< Bytes of device memory that it is shown; 0: not set. */
     unsigned ways;      /**< Bits of enum policy_way. */
+    uint32_t cap_w;     /**< The power cap, in watts; 0: none. */
     /** Where no entry matches: on or off, as the policy's setting says. */
     struct protection protect;
     /** The only device that it may use, as `reseat move` takes it; "": any. */

@@ -29,6 +29,14 @@ static const struct config_field device_fields[] = {
      "what an hour of it costs, in thousandths of that device's", "1000"},
     {"closed", CONFIG_TRUTH, offsetof(struct config_device_entry, says.closed), 0, 1,
      "true: it takes no new program", "false"},
+    {"meter", CONFIG_TEXT, offsetof(struct config_device_entry, says.meter), 0, 0,
+     "what measures its energy: \"file:PATH\", a file with microjoules since some time, and the "
+     "nanosecond of that",
+     "none"},
+    {"idle-watts", CONFIG_NUMBER, offsetof(struct config_device_entry, says.idle_w), 1, 100000,
+     "what it draws when nothing runs", "the least that its meter said"},
+    {"busy-watts", CONFIG_NUMBER, offsetof(struct config_device_entry, says.busy_w), 1, 100000,
+     "the most that it draws", "not known"},
 };
 
 static const struct config_field program_fields[] = {
@@ -42,6 +50,8 @@ static const struct config_field program_fields[] = {
      "the most device memory that it may have", "no limit"},
     {"presented", CONFIG_SIZE, offsetof(struct config_program_entry, says.presented), 1, 0,
      "the device memory that it is told of", "that of the largest device"},
+    {"cap", CONFIG_NUMBER, offsetof(struct config_program_entry, says.cap_w), 1, 1000000,
+     "the most watts that it and what its device draws idle may take", "no cap"},
     {"warm", CONFIG_SIZE, offsetof(struct config_program_entry, says.warm), 0, 0,
      "host memory that it keeps ready for its next move or suspend, while the host has enough",
      "a sixteenth of the host's, 1 GiB at most"},

@@ -23,6 +23,7 @@ struct program;
 struct operation;
 struct governor;
 struct cost_table;
+struct power;
 struct server;
 struct agent;
 
@@ -114,6 +115,7 @@ struct agent {
                                                refused, or "". */
     struct governor *governor;
     struct cost_table *costs; /**< costs/costs.h. */
+    struct power *power;      /**< power/power.h. */
     bool stopping;
 };
 

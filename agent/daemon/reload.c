@@ -1,13 +1,23 @@
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "agent/daemon/peers.h"
+#include "agent/daemon/power/power.h"
 
 int agent_reload(struct agent *agent, struct config_error *ret_error)
 {
     struct config config;
     int result = config_load_effective(agent->options, agent->option_count, &config, ret_error);
 
+    if (!result && !power_allows_host(agent, config_policy(&config)->power_cap * 1000,
+                                      ret_error->reason, sizeof(ret_error->reason))) {
+        snprintf(ret_error->file, sizeof(ret_error->file), "%s", config.path);
+        ret_error->line = 0;
+        config_finish(&config);
+        result = -EINVAL;
+    }
     if (result) {
         config_error_format(ret_error, agent->config_problem, sizeof(agent->config_problem));
         agent_log("the configuration is refused: %s", agent->config_problem);

@@ -126,6 +126,13 @@
 #define MSG_SHRINK "shrink"
 #define MSG_RETURN "return" /**< program: "vdev", "bytes" that it gives back. */
 
+/**
+ * Power. agent: "turn" counts what it says, "capped": a power cap concerns the program (the welcome
+ * says so too), "granted": it may launch. program: "turn" that it heard of last, "runs": it may
+ * launch or launches have not ended, "wants": launches wait for power.
+ */
+#define MSG_POWER "power"
+
 /** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
 #define MSG_WARM "warm"
 

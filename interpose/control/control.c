@@ -26,6 +26,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/checkpoint/lease_renewer.h"
+#include "state/command/power.h"
 #include "state/driver/device_key.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
@@ -65,6 +66,9 @@ struct link {
     bool status_due;
     bool seeks;                    /**< The program waits for another device, as the agent knows. */
     uint64_t asked;                /**< When it was told so, for who traces; or 0. */
+    uint64_t turn;                 /**< Of the agent's last MSG_POWER; 0: there was none. */
+    bool power_due;                /**< It was not answered yet. */
+    struct power_state power;      /**< As the agent knows it. */
     uint64_t wish;                 /**< The edition that the agent was told. */
     uint64_t sent;                 /**< A digest of the status that the agent knows. */
     uint64_t next_costs;           /**< When to tell what launches took, where the agent... */
@@ -166,6 +170,8 @@ static void control_link_drop(struct link *link)
 {
     wire_close(&link->wire);
     link->welcome = false;
+    link->turn = 0;
+    power_set(false, false); /* without an agent nobody grants power */
     control_budget_alone();
     control_trace_drop();
 
@@ -266,6 +272,26 @@ static void control_send_costs(struct link *link)
     if (count == 0)
         return;
     control_frame_costs(&frame, samples, count);
+    control_link_send(link, &frame);
+}
+
+/** Whether launches wait for power or have ended, where a power cap matters. */
+static void control_send_power(struct link *link)
+{
+    struct power_state state;
+    struct frame frame;
+
+    if (link->turn == 0)
+        return;
+    power_read(&state);
+    if (!link->power_due && state.runs == link->power.runs && state.wants == link->power.wants)
+        return;
+    link->power_due = false;
+    link->power = state;
+    frame_init(&frame, MSG_POWER);
+    frame_u64(&frame, "turn", link->turn);
+    frame_bool(&frame, "runs", state.runs);
+    frame_bool(&frame, "wants", state.wants);
     control_link_send(link, &frame);
 }
 
@@ -420,6 +446,8 @@ static void control_take_welcome(const msgpack_object *map)
     control.link.welcome = true;
     control.link.status_due = true;
     control.link.learns = field_bool(map, "learns", false);
+    if (field_bool(map, "capped", false))
+        power_set(true, false);
     control_budget_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
@@ -461,6 +489,13 @@ static void control_take_spread(const msgpack_object *map)
                  error == -ENOTSUP ? "they are not given in pieces" : strerror(-error));
 }
 
+static void control_take_power(const msgpack_object *map)
+{
+    power_set(field_bool(map, "capped", false), field_bool(map, "granted", false));
+    control.link.turn = field_u64(map, "turn", 0);
+    control.link.power_due = true;
+}
+
 /** Have the program notified. What says nothing known is ignored. */
 static void control_take_notice(const msgpack_object *map)
 {
@@ -498,6 +533,7 @@ static const struct {
     {MSG_QUERY, control_take_query},        {MSG_NOTICE, control_take_notice},
     {MSG_ANSWER, control_budget_answer},    {MSG_GRANT, control_budget_granted},
     {MSG_SHRINK, control_budget_shrink},    {MSG_WARM, control_take_warm},
+    {MSG_POWER, control_take_power},
 };
 
 static void control_take_message(struct link *link, const msgpack_object *map)
@@ -635,13 +671,15 @@ static void control_turn(struct link *link, uint64_t *next_status)
     if (link->welcome)
         control_send_wish(link);
     if (link->welcome)
+        control_send_power(link);
+    if (link->welcome)
         control_send_costs(link);
     if (link->wire.out.size == 0)
         control_trace_serve(link,
                             control_send_frame); /* an agent that reads slowly is not outrun */
     if (!link->welcome) {
         control_budget_alone();
-    } else if (!control_budget_serve(link->seeks, link, control_send_frame)) {
+    } else if (!control_budget_serve(link->seeks || link->power.wants, link, control_send_frame)) {
         log_warn("the agent does not answer: the program goes on without it until it does");
         control_link_drop(link);
     }
@@ -755,6 +793,7 @@ static int control_start_locked(void)
     if (error)
         return error;
     control_budget_start(control_wake_thread);
+    power_set_waker(control_wake_thread);
     if (!control.listener) {
         error = thread_start("reseat-listen", STACK_SMALL, control_listen_main, NULL, NULL);
         control.listener = error == 0;

@@ -174,6 +174,7 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
+    bool paced; /**< A launch under a power cap: it is deferred until there is power (power.h). */
     cl_int refused; /**< Last error of bringing. */
     cl_int
         shortage; /**< Error of the driver when it had no room for the command; else CL_SUCCESS. */
@@ -204,6 +205,7 @@ static inline void command_init(struct command *command, const struct command_op
     command->queue = queue;
     command->use_count = 0;
     command->writes = 0;
+    command->paced = false;
     command_begin_anew(command);
     command->residency_token = 0;
     command->more = NULL;

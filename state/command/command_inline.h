@@ -214,8 +214,9 @@ static ALWAYS_INLINE cl_int command_give(const struct command_ops *ops, struct c
 static inline bool command_is_held_back(const struct command *command, uint8_t residence_index,
                                         cl_uint waits, struct event *const *wait_list)
 {
-    return (waits != 0 || UNLIKELY(atomic_load_explicit(&command->queue->deferred_count,
-                                                        memory_order_acquire) != 0)) &&
+    return (waits != 0 || UNLIKELY(command->paced) ||
+            UNLIKELY(atomic_load_explicit(&command->queue->deferred_count, memory_order_acquire) !=
+                     0)) &&
            defer_needed(command, residence_index, waits, wait_list);
 }
 

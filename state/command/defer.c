@@ -9,6 +9,7 @@
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
+#include "state/command/power.h"
 #include "state/command/traced.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
@@ -38,6 +39,173 @@ struct deferred {
 /* Results of defer_let_go besides OpenCL errors and COMMAND_ABSENT. */
 #define MARKED      2
 #define PARTS_GIVEN 3
+
+/* ---- power: power.h ---- */
+
+/* Launches with the driver at once: enough that small ones keep the device busy, few enough that
+ * they end soon. */
+#define POWER_AT_ONCE 4
+/* Some that have ended may not be forgotten yet. */
+#define POWER_KEPT (2 * POWER_AT_ONCE)
+
+atomic_bool power_capped;
+
+static atomic_bool power_used; /* once a cap concerned the program */
+
+static struct {
+    bool granted;
+    bool refused;                     /* a launch waits for power */
+    unsigned beginning;               /* launches that are being given to the driver */
+    struct event *events[POWER_KEPT]; /* held: of launches with the driver */
+    void (*wake)(void);
+    struct power_state said; /* when `wake` was last called */
+} power;                     /* guarded by engine_lock */
+
+/* True when the driver has nothing of its launch: the rest of one in pieces may wait here. */
+static bool power_is_idle(const struct event *event)
+{
+    return event_has_ended(event) || (event->parts && event->parts->left == 0);
+}
+
+static unsigned power_count(void)
+{
+    unsigned count = power.beginning;
+    for (unsigned i = 0; i < POWER_KEPT; i++)
+        count += power.events[i] && !power_is_idle(power.events[i]);
+    return count;
+}
+
+static unsigned power_kept(void)
+{
+    unsigned count = power.beginning;
+    for (unsigned i = 0; i < POWER_KEPT; i++)
+        count += power.events[i] != NULL;
+    return count;
+}
+
+/* True when another launch may be given; with @begun, the next piece of one. Otherwise the program
+ * counts as waiting for power. With engine_lock. */
+static bool power_admits(bool begun)
+{
+    if (!power_is_capped())
+        return power_kept() < POWER_KEPT || begun;
+    if (!power.granted) {
+        power.refused = true;
+        return false;
+    }
+    return begun || (power_count() < POWER_AT_ONCE && power_kept() < POWER_KEPT);
+}
+
+/* A launch, or a piece of one, is about to be given to the driver. With engine_lock. */
+static void power_begin(void)
+{
+    power.beginning++;
+}
+
+/* It was given, as @event says, or (NULL) was not. With engine_lock. */
+static void power_end(struct event *event)
+{
+    unsigned at = 0;
+    power.beginning--;
+    for (unsigned i = 0; event && i < POWER_KEPT; i++)
+        if (power.events[i] == event)
+            return;
+    while (event && at < POWER_KEPT && power.events[at])
+        at++;
+    if (!event || at == POWER_KEPT)
+        return; /* power_admits() left a slot */
+    object_hold(event);
+    power.events[at] = event;
+}
+
+/* A launch that the driver has, held for the caller; NULL: none. Some drivers work only while a
+ * thread waits for it. With engine_lock. */
+static struct event *power_running(void)
+{
+    for (unsigned i = 0; i < POWER_KEPT; i++) {
+        struct event *event = power.events[i];
+        if (event && !event->parts && !power_is_idle(event)) {
+            object_hold(event);
+            return event;
+        }
+    }
+    return NULL;
+}
+
+/* The caller waited for that launch: it has ended, whatever its driver reported. */
+static void power_waited(const struct event *event)
+{
+    struct event *kept = NULL;
+    pthread_mutex_lock(&engine_lock);
+    for (unsigned i = 0; i < POWER_KEPT; i++) {
+        if (power.events[i] == event) {
+            kept = power.events[i];
+            power.events[i] = NULL;
+        }
+    }
+    pthread_mutex_unlock(&engine_lock);
+    object_unhold(kept);
+}
+
+static struct power_state power_state_locked(void)
+{
+    return (struct power_state){.runs = power.granted || power_count() != 0,
+                                .wants = power.refused};
+}
+
+/* Forget launches that have ended; outside the gate. */
+static void power_tidy(void)
+{
+    struct event *ended[POWER_KEPT];
+    unsigned count = 0;
+    if (LIKELY(!atomic_load_explicit(&power_used, memory_order_relaxed)))
+        return;
+    pthread_mutex_lock(&engine_lock);
+    for (unsigned i = 0; i < POWER_KEPT; i++) {
+        if (power.events[i] && event_has_ended(power.events[i])) {
+            ended[count++] = power.events[i];
+            power.events[i] = NULL;
+        }
+    }
+    struct power_state state = power_state_locked();
+    bool changed = state.runs != power.said.runs || state.wants != power.said.wants;
+    void (*wake)(void) = changed ? power.wake : NULL;
+    power.said = state;
+    pthread_mutex_unlock(&engine_lock);
+    while (count > 0)
+        object_unhold(ended[--count]);
+    if (wake)
+        wake();
+}
+
+void power_set(bool capped, bool granted)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (capped)
+        atomic_store(&power_used, true);
+    atomic_store(&power_capped, capped);
+    power.granted = capped && granted;
+    if (power.granted || !capped)
+        power.refused = false;
+    pthread_mutex_unlock(&engine_lock);
+    defer_pump_soon();
+}
+
+void power_read(struct power_state *ret_state)
+{
+    pthread_mutex_lock(&engine_lock);
+    *ret_state = power_state_locked();
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void power_set_waker(void (*wake)(void))
+{
+    pthread_mutex_lock(&engine_lock);
+    power.wake = wake;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* ---- deferred commands ---- */
 
 /* True when the driver can wait for @event itself, for a command in @residence_index. */
 static bool defer_driver_can_wait(const struct event *event, uint8_t residence_index)
@@ -74,6 +242,8 @@ HOT bool defer_needed(const struct command *command, uint8_t residence_index, cl
                       struct event *const *wait_list)
 {
     struct queue *queue = command->queue;
+    if (UNLIKELY(command->paced))
+        return true;
     for (cl_uint i = 0; i < waits; i++)
         if (UNLIKELY(!defer_driver_can_wait(wait_list[i], residence_index) ||
                      event_failed(wait_list[i])))
@@ -176,7 +346,8 @@ static bool defer_goes_on(const struct queue *queue, const struct deferred *defe
 {
     return event_has_ended(deferred->event) ||
            (deferred->command->ops->pieces && queue->real && !deferred->issuing &&
-            defer_pieces_wanted(deferred->command, deferred->event));
+            defer_pieces_wanted(deferred->command, deferred->event) &&
+            (!deferred->command->paced || power_admits(true)));
 }
 
 /* The next command of @queue that can be given, or that was given and has ended. With engine_lock.
@@ -188,7 +359,8 @@ static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
         if (!h->left &&
             (h->given ? defer_goes_on(queue, h)
                       : queue->real && !h->issuing && defer_is_ready(h, residence_index) &&
-                            (first || !defer_waits_for_all(h->command))))
+                            (first || !defer_waits_for_all(h->command)) &&
+                            (!h->command->paced || power_admits(false))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -485,6 +657,9 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
         return defer_let_piece_go(deferred, residence, residence_index);
     if (defer_waited_for_an_error(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    /* The end of a launch under a power cap lets the next one go. */
+    if (error == CL_SUCCESS && command->paced && !event_watch(deferred->event))
+        error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS && command->ops->pieces) {
         error = defer_let_piece_go(deferred, residence, residence_index);
     } else if (error == CL_SUCCESS) {
@@ -536,7 +711,10 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     /* Some drivers run a piece within the call: then the next one can be given at once. */
     while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
+        bool paced = deferred->command->paced && !ended;
         deferred->issuing = true;
+        if (paced)
+            power_begin();
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
         if (ended && deferred->command->ops->pieces)
@@ -547,6 +725,8 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
             error = defer_let_go(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         deferred->issuing = false;
+        if (paced)
+            power_end(error == CL_SUCCESS || error == PARTS_GIVEN ? deferred->event : NULL);
         if (error == COMMAND_ABSENT) {
             *ret_absent = deferred;
             break;
@@ -616,6 +796,7 @@ void defer_pump(void)
 {
     int before = cancel_hold();
     bool progress = true;
+    power_tidy();
     while (progress) {
         progress = false;
         uintptr_t cursor = 0;
@@ -626,6 +807,7 @@ void defer_pump(void)
             object_unhold(queue);
         }
     }
+    power_tidy();
     cancel_allow(before);
 }
 
@@ -683,6 +865,8 @@ static bool defer_deferred_until(const struct queue *queue, uint64_t serial,
             *ret_event = h->event;
         }
     }
+    if (any && !*ret_event)
+        *ret_event = power_running();
     return any;
 }
 
@@ -692,13 +876,18 @@ static void defer_unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* Wait until all parts of @runs have ended, and drop the caller's hold. Releases engine_lock
- * meanwhile. */
+/* Wait until all parts of @runs have ended, or a launch that power was granted, and drop the
+ * caller's hold. Releases engine_lock meanwhile. */
 static void defer_wait_unlocked(struct event *runs)
 {
     int before = cancel_hold();
     pthread_mutex_unlock(&engine_lock);
-    parts_wait(runs);
+    if (runs->parts) {
+        parts_wait(runs);
+    } else {
+        (void)event_wait(1, &runs);
+        power_waited(runs);
+    }
     object_unhold(runs);
     defer_pump();
     pthread_mutex_lock(&engine_lock);
@@ -765,6 +954,7 @@ void defer_wait_event(struct event *event)
     pthread_cleanup_push(defer_unlock_engine, NULL);
     while (event_state(event) == EVENT_DEFERRED) {
         struct event *runs = defer_runs_before(event, 0);
+        runs = runs ? runs : power_running();
         if (!runs) {
             pthread_cond_wait(&engine_changed, &engine_lock);
             continue;
@@ -774,12 +964,17 @@ void defer_wait_event(struct event *event)
     pthread_cleanup_pop(1);
 }
 
-/* The threads that issued deferred commands do not exist in the child. */
+/* The threads that issued deferred commands do not exist in the child, nor has it an agent yet. */
 static void defer_in_child(void)
 {
     uintptr_t cursor = 0;
     struct queue *queue;
     atomic_store(&pump_posted, false);
+    atomic_store(&power_capped, false);
+    power.granted = power.refused = false;
+    power.beginning = 0;
+    for (unsigned i = 0; i < POWER_KEPT; i++)
+        power.events[i] = NULL;
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
         for (struct deferred *deferred = queue->deferred_first; deferred;

@@ -8,6 +8,7 @@
 #include "state/base/threads/work.h"
 #include "state/command/command_inline.h"
 #include "state/command/pieces.h"
+#include "state/command/power.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
 #include "state/program/group.h"
@@ -567,7 +568,8 @@ static NOINLINE bool launch_cut(struct launch *launch)
     gate_leave();
     launch->pieces.stays = atomic_load(&kernel->pace->overlaps)
                                ? "two of its work-groups write the same bytes"
-                               : traits.stays;
+                           : launch->base.paced ? "its program's power is capped"
+                                                : traits.stays;
     if (whole)
         return launch_goes_whole(launch, whole);
     if (cuts && !launch->pieces.measures)
@@ -606,6 +608,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         launch.gone = &gone;
         launch.refused = NULL;
         launch.under_way = false;
+        launch.base.paced = power_is_capped();
         launch_scatter(&launch);
         if (UNLIKELY(is_task)) {
             error = command_run(&launch.base, false, waits, wait_list, ret_event);

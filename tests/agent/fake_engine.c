@@ -16,6 +16,7 @@
 #include "state/base/threads/work.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/checkpoint/lease_renewer.h"
+#include "state/command/power.h"
 #include "state/driver/device_key.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
@@ -43,6 +44,28 @@ static uint64_t now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* It always has launches to give, which end at once. */
+static struct power_state power;
+
+void power_set(bool capped, bool granted)
+{
+    pthread_mutex_lock(&lock);
+    power = (struct power_state){.runs = capped && granted, .wants = capped && !granted};
+    pthread_mutex_unlock(&lock);
+}
+
+void power_read(struct power_state *ret_state)
+{
+    pthread_mutex_lock(&lock);
+    *ret_state = power;
+    pthread_mutex_unlock(&lock);
+}
+
+void power_set_waker(void (*wake)(void))
+{
+    (void)wake;
 }
 
 static struct protect_status protection;

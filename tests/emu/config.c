@@ -147,6 +147,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"link_mb_s", &c->link_mb_s},
                    {"launch_ms", &c->launch_ms},
                    {"items_per_s", &c->items_per_s},
+                   {"idle_w", &c->idle_w},
+                   {"busy_w", &c->busy_w},
                    {"build_ms", &c->build_ms},
                    {"build_starts", &c->build_starts},
                    {"build_loses", &c->build_loses},
@@ -207,6 +209,8 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
         return parse_text(value, c->build_fails, sizeof(c->build_fails));
     if (strcmp(key, "paced") == 0)
         return parse_text(value, c->paced, sizeof(c->paced));
+    if (strcmp(key, "meter") == 0)
+        return parse_text(value, c->meter, sizeof(c->meter));
     if (strcmp(key, "kernel_work_group_size") == 0)
         return parse_kernels(value, c);
     return -ENOENT;

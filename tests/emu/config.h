@@ -34,6 +34,8 @@ struct emu_config {
     char extensions[EMU_TEXT_MAX]; /**< Space-separated; "" for those of the wrapped device. */
     char build_fails[EMU_TEXT_MAX];
     char paced[EMU_TEXT_MAX]; /**< Kernels that items_per_s is for; "" for all. */
+    char meter[EMU_TEXT_MAX]; /**< The file of its energy meter; "": it has none. */
+    uint64_t idle_w, busy_w;  /**< Watts that it draws, and while launches run. */
     size_t base;              /**< Index among the wrapped driver's devices. */
     cl_device_type type;
     uint64_t memory, max_alloc, local_memory, launch_memory, mem_align; /**< Bytes. */

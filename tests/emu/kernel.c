@@ -332,6 +332,8 @@ static cl_int take_time(struct emu_device *device, cl_command_queue queue, uint6
     }
     pthread_mutex_lock(&device->cores_lock);
     uint64_t now = emu_now_ns();
+    if (device->launches_given == device->launches_over)
+        device->busy_since_ns = now;
     gate->opens_ns = (device->cores_free_ns > now ? device->cores_free_ns : now) + duration;
     gate->number = device->launches_given++;
     device->cores_free_ns = gate->opens_ns;

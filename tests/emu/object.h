@@ -54,15 +54,19 @@ struct emu_device {
     uint64_t memory, max_alloc, local_memory;
     pthread_mutex_t link_lock;
     uint64_t link_free_ns[EMU_LINKS]; /**< When each direction is idle again. link_lock. */
-    pthread_mutex_t cores_lock;       /**< Of these five. */
+    pthread_mutex_t cores_lock;       /**< Of these six. */
     pthread_cond_t cores_changed;
     uint64_t cores_free_ns, cores_over_ns; /**< When what was launched will have ended; when the
                                                 last that has, did. */
     uint64_t launches_given, launches_over;
+    uint64_t busy_since_ns;       /**< When it last became busy. */
     _Atomic uint64_t builds_lost; /**< Of build_loses. */
     _Atomic uint64_t own_bytes;   /**< What this process holds of shared->bytes. */
     _Atomic int64_t own_live[EMU_KINDS];
 };
+
+/** Have the device's energy meter run, if it has one. */
+void emu_meter_start(struct emu_device *device);
 
 struct emu_context {
     struct emu_object object;

@@ -108,6 +108,7 @@ static int device_init(struct emu_device *device, const struct emu_config *confi
         device->max_alloc = device->memory;
     device->local_memory = limit(config->local_memory, local);
     device->max_work_group_size = limit(config->max_work_group_size, device->base_work_group_size);
+    emu_meter_start(device);
     return 0;
 }
 

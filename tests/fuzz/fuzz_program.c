@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "state/checkpoint/checkpoint.h"
+#include "state/command/power.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
@@ -163,6 +164,21 @@ const char *recovery_state_text(enum recovery_state state)
 void protect_read(struct protect_status *ret_status)
 {
     *ret_status = (struct protect_status){.on = is_protected, .broken = "", .at_ns = UINT64_MAX};
+}
+
+void power_set(bool capped, bool granted)
+{
+    (void)capped, (void)granted;
+}
+
+void power_read(struct power_state *ret_state)
+{
+    *ret_state = (struct power_state){.runs = true};
+}
+
+void power_set_waker(void (*wake)(void))
+{
+    (void)wake;
 }
 
 void lost_last(struct loss *ret_loss)

@@ -25,6 +25,9 @@ PLUGGED = {"plugged": True, "program": "solver$", "points": [[i / 10, i] for i i
 RECOVERED = {"recovered": True, "program": "solver$", "steps": [[i, i] for i in range(9)],
              "losses": [{"at": 3, "on": 4, "device": "cpu0", "to": "cpu1", "age": 1}],
              "places": [[0, 3, "cpu0"], [4, 8, "cpu1"]], "ages": [[i, 1] for i in range(9)]}
+ENERGY = {"energy": [{"name": name, "seconds": 3, "joules": 9, "above": 0, "caps": caps, "steps": [[i, i] for i in range(4)],
+                      "samples": [[i, {"a$": 9, "b": 1}] for i in range(4)], "places": [[0, 3, "gpu0$"]]}
+                     for name, caps in (("free", []), ("bound$", [[1, 5]]))]}
 GUEST = {"guest": [[i, [i, 0]] for i in range(5)], "devices": ["cpu0", "cpu1"], "events": [[1, 2, "moved$"]]}
 SPECTOR = {"spector": [{"kernel": name, "native": 1, "forms": {form: {
     "still": 1, "overhead": 0.01, "wait": 0.1, "moves": []} for form in ("whole", "pieces", "non-blocking")}}
@@ -80,6 +83,7 @@ def main():
                                           "oak vanishes", "oak$/cpu0"])
         assert fills(picture, "#d9d9d9") and not fills(picture, "#c0504d")
         check(folder, RECOVERED, ["from the kill until"])
+        check(folder, ENERGY, ["free: 3.0 s, 9 J", "bound$: 3.0 s, 9 J", "gpu0$", "gpu-a$", "the cap"])
         check(folder, GUEST, ["while what is written above it happens", "moved$"])
         picture = check(folder, SPECTOR, ["blocking, least to most", "blocking, of this kernel", "non-blocking: "])
         assert fills(picture, "#222222"), "what is published of fir is not drawn"

@@ -45,9 +45,25 @@ static const char *devices_state_of(const json_t *device)
                                              : "up";
 }
 
+/** What it draws, of what it may; "" where neither is known. */
+static void devices_power(const json_t *device, char *ret_text, size_t size)
+{
+    double drawn = (double)member_number(device, "power_mw") / 1000;
+    uint64_t cap_mw = member_number(device, "power_cap_mw");
+    bool read = member_bool(device, "power_read");
+
+    ret_text[0] = '\0';
+    if (read && cap_mw)
+        snprintf(ret_text, size, "%.0f of %.0f W", drawn, (double)cap_mw / 1000);
+    else if (read)
+        snprintf(ret_text, size, "%.0f W", drawn);
+    else if (cap_mw)
+        snprintf(ret_text, size, "? of %.0f W", (double)cap_mw / 1000);
+}
+
 static int devices_print_devices(const json_t *devices)
 {
-    enum { HOST = 9, LINK, STATE, BY, UUID };
+    enum { HOST = 9, LINK, STATE, BY, UUID, POWER };
     static const struct table_column columns[] = {
         {"NAME", "name"},
         {"KIND", "kind"},
@@ -63,10 +79,19 @@ static int devices_print_devices(const json_t *devices)
         {"STATE"},
         {"BY"},
         {"UUID/PCI"},
+        {"POWER", .right = true}, /* Only where something is known of it. */
     };
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
+    char power[64];
     const json_t *device;
+    bool powered = false;
     size_t i;
+
+    json_array_foreach(devices, i, device)
+    {
+        devices_power(device, power, sizeof(power));
+        powered = powered || power[0];
+    }
+    struct table *table = table_create(columns, powered ? ARRAY_SIZE(columns) : POWER);
 
     json_array_foreach(devices, i, device)
     {
@@ -81,6 +106,10 @@ static int devices_print_devices(const json_t *devices)
         output_add_users(device, &by);
         table_put(table, BY, by.text);
         table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));
+        if (powered) {
+            devices_power(device, power, sizeof(power));
+            table_put(table, POWER, power);
+        }
     }
     return table_print(table);
 }

@@ -7,7 +7,8 @@
 
 struct limit {
     bool off;
-    uint64_t bytes; /**< 0: not said. */
+    uint64_t bytes;   /**< 0: not said. */
+    uint64_t power_w; /**< OPTION_UNSAID, or OPTION_NONE for no cap. */
 };
 
 static const struct verb_option limit_options[] = {
@@ -15,6 +16,12 @@ static const struct verb_option limit_options[] = {
      "Such as 512MiB or 2GiB, above 0. To empty a device there is reseat drain, and to take a "
      "program off its device reseat suspend.",
      OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE},
+    {"power", "WATTS|none",
+     "What it may draw: all of a device, or a program with what its device draws idle. Launches "
+     "wait so that "
+     "this is kept. Refused where nothing fits under it.",
+     OPTION_VALUE(struct limit, power_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000,
+     .initial = OPTION_UNSAID},
     {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
     {NULL}};
 
@@ -22,7 +29,7 @@ static int limit_print_limit(const struct output *output, const json_t *answer)
 {
     char name[OUTPUT_PROGRAM_MAX], bytes[32], granted[32], least[32], more[96] = "";
     const json_t *app = json_object_get(answer, "app");
-    bool limited = member_bool(answer, "limited");
+    bool limited = member_bool(answer, "limited"), power = json_object_get(answer, "power_cap_mw");
 
     (void)output;
     bytes_text(member_number(answer, app || limited ? "memory_bytes" : "capacity_bytes"), bytes,
@@ -32,7 +39,13 @@ static int limit_print_limit(const struct output *output, const json_t *answer)
         bytes_text(member_number(answer, "least_bytes"), least, sizeof(least));
         snprintf(more, sizeof(more), " (its largest command needs %s)", least);
     }
-    if (app) {
+    if (power) {
+        printf("%s: ", app ? output_program(app, name) : member_text(answer, "device"));
+        if (limited)
+            printf("at most %.1f W\n", (double)member_number(answer, "power_cap_mw") / 1000);
+        else
+            puts("no power cap");
+    } else if (app) {
         printf("%s: %s%s%s; granted now: %s\n", output_program(app, name),
                limited ? "at most " : "no limit", limited ? bytes : "", more, granted);
     } else if (limited &&
@@ -50,23 +63,27 @@ static int limit_print_limit(const struct output *output, const json_t *answer)
 
 static int limit_run(struct call *call)
 {
-    static const struct question question = {
-        MSG_LIMIT,
-        "set a limit",
-        true,
-        LIMIT_MS,
-        "app device limited memory_bytes capacity_bytes granted_bytes held_bytes least_bytes",
-        limit_print_limit,
-        NULL};
+    static const struct question question = {MSG_LIMIT,
+                                             "set a limit",
+                                             true,
+                                             LIMIT_MS,
+                                             "app device limited memory_bytes capacity_bytes "
+                                             "granted_bytes held_bytes least_bytes power_cap_mw",
+                                             limit_print_limit,
+                                             NULL};
     const struct limit *limit = call->options;
     struct frame frame;
 
-    if (limit->off == (limit->bytes != 0))
-        return output_usage(&call->output, "give --memory SIZE or --off");
+    bool power = limit->power_w != OPTION_UNSAID;
+
+    if (limit->off + (limit->bytes != 0) + power != 1)
+        return output_usage(&call->output, "give --memory SIZE, --power WATTS or --off");
     frame_init(&frame, MSG_LIMIT);
     frame_string(&frame, "what", call->words[0]);
     frame_bool(&frame, "limited", limit->bytes != 0);
     frame_u64(&frame, "memory_bytes", limit->bytes);
+    if (power)
+        frame_u64(&frame, "cap_mw", limit->power_w == OPTION_NONE ? 0 : limit->power_w * 1000);
     ask_put_environment(&frame);
     return ask_print(&call->output, &question, &frame);
 }
@@ -74,7 +91,7 @@ static int limit_run(struct call *call)
 const struct verb verb_limit = {
     .name = "limit",
     .arguments = "DEVICE|APP",
-    .summary = "Set how much memory programs may have of a device, or one program of any.",
+    .summary = "Set how much memory or power programs may have of a device, or one program of any.",
     .text = "The limit of a device is for all programs together. A program that has more makes "
             "room: it spills, moves or is suspended. A program that spills has what its largest "
             "command needs, whatever its own limit is. The limit of a device outlives the agent, "

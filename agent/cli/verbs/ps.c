@@ -69,8 +69,9 @@ static void ps_state(const json_t *app, struct words *words)
     }
     const json_t *move = json_object_get(app, "move");
     output_moving(move, words);
-    words_add(words, "%s%s", move ? "" : member_text(app, "state"),
-              member_number(app, "stored_bytes") ? ", in an image" : "");
+    words_add(words, "%s%s%s", move ? "" : member_text(app, "state"),
+              member_number(app, "stored_bytes") ? ", in an image" : "",
+              member_bool(app, "power_waits") ? ", waits for power" : "");
     if (all) {
         bytes_text(fetched, have, sizeof(have));
         bytes_text(all, whole, sizeof(whole));

@@ -52,6 +52,7 @@ struct run {
     const char *restore; /**< A folder of images, or an image. */
     const char *priority;
     uint64_t quota;         /**< 0: not said. */
+    uint64_t cap_w;         /**< The same. */
     unsigned ways;          /**< enum policy_way. */
     bool preemptible, full; /**< --preemptible, --on-full. */
     bool isolate, whole;    /**< --isolate, --no-isolate. */
@@ -159,6 +160,12 @@ static const struct verb_option run_options[] = {
      "The device memory that it may have, at most; reseat limit changes it. What is more spills, "
      "or is refused; a kernel that needs more at once waits, suspended, until it may have it.",
      OPTION_VALUE(struct run, quota), .kind = OPTION_SIZE},
+    {"cap", "WATTS",
+     "The most that it, with what its device draws idle, may draw; reseat limit changes it. Its "
+     "launches "
+     "wait so that this is kept, and it is moved to a device where it fits. Refused where it fits "
+     "on none.",
+     OPTION_VALUE(struct run, cap_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000},
     {"priority", "N",
      "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
      "nothing else helps; these come back by themselves.",
@@ -259,6 +266,8 @@ static int run_register_program(struct run *run, struct client *client, const ch
         frame_u64(&frame, "ways", run->ways);
     if (run->quota)
         frame_u64(&frame, "quota", run->quota);
+    if (run->cap_w)
+        frame_u64(&frame, "cap_mw", run->cap_w * 1000);
     if (run->protect)
         frame_string(&frame, "protect", run->protect);
     ask_put_environment(&frame);

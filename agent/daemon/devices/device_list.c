@@ -432,8 +432,8 @@ static enum place_kind device_list_kind_of(const struct inventory_entry *entry)
     return PLACE_OTHER;
 }
 
-static struct config_device device_list_said_of(const struct agent *agent,
-                                                const struct inventory_entry *entry)
+struct config_device device_settings_said(const struct agent *agent,
+                                          const struct inventory_entry *entry)
 {
     struct config_device said;
 
@@ -444,7 +444,7 @@ static struct config_device device_list_said_of(const struct agent *agent,
 
 uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry)
 {
-    return device_list_said_of(agent, entry).memory;
+    return device_settings_said(agent, entry).memory;
 }
 
 /**
@@ -469,7 +469,7 @@ static uint32_t device_list_guess_speed(const struct inventory_entry *entry, enu
 void device_settings(const struct agent *agent, const struct inventory_entry *entry,
                      struct policy_device *device)
 {
-    struct config_device said = device_list_said_of(agent, entry);
+    struct config_device said = device_settings_said(agent, entry);
 
     device->kind = device_list_kind_of(entry);
     device->speed = said.speed ? said.speed : device_list_guess_speed(entry, device->kind);

@@ -48,6 +48,9 @@ uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_devi
 /** The settings of a device: from the configuration, else from the device itself. */
 void device_settings(const struct agent *agent, const struct inventory_entry *entry,
                      struct policy_device *device);
+/** What the configuration says of a device. */
+struct config_device device_settings_said(const struct agent *agent,
+                                          const struct inventory_entry *entry);
 /** Bytes of the device's memory that the configuration allows programs to use. */
 uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry);
 

@@ -23,10 +23,11 @@
 
 struct ledger_device {
     char name[32];
-    uint64_t own;   /**< The device's memory; LEDGER_BYTES_MAX where it is not known. */
-    uint64_t limit; /**< The operator's limit, or LEDGER_NO_LIMIT. */
-    uint64_t tight; /**< What its driver could provide when it last refused an allocation, or
-                       LEDGER_NO_LIMIT. */
+    uint64_t own;    /**< The device's memory; LEDGER_BYTES_MAX where it is not known. */
+    uint64_t limit;  /**< The operator's limit, or LEDGER_NO_LIMIT. */
+    uint64_t cap_mw; /**< The operator's power cap, in milliwatts; 0: none. */
+    uint64_t tight;  /**< What its driver could provide when it last refused an allocation, or
+                        LEDGER_NO_LIMIT. */
     uint64_t tight_until_ms; /**< Set and ended by the caller: the ledger reads no clock. */
     uint64_t reserved; /**< By all entries, including the memory kept for moves to this device. */
     uint64_t held;

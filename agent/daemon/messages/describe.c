@@ -1,6 +1,7 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 #include "agent/daemon/servers/servers.h"
 
 #include <string.h>
@@ -18,6 +19,7 @@ void describe_entry(const struct agent *agent, const struct ledger_device *devic
     frame_bool(frame, "drained", device->drains);
     frame_bool(frame, "draining", device->drains_ms != 0);
     frame_u64(frame, "drains_in_ns", devices_drain_in_ns(agent, device));
+    power_put_device(agent, (uint32_t)(device - agent->ledger.devices), frame);
 }
 
 static void describe_put_ways(struct frame *frame, unsigned ways)
@@ -72,6 +74,7 @@ static void describe_managed(const struct agent *agent, const struct program *pr
     frame_u64(frame, "waited_ms", program->managed.waited_ms);
     frame_u64(frame, "refusals", program->managed.refusals);
     frame_string(frame, "why", program->managed.why);
+    power_put_program(program, frame);
 }
 
 /** The name of a device; for a device that is not listed, the name that its driver gives it. */

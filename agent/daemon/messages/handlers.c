@@ -3,6 +3,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -36,12 +37,14 @@ void hello_handle(struct peer *peer, struct message *message)
         frame_string(&frame, "id", peer->program->id);
         program_put_devices(peer->program, &frame);
         program_put_right(peer->program, &frame);
+        power_welcome(agent, peer->program, &frame);
         ledger_sync_welcome(agent, peer->program, first, map, &frame);
     } else {
         peer->role = PEER_CLIENT;
     }
     peer_send(peer, &frame);
     if (peer->program) {
+        power_connected(agent, peer->program);
         program_tell_warm(agent, peer->program);
         spreading_tell(agent, peer->program);
         drain_notify(agent, peer->program);

@@ -4,6 +4,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ const struct message_handler message_handlers[] = {
     {MSG_REPORT, PEER_PROGRAM, asking_report},
     {MSG_SPANS, PEER_PROGRAM, tracing_spans},
     {MSG_COSTS, PEER_PROGRAM, costs_handle},
+    {MSG_POWER, PEER_PROGRAM, power_handle},
 
     {MSG_REGISTER, PEER_CLIENT, register_handle},
     {MSG_DEVICES, PEER_CLIENT, devices_handle},
@@ -88,4 +90,5 @@ void messages_take(struct peer *peer, struct message *message)
              !client_lists_devices(peer, message, handler->device, handler->or_program))
         handler->handle(peer, message);
     govern_run(agent);
+    power_run(agent);
 }

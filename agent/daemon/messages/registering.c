@@ -1,6 +1,7 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -145,6 +146,11 @@ static void registering_register_program(struct peer *peer, struct message *mess
                    : result == -E2BIG    ? ERR_USAGE
                                          : ERR_FAILED,
                    "%s", error);
+        return;
+    }
+    uint64_t cap_mw = field_u64(&message->root, "cap_mw", 0);
+    if (cap_mw && !power_allows(agent, NULL, LEDGER_NONE, cap_mw, error, sizeof(error))) {
+        peer_error(peer, ERR_REFUSED, "%s", error);
         return;
     }
     result = programs_register(agent, peer, name, field_bool(&message->root, "named", false),

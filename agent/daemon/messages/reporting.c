@@ -2,6 +2,7 @@
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
+#include "agent/daemon/power/power.h"
 
 #include <string.h>
 
@@ -141,6 +142,7 @@ void explain_handle(struct peer *client, struct message *message)
         frame_map(&frame, NULL);
         frame_u64(&frame, "vdev", i);
         frame_string(&frame, "device", vdev_device_name(agent, &program->vdevs[i]));
+        power_explain(agent, program, text + strlen(text), sizeof(text) - strlen(text));
         reporting_put_lines(agent, &program->vdevs[i], &frame, text);
         frame_end(&frame);
     }

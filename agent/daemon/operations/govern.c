@@ -6,6 +6,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 
 #define STEPS_MAX 256 /* Steps of one run; the remaining ones are done in the next run. */
 #define TICK_MS   1000
@@ -19,6 +20,10 @@ int govern_init(struct agent *agent)
 
     if (!governor)
         return -ENOMEM;
+    if (power_init(agent)) {
+        free(governor);
+        return -ENOMEM;
+    }
     agent->governor = governor;
     operations_init(operation_kinds);
     ledger_init(&agent->ledger);
@@ -39,6 +44,7 @@ void govern_finish(struct agent *agent)
     pending_drop(agent, NULL);
     world_finish(&governor->world);
     ledger_finish(&agent->ledger);
+    power_finish(agent);
     free(governor->histories);
     free(governor);
     agent->governor = NULL;
@@ -205,4 +211,5 @@ void govern_tick(struct agent *agent)
         govern_sample(agent);
     }
     govern_run(agent);
+    power_tick(agent);
 }

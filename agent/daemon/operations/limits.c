@@ -7,6 +7,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
+#include "agent/daemon/power/power.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -88,6 +89,9 @@ static void limits_take_line(struct agent *agent, char *line)
     } else if (strcmp(what, "memory") == 0 && line) {
         uint64_t bytes = strtoull(line, &end, 10);
         device->limit = end != line && !*end ? bytes : device->limit;
+    } else if (strcmp(what, "power") == 0 && line) {
+        uint64_t mw = strtoull(line, &end, 10);
+        device->cap_mw = end != line && !*end ? mw : device->cap_mw;
     }
 }
 
@@ -123,6 +127,8 @@ int limits_save(const struct agent *agent)
         const struct ledger_device *device = &agent->ledger.devices[i];
         if (device->limit != LEDGER_NO_LIMIT)
             fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
+        if (device->cap_mw)
+            fprintf(file, "%s power %" PRIu64 "\n", device->name, device->cap_mw);
         if (device->drains)
             fprintf(file, "%s drain\n", device->name);
         if (device->drains_ms) {
@@ -227,8 +233,53 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     peer_send(client, &frame);
 }
 
+/** Set the power cap of a program, or (NULL) of a device; 0: none. */
+static void limits_cap(struct peer *client, struct program *program, uint32_t index,
+                       uint64_t cap_mw)
+{
+    struct agent *agent = client->agent;
+    struct ledger_device *device = program ? NULL : &agent->ledger.devices[index];
+    char reason[PROTOCOL_TEXT_MAX];
+    struct frame frame;
+
+    if (device && !access_may_manage(geteuid(), client->uid)) {
+        peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+        return;
+    }
+    if (cap_mw && !power_allows(agent, program, index, cap_mw, reason, sizeof(reason))) {
+        peer_error(client, ERR_REFUSED, "%s", reason);
+        return;
+    }
+    if (program) {
+        program->policy.overrides |= OVERRIDE_CAP;
+        program->policy.cap_mw = cap_mw;
+        programs_save(agent, program);
+    } else {
+        uint64_t before = device->cap_mw;
+        device->cap_mw = cap_mw;
+        int error = limits_save(agent);
+        if (error) {
+            device->cap_mw = before;
+            peer_error(client, ERR_FAILED,
+                       "the power cap of %s cannot be kept in %s: %s; it stays as it was",
+                       device->name, agent->governor->state_path, strerror(-error));
+            return;
+        }
+    }
+    agent->changed = true;
+    frame_init(&frame, MSG_LIMIT);
+    if (program)
+        report_put_program(&frame, program);
+    else
+        frame_string(&frame, "device", device->name);
+    frame_bool(&frame, "limited", cap_mw != 0);
+    frame_u64(&frame, "power_cap_mw", cap_mw);
+    peer_send(client, &frame);
+}
+
 void limits_handle(struct peer *client, struct message *message)
 {
+    const msgpack_object *cap = field_get(&message->root, "cap_mw");
     bool limited = field_bool(&message->root, "limited", false);
     uint64_t bytes = field_u64(&message->root, "memory_bytes", 0);
     struct program *program;
@@ -238,7 +289,9 @@ void limits_handle(struct peer *client, struct message *message)
     bytes = !limited ? LEDGER_NO_LIMIT : bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
     if (!client_program_or_device(client, &message->root, &program, &vdev, &device))
         return;
-    if (!program) {
+    if (cap && (!program || vdev == PROGRAM_ALL_VDEVS)) {
+        limits_cap(client, program, device, field_u64(&message->root, "cap_mw", 0));
+    } else if (!program) {
         limits_limit_device(client, device, bytes);
     } else if (vdev == PROGRAM_ALL_VDEVS) {
         limits_limit_program(client, program, bytes);

@@ -8,6 +8,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"
 
@@ -110,7 +111,8 @@ static void world_put_exclusions(const struct agent *agent, const struct group *
                       !devices_shown(agent, program->environment, entry);
         bool queues_elsewhere = vdev_is_off(vdev) && vdev->only != LEDGER_NONE && vdev->only != i;
         if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
-            !program_wish_fits(agent, program, i, ignored, sizeof(ignored)))
+            !program_wish_fits(agent, program, i, ignored, sizeof(ignored)) ||
+            power_bars(agent, program, i))
             world_exclusion(barred, i);
     }
 }

@@ -34,6 +34,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_bool(frame, "preemptible", program->policy.preemptible);
     frame_u64(frame, "ways", program->policy.ways);
     frame_u64(frame, "quota", program->policy.quota);
+    frame_u64(frame, "cap_mw", program->policy.cap_mw);
     frame_string(frame, "pinned_to", program->policy.pinned_to);
     program_put_protect(program, frame);
     frame_array(frame, "displaced");
@@ -69,6 +70,7 @@ void program_take_policy(struct program *program, const msgpack_object *map)
     policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
     policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
     policy->quota = field_u64(map, "quota", policy->quota);
+    policy->cap_mw = field_u64(map, "cap_mw", policy->cap_mw);
     if (field_get(map, "pinned_to"))
         field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
     (void)program_take_protect(program, map);
@@ -79,11 +81,9 @@ void program_take_overrides(struct program *program, const msgpack_object *map)
     static const struct {
         const char *key;
         enum program_override said;
-    } all[] = {{"priority", OVERRIDE_PRIORITY},
-               {"preemptible", OVERRIDE_PREEMPTIBLE},
-               {"ways", OVERRIDE_WAYS},
-               {"quota", OVERRIDE_QUOTA},
-               {"protect", OVERRIDE_PROTECT}};
+    } all[] = {{"priority", OVERRIDE_PRIORITY}, {"preemptible", OVERRIDE_PREEMPTIBLE},
+               {"ways", OVERRIDE_WAYS},         {"quota", OVERRIDE_QUOTA},
+               {"cap_mw", OVERRIDE_CAP},        {"protect", OVERRIDE_PROTECT}};
 
     program_take_policy(program, map);
     program->policy.overrides = 0;

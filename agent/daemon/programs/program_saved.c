@@ -173,6 +173,8 @@ static struct program_policy program_saved_configured(const struct agent *agent,
         policy.ways = said.ways;
     if (!(policy.overrides & OVERRIDE_QUOTA))
         policy.quota = said.quota;
+    if (!(policy.overrides & OVERRIDE_CAP))
+        policy.cap_mw = said.cap_w * 1000ull;
     if (!(policy.overrides & OVERRIDE_PROTECT))
         policy.protect = said.protect;
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);

@@ -88,7 +88,8 @@ enum program_override {
     OVERRIDE_WAYS = 1 << 2,
     OVERRIDE_QUOTA = 1 << 3,
     OVERRIDE_PROTECT = 1 << 4,
-    OVERRIDE_ALL = (1 << 5) - 1,
+    OVERRIDE_CAP = 1 << 5,
+    OVERRIDE_ALL = (1 << 6) - 1,
 };
 
 /** How much memory a program may have, and how it continues when less is available. */
@@ -102,6 +103,7 @@ struct program_policy {
     bool preemptible;
     unsigned ways;                     /**< Bits of enum policy_way. */
     uint64_t quota;                    /**< Bytes, or LEDGER_NO_LIMIT. */
+    uint64_t cap_mw;                   /**< Its power cap; 0: none. */
     struct protection protect;         /**< The protection it is to have. */
     char pinned_to[PROTOCOL_WORD_MAX]; /**< The only device that it may use, or "". */
 };
@@ -141,6 +143,26 @@ struct managed {
     uint32_t ready_for; /**< The device of the ledger for which the policy last prewarmed it. */
     uint64_t ready_ms;  /**< When that was; 0: never. */
     struct history history;
+};
+
+/** What a program draws above idle on one device at most, as its meter showed. */
+#define PROGRAM_PEAKS_MAX 8
+struct program_peak {
+    uint32_t device; /**< Index in the ledger. */
+    uint64_t mw;
+    unsigned samples; /**< Readings of it, up to as many as are needed. */
+};
+
+/** Power that a program may take (power/power.h). */
+struct program_power {
+    bool capped, granted;    /**< As it was last told. */
+    bool runs, wants;        /**< As it last said. */
+    uint64_t turn, heard;    /**< Numbers of what it was last told, and of what it last answered. */
+    uint64_t since_ms;       /**< Since when it is granted, or waits. */
+    uint64_t noticed_mw;     /**< The cap of which it was last notified; 0: of none. */
+    char why[POLICY_REASON]; /**< Why it waits; or "". */
+    struct program_peak peaks[PROGRAM_PEAKS_MAX];
+    unsigned peak_count;
 };
 
 /** The most devices that are ready for one program. */
@@ -276,6 +298,7 @@ struct program {
     struct program_wish wish;
     struct program_policy policy;
     struct managed managed;
+    struct program_power power;
     struct program_costs *costs; /**< What its launches cost (costs/costs.c). NULL: not known. */
     struct peer *peer;           /**< NULL while it has no connection. */
     uint64_t lost_ms;            /**< When the connection ended. */

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "remote/link/link.h"
 #include "state/base/bytes/size.h"
@@ -13,6 +14,7 @@
 #define LINGER_MAX_S 86400
 /* Sessions never wait longer than a week for another link. */
 #define PATIENCE_MAX_S (7 * 24 * 3600)
+#define FIRST_ROW      256 /* What getopt_long() returns for the first row: no character. */
 
 int options_usage(void)
 {
@@ -32,160 +34,107 @@ int options_usage(void)
     return 2;
 }
 
-enum {
-    LISTEN = 1,
-    DEVICE,
-    PATIENCE,
-    MEMORY,
-    CLIENTS,
-    CA,
-    INIT,
-    NAME,
-    ISSUE,
-    FOR_SERVER,
-    DEVICES,
-    SESSIONS,
-    DAYS,
-    OUT,
-    REVOKE,
-    RESERVE,
-    SHARE,
-    LOCAL_MEMORY,
-    LOCAL_SESSIONS,
-    LOCAL_SHARE,
-    NO_SANDBOX,
-    LINGER,
-    INHERIT,
-    WHILE,
-    ANNOUNCE,
-    SHOW_DENIED
+enum row_kind { ROW_FLAG, ROW_TEXT, ROW_TEXTS, ROW_NUMBER, ROW_SIZE };
+
+/* An option, and the member of struct serve_options that it sets. */
+struct row {
+    const char *name;
+    enum row_kind kind;
+    size_t offset, size;
+    uint64_t least, most; /* Of a number. */
+    size_t count;         /* Of several texts: the offset of their number, a size_t. */
 };
 
-static const struct option rows[] = {
-    {"listen", required_argument, NULL, LISTEN},
-    {"device", required_argument, NULL, DEVICE},
-    {"memory", required_argument, NULL, MEMORY},
-    {"clients", required_argument, NULL, CLIENTS},
-    {"patience", required_argument, NULL, PATIENCE},
-    {"ca", required_argument, NULL, CA},
-    {"init-ca", no_argument, NULL, INIT},
-    {"name", required_argument, NULL, NAME},
-    {"issue", required_argument, NULL, ISSUE},
-    {"for-server", no_argument, NULL, FOR_SERVER},
-    {"devices", required_argument, NULL, DEVICES},
-    {"sessions", required_argument, NULL, SESSIONS},
-    {"days", required_argument, NULL, DAYS},
-    {"out", required_argument, NULL, OUT},
-    {"revoke", required_argument, NULL, REVOKE},
-    {"reserve", required_argument, NULL, RESERVE},
-    {"share", required_argument, NULL, SHARE},
-    {"local-memory", required_argument, NULL, LOCAL_MEMORY},
-    {"local-sessions", required_argument, NULL, LOCAL_SESSIONS},
-    {"local-share", required_argument, NULL, LOCAL_SHARE},
-    {"no-sandbox", no_argument, NULL, NO_SANDBOX},
-    {"linger", required_argument, NULL, LINGER},
-    {"inherit", required_argument, NULL, INHERIT},
-    {"while", required_argument, NULL, WHILE},
-    {"announce", no_argument, NULL, ANNOUNCE},
-    {"show-denied", no_argument, NULL, SHOW_DENIED},
-    {NULL},
+#define VALUE(member)                                                                              \
+    offsetof(struct serve_options, member), sizeof(((struct serve_options *)NULL)->member)
+#define TEXTS(member, number)                                                                      \
+    ROW_TEXTS, VALUE(member), .count = offsetof(struct serve_options, number)
+
+static const struct row rows[] = {
+    {"listen", TEXTS(addresses, count)},
+    {"device", TEXTS(devices, limits.device_count)},
+    {"memory", ROW_TEXT, VALUE(authority.memory)}, /* A session's, or a certificate's. */
+    {"reserve", ROW_SIZE, VALUE(reserve_bytes)},
+    {"clients", ROW_NUMBER, VALUE(clients_max), 1, CLIENTS_MAX},
+    {"patience", ROW_NUMBER, VALUE(limits.patience_s), 0, PATIENCE_MAX_S},
+    {"local-memory", ROW_SIZE, VALUE(limits.local.memory)},
+    {"local-sessions", ROW_NUMBER, VALUE(limits.local.sessions), 1, GRANT_SESSIONS_MAX},
+    {"local-share", ROW_NUMBER, VALUE(limits.local.share), 1, GRANT_SHARE_MAX},
+    {"linger", ROW_NUMBER, VALUE(linger_s), 1, LINGER_MAX_S},
+    {"inherit", ROW_NUMBER, VALUE(inherited), 1, INT_MAX},
+    {"while", ROW_NUMBER, VALUE(of_process), 1, INT_MAX},
+    {"announce", ROW_FLAG, VALUE(announces)},
+    {"show-denied", ROW_FLAG, VALUE(limits.shows_denied)},
+    {"no-sandbox", ROW_FLAG, VALUE(limits.open)},
+    {"ca", ROW_TEXT, VALUE(authority.ca)},
+    {"init-ca", ROW_FLAG, VALUE(authority.init)},
+    {"name", ROW_TEXT, VALUE(authority.name)},
+    {"issue", ROW_TEXT, VALUE(authority.issue)},
+    {"for-server", ROW_FLAG, VALUE(authority.for_server)},
+    {"devices", ROW_TEXT, VALUE(authority.devices)},
+    {"sessions", ROW_NUMBER, VALUE(authority.sessions), 1, AUTHORITY_SESSIONS_MAX},
+    {"share", ROW_NUMBER, VALUE(authority.share), 1, AUTHORITY_SHARE_MAX},
+    {"days", ROW_NUMBER, VALUE(authority.days), 1, AUTHORITY_DAYS_MAX},
+    {"out", ROW_TEXT, VALUE(authority.out)},
+    {"revoke", ROW_TEXT, VALUE(authority.revoke)},
 };
 
-/* A number from 0 to @most. */
-static bool options_read_any_number(const char *text, uint64_t most, uint64_t *ret_number)
+static bool options_read_number(const struct row *row, const char *text, void *ret_value)
 {
     char *end = NULL;
     errno = 0;
-    *ret_number = strtoull(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && errno == 0 && *ret_number <= most;
+    uint64_t number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || number < row->least || number > row->most)
+        return false;
+    uint32_t narrow = (uint32_t)number;
+    memcpy(ret_value, row->size == sizeof(narrow) ? (void *)&narrow : &number, row->size);
+    return true;
 }
 
-static bool options_read_number(const char *text, uint64_t most, uint64_t *ret_number)
-{
-    return options_read_any_number(text, most, ret_number) && *ret_number;
-}
-
-static bool options_take(struct serve_options *options, int which)
-{
-    struct authority_options *authority = &options->authority;
-    const char **const texts[] = {
-        [MEMORY] = &options->memory,
-        [CA] = &authority->ca,
-        [NAME] = &authority->name,
-        [ISSUE] = &authority->issue,
-        [OUT] = &authority->out,
-        [REVOKE] = &authority->revoke,
-        [DEVICES] = &authority->devices,
-        [RESERVE] = &options->reserve,
-        [LOCAL_MEMORY] = &options->local_memory,
-    };
-    uint64_t number = 0;
-    switch (which) {
-    case LISTEN:
-        if (options->count == LISTEN_MAX)
-            return false;
-        options->addresses[options->count++] = optarg;
-        return true;
-    case DEVICE:
-        if (options->limits.device_count == DEVICES_MAX)
-            return false;
-        options->devices[options->limits.device_count++] = optarg;
-        return true;
-    case CLIENTS:
-        return options_read_number(optarg, CLIENTS_MAX, &options->clients_max);
-    case PATIENCE:
-        if (!options_read_any_number(optarg, PATIENCE_MAX_S, &number))
-            return false;
-        options->limits.patience_s = (uint32_t)number;
-        return true;
-    case SESSIONS:
-        return options_read_number(optarg, AUTHORITY_SESSIONS_MAX, &authority->sessions);
-    case DAYS:
-        return options_read_number(optarg, AUTHORITY_DAYS_MAX, &authority->days);
-    case SHARE:
-        return options_read_number(optarg, AUTHORITY_SHARE_MAX, &authority->share);
-    case LOCAL_SESSIONS:
-        if (!options_read_number(optarg, GRANT_SESSIONS_MAX, &number))
-            return false;
-        options->limits.local.sessions = (uint32_t)number;
-        return true;
-    case LOCAL_SHARE:
-        if (!options_read_number(optarg, GRANT_SHARE_MAX, &number))
-            return false;
-        options->limits.local.share = (uint32_t)number;
-        return true;
-    case LINGER:
-        return options_read_number(optarg, LINGER_MAX_S, &options->linger_s);
-    case INHERIT:
-        return options_read_number(optarg, INT_MAX, &options->inherited);
-    case WHILE:
-        return options_read_number(optarg, INT_MAX, &options->of_process);
-    case ANNOUNCE:
-        return options->announces = true;
-    case SHOW_DENIED:
-        return options->limits.shows_denied = true;
-    case NO_SANDBOX:
-        return options->limits.open = true;
-    case INIT:
-        return authority->init = true;
-    case FOR_SERVER:
-        return authority->for_server = true;
-    default:
-        if (which < 0 || (size_t)which >= ARRAY_SIZE(texts) || !texts[which])
-            return false;
-        *texts[which] = optarg;
-        return true;
-    }
-}
-
-/* One that is not said stays as it is. */
 static bool options_read_size(const char *option, const char *text, uint64_t *ret_bytes)
 {
     char reason[128];
-    if (!text || !size_parse(text, ret_bytes, reason, sizeof(reason)))
+    if (!size_parse(text, ret_bytes, reason, sizeof(reason)))
         return true;
     fprintf(stderr, "reseat-serve: --%s %s: %s\n", option, text, reason);
     return false;
+}
+
+static bool options_take(struct serve_options *options, const struct row *row)
+{
+    void *value = (char *)options + row->offset;
+    size_t *count = (size_t *)((char *)options + row->count);
+    switch (row->kind) {
+    case ROW_FLAG:
+        return *(bool *)value = true;
+    case ROW_TEXT:
+        *(const char **)value = optarg;
+        return true;
+    case ROW_TEXTS:
+        if (*count == row->size / sizeof(optarg))
+            return false;
+        ((const char **)value)[(*count)++] = optarg;
+        return true;
+    case ROW_NUMBER:
+        return options_read_number(row, optarg, value);
+    case ROW_SIZE:
+        return options_read_size(row->name, optarg, value);
+    }
+    return false;
+}
+
+/* All options, as the rows have them. */
+static bool options_take_all(int argc, char **argv, struct serve_options *options)
+{
+    struct option known[ARRAY_SIZE(rows) + 1] = {{NULL}};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        known[i] = (struct option){rows[i].name,
+                                   rows[i].kind == ROW_FLAG ? no_argument : required_argument, NULL,
+                                   FIRST_ROW + (int)i};
+    for (int which; (which = getopt_long(argc, argv, "", known, NULL)) != -1;)
+        if (which < FIRST_ROW || !options_take(options, &rows[which - FIRST_ROW]))
+            return false;
+    return true;
 }
 
 static bool options_are_local(const struct serve_options *options)
@@ -201,21 +150,17 @@ static bool options_are_local(const struct serve_options *options)
 
 bool options_read(int argc, char **argv, struct serve_options *options)
 {
-    for (int which; (which = getopt_long(argc, argv, "", rows, NULL)) != -1;)
-        if (!options_take(options, which))
-            return false;
+    if (!options_take_all(argc, argv, options))
+        return false;
     struct authority_options *authority = &options->authority;
     bool of_authority = authority->name || authority->for_server || authority->devices ||
                         authority->sessions || authority->share || authority->days ||
                         authority->out;
-    if (authority_is_asked(authority)) {
-        authority->memory = options->memory;
+    if (authority_is_asked(authority))
         return optind == argc && !options->count && !options->limits.device_count &&
                !options->announces;
-    }
-    if (!options_read_size("memory", options->memory, &options->limits.memory) ||
-        !options_read_size("reserve", options->reserve, &options->reserve_bytes) ||
-        !options_read_size("local-memory", options->local_memory, &options->limits.local.memory))
+    if (authority->memory &&
+        !options_read_size("memory", authority->memory, &options->limits.memory))
         return false;
     /* One of isolated programs stands for their own processes, where nothing is kept from a driver.
        Nobody else comes there. */

@@ -19,7 +19,6 @@ struct serve_options {
     bool announces;
     uint64_t reserve_bytes; /**< As devices_list(). */
     struct authority_options authority;
-    const char *memory, *reserve, *local_memory; /* As they are written. */
 };
 
 /** Read it, over what is there. False: it is wrong, and options_usage() is to be said. */

@@ -81,23 +81,9 @@ void server_create_context(struct server *server, const struct msg_create_contex
     free(devices);
 }
 
-/* A new object of a context's; NULL: there is nothing to be made, and that is said already. */
-static struct entry *objects_add_to(struct server *server, uint64_t id, uint64_t context)
-{
-    const struct entry *of = server_find(server, context);
-    struct entry *entry = of ? server_add(server, id) : NULL;
-    if (!entry)
-        return NULL;
-    entry->cl = of->cl;
-    entry->context = of->context;
-    entry->devices = of->devices;
-    entry->error = of->error;
-    return of->real ? entry : NULL;
-}
-
 void server_create_queue(struct server *server, const struct msg_create_queue *message)
 {
-    struct entry *entry = objects_add_to(server, message->queue, message->context);
+    struct entry *entry = server_add_to(server, message->queue, message->context);
     const struct entry *device =
         entry ? server_find_with(server, message->device, server_find(server, message->context))
               : NULL;
@@ -115,7 +101,7 @@ void server_create_queue(struct server *server, const struct msg_create_queue *m
 
 void server_create_buffer(struct server *server, const struct msg_create_buffer *message)
 {
-    struct entry *entry = objects_add_to(server, message->memory, message->context);
+    struct entry *entry = server_add_to(server, message->memory, message->context);
     if (!entry)
         return;
     cl_mem_flags flags = objects_device_flags(server, message->flags);
@@ -226,7 +212,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     cl_int error = parent ? parent->error : CL_SUCCESS;
     if (message->parent && !parent)
         return;
-    struct entry *entry = objects_add_to(server, message->memory, message->context);
+    struct entry *entry = server_add_to(server, message->memory, message->context);
     if (!entry)
         return;
     entry->error = error;
@@ -273,7 +259,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
 
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)
 {
-    struct entry *entry = objects_add_to(server, message->sampler, message->context);
+    struct entry *entry = server_add_to(server, message->sampler, message->context);
     if (entry)
         entry->real =
             entry->cl->clCreateSampler(entry->context, message->normalized, message->addressing,
@@ -282,7 +268,7 @@ void server_create_sampler(struct server *server, const struct msg_create_sample
 
 void server_create_user_event(struct server *server, const struct msg_create_user_event *message)
 {
-    struct entry *entry = objects_add_to(server, message->event, message->context);
+    struct entry *entry = server_add_to(server, message->event, message->context);
     if (!entry)
         return;
     entry->user = true;

@@ -15,22 +15,9 @@
 #define BUILDS_MAX    64
 #define ARGUMENT_INFO "-cl-kernel-arg-info"
 
-/* A new program of a context's; NULL: nothing is to be made. */
-static struct entry *programs_add_program(struct server *server, uint64_t id, uint64_t context)
-{
-    const struct entry *of = server_find(server, context);
-    struct entry *entry = of ? server_add(server, id) : NULL;
-    if (!entry)
-        return NULL;
-    entry->cl = of->cl;
-    entry->context = of->context;
-    entry->error = of->error;
-    return of->real ? entry : NULL;
-}
-
 void server_create_source(struct server *server, const struct msg_create_source *message)
 {
-    struct entry *entry = programs_add_program(server, message->program, message->context);
+    struct entry *entry = server_add_to(server, message->program, message->context);
     const char *source = message->source;
     size_t length = message->source_size;
     if (!entry)
@@ -45,7 +32,7 @@ void server_create_source(struct server *server, const struct msg_create_source 
 
 void server_create_il(struct server *server, const struct msg_create_il *message)
 {
-    struct entry *entry = programs_add_program(server, message->program, message->context);
+    struct entry *entry = server_add_to(server, message->program, message->context);
     if (!entry)
         return;
     entry->text = true;
@@ -85,7 +72,7 @@ static void programs_loading_finish(struct loading *loading)
 /* With @error, the program is one that could not be made. */
 static void programs_load_binary(struct server *server, const struct loading *loading, cl_int error)
 {
-    struct entry *entry = programs_add_program(server, loading->program, loading->context);
+    struct entry *entry = server_add_to(server, loading->program, loading->context);
     void **devices = NULL;
     if (entry)
         devices = server_find_all(server, loading->devices, loading->count,
@@ -452,7 +439,7 @@ void server_compile(struct server *server, const struct msg_compile *message)
 /* In this thread: the linked program's id must stand for something at once. */
 void server_link(struct server *server, const struct msg_link *message)
 {
-    struct entry *entry = programs_add_program(server, message->program, message->context);
+    struct entry *entry = server_add_to(server, message->program, message->context);
     struct build *build =
         entry ? programs_build_create(server, entry, message->devices, message->devices_count,
                                       message->options, message->call)

@@ -79,6 +79,9 @@ struct entry *server_find(struct server *server, uint64_t id);
 /** Add an entry for a new object. Returns NULL, and the session ends, if the id is in use or there
  *  is no memory. */
 struct entry *server_add(struct server *server, uint64_t id);
+/** The same for an object of a context's. NULL also where the context could not be created: the
+ *  entry has its error then, and there is no driver's object to create. */
+struct entry *server_add_to(struct server *server, uint64_t id, uint64_t context);
 /** End the session because its client broke the rules; @why is not copied. */
 void server_wrong(struct server *server, const char *why);
 

@@ -57,6 +57,19 @@ struct entry *server_add(struct server *server, uint64_t id)
     return entry;
 }
 
+struct entry *server_add_to(struct server *server, uint64_t id, uint64_t context)
+{
+    const struct entry *of = server_find(server, context);
+    struct entry *entry = of ? server_add(server, id) : NULL;
+    if (!entry)
+        return NULL;
+    entry->cl = of->cl;
+    entry->context = of->context;
+    entry->devices = of->devices;
+    entry->error = of->error;
+    return of->real ? entry : NULL;
+}
+
 struct entry *server_find_with(struct server *server, uint64_t id, const struct entry *with)
 {
     struct entry *entry = server_find(server, id);

@@ -267,7 +267,7 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         {{"move", "app", ""}, "DEVICE is empty"},
         {{"move", "app", "cpu0", "cpu1"}, "too many arguments: \"cpu1\""},
         {{"notify", "app", "nothing"}, "there is no \"nothing\"; say device-added|"},
-        {{"limit", "cpu0"}, "give --memory SIZE or --off"},
+        {{"limit", "cpu0"}, "give --memory SIZE, --power WATTS or --off"},
         {{"run", "--device=a", "--device=b", "true"}, "--device is given once: names with commas"},
         {{"run", "--present", "toaster", "true"},
          "--present must be gpu|cpu|accelerator|native, not"},

@@ -31,6 +31,8 @@ struct said_device {
     uint64_t memory;
     uint32_t speed, price;
     bool closed;
+    char meter[32];
+    uint32_t idle_w, busy_w;
 };
 
 struct said_program {
@@ -38,6 +40,7 @@ struct said_program {
     int priority;
     bool preemptible;
     uint64_t quota, warm, presented;
+    uint32_t cap_w;
     unsigned ways;
     struct protection protect;
 };
@@ -155,6 +158,14 @@ static void write_device(FILE *to, struct said_device *device, size_t number)
         fprintf(to, "price = %u;", device->price = (unsigned)any(1, 1000000));
     if (any(0, 1))
         fprintf(to, "closed = %s;", (device->closed = any(0, 1)) ? "true" : "false");
+    if (any(0, 1)) {
+        any_name(device->meter, any(0, 9));
+        put_text(to, "meter", device->meter);
+    }
+    if (any(0, 1))
+        fprintf(to, "idle-watts = %u;", device->idle_w = (unsigned)any(1, 100000));
+    if (any(0, 1))
+        fprintf(to, "busy-watts = %u;", device->busy_w = (unsigned)any(1, 100000));
     fputs(" }", to);
 }
 
@@ -198,6 +209,8 @@ static void write_program(FILE *to, struct said_program *program, size_t number)
         put_size(to, "quota", program->quota = any_size());
     if (any(0, 1))
         put_size(to, "presented", program->presented = any_size());
+    if (any(0, 1))
+        fprintf(to, "cap = %u;", program->cap_w = (unsigned)any(1, 1000000));
     if (any(0, 1))
         put_size(to, "warm", program->warm = any(0, 1) ? any_size() : 0);
     if (any(0, 1)) {
@@ -251,6 +264,9 @@ static void expect_device(const struct config *config, const struct said_device 
         cr_assert_eq(device.speed, fits ? said->speed : 0);
         cr_assert_eq(device.price, fits ? said->price : 0);
         cr_assert_eq(device.closed, fits && said->closed);
+        cr_assert_str_eq(device.meter, fits ? said->meter : "");
+        cr_assert_eq(device.idle_w, fits ? said->idle_w : 0);
+        cr_assert_eq(device.busy_w, fits ? said->busy_w : 0);
         if (said->model[0]) {
             config_device(config, said->match, kind, "another", &device);
             cr_assert_eq(device.line, 0);
@@ -277,6 +293,7 @@ static void expect_said(const struct config *config, const struct said *said)
         cr_assert_eq(program.preemptible, expected->preemptible);
         cr_assert_eq(program.quota, expected->quota);
         cr_assert_eq(program.presented, expected->presented);
+        cr_assert_eq(program.cap_w, expected->cap_w);
         cr_assert_eq(program.warm, expected->warm);
         cr_assert_eq(program.ways, expected->ways);
         cr_assert_str_eq(program.device, expected->device);

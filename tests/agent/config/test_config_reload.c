@@ -2,6 +2,7 @@
 
 #include "agent/daemon/agent.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/power/power.h"
 #include "tests/agent/config/config_rig.h"
 #include "tests/support/leaks.h"
 
@@ -39,6 +40,14 @@ void agent_log(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(said, sizeof(said), format, arguments);
     va_end(arguments);
+}
+
+/* Caps are allowed from 100 W on. */
+bool power_allows_host(struct agent *of, uint64_t cap_mw, char *ret_reason, size_t size)
+{
+    cr_assert_eq(of, agent);
+    snprintf(ret_reason, size, "the least that would do is 100.0 W");
+    return !cap_mw || cap_mw >= 100000;
 }
 
 void peer_send(struct peer *peer, struct frame *frame)
@@ -81,6 +90,19 @@ static uint64_t quota(const char *name)
 
     config_program(&agent->config, name, &program);
     return program.quota;
+}
+
+Test(config_reload, a_power_cap_that_nothing_fits_under_is_refused)
+{
+    struct config_error error = {0};
+
+    configure("policy = { power-cap = 100; };");
+    cr_assert_eq(agent_reload(agent, &error), 0);
+    configure("policy = { power-cap = 99; };");
+    cr_assert_neq(agent_reload(agent, &error), 0);
+    cr_expect_eq(config_policy(&agent->config)->power_cap, 100);
+    cr_expect(strstr(agent->config_problem, "the least that would do is 100.0 W"), "%s",
+              agent->config_problem);
 }
 
 Test(config_reload, the_new_one_takes_the_place_of_the_old_one)

@@ -1,0 +1,615 @@
+#include "agent/daemon/power/power.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/peers.h"
+#include "policy/power.h"
+#include "state/base/cleanup.h"
+#include "state/base/clock.h"
+
+/** Readings of a program before its peak is believed: until then it counts as the most of its
+ * device. */
+#define POWER_SAMPLES 4
+#define MW_PER_W      1000u
+/** Power is the mean over so long at least. */
+#define POWER_LEAST_MS 200
+/** A meter's file has a number. */
+#define POWER_FILE_MAX 4096u
+
+/** What is known of one device. */
+struct metered {
+    uint64_t idle_mw, most_mw;       /**< 0: not known. */
+    uint64_t reading_mw, foreign_mw; /**< By the last reading that there was. */
+    bool read;                       /**< There was one. */
+    uint64_t read_ms, exceeded;      /**< When; how many were above the device's cap. */
+    uint64_t uj, at_ns;              /**< What its meter said last, and when; 0: it said nothing. */
+};
+
+struct power {
+    struct metered *devices; /**< By index in the ledger. */
+    uint32_t count;
+    bool tells;        /**< Programs were told of a cap. */
+    uint64_t exceeded; /**< Readings of all devices together that were above the host's cap. */
+};
+
+/** The policy's world, and whose each row is. */
+struct rows {
+    struct power_world world;
+    struct power_device *devices;
+    struct power_program *programs;
+    struct power_choice *choices;
+    struct program **owners;
+};
+
+int power_init(struct agent *agent)
+{
+    agent->power = calloc(1, sizeof(*agent->power));
+    return agent->power ? 0 : -ENOMEM;
+}
+
+void power_finish(struct agent *agent)
+{
+    if (agent->power)
+        free(agent->power->devices);
+    free(agent->power);
+    agent->power = NULL;
+}
+
+/** False without memory. */
+static bool power_grow(struct agent *agent)
+{
+    struct power *power = agent->power;
+
+    if (power->count >= agent->ledger.count)
+        return true;
+    struct metered *grown = realloc(power->devices, agent->ledger.count * sizeof(*grown));
+    if (!grown)
+        return false;
+    memset(grown + power->count, 0, (agent->ledger.count - power->count) * sizeof(*grown));
+    power->devices = grown;
+    power->count = agent->ledger.count;
+    return true;
+}
+
+static uint64_t power_host_cap(const struct agent *agent)
+{
+    return config_policy(&agent->config)->power_cap * MW_PER_W;
+}
+
+/** True when a cap may concern a program wherever it is. */
+static bool power_any_cap(const struct agent *agent, const struct program *program)
+{
+    if (power_host_cap(agent) || (program && program->policy.cap_mw))
+        return true;
+    for (uint32_t i = 0; i < agent->ledger.count; i++)
+        if (agent->ledger.devices[i].cap_mw)
+            return true;
+    return false;
+}
+
+static bool power_is_at_work(const struct agent *agent)
+{
+    bool caps = power_any_cap(agent, NULL) || agent->power->tells;
+
+    for (const struct program *program = agent->programs; program && !caps; program = program->next)
+        caps = program->policy.cap_mw;
+    return caps;
+}
+
+/* ---- the world ---- */
+
+static struct program_peak *power_peak_of(const struct program *program, uint32_t device)
+{
+    struct program_power *power = (struct program_power *)(uintptr_t)&program->power;
+
+    for (unsigned i = 0; i < power->peak_count; i++)
+        if (power->peaks[i].device == device)
+            return &power->peaks[i];
+    return NULL;
+}
+
+/** 0: not known. */
+static uint64_t power_learnt(const struct program *program, uint32_t device)
+{
+    const struct program_peak *peak = power_peak_of(program, device);
+
+    return peak && peak->samples >= POWER_SAMPLES ? peak->mw : 0;
+}
+
+static struct power_program power_row(const struct program *program, uint32_t device)
+{
+    const struct program_power *power = &program->power;
+    bool heard = program->peer && power->capped && power->heard == power->turn;
+
+    return (struct power_program){
+        .device = device,
+        .peak_mw = power_learnt(program, device),
+        .cap_mw = program->policy.cap_mw,
+        .granted = program->peer && power->capped && power->granted,
+        .runs = !heard || power->granted || power->runs,
+        .wants = program->peer && power->wants,
+        .since_ms = power->since_ms,
+    };
+}
+
+static void power_add_row(struct rows *rows, struct program *program, uint32_t device)
+{
+    uint32_t at = rows->world.program_count;
+
+    for (uint32_t i = at; i-- > 0 && rows->owners[i] == program;)
+        if (rows->programs[i].device == device)
+            return;
+    rows->programs[at] = power_row(program, device);
+    rows->owners[at] = program;
+    rows->world.program_count++;
+}
+
+static void power_rows_finish(struct rows *rows)
+{
+    free(rows->devices);
+    free(rows->programs);
+    free(rows->choices);
+    free(rows->owners);
+}
+
+/** A program has a row for each device that it is on, or goes to. Returns 0 or -ENOMEM. */
+static int power_rows_init(struct agent *agent, struct rows *rows)
+{
+    size_t most = 1;
+
+    *rows = (struct rows){0};
+    if (!power_grow(agent))
+        return -ENOMEM;
+    for (const struct program *program = agent->programs; program; program = program->next)
+        most += 2 * program->vdev_count;
+    rows->devices = calloc(agent->ledger.count + 1, sizeof(*rows->devices));
+    rows->programs = calloc(most, sizeof(*rows->programs));
+    rows->choices = calloc(most, sizeof(*rows->choices));
+    rows->owners = calloc(most, sizeof(*rows->owners));
+    if (!rows->devices || !rows->programs || !rows->choices || !rows->owners) {
+        power_rows_finish(rows);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct metered *metered = &agent->power->devices[i];
+        const struct ledger_device *device = &agent->ledger.devices[i];
+        rows->devices[i] = (struct power_device){.name = device->name,
+                                                 .idle_mw = metered->idle_mw,
+                                                 .most_mw = metered->most_mw,
+                                                 .foreign_mw = metered->foreign_mw,
+                                                 .cap_mw = device->cap_mw};
+    }
+    rows->world = (struct power_world){.devices = rows->devices,
+                                       .device_count = agent->ledger.count,
+                                       .programs = rows->programs,
+                                       .cap_mw = power_host_cap(agent),
+                                       .now_ms = uv_now(&agent->loop)};
+    for (struct program *program = agent->programs; program; program = program->next) {
+        for (size_t i = 0; program->connected && i < program->vdev_count; i++) {
+            const struct ledger_entry *entry = &program->vdevs[i].entry;
+            if (entry->device != LEDGER_NONE)
+                power_add_row(rows, program, entry->device);
+            if (entry->target != LEDGER_NONE)
+                power_add_row(rows, program, entry->target);
+        }
+    }
+    return 0;
+}
+
+/* ---- what programs are told ---- */
+
+static void power_tell(struct agent *agent, struct program *program, bool capped, bool granted)
+{
+    struct program_power *power = &program->power;
+    struct frame frame;
+
+    if (granted != power->granted || capped != power->capped)
+        power->since_ms = uv_now(&agent->loop);
+    power->capped = capped;
+    power->granted = granted;
+    if (!program->peer)
+        return;
+    frame_init(&frame, MSG_POWER);
+    frame_u64(&frame, "turn", ++power->turn);
+    frame_bool(&frame, "capped", capped);
+    frame_bool(&frame, "granted", granted);
+    peer_send(program->peer, &frame);
+}
+
+/** The least of the caps that concern the program; UINT64_MAX: none. */
+static uint64_t power_cap_of(const struct agent *agent, const struct program *program)
+{
+    uint64_t least = program->policy.cap_mw ? program->policy.cap_mw : UINT64_MAX;
+    uint64_t host = power_host_cap(agent);
+
+    least = host && host < least ? host : least;
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        uint32_t on = program->vdevs[i].entry.device;
+        uint64_t cap = on == LEDGER_NONE ? 0 : agent->ledger.devices[on].cap_mw;
+        least = cap && cap < least ? cap : least;
+    }
+    return least;
+}
+
+/** Programs that can adapt are told of a cap that changed. */
+static void power_notify(const struct agent *agent, struct program *program)
+{
+    uint64_t cap_mw = power_cap_of(agent, program);
+    char text[PROTOCOL_TEXT_MAX];
+
+    if (cap_mw == (program->power.noticed_mw ? program->power.noticed_mw : UINT64_MAX))
+        return;
+    program->power.noticed_mw = cap_mw;
+    if (cap_mw == UINT64_MAX)
+        snprintf(text, sizeof(text), "no power cap concerns it any more");
+    else
+        snprintf(text, sizeof(text), "a power cap of %.1f W concerns it",
+                 (double)cap_mw / MW_PER_W);
+    program_notify(program, PROGRAM_ALL_VDEVS, NOTICE_POWER, 0, cap_mw, text);
+}
+
+/** A program may launch when all of its rows are granted. */
+static void power_settle(struct agent *agent, struct rows *rows, struct program *program)
+{
+    struct program_power *power = &program->power;
+    const char *why = "";
+    bool any = false, capped = false, granted = true;
+
+    for (uint32_t i = 0; i < rows->world.program_count; i++) {
+        if (rows->owners[i] != program)
+            continue;
+        any = true;
+        capped = capped || power_is_capped(&rows->world, i);
+        granted = granted && rows->choices[i].grant;
+        why = why[0] ? why : rows->choices[i].why;
+    }
+    if (!any) {
+        capped = power_any_cap(agent, program);
+        granted = false;
+    }
+    granted = granted && capped;
+    snprintf(power->why, sizeof(power->why), "%s", granted ? "" : why);
+    agent->power->tells = agent->power->tells || capped;
+    if (capped != power->capped || granted != power->granted)
+        power_tell(agent, program, capped, granted);
+    power_notify(agent, program);
+}
+
+void power_run(struct agent *agent)
+{
+    struct rows rows;
+
+    if (!power_is_at_work(agent) || power_rows_init(agent, &rows))
+        return;
+    power_choose(&rows.world, rows.choices);
+    agent->power->tells = false;
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (program->peer)
+            power_settle(agent, &rows, program);
+    power_rows_finish(&rows);
+}
+
+void power_welcome(struct agent *agent, struct program *program, struct frame *welcome)
+{
+    struct program_power *power = &program->power;
+
+    power->capped = power_any_cap(agent, program);
+    power->granted = power->runs = power->wants = false;
+    power->noticed_mw = 0;
+    frame_bool(welcome, "capped", power->capped);
+}
+
+void power_connected(struct agent *agent, struct program *program)
+{
+    if (program->power.capped)
+        power_tell(agent, program, true, false);
+}
+
+void power_handle(struct peer *peer, struct message *message)
+{
+    struct program_power *power = &peer->program->power;
+
+    power->heard = field_u64(&message->root, "turn", 0);
+    power->runs = field_bool(&message->root, "runs", true);
+    bool wants = field_bool(&message->root, "wants", false);
+    if (wants && !power->wants && !power->granted)
+        power->since_ms = uv_now(&peer->agent->loop);
+    power->wants = wants;
+    power_run(peer->agent);
+}
+
+/* ---- meters ---- */
+
+/** The programs that may have launched on @device since the last reading: how many, and one of
+ * them. */
+static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_t since_ms,
+                             struct program **ret_one, bool *ret_whole)
+{
+    unsigned count = 0;
+
+    for (struct program *program = agent->programs; program; program = program->next) {
+        const struct program_power *power = &program->power;
+        bool here = false, busy = false;
+        for (size_t i = 0; i < program->vdev_count; i++) {
+            here = here || program->vdevs[i].entry.device == device;
+            busy = busy || (program->vdevs[i].entry.device == device && program->vdevs[i].busy);
+        }
+        bool idle = program->peer && power->capped && power->heard == power->turn &&
+                    !power->granted && !power->runs && power->since_ms < since_ms;
+        if (!here || idle)
+            continue;
+        count++;
+        *ret_one = program;
+        *ret_whole = busy && (!power->capped || (power->granted && power->since_ms <= since_ms));
+    }
+    return count;
+}
+
+/** What one program alone draws is its peak there, if it was never seen to draw more. */
+static void power_learn(struct program *program, uint32_t device, uint64_t above_mw, bool whole)
+{
+    struct program_power *power = &program->power;
+    struct program_peak *peak = power_peak_of(program, device);
+
+    if (!peak && power->peak_count == PROGRAM_PEAKS_MAX)
+        power->peak_count = 0; /* It has been on many devices: they are learnt again. */
+    if (!peak) {
+        peak = &power->peaks[power->peak_count++];
+        *peak = (struct program_peak){.device = device};
+    }
+    peak->mw = above_mw > peak->mw ? above_mw : peak->mw;
+    peak->samples += whole && peak->samples < POWER_SAMPLES;
+}
+
+/** The devices' meters said that @device drew @mw on average since @since_ms. */
+static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64_t since_ms)
+{
+    struct metered *metered = &agent->power->devices[device];
+    uint64_t above = mw > metered->idle_mw ? mw - metered->idle_mw : 0;
+    struct program *one = NULL;
+    bool whole = false;
+    unsigned count = power_ran_on(agent, device, since_ms, &one, &whole);
+
+    metered->reading_mw = mw;
+    metered->read = true;
+    /* What programs here drew with others is theirs and the others': both count as the larger. */
+    if (count == 0 || above < metered->foreign_mw)
+        metered->foreign_mw = above;
+    if (count == 1)
+        power_learn(one, device, above, whole);
+    if (agent->ledger.devices[device].cap_mw && mw > agent->ledger.devices[device].cap_mw)
+        metered->exceeded++;
+}
+
+/**
+ * The running total of the device's meter, in microjoules, and the nanosecond for which it holds
+ * where the meter says one. False: there is no meter, or it says nothing.
+ */
+static bool power_measure(const struct config_device *said, uint64_t *ret_uj, uint64_t *ret_at_ns)
+{
+    static const char kind[] = "file:";
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    char *end, *rest;
+
+    if (strncmp(said->meter, kind, strlen(kind)) != 0 ||
+        paths_read(said->meter + strlen(kind), POWER_FILE_MAX, &text, &size))
+        return false;
+    errno = 0;
+    *ret_uj = strtoull(text, &end, 10);
+    uint64_t at_ns = strtoull(end, &rest, 10);
+    if (rest != end)
+        *ret_at_ns = at_ns;
+    return end != text && !errno;
+}
+
+/** Read one meter. What it does not say leaves what was known of the device: never nothing. */
+static void power_meter(struct agent *agent, uint32_t device)
+{
+    const struct inventory_entry *entry = devices_entry(agent, device);
+    struct metered *metered = &agent->power->devices[device];
+    uint64_t uj, now = clock_boot_ns(), before = metered->at_ns;
+
+    if (!entry)
+        return;
+    const struct config_device said = device_settings_said(agent, entry);
+    if (said.idle_w)
+        metered->idle_mw = said.idle_w * MW_PER_W;
+    metered->most_mw = said.busy_w * MW_PER_W;
+    if (before && uv_now(&agent->loop) - metered->read_ms < POWER_LEAST_MS)
+        return;
+    if (!power_measure(&said, &uj, &now)) {
+        metered->at_ns = 0;
+        return;
+    }
+    uint64_t drawn = uj - metered->uj, since_ms = metered->read_ms;
+    bool wrapped = uj < metered->uj;
+    metered->uj = uj;
+    metered->at_ns = now;
+    metered->read_ms = uv_now(&agent->loop);
+    if (!before || wrapped || now <= before)
+        return;
+    uint64_t mw = (uint64_t)((double)drawn * NS_PER_MS / (double)(now - before));
+    if (!said.idle_w && (!metered->read || mw < metered->idle_mw))
+        metered->idle_mw = mw;
+    power_read(agent, device, mw, since_ms);
+}
+
+/** Read all meters. Returns what all devices drew together, by their last readings. */
+static uint64_t power_read_all(struct agent *agent)
+{
+    uint64_t all = 0;
+
+    for (uint32_t i = 0; power_grow(agent) && i < agent->power->count; i++) {
+        power_meter(agent, i);
+        all += agent->power->devices[i].reading_mw;
+    }
+    return all;
+}
+
+void power_tick(struct agent *agent)
+{
+    struct power *power = agent->power;
+    uint64_t all = power_read_all(agent);
+
+    if (power_host_cap(agent) && all > power_host_cap(agent))
+        power->exceeded++;
+    power_run(agent);
+}
+
+/* ---- what fits where ---- */
+
+/** What @device draws when @program (NULL: one that is not known) alone launches there; 0: not
+ * known. */
+static uint64_t power_needs(const struct agent *agent, const struct program *program,
+                            uint32_t device)
+{
+    const struct metered *metered = &agent->power->devices[device];
+    uint64_t peak = program ? power_learnt(program, device) : 0;
+
+    return peak ? metered->idle_mw + peak : metered->most_mw;
+}
+
+/** The most that @device may draw with @program alone on it, by all caps; UINT64_MAX: none. */
+static uint64_t power_room(const struct agent *agent, const struct program *program,
+                           uint32_t device)
+{
+    uint64_t host = power_host_cap(agent), others = 0, room = UINT64_MAX;
+
+    for (uint32_t i = 0; host && i < agent->power->count; i++)
+        others += i == device ? 0 : agent->power->devices[i].idle_mw;
+    if (host)
+        room = host > others ? host - others : 0;
+    if (agent->ledger.devices[device].cap_mw && agent->ledger.devices[device].cap_mw < room)
+        room = agent->ledger.devices[device].cap_mw;
+    return program->policy.cap_mw && program->policy.cap_mw < room ? program->policy.cap_mw : room;
+}
+
+static bool power_fits_at(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    uint64_t room = power_room(agent, program, device), needs = power_needs(agent, program, device);
+
+    return room == UINT64_MAX || (needs && needs <= room);
+}
+
+bool power_bars(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    if (!power_any_cap(agent, program) || agent->power->count < agent->ledger.count ||
+        power_fits_at(agent, program, device))
+        return false;
+    for (uint32_t i = 0; i < agent->ledger.count; i++)
+        if (i != device && agent->ledger.devices[i].listed && power_fits_at(agent, program, i))
+            return true;
+    return false;
+}
+
+/** The least cap of a program, over all devices; 0: not known. */
+static uint64_t power_least_anywhere(const struct agent *agent, const struct program *program,
+                                     uint32_t *ret_device)
+{
+    uint64_t least = 0;
+
+    for (uint32_t i = 0; i < agent->power->count; i++) {
+        uint64_t needs = agent->ledger.devices[i].listed ? power_needs(agent, program, i) : 0;
+        if (needs && (!least || needs < least)) {
+            least = needs;
+            *ret_device = i;
+        }
+    }
+    return least;
+}
+
+bool power_allows(struct agent *agent, const struct program *program, uint32_t device,
+                  uint64_t cap_mw, char *ret_reason, size_t size)
+{
+    bool of_device = !program && device != LEDGER_NONE;
+    uint64_t least = 0;
+    struct rows rows;
+
+    power_read_all(agent);
+    if (of_device && !power_rows_init(agent, &rows)) {
+        least = power_least(&rows.world, device);
+        power_rows_finish(&rows);
+    } else if (!of_device) {
+        least = power_least_anywhere(agent, program, &device);
+    }
+    if (!least)
+        snprintf(ret_reason, size,
+                 "it is not known what %s draws at most, so no cap can be kept; say so in the "
+                 "configuration "
+                 "(busy-watts)",
+                 device == LEDGER_NONE ? "any device" : agent->ledger.devices[device].name);
+    else if (cap_mw < least)
+        snprintf(ret_reason, size,
+                 "nothing fits under a cap of %.1f W; the least that would do is %.1f W, on %s",
+                 (double)cap_mw / MW_PER_W, (double)least / MW_PER_W,
+                 agent->ledger.devices[device].name);
+    return least && cap_mw >= least;
+}
+
+bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size)
+{
+    struct rows rows;
+
+    if (!cap_mw || power_rows_init(agent, &rows))
+        return true;
+    uint64_t least = power_least(&rows.world, POWER_NO_DEVICE);
+    power_rows_finish(&rows);
+    if (!least)
+        snprintf(ret_reason, size,
+                 "it is not known what devices draw at most, so no power-cap can be kept; say so "
+                 "(busy-watts)");
+    else if (cap_mw < least)
+        snprintf(ret_reason, size,
+                 "nothing fits under a power-cap of %.1f W; the least that would do is %.1f W",
+                 (double)cap_mw / MW_PER_W, (double)least / MW_PER_W);
+    return least && cap_mw >= least;
+}
+
+/* ---- what operators are told ---- */
+
+void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame)
+{
+    const struct metered *metered =
+        device < agent->power->count ? &agent->power->devices[device] : &(struct metered){0};
+
+    frame_u64(frame, "power_cap_mw", agent->ledger.devices[device].cap_mw);
+    frame_bool(frame, "power_read", metered->read);
+    frame_u64(frame, "power_mw", metered->reading_mw);
+    frame_u64(frame, "power_idle_mw", metered->idle_mw);
+    frame_u64(frame, "power_most_mw", metered->most_mw);
+    frame_u64(frame, "power_exceeded", metered->exceeded);
+}
+
+void power_put_program(const struct program *program, struct frame *frame)
+{
+    const struct program_power *power = &program->power;
+
+    frame_u64(frame, "power_cap_mw", program->policy.cap_mw);
+    frame_bool(frame, "power_capped", power->capped);
+    frame_bool(frame, "power_granted", power->granted);
+    frame_bool(frame, "power_waits", power->wants && !power->granted);
+    frame_u64(frame, "power_peak_mw",
+              program->vdevs[0].entry.device == LEDGER_NONE
+                  ? 0
+                  : power_learnt(program, program->vdevs[0].entry.device));
+}
+
+void power_explain(const struct agent *agent, const struct program *program, char *ret_line,
+                   size_t size)
+{
+    const struct program_power *power = &program->power;
+    uint64_t cap = power_cap_of(agent, program);
+
+    if (!size || !power->capped)
+        return;
+    if (power->why[0])
+        snprintf(ret_line, size, "Power: %s.\n", power->why);
+    else
+        snprintf(ret_line, size,
+                 "Power: it may launch; the least cap that concerns it is %.1f W.\n",
+                 cap == UINT64_MAX ? 0.0 : (double)cap / MW_PER_W);
+}
