@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
 #include "agent/meters/meters.h"
@@ -26,6 +27,7 @@ struct metered {
     uint64_t idle_mw, most_mw;       /**< 0: not known. */
     uint64_t reading_mw, foreign_mw; /**< By the last reading that there was. */
     bool read;                       /**< There was one. */
+    bool idle_known;                 /**< It was configured, or read when no program was there. */
     uint64_t read_ms, exceeded;      /**< When; how many were above the device's cap. */
     uint64_t uj, at_ns;              /**< What its meter said last, and when; 0: it said nothing. */
     struct meter *meter;             /**< One that is no file; NULL: there is none. */
@@ -371,7 +373,8 @@ static void power_learn(struct program *program, uint32_t device, uint64_t above
 }
 
 /** The devices' meters said that @device drew @mw on average since @since_ms. */
-static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64_t since_ms)
+static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64_t since_ms,
+                       uint64_t interval_ns)
 {
     struct metered *metered = &agent->power->devices[device];
     uint64_t above = mw > metered->idle_mw ? mw - metered->idle_mw : 0;
@@ -386,6 +389,8 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
         metered->foreign_mw = above;
     if (count == 1)
         power_learn(one, device, above, whole);
+    metered->idle_known = metered->idle_known || count == 0;
+    costs_power(agent, device, count == 1 && metered->idle_known ? one : NULL, above, interval_ns);
     if (agent->ledger.devices[device].cap_mw && mw > agent->ledger.devices[device].cap_mw)
         metered->exceeded++;
 }
@@ -453,6 +458,7 @@ static void power_meter(struct agent *agent, uint32_t device)
     if (!entry)
         return;
     const struct config_device said = device_settings_said(agent, entry);
+    metered->idle_known = metered->idle_known || said.idle_w;
     if (said.idle_w)
         metered->idle_mw = said.idle_w * MW_PER_W;
     metered->most_mw = said.busy_w * MW_PER_W;
@@ -477,7 +483,7 @@ static void power_meter(struct agent *agent, uint32_t device)
     uint64_t mw = (uint64_t)((double)drawn * NS_PER_MS / (double)(now - before));
     if (!said.idle_w && (!metered->read || mw < metered->idle_mw))
         metered->idle_mw = mw;
-    power_read(agent, device, mw, since_ms);
+    power_read(agent, device, mw, since_ms, now - before);
 }
 
 /** Read all meters. Returns what all devices drew together, by their last readings. */
