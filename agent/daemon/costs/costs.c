@@ -76,7 +76,16 @@ struct kernel_use {
     uint64_t at_ms;
 };
 
+/* Launches that were reported since a meter was read. */
+struct cost_interval {
+    char id[COST_ID_SIZE];
+    uint32_t device;
+    uint64_t items, busy_ns; /* busy_ns 0: none were */
+    bool mixed;              /* they were of several kernels, sizes or devices */
+};
+
 struct program_costs {
+    struct cost_interval interval, last; /* now, and the one before */
     struct kernel_use uses[USES_MOST];
     uint32_t count;
     struct policy_measured *measured; /* the last answer, by device of the ledger */
@@ -341,6 +350,23 @@ static uint32_t costs_device(const struct agent *agent, const struct device_key 
     return LEDGER_NONE;
 }
 
+static bool costs_are_alike(const struct cost_interval *one, const struct cost_interval *other)
+{
+    return one->device == other->device && strcmp(one->id, other->id) == 0 &&
+           one->items / 2 <= other->items && other->items / 2 <= one->items;
+}
+
+static void costs_note_interval(struct program_costs *costs, const struct cost_sample *sample,
+                                uint32_t device)
+{
+    struct cost_interval now = {.device = device, .items = sample->items}, *all = &costs->interval;
+
+    memcpy(now.id, sample->id, sizeof(now.id));
+    now.mixed = all->mixed || (all->busy_ns && !costs_are_alike(all, &now));
+    now.busy_ns = all->busy_ns + (sample->busy_ns < UINT64_MAX / 4 ? sample->busy_ns : 0);
+    *all = now;
+}
+
 static void costs_learn(struct agent *agent, struct program *program,
                         const struct cost_sample *sample)
 {
@@ -354,7 +380,41 @@ static void costs_learn(struct agent *agent, struct program *program,
     if (!entry)
         return;
     costs_add(&entry->costs, sample->items, sample->ns);
+    costs_note_interval(program->costs, sample, index);
     costs_note_use(program->costs, sample, index, uv_now(&agent->loop));
+}
+
+/* Reports come a second late, more or less: so both intervals have to be filled alike. */
+static bool costs_fill(const struct program_costs *costs, uint64_t interval_ns)
+{
+    const struct cost_interval *now = &costs->interval, *last = &costs->last;
+    uint64_t busy = now->busy_ns / 2 + last->busy_ns / 2;
+
+    return now->busy_ns && last->busy_ns && !now->mixed && !last->mixed &&
+           costs_are_alike(now, last) && busy >= interval_ns / 10 * 9;
+}
+
+void costs_power(struct agent *agent, uint32_t device, const struct program *alone,
+                 uint64_t above_mw, uint64_t interval_ns)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        struct program_costs *costs = program->costs;
+        if (!costs || costs->interval.device != device)
+            continue;
+        struct cost_kernel *kernel =
+            program == alone && costs_fill(costs, interval_ns)
+                ? costs_find(agent->costs, program->uid, costs->interval.id)
+                : NULL;
+        const struct inventory_entry *there = devices_entry(agent, device);
+        struct cost_entry *entry = there ? costs_entry_on(kernel, &there->key) : NULL;
+        if (entry) {
+            costs_add_power(&entry->costs, costs->interval.items, above_mw);
+            agent->costs->dirty += !entry->dirty;
+            entry->dirty = true;
+        }
+        costs->last = costs->interval;
+        costs->interval = (struct cost_interval){.device = device};
+    }
 }
 
 /* A program that reports more than ours do is not listened to for the rest of the second. */

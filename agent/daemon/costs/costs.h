@@ -59,6 +59,15 @@ void costs_handle(struct peer *peer, struct message *message);
 /** MSG_PROFILE and MSG_IMPORT of a client; answered later. */
 void profile_handle(struct peer *client, struct message *message);
 void import_handle(struct peer *client, struct message *message);
+/**
+ * A meter's interval of @interval_ns has ended, in which @device drew so much more than when it is
+ * idle. Learnt is what kernel that was, if @alone ran there, and almost all of this interval and
+ * the one before went to launches of one kernel and size.
+ *
+ * @alone  NULL: several programs were there, or none, or the power is unknown.
+ */
+void costs_power(struct agent *agent, uint32_t device, const struct program *alone,
+                 uint64_t above_mw, uint64_t interval_ns);
 /** @client gets no answer any more. */
 void costs_client_closed(struct peer *client);
 

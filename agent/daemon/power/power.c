@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
+#include "agent/meters/meters.h"
 #include "policy/power.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
+#include "state/driver/served.h"
 
 /** Readings of a program before its peak is believed: until then it counts as the most of its
  * device. */
@@ -24,8 +27,11 @@ struct metered {
     uint64_t idle_mw, most_mw;       /**< 0: not known. */
     uint64_t reading_mw, foreign_mw; /**< By the last reading that there was. */
     bool read;                       /**< There was one. */
+    bool idle_known;                 /**< It was configured, or read when no program was there. */
     uint64_t read_ms, exceeded;      /**< When; how many were above the device's cap. */
     uint64_t uj, at_ns;              /**< What its meter said last, and when; 0: it said nothing. */
+    struct meter *meter;             /**< One that is no file; NULL: there is none. */
+    char meter_name[CONFIG_NAME_MAX];
 };
 
 struct power {
@@ -52,6 +58,8 @@ int power_init(struct agent *agent)
 
 void power_finish(struct agent *agent)
 {
+    for (uint32_t i = 0; agent->power && i < agent->power->count; i++)
+        meter_destroy(agent->power->devices[i].meter);
     if (agent->power)
         free(agent->power->devices);
     free(agent->power);
@@ -365,7 +373,8 @@ static void power_learn(struct program *program, uint32_t device, uint64_t above
 }
 
 /** The devices' meters said that @device drew @mw on average since @since_ms. */
-static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64_t since_ms)
+static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64_t since_ms,
+                       uint64_t interval_ns)
 {
     struct metered *metered = &agent->power->devices[device];
     uint64_t above = mw > metered->idle_mw ? mw - metered->idle_mw : 0;
@@ -380,6 +389,8 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
         metered->foreign_mw = above;
     if (count == 1)
         power_learn(one, device, above, whole);
+    metered->idle_known = metered->idle_known || count == 0;
+    costs_power(agent, device, count == 1 && metered->idle_known ? one : NULL, above, interval_ns);
     if (agent->ledger.devices[device].cap_mw && mw > agent->ledger.devices[device].cap_mw)
         metered->exceeded++;
 }
@@ -388,7 +399,8 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
  * The running total of the device's meter, in microjoules, and the nanosecond for which it holds
  * where the meter says one. False: there is no meter, or it says nothing.
  */
-static bool power_measure(const struct config_device *said, uint64_t *ret_uj, uint64_t *ret_at_ns)
+static bool power_measure_file(const struct config_device *said, uint64_t *ret_uj,
+                               uint64_t *ret_at_ns)
 {
     static const char kind[] = "file:";
     CLEANUP(cleanup_free) char *text = NULL;
@@ -406,6 +418,36 @@ static bool power_measure(const struct config_device *said, uint64_t *ret_uj, ui
     return end != text && !errno;
 }
 
+/** Its meter's name: as configured, else NVIDIA's own for its local devices. */
+static void power_meter_name(const struct inventory_entry *entry, const struct config_device *said,
+                             char ret_name[CONFIG_NAME_MAX])
+{
+    bool nvidia = strstr(entry->key.platform, "NVIDIA") && !served_is_address(entry->key.icd);
+
+    snprintf(ret_name, CONFIG_NAME_MAX, "%s", said->meter);
+    if (!said->meter[0] && nvidia && entry->key.pci[0])
+        snprintf(ret_name, CONFIG_NAME_MAX, "nvml:%s", entry->key.pci);
+}
+
+static bool power_measure(const struct inventory_entry *entry, const struct config_device *said,
+                          struct metered *metered, uint64_t *ret_uj, uint64_t *ret_at_ns)
+{
+    char name[CONFIG_NAME_MAX];
+
+    if (power_measure_file(said, ret_uj, ret_at_ns))
+        return true;
+    power_meter_name(entry, said, name);
+    if (strcmp(name, metered->meter_name) != 0) {
+        meter_destroy(metered->meter);
+        metered->meter = NULL;
+        metered->at_ns = 0;
+        strcpy(metered->meter_name, name);
+        if (name[0] && meter_create(name, &metered->meter) && strncmp(name, "file:", 5) != 0)
+            agent_log("%s: the meter \"%s\" cannot be read", entry->name, name);
+    }
+    return metered->meter && meter_read(metered->meter, ret_uj, ret_at_ns);
+}
+
 /** Read one meter. What it does not say leaves what was known of the device: never nothing. */
 static void power_meter(struct agent *agent, uint32_t device)
 {
@@ -416,26 +458,32 @@ static void power_meter(struct agent *agent, uint32_t device)
     if (!entry)
         return;
     const struct config_device said = device_settings_said(agent, entry);
+    metered->idle_known = metered->idle_known || said.idle_w;
     if (said.idle_w)
         metered->idle_mw = said.idle_w * MW_PER_W;
     metered->most_mw = said.busy_w * MW_PER_W;
     if (before && uv_now(&agent->loop) - metered->read_ms < POWER_LEAST_MS)
         return;
-    if (!power_measure(&said, &uj, &now)) {
+    uint64_t read_ns = now;
+    if (!power_measure(entry, &said, metered, &uj, &now)) {
         metered->at_ns = 0;
         return;
     }
+    before = metered->at_ns;
+    if (before && now == before)
+        return;
+    uint64_t late_ms = read_ns > now ? (read_ns - now) / NS_PER_MS : 0;
     uint64_t drawn = uj - metered->uj, since_ms = metered->read_ms;
     bool wrapped = uj < metered->uj;
     metered->uj = uj;
     metered->at_ns = now;
-    metered->read_ms = uv_now(&agent->loop);
+    metered->read_ms = uv_now(&agent->loop) - (late_ms < uv_now(&agent->loop) ? late_ms : 0);
     if (!before || wrapped || now <= before)
         return;
     uint64_t mw = (uint64_t)((double)drawn * NS_PER_MS / (double)(now - before));
     if (!said.idle_w && (!metered->read || mw < metered->idle_mw))
         metered->idle_mw = mw;
-    power_read(agent, device, mw, since_ms);
+    power_read(agent, device, mw, since_ms, now - before);
 }
 
 /** Read all meters. Returns what all devices drew together, by their last readings. */

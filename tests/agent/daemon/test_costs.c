@@ -332,3 +332,46 @@ Test(costs, a_file_with_a_fault_is_refused_and_changes_nothing)
     cr_assert_eq(RESEAT("profile", "--import", path)->status, 0);
     cr_expect_eq(profile_says(NULL, "k", "d", "ns"), 1);
 }
+
+/** The meter of gpu0 says so many joules at so many seconds. */
+static void meter_says(const char *path, unsigned joules, unsigned seconds)
+{
+    char text[64], fresh[4200];
+
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    snprintf(text, sizeof(text), "%u000000 %u000000000\n", joules, seconds);
+    write_file(fresh, text);
+    cr_assert_eq(rename(fresh, path), 0);
+}
+
+Test(costs, the_power_of_a_kernel_that_ran_alone_is_learnt)
+{
+    char path[4096], config[4200], text[4400];
+
+    snprintf(path, sizeof(path), "%s/meter", getenv("XDG_STATE_HOME"));
+    snprintf(config, sizeof(config), "%s/meter.conf", getenv("XDG_STATE_HOME"));
+    snprintf(text, sizeof(text),
+             "devices = ({ match = \"gpu0\"; meter = \"file:%s\"; idle-watts = 20; });\n", path);
+    write_file(config, text);
+    setenv("RESEAT_CONFIG", config, 1);
+    meter_says(path, 0, 1);
+    end_agent(SIGTERM);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet *a = start("a");
+    for (unsigned i = 2; i < 8; i++) { /* 70 W, one launch takes all of the second */
+        measured(a, "blur", "gpu:one", 1, 1000, 1000 * MS);
+        measured(a, "other", "gpu:larger", 1, 1000, 1);
+        meter_says(path, 70 * i, i);
+        puppets_for(1100);
+    }
+    cr_assert(comes_to("blur", "gpu0", "samples_permil", 3000));
+    uint64_t mw = profile_says(NULL, "blur", "gpu0", "power_mw");
+    cr_expect(mw == 0, "of two devices in one interval nothing is known: %lu", mw);
+    for (unsigned i = 8; i < 14; i++) {
+        measured(a, "blur", "gpu:one", 1, 1000, 1000 * MS);
+        meter_says(path, 70 * i, i);
+        puppets_for(1100);
+    }
+    mw = profile_says(NULL, "blur", "gpu0", "power_mw");
+    cr_expect(mw > 49000 && mw < 51000, "%lu", mw);
+}

@@ -1,0 +1,76 @@
+#include "agent/meters/meters.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* NVIDIA's management library. RESEAT_NVML names another file than libnvidia-ml.so.1. */
+
+#define UJ_PER_MJ 1000 /* millijoules are what it counts */
+
+struct nvml {
+    void *library, *device;
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*by_pci)(const char *pci, void **ret_device);
+    int (*energy)(void *device, unsigned long long *ret_mj);
+    int (*power)(void *device, unsigned *ret_mw);
+};
+
+static void nvml_close(void *data)
+{
+    struct nvml *nvml = data;
+
+    (void)nvml->shutdown();
+    (void)dlclose(nvml->library);
+    free(nvml);
+}
+
+static void *nvml_open(const char *which)
+{
+    const char *file = getenv("RESEAT_NVML");
+    struct nvml *nvml = calloc(1, sizeof(*nvml));
+
+    if (!nvml)
+        return NULL;
+    nvml->library = dlopen(file && *file ? file : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (nvml->library) {
+        *(void **)&nvml->init = dlsym(nvml->library, "nvmlInit_v2");
+        *(void **)&nvml->shutdown = dlsym(nvml->library, "nvmlShutdown");
+        *(void **)&nvml->by_pci = dlsym(nvml->library, "nvmlDeviceGetHandleByPciBusId_v2");
+        *(void **)&nvml->energy = dlsym(nvml->library, "nvmlDeviceGetTotalEnergyConsumption");
+        *(void **)&nvml->power = dlsym(nvml->library, "nvmlDeviceGetPowerUsage");
+    }
+    if (!nvml->library || !nvml->init || !nvml->shutdown || !nvml->by_pci || nvml->init() != 0) {
+        if (nvml->library)
+            (void)dlclose(nvml->library);
+        free(nvml);
+        return NULL;
+    }
+    if (nvml->by_pci(which, &nvml->device) == 0)
+        return nvml;
+    nvml_close(nvml);
+    return NULL;
+}
+
+static int nvml_read(void *data, uint64_t *ret_value, uint64_t *ret_most, bool *ret_power)
+{
+    struct nvml *nvml = data;
+    unsigned long long mj;
+    unsigned mw;
+
+    *ret_most = 0;
+    *ret_power = false;
+    if (nvml->energy && nvml->energy(nvml->device, &mj) == 0) {
+        *ret_value = mj * UJ_PER_MJ;
+        return 0;
+    }
+    nvml->energy = NULL; /* totals and power are not mixed */
+    *ret_power = true;
+    if (!nvml->power || nvml->power(nvml->device, &mw) != 0)
+        return -EIO;
+    *ret_value = mw;
+    return 0;
+}
+
+const struct meter_kind meter_nvml = {"nvml", nvml_open, nvml_close, nvml_read};
