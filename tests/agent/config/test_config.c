@@ -181,7 +181,7 @@ Test(config, the_first_entry_that_fits_decides_on_a_program)
 /** A value that is not the one of @other sources: each has its own where the type has that many. */
 static void value_of(const struct setting *setting, unsigned source, char *ret, size_t size)
 {
-    static const char *const ways[] = {"", "suspend", "wait, spill", "spill, upgrade, wait"};
+    static const char *const ways[] = {"", "suspend", "spill, wait", "upgrade, spill, wait"};
 
     if (setting->type == SETTING_WAYS) {
         snprintf(ret, size, "%s", source ? ways[source] : setting->initial_ways);
