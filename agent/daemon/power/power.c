@@ -598,14 +598,40 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
     return least && cap_mw >= least;
 }
 
+/** What all devices draw when @program alone launches, on @device; 0: not known. */
+static uint64_t power_needs_host(const struct agent *agent, const struct program *program,
+                                 uint32_t device)
+{
+    uint64_t needs = power_needs(agent, program, device);
+
+    for (uint32_t i = 0; needs && i < agent->power->count; i++)
+        if (i != device)
+            needs += agent->power->devices[i].idle_mw + agent->power->devices[i].foreign_mw;
+    return needs;
+}
+
+/** The least cap of the host under which one program could run somewhere; 0: not known. */
+static uint64_t power_least_host(const struct agent *agent)
+{
+    uint64_t least = 0;
+
+    for (uint32_t i = 0; i < agent->power->count; i++) {
+        const struct program *program = agent->programs;
+        do {
+            uint64_t needs =
+                agent->ledger.devices[i].listed ? power_needs_host(agent, program, i) : 0;
+            least = needs && (!least || needs < least) ? needs : least;
+            program = program ? program->next : NULL;
+        } while (program);
+    }
+    return least;
+}
+
 bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size)
 {
-    struct rows rows;
-
-    if (!cap_mw || power_rows_init(agent, &rows))
+    if (!cap_mw)
         return true;
-    uint64_t least = power_least(&rows.world, POWER_NO_DEVICE);
-    power_rows_finish(&rows);
+    uint64_t least = power_least_host(agent);
     if (!least)
         snprintf(ret_reason, size,
                  "it is not known what devices draw at most, so no power-cap can be kept; say so "
