@@ -109,7 +109,9 @@ void prewarm_settle(struct agent *agent, const struct operation *op,
         ready->left = ready->behind;
         ready->ours = ready->ours || (op->ours && op->target == op->program->managed.ready_for);
     }
-    if (end->moved == 0)
+    /* One that queues is not kept from being resumed there because there was no room ahead. */
+    bool passing = strcmp(end->result, RESULT_ROLLED_BACK) == 0 && !end->lasting;
+    if (end->moved == 0 && !(passing && program_suspended(op->program)))
         admit_fail(agent, op, end);
 }
 

@@ -453,3 +453,33 @@ Test(queue, the_first_in_the_queue_is_made_ready_for_its_device)
     cr_assert(puppets_run(runs_again, low, SOON));
     cr_expect_str_eq(low->vdevs[0].device, "gpu:one");
 }
+
+/** It fails at whatever it is asked while it is suspended. */
+static bool has_failed(void *data)
+{
+    struct puppet *puppet = data;
+
+    puppet->move = puppet->suspends ? RESULT_ROLLED_BACK : RESULT_DONE;
+    return puppet->refusals > 0;
+}
+
+Test(queue, who_cannot_be_made_ready_is_resumed_there_nevertheless)
+{
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_PREWARM", "yes", 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    puppets_limit("gpu1", "1MiB");
+    puppets_limit("gpu0", "320MiB");
+    struct puppet *low = start("low", "ws", 200 * MIB, 200 * MIB);
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
+    struct puppet *high = puppet_start("high", &kind);
+
+    puppet_need(high, 0, 200 * MIB, false);
+    cr_assert(puppets_run(has_failed, low, 20000));
+    struct result *explained = PUPPETS_RESEAT("explain", "low");
+    cr_expect_null(strstr(explained->out, "would not run there"), "%s", explained->out);
+    low->move = RESULT_DONE;
+    puppet_kill(high);
+    cr_assert(puppets_run(runs_again, low, SOON));
+    cr_expect_str_eq(low->vdevs[0].device, "gpu:one");
+}
