@@ -17,6 +17,7 @@
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_park.h"
 #include "interpose/control/control_protect.h"
+#include "interpose/control/control_status.h"
 #include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
 #include "state/base/clock.h"
@@ -30,9 +31,6 @@
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/park.h"
-#include "state/move/status.h"
-#include "state/move/stored.h"
-#include "state/object/lost.h"
 #include "state/recovery/protect.h"
 
 #define RETRY_MS       500
@@ -191,45 +189,11 @@ static void control_send_frame(void *data, struct frame *frame)
     control_link_send(data, frame);
 }
 
-static void control_put_protection(struct frame *frame, const struct protect_status *status)
-{
-    char as[PROTECTION_TEXT_MAX];
-    struct lease_renewer_status lease;
-    struct loss loss;
-
-    control_protect_words(as);
-    if (as[0])
-        control_frame_protect(frame, as, status);
-    lost_last(&loss);
-    control_frame_loss(frame, &loss);
-    frame_u64(frame, "stored", stored_bytes());
-    lease_renewer_read(&lease);
-    control_frame_lease(frame, &lease);
-}
-
 static void control_send_status(struct link *link)
 {
-    struct spread_status spread;
-    struct protect_status protection;
     struct frame frame;
 
-    protect_read(&protection);
-    status_spread(&spread);
-    control_frame_status(&frame, &spread);
-    for (uint32_t vdev = 0; vdev < status_vdev_count(); vdev++) {
-        struct vdev_status status = {0};
-        status_vdev(vdev, &status);
-        status.lost =
-            status.lost ||
-            recovery_is_under_way(protection.recovery); /* then there is one virtual device alone */
-        control_frame_vdev(&frame, vdev, &status);
-    }
-    frame_end(&frame);
-    struct ready_status ready[STATUS_READY_MAX];
-    control_frame_ready(&frame, ready, status_ready(ready));
-    struct pace_refusal whole[STATUS_WHOLE_MAX];
-    control_frame_whole(&frame, whole, status_whole(whole));
-    control_put_protection(&frame, &protection);
+    control_status_pack(&frame);
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
