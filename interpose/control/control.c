@@ -36,15 +36,14 @@
 #define RETRY_MS       500
 #define STATUS_MS      250
 #define COSTS_MS       1000
-#define NEED_MS        2000 /* Between counts of what a suspend would need. */
-#define FLUSH_MS       10   /* Where the agent reads slowly. */
+#define NEED_MS        2000 /* Time between two counts of the host memory that a suspend would need. */
+#define FLUSH_MS       10 /* Time between two attempts to send, while the agent reads slowly. */
 #define LISTEN_MS      500
 #define FLUSH_WHOLE_MS 1000
 #define JOBS_MAX       (2 * PROTOCOL_PREWARM_MAX)
 #define STACK_SMALL    (256u << 10)
 
-/** A request that the agent made: runs on a thread of its own, outlives the connection if need be.
- */
+/** A request of the agent. It runs on a thread of its own, and goes on if the connection ends. */
 struct job {
     struct job *next;
     struct control_request request;
@@ -53,43 +52,46 @@ struct job {
     struct control_report report;
     bool progress_new;
     bool finished;
-    uint64_t connection; /**< Which one asked. */
+    uint64_t connection; /**< Number of the connection that the request came by. */
 };
 
-/** Owned by the control thread alone. */
+/** State of the connection. Only the control thread uses it. */
 struct link {
     struct wire wire;
     bool welcome;
     bool status_due;
-    bool seeks;                    /**< The program waits for another device, as the agent knows. */
-    uint64_t asked;                /**< When it was told so, for who traces; or 0. */
-    uint64_t wish;                 /**< The edition that the agent was told. */
-    uint64_t sent;                 /**< A digest of the status that the agent knows. */
-    uint64_t next_costs;           /**< When to tell what launches took, where the agent... */
-    bool learns;                   /**< ...keeps that. */
-    uint64_t next_tend, next_need; /**< When to look after warm pages, and count: */
-    uint64_t needs;                /**< Bytes of host memory that a suspend would take. */
+    bool seeks;          /**< The agent was told that the program waits for another device. */
+    uint64_t asked;      /**< Time when the agent was told so, for traces; or 0. */
+    uint64_t wish;       /**< Edition of the wish that was sent last. */
+    uint64_t sent;       /**< Digest of the status that was sent last. */
+    uint64_t next_costs; /**< Time of the next report of launch times. */
+    bool learns;         /**< The agent keeps launch times. */
+    uint64_t next_tend,
+        next_need;  /**< Times of the next care for warm pages, and of the next count of `needs`. */
+    uint64_t needs; /**< Bytes of host memory that a suspend would take. */
 };
 
-/** One for a process: so is what it controls. */
+/** There is one for a process. */
 static struct control {
     pthread_mutex_t lock;
     pthread_cond_t answered;
     pthread_cond_t woken;    /**< `due` became true. */
     pthread_cond_t listened; /**< `listens` became true. */
-    bool listener, started;  /**< The threads run, in this process. */
-    bool resolved;           /**< The first attempt to ask the agent has ended. */
-    bool welcome;            /**< An agent listens. */
-    bool places;             /**< And finds programs another device when theirs is lost. */
-    uint32_t device_count;   /**< The agent said where to start. */
+    bool listener, started; /**< The listening thread and the control thread run in this process. */
+    bool resolved;          /**< The first attempt to ask the agent has ended. */
+    bool welcome;           /**< An agent listens. */
+    bool places;            /**< The agent chooses devices for programs that lost theirs. */
+    uint32_t
+        device_count; /**< Number of `devices`: where the agent said that the program starts. */
     struct device_key devices[PROTOCOL_VDEVS_MAX];
     struct job *jobs;
     unsigned job_count;
-    uint64_t connection; /**< Counts connections, so that answers go to who asked. */
-    bool parked;         /**< A job is what holds the program parked: park.h. */
-    bool due;            /**< The control thread is to look at what there is to do. */
-    struct owned heard;  /**< The socket to listen at; owned by the wire. */
-    bool listens;        /**< Until something comes from it. */
+    uint64_t connection; /**< Number of the connection: a report is sent only by the one that its
+                            request came by. */
+    bool parked;         /**< The program is parked (park.h); a job waits until it is resumed. */
+    bool due;            /**< The control thread has something to do. */
+    struct owned heard;  /**< Socket that the listening thread polls; owned by the wire. */
+    bool listens;        /**< The listening thread polls until something arrives. */
     struct link link;    /**< Of the control thread; not guarded. */
 } control = {.lock = PTHREAD_MUTEX_INITIALIZER,
              .answered = PTHREAD_COND_INITIALIZER,
@@ -167,7 +169,7 @@ static void control_link_drop(struct link *link)
     control_budget_alone();
     control_trace_drop();
 
-    /* Nobody is left who wanted these moves, or would learn what became of them. */
+    /* Cancel the moves: whoever asked for them cannot be told the result any more. */
     pthread_mutex_lock(&control.lock);
     for (struct job *job = control.jobs; job; job = job->next)
         atomic_store(&job->cancel, true);
@@ -217,7 +219,7 @@ static void control_send_wish(struct link *link)
     control_link_send(link, &frame);
 }
 
-/** Nothing while the agent reads slowly: what is not taken is not measured. */
+/** Send launch times. Samples stay with the engine while earlier messages wait to be sent. */
 static void control_send_costs(struct link *link)
 {
     struct pace_sample samples[PROTOCOL_SAMPLES_MAX];
@@ -241,7 +243,7 @@ static void control_send_report(struct link *link, uint64_t id, const struct con
     control_link_send(link, &frame);
 }
 
-/** Send what the moving threads left, and free the jobs that ended. */
+/** Send the progress and reports of all jobs, and free the jobs that ended. */
 static void control_serve_jobs(struct link *link)
 {
     for (;;) {
@@ -357,7 +359,7 @@ static void control_take_cancel(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
-/** What the agent heard of the program that this process was before it executed this one. */
+/** The agent tells of the lease that this process had before it called exec(). */
 static void control_follow_lease(const msgpack_object *map)
 {
     char path[PATH_MAX], id[LEASE_ID_MAX];
@@ -425,7 +427,7 @@ static void control_take_spread(const msgpack_object *map)
                  error == -ENOTSUP ? "they are not given in pieces" : strerror(-error));
 }
 
-/** Have the program notified. What says nothing known is ignored. */
+/** Notify the program. A notice of an unknown kind is ignored. */
 static void control_take_notice(const msgpack_object *map)
 {
     static const struct {
@@ -449,7 +451,7 @@ static void control_take_notice(const msgpack_object *map)
     }
 }
 
-/** What the agent says, one row a type. Types that are not known are for later versions. */
+/** Handlers of the agent's messages. Other types, of later versions, are ignored. */
 static const struct {
     const char *type;
     void (*take)(const msgpack_object *map);
@@ -525,7 +527,8 @@ static bool control_is_parked(void)
     return parked;
 }
 
-/** Who asked was told, or will not be; from then on there is no connection until it goes on. */
+/** Send what is left to send, and close the connection until the program is resumed. If the report
+ * of the parking cannot be sent, the program is resumed at once. */
 static void control_stay_parked(struct link *link)
 {
     uint64_t until = clock_now_ns() + FLUSH_WHOLE_MS * NS_PER_MS;
@@ -553,7 +556,8 @@ static void control_stay_parked(struct link *link)
 
 /* ---- threads ---- */
 
-/** The agent is told at once that the program waits for another device, or does not any more. */
+/** True when the program has begun or ceased to wait for another device, which the agent has to be
+ * told at once. */
 static bool control_seeks_anew(struct link *link)
 {
     struct protect_status status;
@@ -576,7 +580,7 @@ bool control_agent_chooses(void)
     return finds;
 }
 
-/** Say what there is to say, and take what came. */
+/** Send and receive what is due. */
 static void control_turn(struct link *link, uint64_t *next_status)
 {
     if (!wire_is_open(&link->wire))
@@ -601,8 +605,7 @@ static void control_turn(struct link *link, uint64_t *next_status)
     if (link->welcome)
         control_send_costs(link);
     if (link->wire.out.size == 0)
-        control_trace_serve(link,
-                            control_send_frame); /* an agent that reads slowly is not outrun */
+        control_trace_serve(link, control_send_frame); /* not while earlier messages wait */
     if (!link->welcome) {
         control_budget_alone();
     } else if (!control_budget_serve(link->seeks, link, control_send_frame)) {
@@ -611,7 +614,7 @@ static void control_turn(struct link *link, uint64_t *next_status)
     }
 }
 
-/** What is due of the pages that are kept warm. */
+/** Make or return warm pages, where that is due. */
 static void control_tend_pages(struct link *link)
 {
     uint64_t now = clock_now_ns();
@@ -626,7 +629,7 @@ static void control_tend_pages(struct link *link)
     link->next_tend = clock_now_ns() + STATUS_MS * NS_PER_MS;
 }
 
-/** Until something came, somebody woke it, or it is time for the next turn. */
+/** Wait until a message arrives, another thread wakes this one, or the next turn is due. */
 static void control_rest(const struct link *link)
 {
     bool open = wire_is_open(&link->wire);
@@ -665,8 +668,8 @@ static void *control_main(void *data)
 }
 
 /**
- * Tells the control thread that the agent said something. It only looks whether there is anything:
- * where the program took the socket's number meanwhile, that harms nobody.
+ * Wakes the control thread when the agent has sent something. This thread only polls: it does no
+ * harm if the program has taken the descriptor's number for something else meanwhile.
  */
 static void *control_listen_main(void *unused)
 {
@@ -690,8 +693,8 @@ static void *control_listen_main(void *unused)
 /* ---- fork, and start ---- */
 
 /**
- * The child has neither the threads nor a right to the connection. What the threads were in the
- * middle of is left as it is: their memory may be half changed.
+ * The child has no control threads, and the connection is the parent's. Memory that those threads
+ * used is leaked, because they may have been changing it at the time of the fork.
  */
 static void control_in_child(void)
 {

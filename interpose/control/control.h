@@ -29,8 +29,8 @@
 int control_start(void);
 
 /**
- * Have the control thread look now at what the agent is to be told. Never blocks.
- * Returns whether an agent listens.
+ * Have the control thread send now what the agent has to be told. Never blocks.
+ * Returns whether an agent is connected.
  */
 bool control_wake(void);
 
@@ -44,8 +44,8 @@ bool control_wake(void);
  */
 uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys);
 
-/** An agent has said that it chooses the devices of programs that lost theirs, and is there; it is
- *  told now where the program is. Never blocks. */
+/** True when an agent is connected that chooses devices for programs that lost theirs. It is sent
+ *  the program's status now. Never blocks. */
 bool control_agent_chooses(void);
 
 #endif

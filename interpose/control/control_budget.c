@@ -10,16 +10,17 @@
 #include "state/budget/budget.h"
 #include "state/move/status.h"
 
-/* Turns of the control thread between two looks for what is granted and not used. */
+/* Turns of the control thread between two returns of bytes that are granted and not used. */
 #define SLACK_TURNS 8
 /* How long an agent may take to start again. */
 #define PATIENCE_NS 3000000000u
-/* An answer may be long in coming: the call waits in a queue. That the agent is there is asked each
- * second meanwhile; as often as that in vain, it is not. */
+/* The answer to a need may take long, since the agent may let the call wait in a queue. So the
+ * agent is asked each second whether it is there; after UNANSWERED questions in vain it counts as
+ * hung. */
 #define ALIVE_NS   1000000000u
 #define UNANSWERED 5
 
-/** A thread of the program that waits for an answer. On its stack. */
+/** A need that a thread of the program waits to have answered. On the thread's stack. */
 struct need {
     struct need *next;
     uint64_t id;
@@ -28,7 +29,7 @@ struct need {
     enum budget_answer answer;
 };
 
-/** A shrink under way. */
+/** A shrink that the agent asked for, while it is done. */
 struct shrink {
     uint32_t vdev;
     uint64_t bytes;
@@ -39,17 +40,18 @@ static struct {
     pthread_cond_t answered;
     bool connected;
     bool answers;      /**< The agent says whether it is there (MSG_ALIVE). */
-    uint64_t until_ns; /**< Without a connection: when an agent is not waited for any more. */
+    uint64_t until_ns; /**< Without a connection: waits for an agent end at this time. */
     bool began;
     uint64_t last_id;
     struct need *needs;
     uint64_t initial[PROTOCOL_VDEVS_MAX]; /**< Granted before the virtual devices had devices. */
     size_t initial_count;
-    uint64_t returns[PROTOCOL_VDEVS_MAX]; /**< Given up, not yet said. */
-    bool shrunk[PROTOCOL_VDEVS_MAX];      /**< To be said also where it gave up nothing. */
+    uint64_t returns[PROTOCOL_VDEVS_MAX]; /**< Bytes given up that the agent was not told of yet. */
+    bool shrunk[PROTOCOL_VDEVS_MAX]; /**< A shrink ended: the agent is told, even if no bytes were
+                                        given up. */
     unsigned turns;
     uint64_t alive_ns; /**< When the agent was last asked whether it is there. */
-    unsigned unheard;  /**< How often, since it last said anything. */
+    unsigned unheard;  /**< How often it was asked since it last sent anything. */
     void (*wake)(void);
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
@@ -83,7 +85,7 @@ void control_budget_start(void (*wake)(void))
     budget_set_policy(control_budget_ask);
 }
 
-/** Virtual devices that nobody said anything of get what the agent grants at first. Locked. */
+/** Give the agent's initial grants to the virtual devices that have no limit yet. With the lock. */
 static void control_budget_grant_first(void)
 {
     for (uint32_t vdev = 0; room.began && vdev < room.initial_count; vdev++) {
@@ -113,7 +115,8 @@ void control_budget_connected(const msgpack_object *welcome)
     room.connected = true;
     room.answers = field_bool(welcome, "alive", false);
     room.unheard = 0;
-    /* This agent learns what is left from the status that comes first. */
+    /* The first status tells a new agent what the program has: returns to an earlier one are moot.
+     */
     memset(room.returns, 0, sizeof(room.returns));
     memset(room.shrunk, 0, sizeof(room.shrunk));
     room.initial_count = 0;
@@ -126,7 +129,7 @@ void control_budget_connected(const msgpack_object *welcome)
     pthread_mutex_unlock(&room.lock);
 }
 
-/** Nobody will answer: who waits goes on. Locked. */
+/** No agent will answer: let all waiting threads continue. With the lock. */
 static void control_budget_answer_all(void)
 {
     for (struct need *need = room.needs; need; need = need->next)
@@ -155,7 +158,7 @@ void control_budget_again(void)
     pthread_mutex_unlock(&room.lock);
 }
 
-/** The next need that was not sent, where there is somebody to send it to. Locked. */
+/** The next need that was not sent; NULL also without a connection. With the lock. */
 static struct need *control_budget_unsent(void)
 {
     struct need *need = room.connected ? room.needs : NULL;
@@ -205,7 +208,7 @@ void control_budget_heard(void)
     pthread_mutex_unlock(&room.lock);
 }
 
-/** False when it is time to give up the agent. */
+/** False when the agent has been silent for too long. */
 static bool control_budget_ask_whether_alive(bool waits, void *data,
                                              void (*send)(void *data, struct frame *frame))
 {
@@ -215,7 +218,8 @@ static bool control_budget_ask_whether_alive(bool waits, void *data,
     waits = waits && room.answers;
     for (struct need *need = room.needs; need; need = need->next)
         waits = waits || (room.answers && need->sent && !need->answered);
-    /* Counted, not timed: a program that was stopped itself has heard nothing either. */
+    /* Questions are counted instead of time, because a program that was stopped itself has received
+     * nothing meanwhile. */
     bool due = waits && clock_now_ns() - room.alive_ns >= ALIVE_NS;
     bool hung = due && room.unheard == UNANSWERED;
     if (!waits) {
@@ -283,8 +287,8 @@ static void *control_budget_shrink_main(void *data)
     return NULL;
 }
 
-/** It waits for the device, so not on the control thread. The agent waits for the answer, so that
- * there is one also without memory or a thread for it. */
+/** Shrink on a thread of its own, because that waits for the device. The agent waits for the
+ * answer, so it is told even if there is no memory or thread for the shrink. */
 static void control_budget_take_shrink(uint32_t vdev, uint64_t bytes)
 {
     struct shrink *shrink = malloc(sizeof(*shrink));
@@ -314,7 +318,7 @@ void control_budget_answer(const msgpack_object *map)
     pthread_mutex_unlock(&room.lock);
 }
 
-/* What does not say whose or how much changes nothing. */
+/* Messages without a virtual device or a number of bytes are ignored. */
 
 void control_budget_granted(const msgpack_object *map)
 {
@@ -333,7 +337,7 @@ void control_budget_shrink(const msgpack_object *map)
         control_budget_take_shrink((uint32_t)vdev, field_u64(map, "bytes", UINT64_MAX));
 }
 
-/* What waits in the parent is not waited for. */
+/* The needs are those of the parent's threads: the child forgets them. */
 static void control_budget_in_child(void)
 {
     room.connected = false;

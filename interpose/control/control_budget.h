@@ -8,24 +8,23 @@
  * gives back (MSG_NEED and the messages around it). Without an agent nobody decides.
  */
 
-/** Be the engine's policy (budget_set_policy). @wake has the control thread call
- * control_budget_serve, from any thread. */
+/** Become the engine's policy (budget_set_policy). @wake makes the control thread call
+ * control_budget_serve; called on any thread. */
 void control_budget_start(void (*wake)(void));
-/** The virtual devices have devices now: what the agent granted at first is theirs. */
+/** The virtual devices have devices now: give them the agent's initial grants. */
 void control_budget_begin(void);
 
-/*
- * By the control thread.
- */
+/* The following are called by the control thread. */
 
-/** The agent answers from now on; @welcome: its first message. */
+/** An agent is connected. @welcome: its first message. */
 void control_budget_connected(const msgpack_object *welcome);
-/** Nobody answers for the moment. Called while that is so: an agent that starts again is asked
- *  again, and without one who waits goes on after some seconds. */
+/** No agent is connected. Called again and again while that is so: needs are sent to an agent that
+ * starts again, and without one the waiting threads continue after some seconds. */
 void control_budget_alone(void);
-/** An agent is looked for anew: who waits for one waits as if it had just gone. */
+/** An agent is sought anew: waiting threads wait as long as if it had just disconnected. */
 void control_budget_again(void);
-/** True when a need is due: the agent answers it by what the last status said. */
+/** True when a need will be sent: a status has to be sent before it, because the agent decides by
+ * the last status. */
 bool control_budget_needs(void);
 /** Give every message that is due to @send, which finishes it. False when calls of the program
  * wait, or the program @waits as a whole, and the agent has not answered for so long that it is

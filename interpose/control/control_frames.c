@@ -5,7 +5,7 @@
 #include "agent/protocol/program_messages.h"
 #include "state/base/memory/pages.h"
 
-/* "aware" of a hello or a wish, into an open map: nothing where nobody is registered. */
+/* Put the field "aware" of a hello or a wish into an open map, if the program has registered. */
 static void control_frames_put_wish(struct frame *frame, const struct aware_wish *wish)
 {
     if (!wish->registered)

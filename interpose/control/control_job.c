@@ -17,7 +17,7 @@
 #include "state/recovery/protect.h"
 #include "state/snapshot/snapshot.h"
 
-/* Without a name each goes back to where it was. */
+/* If a resume names no device, each virtual device goes back to its last one. */
 static const char *control_job_read_targets(const msgpack_object *map,
                                             struct control_request *request)
 {
@@ -38,7 +38,7 @@ static const char *control_job_read_targets(const msgpack_object *map,
     return NULL;
 }
 
-/* A number for each virtual device, or where there is no array @otherwise for each. */
+/* A number for each virtual device; @otherwise for those that the array lacks. */
 static void control_job_read_numbers(const msgpack_object *map, const char *key, uint64_t otherwise,
                                      uint64_t *ret_numbers)
 {
@@ -50,7 +50,7 @@ static void control_job_read_numbers(const msgpack_object *map, const char *key,
                                 : otherwise;
 }
 
-/* "grants", one a virtual device, or "grant", of the one that is asked for. */
+/* Read "grants", one for each virtual device, or "grant", which is for the one that is named. */
 static void control_job_read_grants(const msgpack_object *map, struct control_request *request)
 {
     const msgpack_object *items;
@@ -62,7 +62,7 @@ static void control_job_read_grants(const msgpack_object *map, struct control_re
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
-    /* While it starts nobody knows how many it will have; move_run will. */
+    /* Their number is not known while the program starts. Then move_run checks it. */
     uint32_t count = status_vdev_count();
     program_take_request(map, request);
     if (request->vdev != CONTROL_ALL_VDEVS &&
@@ -81,7 +81,7 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
         request->move.deadline_ns = clock_of_host(request->move.deadline_ns);
     control_job_read_grants(map, request);
     if (request->protect) {
-        /* By the control thread, so that of two that follow each other the later holds. */
+        /* Numbered by the control thread, so that the later one of two orders is in effect. */
         request->order = control_protect_order();
         return request->protection.word == PROTECTION_UNSAID
                    ? "the request does not say how to protect the program"
@@ -110,14 +110,14 @@ static bool control_job_is_there(const struct control_request *request, uint32_t
         return status.suspended;
     if (request->resume)
         return !status.suspended;
-    /* On a device that is lost, and may answer again, it is not there any more. */
+    /* A virtual device has to move even to its own device after that was lost and works again. */
     protect_read(&protection);
     return !status.suspended && !status.lost && !recovery_is_under_way(protection.recovery) &&
            device_key_equal(&status.device, &request->targets[vdev]);
 }
 
-/* The virtual devices to be moved: none where all are there. One that the program turned out not to
- * have is for move_run to refuse. */
+/* The virtual devices to be moved; none if all are where they are to be. If the program turns out
+ * not to have the one that is named, move_run refuses it. */
 static uint32_t control_job_choose(const struct control_request *request, uint32_t *ret_vdevs)
 {
     uint32_t count = 0, all = status_vdev_count();
@@ -155,7 +155,7 @@ static void control_job_add(struct control_report *report, const struct move_rep
     whole->predicted_ns += one->predicted_ns;
     if (!one->reason[0])
         return;
-    /* Cut where it is too long. */
+    /* A text that is too long is truncated. */
     if (named)
         (void)!snprintf(whole->reason, sizeof(whole->reason), "virtual device %u%s: %.400s", vdev,
                         first ? "" : " (those before it are done)", one->reason);
@@ -163,7 +163,8 @@ static void control_job_add(struct control_report *report, const struct move_rep
         (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", one->reason);
 }
 
-/* It has allocated since the agent heard of it, and might be made to spill where it need not. */
+/* The virtual device has allocated more than the agent knew when it decided on the grants, with
+ * which it would have to spill. */
 static bool control_job_outgrew(const struct control_request *request, uint32_t vdev)
 {
     struct vdev_status status = {0};
@@ -173,7 +174,8 @@ static bool control_job_outgrew(const struct control_request *request, uint32_t 
     return request->limited && has > request->wanted[vdev] && has > request->grants[vdev];
 }
 
-/* It is no virtual device's: all of the program's contexts may have a part of it. */
+/* Residences that are ready belong to no virtual device: each of the program's contexts may have
+ * one. */
 static void control_job_drop(const struct control_request *request,
                              struct control_report *ret_report)
 {
@@ -196,7 +198,7 @@ static struct image_request control_job_image(const struct control_request *requ
                                   .lease_ms = (uint32_t)request->lease_ms};
 }
 
-/* What it has goes from host memory into an image. */
+/* Write the suspended program's host memory to an image. */
 static void control_job_store(const struct control_request *request,
                               struct control_report *ret_report)
 {
@@ -207,7 +209,7 @@ static void control_job_store(const struct control_request *request,
     ret_report->whole.total_ns += clock_now_ns() - begun;
 }
 
-/* All of the program is in it, whichever of its virtual devices is meant. */
+/* The image has all of the program, whatever virtual device the request names. */
 static void control_job_checkpoint(const struct control_request *request,
                                    struct control_report *ret_report)
 {
@@ -227,7 +229,7 @@ static void control_job_checkpoint(const struct control_request *request,
     (void)!snprintf(whole->reason, sizeof(whole->reason), "%s", made->reason);
 }
 
-/* The first point is made at once: whether there can be one is known then. */
+/* Make the first snapshot at once, to learn whether the program can be protected. */
 static void control_job_protect(const struct control_request *request,
                                 struct control_report *ret_report)
 {
@@ -247,7 +249,7 @@ static void control_job_protect(const struct control_request *request,
     if (error != 0 || request->protection.word != PROTECTION_ON)
         return;
     (void)protect_snapshot(&wanted, &made);
-    protect_forget(); /* it may be off again by now */
+    protect_forget(); /* another request may have ended the protection meanwhile */
     protect_read(&status);
     const char *why = made.error != 0 ? made.reason : status.broken ? status.broken : "";
     (void)!snprintf(ret_report->not_protected, sizeof(ret_report->not_protected), "%s", why);
@@ -256,7 +258,7 @@ static void control_job_protect(const struct control_request *request,
     whole->bytes = status.snapshot_bytes;
 }
 
-/* It is suspended. */
+/* The program is suspended already. */
 static void control_job_park(const struct control_request *request,
                              struct control_report *ret_report)
 {
@@ -292,7 +294,7 @@ static void control_job_dispatch(const struct control_request *request,
     }
     struct move_report *whole = &ret_report->whole;
     if (request->parks && driver_may_leave(whole->reason, sizeof(whole->reason)) != 0) {
-        whole->result = MOVE_REFUSED; /* before it is suspended in vain */
+        whole->result = MOVE_REFUSED; /* checked before the program is suspended for nothing */
         return;
     }
     uint32_t count = control_job_choose(request, vdevs);
@@ -320,7 +322,8 @@ static void control_job_dispatch(const struct control_request *request,
         control_job_store(request, ret_report);
 }
 
-/* It cannot do what waits for its own calls. The agent may not know yet. */
+/* Requests are refused while the program is fenced, because its threads are held in their calls.
+ * The agent may not know yet. */
 static bool control_job_is_fenced(struct control_report *ret_report)
 {
     struct move_report *whole = &ret_report->whole;

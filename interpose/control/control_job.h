@@ -16,21 +16,23 @@
 
 struct control_request {
     struct move_request move; /**< Without target and virtual device. */
-    uint64_t id;              /**< What it is answered with. */
+    uint64_t id;              /**< The report has the same. */
     uint32_t vdev;            /**< Or CONTROL_ALL_VDEVS. */
-    bool suspend, resume;     /**< Else a move. */
-    bool checkpoint;          /**< An image of it is made where it is. */
-    bool keeps, ends;         /**< Of that: another one follows; none does. */
-    bool parks;               /**< Of that: of its process (park.h). */
-    uint64_t keep;            /**< So many of its images stay; 0: all. */
-    uint64_t lease_ms;        /**< It says that it lives; 0: it does not, unless it does already. */
-    bool drop;                /**< Let go of what move.prewarm made. */
-    bool protect;             /**< It is protected so from now on: */
+    bool suspend, resume;     /**< With neither, and none of the flags below, it is a move. */
+    bool checkpoint;          /**< Make an image of the running program. */
+    bool keeps, ends;  /**< Of a checkpoint: another one follows; or there will be no more. */
+    bool parks;        /**< Park the program, for an image of its process (park.h). */
+    uint64_t keep;     /**< Number of images to retain; 0: all. */
+    uint64_t lease_ms; /**< Duration of the lease that is to be renewed; 0: begin none. */
+    bool drop;         /**< Release residences that move.prewarm made. */
+    bool protect;      /**< Change the protection to: */
     struct protection protection;
-    uint64_t order;                      /**< Of that: control_protect_order. */
-    bool limited;                        /**< `grants` were said. */
-    uint64_t grants[PROTOCOL_VDEVS_MAX]; /**< Bytes that each may have on its target. */
-    uint64_t wanted[PROTOCOL_VDEVS_MAX]; /**< What each had when that was decided. */
+    uint64_t order; /**< Number of this change: control_protect_order. */
+    bool limited;   /**< The request has `grants`. */
+    uint64_t
+        grants[PROTOCOL_VDEVS_MAX]; /**< Bytes that each virtual device may have on its target. */
+    uint64_t wanted[PROTOCOL_VDEVS_MAX]; /**< Bytes that each wanted when the agent decided on
+                                            `grants`. */
     char folder[PATH_MAX];               /**< Of these: where an image goes; or
                                               "". */
     struct device_key
@@ -39,16 +41,17 @@ struct control_request {
 };
 
 struct control_report {
-    struct move_report whole; /**< Sums, and how the last one ended. */
+    struct move_report whole; /**< Sums of all moves, and the result of the last one. */
     bool again;               /**< RESULT_AGAIN. */
     bool already;             /**< There was nothing to do. */
-    bool stores;              /**< It was to go into an image: */
+    bool stores;              /**< An image was to be written: */
     struct image_report image;
-    bool protects;           /**< It was to be protected, or not any more. */
-    char not_protected[512]; /**< Why it is not, though it is to be; or "". */
-    bool parked;    /**< It is, by this thread: control_park_wait() and park_end() follow. */
-    uint64_t box;   /**< Then: where who asked says when it is to go on. */
-    uint32_t count; /**< Of those that were tried. */
+    bool protects;           /**< The protection was to be changed. */
+    char not_protected[512]; /**< Why the program could not be protected; or "". */
+    bool parked;    /**< This thread parked the program, and has to call control_park_wait() and
+                       park_end(). */
+    uint64_t box;   /**< If parked: address of the box by which the program is resumed. */
+    uint32_t count; /**< Number of virtual devices that were tried. */
     struct {
         uint32_t vdev;
         struct move_report report;
@@ -64,7 +67,7 @@ struct control_report {
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request);
 
 /**
- * Virtual devices that are already where they are to be are left out.
+ * Carry a request out. Virtual devices that are already where they are to be are left out.
  * Blocks as move_run.
  */
 void control_job_run(const struct control_request *request, struct control_report *ret_report);

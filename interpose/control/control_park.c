@@ -29,8 +29,8 @@ void control_park_cancel(void)
     atomic_store(&box.state, PARK_GO);
 }
 
-/* Counted, not timed: it may stand still meanwhile, for as long as its image takes, or go on where
- * the clock is another. */
+/* Looks are counted instead of time: the process may be stopped for as long as its image takes, and
+ * may be restored on a host with another clock. */
 void control_park_wait(void)
 {
     uint32_t beat = 0;

@@ -9,19 +9,19 @@
  * other: agent/protocol/park.h. One for a process.
  */
 
-/** It is parked; returns where the box is. By the thread that parked it. */
+/** The program is parked; returns the address of the box. Called by the thread that parked it. */
 uint64_t control_park_begin(void);
-/** It has no connection with an agent. */
+/** The program has no connection with an agent any more. */
 void control_park_closed(void);
-/** It is to go on at once: nobody was told that it is parked. */
+/** Resume the program at once: the report that it is parked could not be sent. */
 void control_park_cancel(void);
-/** Until it is to go on, or nobody is there any more, or the process ends. By the thread that
- *  parked it. */
+/** Wait until the program is resumed, the command that keeps it is gone, or the process ends.
+ * Called by the thread that parked it. */
 void control_park_wait(void);
 
 /** Where its agent is, if not where it was; else NULL. Between parks; by the control thread. */
 const char *control_park_socket(void);
-/** It was restored since the last connection. */
+/** True when the process was restored since the last connection. */
 bool control_park_restored(void);
 
 #endif

@@ -11,13 +11,13 @@
 #include "state/recovery/protect.h"
 
 static struct {
-    pthread_mutex_t change;    /* Whoever changes protection, for as long as that takes. */
+    pthread_mutex_t change;    /* Held by a thread while it changes the protection. */
     uint64_t done;             /* The last order that was carried out; guarded by change. */
-    struct device_key *places; /* Owned; written once, at the start, like... */
-    size_t place_count;        /* ...this. */
+    struct device_key *places; /* Owned; written once, at the start. */
+    size_t place_count;        /* The same. */
     pthread_mutex_t lock;      /* Guards: */
     struct protection now;
-    uint64_t ordered; /* Of the control thread. */
+    uint64_t ordered; /* Used by the control thread only. */
 } own = {.change = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void control_protect_note(const struct protection *protection)
@@ -96,7 +96,8 @@ void control_protect_words(char ret_text[PROTECTION_TEXT_MAX])
     protection_format(&now, ret_text);
 }
 
-/* A child is protected when its agent says so; who changed it in the parent is not here. */
+/* A child is protected when its agent says so. The thread that held `change` may be missing in it.
+ */
 static void control_protect_in_child(void)
 {
     own.done = own.ordered = 0;

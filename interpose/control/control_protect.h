@@ -7,7 +7,7 @@
 /* Whether the program is protected (state/recovery/protect.h): as it was started, then as the agent
  * says. */
 
-/** Whether @text, of the environment, or NULL, says so. */
+/** True when @text, a value of the environment or NULL, asks for protection. */
 bool control_protect_is_wanted(const char *text);
 /**
  * At the start, before an agent is heard.
@@ -17,8 +17,8 @@ bool control_protect_is_wanted(const char *text);
  */
 void control_protect_start(const struct device_key *places, size_t count, const char *text);
 
-/** A number for what the agent says next: of two orders the later holds, on whatever threads they
- *  are carried out. By the control thread. */
+/** A number for the agent's next order. Of two orders the later one is in effect, whichever of
+ * their threads runs last. Called by the control thread. */
 uint64_t control_protect_order(void);
 /**
  * Protect it like that from now on, unless a later order was carried out already.
@@ -26,7 +26,7 @@ uint64_t control_protect_order(void);
  * Blocks on a snapshot or a move that is under way. 0, -ENOMEM or -EAGAIN (no thread).
  */
 MUST_CHECK int control_protect_apply(const struct protection *protection, uint64_t order);
-/** How it is protected, as the agent writes it; "" before the start. Any thread. */
+/** How the program is protected, in the agent's words; "" before the start. Any thread. */
 void control_protect_words(char ret_text[PROTECTION_TEXT_MAX]);
 
 #endif

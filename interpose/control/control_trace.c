@@ -2,12 +2,12 @@
 
 #include "state/base/span.h"
 
-/* The engine keeps what comes in a few turns. */
+/* The engine's ring holds the spans of a few turns. */
 #define TURN_MS    20
 #define FRAME_MAX  256
 #define FRAMES_MAX 16
 
-/* Of the control thread; not guarded. */
+/* Used by the control thread only; no lock. */
 static struct {
     bool on, ends;
     uint64_t deadline_ns; /* CLOCK_MONOTONIC */
@@ -50,7 +50,7 @@ static void control_trace_put_span(struct frame *frame, const struct span *span)
     frame_end(frame);
 }
 
-/* Returns whether there may be more. */
+/* Returns whether more spans may be waiting. */
 static bool control_trace_put_spans(struct frame *frame)
 {
     static struct span spans[FRAME_MAX];

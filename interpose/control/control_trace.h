@@ -8,14 +8,14 @@
  * By the control thread.
  */
 
-/** MSG_TRACE: begin, or end. */
+/** Begin or end a trace, as MSG_TRACE says. */
 void control_trace_take(const msgpack_object *map);
 /** How often, in milliseconds, control_trace_serve is to be called; 0: nothing is traced. */
 unsigned control_trace_ms(void);
-/** Give what there is to @send, which finishes it. The trace ends when it was told to, or its time
- *  is over: then that is the last frame. */
+/** Give the spans that there are to @send, which finishes the frame. The last frame of a trace is
+ * sent after its end was requested, or when its time is over. */
 void control_trace_serve(void *data, void (*send)(void *data, struct frame *frame));
-/** Nobody reads any more. */
+/** The reader is gone: end the trace. */
 void control_trace_drop(void);
 
 #endif

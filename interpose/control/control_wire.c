@@ -29,7 +29,8 @@ void wire_close(struct wire *wire)
 {
     if (wire_is_open(wire)) {
         int fd = owned_fd(&wire->socket);
-        /* At once: a thread that polls it keeps it open for a while. */
+        /* shutdown() takes effect at once, while a thread that polls the socket keeps it open for a
+         * while. */
         if (fd >= 0)
             (void)shutdown(fd, SHUT_RDWR);
         owned_close(&wire->socket);

@@ -4,7 +4,7 @@
 #include "agent/protocol/protocol.h"
 #include "state/base/files/owned.h"
 
-/** A socket to the agent that never blocks, with what has not been sent and not been read yet. */
+/** A non-blocking socket to the agent, with the bytes to be sent and those that were received. */
 struct wire {
     struct owned socket;
     struct frame_reader reader;
@@ -12,7 +12,7 @@ struct wire {
     size_t out_sent;
 };
 
-/** Returns 0, -ENAMETOOLONG, or what socket() and connect() say. */
+/** Returns 0, -ENAMETOOLONG, or the error of socket() or connect(). */
 MUST_CHECK int wire_open(struct wire *wire, const char *path);
 void wire_close(struct wire *wire);
 
@@ -21,14 +21,14 @@ static inline bool wire_is_open(const struct wire *wire)
     return wire->socket.fd >= 0;
 }
 
-/** Send what can be sent now. Returns 0 or -errno: the connection is of no more use
- *  (-EBADF: the program took its number). */
+/** Send what can be sent now. Returns 0 or -errno: then the connection cannot be used any more
+ * (-EBADF: the program has taken its descriptor's number). */
 MUST_CHECK int wire_flush(struct wire *wire);
 
 /** Queue a frame, finish it, and send what can be sent. -ENOBUFS: the peer does not read. */
 MUST_CHECK int wire_send(struct wire *wire, struct frame *frame);
 
-/** Read what is there, for frame_reader_next(). Returns 0, -EPIPE (closed) or -errno. */
+/** Read what has arrived, for frame_reader_next(). Returns 0, -EPIPE (closed) or -errno. */
 MUST_CHECK int wire_receive(struct wire *wire);
 
 #endif

@@ -18,7 +18,7 @@ static cl_int entry_context_collect_vdevs(cl_uint count, const cl_device_id *dev
         cl_uint at = 0;
         while (at < used && ret_vdevs[at] != vdev)
             at++;
-        if (at == VDEVS) /* sub-devices beside them */
+        if (at == VDEVS) /* with sub-devices there may be more */
             return CL_OUT_OF_RESOURCES;
         if (at == used)
             ret_vdevs[used++] = vdev;
@@ -27,7 +27,7 @@ static cl_int entry_context_collect_vdevs(cl_uint count, const cl_device_id *dev
     return CL_SUCCESS;
 }
 
-/* Where the program is protected, on another device if its own is lost. */
+/* If the device is lost, a protected program gets the context on another one. */
 static cl_int entry_context_create(const cl_context_properties *properties, cl_uint count,
                                    struct vdev *const *vdevs,
                                    void(CL_CALLBACK *notify)(const char *, const void *, size_t,

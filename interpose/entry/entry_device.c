@@ -60,7 +60,7 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type device_type, cl_ui
     return CL_SUCCESS;
 }
 
-/* What a sub-device has of its own (table 5, 4.3): the rest is its parent's. */
+/* Answers that are a sub-device's own (table 5, 4.3). All others are its parent's. */
 static cl_int entry_device_part_info(const struct vdev *vdev, cl_device_info name,
                                      const struct info_request *request)
 {

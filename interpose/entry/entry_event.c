@@ -23,7 +23,8 @@ cl_int event_create_user(struct context *context, struct event **ret_event)
 
 cl_uint event_refs(const struct event *event)
 {
-    /* In a callback of an event that the program released, ours is the one reference. */
+    /* While a callback runs for an event that the program has released, the library has the only
+     * reference. */
     cl_uint refs = object_refs(event) - atomic_load(&event->callback_refs);
     return refs ? refs : 1;
 }

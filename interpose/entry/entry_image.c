@@ -4,7 +4,7 @@
 /** More than any device lists for one type and access. */
 #define FORMATS_MAX 512
 
-/* 5.3.1: formats that are offered to the program, which a target has too. */
+/* 5.3.1: the format has to be one that was offered to the program, which every target has. */
 static cl_int entry_image_check_format(cl_mem_flags flags, const cl_image_format *format,
                                        cl_mem_object_type type)
 {
@@ -25,13 +25,13 @@ static cl_int entry_image_check_format(cl_mem_flags flags, const cl_image_format
                                       : CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 }
 
-/* What the program was told of. */
+/* A limit, as the program was told. */
 static uint64_t entry_image_most(const void *told, cl_device_info limit)
 {
     return devinfo_scalar(told, limit, UINT64_MAX);
 }
 
-/* Access flags that the image inherits from what it is made from, for its format's sake. */
+/* Add the access flags that the image inherits from its source: formats depend on them. */
 static cl_mem_flags entry_image_access_flags(cl_mem_flags flags, const cl_image_desc *desc)
 {
     const struct memory *source = memory_get(desc->mem_object);

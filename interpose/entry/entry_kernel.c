@@ -86,7 +86,8 @@ cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info na
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }
 
-/* 5.9.3: of the devices that it was built for; the device may be left out where that is only one.
+/* 5.9.3: the device has to be one that the kernel was built for. If that is only one, it may be
+ * NULL.
  */
 static int entry_kernel_vdev_of(const struct kernel *kernel, cl_device_id handle)
 {
@@ -118,7 +119,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     do
         error = kernel_work_group_info(kernel, (cl_uint)vdev, name, &value, &size);
     while (error != CL_SUCCESS && context_outlives(kernel->context, error, &tries));
-    /* Never more than the program was told of the device. */
+    /* Never more than the limit of the device that the program was told. */
     bool bounded =
         name == CL_KERNEL_WORK_GROUP_SIZE || name == CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE;
     size_t most = vdev_limits[kernel->context->vdevs[vdev]->index].groups.items;

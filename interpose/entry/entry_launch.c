@@ -13,7 +13,7 @@ static inline cl_int entry_launch_check_owners(const struct queue *queue,
         return CL_INVALID_KERNEL;
     if (UNLIKELY(kernel->context != queue->context))
         return CL_INVALID_CONTEXT;
-    /* With one device there is no kernel without an executable for it. */
+    /* With one device every kernel has an executable for it. */
     if (UNLIKELY(queue->context->vdev_count > 1) &&
         !program_is_executable(kernel->program, 1u << queue->vdev_index))
         return CL_INVALID_PROGRAM_EXECUTABLE;

@@ -1,7 +1,8 @@
 #include "interpose/entry/entry.h"
 #include "state/memory/memory.h"
 
-/* 5.2.1: of what the program was told. More than the device has where it is now is no error. */
+/* 5.2.1: the limit is the one that the program was told. A buffer that exceeds only the limit of
+ * its present device is no error. */
 cl_int buffer_create(struct context *context, const cl_mem_properties *properties,
                      cl_mem_flags flags, size_t size, void *host_ptr, struct memory **ret_memory)
 {

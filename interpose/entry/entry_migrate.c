@@ -45,8 +45,8 @@ static cl_int entry_migrate_migration_issue(struct command *base, struct residen
     }
     for (cl_uint i = 0; i < migration->count; i++)
         real[i] = migration->objects[i]->real[residence_index];
-    /* What is undefined for the program is not for us: its bytes are those that other replicas hold
-     * under the same version. */
+    /* The flag for undefined content is not passed on: other replicas of the same version have the
+     * bytes, and this one must have the same. */
     cl_mem_migration_flags flags = migration->flags & CL_MIGRATE_MEM_OBJECT_HOST;
     cl_int error = residence->cl->clEnqueueMigrateMemObjects(queue, migration->count, real, flags,
                                                              waits, wait_list, ret_event);

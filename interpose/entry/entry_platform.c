@@ -8,7 +8,7 @@ cl_int clGetPlatformIDs(cl_uint num_entries, cl_platform_id *platforms, cl_uint 
     if ((!platforms && !num_platforms) || (platforms && num_entries == 0))
         return CL_INVALID_VALUE;
     if (start() != 0) {
-        /* Loaders say so too, and programs read it whatever the error is. */
+        /* Set as loaders do, because programs read it even after an error. */
         if (num_platforms)
             *num_platforms = 0;
         return CL_PLATFORM_NOT_FOUND_KHR;

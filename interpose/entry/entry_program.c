@@ -18,7 +18,8 @@ static cl_int entry_program_error_of(int err)
     return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
 }
 
-/* Launches of what it was before cannot be given again, and while they may be it has kernels. */
+/* The journal cannot repeat launches of the earlier build. As long as it has such launches, the
+ * program has kernels, and cannot be built: so they are dropped first. */
 static void entry_program_build_begins(const struct program *program)
 {
     if (atomic_load(&program->edition) != 0)
@@ -30,7 +31,7 @@ static uint32_t entry_program_all_vdevs(const struct context *context)
     return (1u << context->vdev_count) - 1;
 }
 
-/* Virtual devices of a list of devices that must be among @allowed of @context's. */
+/* The virtual devices of @devices. Each has to be in @context, and one of @allowed. */
 static cl_int entry_program_vdevs_of(const struct context *context, uint32_t allowed, cl_uint count,
                                      const cl_device_id *devices, uint32_t *ret_vdevs)
 {
@@ -58,8 +59,8 @@ static bool entry_program_is_part_of_any(const struct context *context, cl_uint 
     return false;
 }
 
-/* The same for a list that may be left out, which means all. What is built for a device runs on its
- * parts as well. */
+/* The same for a list that may be left out, which means all of @allowed. A build for a device is
+ * one for its sub-devices as well. */
 static cl_int entry_program_vdevs_to_build(const struct context *context, uint32_t allowed,
                                            cl_uint count, const cl_device_id *devices,
                                            uint32_t *ret_vdevs)
@@ -119,7 +120,7 @@ cl_int program_create_with_il(struct context *context, const void *il, size_t le
     return entry_program_create(context, err, recipe, ret_program);
 }
 
-/* One binary of a list; the first that is good is what all others must be, for a program has one
+/* Load one binary of a list. All have to equal the first valid one, because a program has one
  * recipe. CL_SUCCESS, CL_INVALID_VALUE, CL_INVALID_BINARY or CL_OUT_OF_HOST_MEMORY. */
 static cl_int entry_program_load_binary(const unsigned char *bytes, size_t size,
                                         const unsigned char *first, size_t first_size,
@@ -168,7 +169,7 @@ cl_int program_create_with_binary(struct context *context, cl_uint num_devices,
     }
     if (error == CL_SUCCESS)
         error = program_create(context, vdevs, recipe, true, ret_program);
-    /* It does not build on this device: let the program come back with its source. */
+    /* The recipe does not build on this device: the error makes the program use its source. */
     if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE ||
         error == CL_LINK_PROGRAM_FAILURE) {
         error = CL_INVALID_BINARY;
@@ -192,7 +193,7 @@ cl_int program_create_built_in(struct context *context, cl_uint num_devices,
     return error ? error : CL_INVALID_VALUE;
 }
 
-/* It is for programs with constructors and destructors of their own, which 3.0 has no more. */
+/* This call was for programs with global constructors and destructors, which 3.0 does not have. */
 cl_int clSetProgramReleaseCallback(cl_program handle,
                                    void(CL_CALLBACK *pfn_notify)(cl_program, void *),
                                    void *user_data)
@@ -300,7 +301,7 @@ cl_program clLinkProgram(cl_context context_handle, cl_uint num_devices,
     free(inputs.programs);
     if (errcode_ret)
         *errcode_ret = error;
-    /* Also after a failure, where there is a log to read. */
+    /* After a failed link the program exists too, and has the build log. */
     return (cl_program)program;
 }
 

@@ -40,13 +40,13 @@ cl_int queue_create_with_list(struct context *context, cl_device_id device,
                                 properties_count(properties), ret_queue);
 }
 
-/* 5.1: releasing flushes, so that what was enqueued ends without anyone waiting for it. */
+/* 5.1: a release flushes the queue, so that its commands end even if nobody waits for them. */
 cl_int clReleaseCommandQueue(cl_command_queue command_queue)
 {
     struct queue *queue = queue_get(command_queue);
     if (!queue)
         return CL_INVALID_COMMAND_QUEUE;
     cl_int error = queue_flush(queue);
-    (void)error; /* the reference goes whatever the device says */
+    (void)error; /* the reference is released even after an error */
     return object_release(queue) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
 }

@@ -7,14 +7,14 @@
 #include "state/move/move.h"
 #include "state/program/kernel.h"
 
-/* Shared virtual memory (5.6), where the program was told of it: under --profile native. */
+/* Shared virtual memory (5.6), which is offered under --profile native only. */
 
 static uint64_t entry_svm_capabilities(void)
 {
     return devinfo_scalar(&the_present.device, CL_DEVICE_SVM_CAPABILITIES, 0);
 }
 
-/* 5.6.1: one access, and nothing that the device was not said to have. */
+/* 5.6.1: at most one kind of access, and only flags that were offered. */
 static bool entry_svm_flags_valid(cl_svm_mem_flags flags)
 {
     const cl_svm_mem_flags accesses = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;

@@ -1,6 +1,6 @@
 #include "interpose/entry/entry.h"
 
-/* Commands that only order others (5.10). They use no object: a struct command is all of them. */
+/* Commands that only order others (5.10). They use no object, and are a plain struct command. */
 
 static cl_int entry_sync_barrier_issue(struct command *command, struct residence *residence,
                                        uint8_t residence_index, cl_command_queue queue,
@@ -13,8 +13,8 @@ static cl_int entry_sync_barrier_issue(struct command *command, struct residence
     return waits == 0 && !ret_event ? residence->cl->clEnqueueBarrier(queue) : CL_INVALID_OPERATION;
 }
 
-/* A marker for the driver, which with an empty list waits for all before it: that only makes an
- * empty command later than it could be. */
+/* An empty command is a marker for the driver. Without a wait list that waits for all commands
+ * before it, so the empty command may only end later than necessary. */
 #define EMPTY(command_type)                                                                        \
     {                                                                                              \
         .type = command_type, .size = sizeof(struct command), .issue = command_marker_issue,       \

@@ -71,7 +71,7 @@ static int reseat_api_restored(struct reseat_restored *ret_restored)
         return RESEAT_INVALID;
     uint32_t size = ret_restored->size < sizeof(told) ? ret_restored->size : (uint32_t)sizeof(told);
     int error = restore_progress(&restored, problem);
-    /* What is longer is cut. */
+    /* A longer text is truncated. */
     text_make_safe(told.problem, sizeof(told.problem), problem, strlen(problem));
     told.size = size;
     told.bytes = restored.bytes;

@@ -40,7 +40,7 @@
 /** How long the agent may take to say where to start, before the environment decides. */
 #define AGENT_TIMEOUT_MS 200
 
-/** As the setting library-limit has them. */
+/** The units of the setting library-limit. */
 #define LIBRARY_MIB     1024u
 #define LIBRARY_MIB_MAX (1u << 20)
 
@@ -89,14 +89,14 @@ static const char *start_limit_words(void)
     return words;
 }
 
-/* Where the program's virtual devices start. */
+/* The devices that the program's virtual devices start on. */
 struct start {
     struct device *devices[VDEVS];
     uint32_t count; /* opened so far */
     uint32_t wanted;
 };
 
-/* All of @keys, or none. */
+/* Open all of @keys. If one fails, none stays open. */
 static int start_open_named(const struct device_key *keys, uint32_t count, struct start *start)
 {
     int err = 0;
@@ -111,7 +111,7 @@ static int start_open_named(const struct device_key *keys, uint32_t count, struc
     return err;
 }
 
-/* The first GPUs that open, else the first devices that do. */
+/* Open the first GPUs that can be opened, else the first devices. */
 static int start_open_from_inventory(const struct inventory *inventory, struct start *start)
 {
     int err = -ENOENT;
@@ -167,7 +167,8 @@ static int start_open_devices(struct machine *machine, struct start *start)
     if (named > start->wanted)
         start->wanted = named;
     err = start_open_named(keys, named, start);
-    /* It was moved before it began, to what is there no more: it stays where it was. */
+    /* The program was moved before it started, to devices that are gone: start where it was before.
+     */
     if (err != 0) {
         named = control_environment_devices(keys);
         err = start_open_named(keys, named, start);
@@ -178,7 +179,7 @@ static int start_open_devices(struct machine *machine, struct start *start)
         err = start_open_any(machine, start);
     if (err != 0)
         log_error("the program gets no OpenCL platform");
-    /* More virtual devices than real ones: in turn. */
+    /* If there are fewer devices than virtual ones, several share a device. */
     for (uint32_t i = start->count; err == 0 && i < start->wanted; i++)
         start->devices[i] = start->devices[i - start->count];
     return err;
@@ -399,14 +400,14 @@ static int start_all(struct machine *machine)
     start_library_begin();
     aware_started();
     start_protect_start(machine);
-    /* The program runs without an agent as well as with one. */
+    /* An error is only logged, because the program runs without an agent, too. */
     err = control_start();
     if (err != 0)
         log_warn("no connection to the agent: %s; this program cannot be moved", strerror(-err));
     return 0;
 }
 
-/* Before the program can change what it was started with. */
+/* Read before the program can change its environment. */
 __attribute__((constructor)) static void start_loaded(void)
 {
     isolated_init();
@@ -424,7 +425,7 @@ static void start_once(void)
 
 int start(void)
 {
-    /* A driver that is being opened may call what it takes to be a loader's entry points. */
+    /* A driver that is being opened may call our entry points, which it takes for a loader's. */
     if (the_thread.starting)
         return -EDEADLK;
     int before = cancel_hold();
