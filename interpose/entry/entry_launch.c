@@ -32,7 +32,7 @@ static ALWAYS_INLINE cl_int entry_launch_run(struct queue *queue, struct kernel 
         return error;
     space->presented = &vdev_limits[queue->vdev->index].groups;
     const struct launch_rules rules = {space->presented, kernel_required_group(kernel),
-                                       the_present.version, SIZE_MAX};
+                                       &the_present.version, SIZE_MAX};
     error = check_launch(space, &rules, &empty);
     if (UNLIKELY(error != CL_SUCCESS))
         return error;

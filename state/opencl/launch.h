@@ -41,9 +41,9 @@ static inline bool launch_divides(size_t global, size_t local)
 /** What clEnqueueNDRangeKernel checks the sizes against. */
 struct launch_rules {
     const struct group_limits *limits;
-    const size_t *required; /**< The kernel's reqd_work_group_size, three; or NULL. */
-    cl_version version;     /**< Of the device. */
-    size_t largest;         /**< No index may exceed it. */
+    const size_t *required;    /**< The kernel's reqd_work_group_size, three; or NULL. */
+    const cl_version *version; /**< Of the device; read where it matters, which is seldom. */
+    size_t largest;            /**< No index may exceed it. */
 };
 
 /* Dimensions that the launch leaves out are 1. */
@@ -71,7 +71,7 @@ static ALWAYS_INLINE cl_int check_launch(struct launch_space *space,
     /* Up to 1.2 the program has to give it. Since 2.0 it may leave it out, and drivers do not agree
      * about what happens then. */
     if (UNLIKELY(rules->required != NULL) && !space->local &&
-        rules->version >= CL_MAKE_VERSION(2, 0, 0))
+        *rules->version >= CL_MAKE_VERSION(2, 0, 0))
         space->local = rules->required;
     for (cl_uint i = 0; i < space->dims; i++) {
         size_t offset = space->offset ? space->offset[i] : 0;
@@ -92,7 +92,7 @@ static ALWAYS_INLINE cl_int check_launch(struct launch_space *space,
     space->uneven = uneven;
     *ret_empty = empty;
     /* A launch of no work-items is an error before OpenCL 2.1. */
-    if (UNLIKELY(too_large || (empty && rules->version < CL_MAKE_VERSION(2, 1, 0))))
+    if (UNLIKELY(too_large || (empty && *rules->version < CL_MAKE_VERSION(2, 1, 0))))
         return CL_INVALID_GLOBAL_WORK_SIZE;
     if (UNLIKELY(empty))
         return CL_SUCCESS;

@@ -41,7 +41,7 @@ static cl_int launch_check(const struct queue *queue, struct kernel *kernel,
     bool is_32 = device_number(device, CL_DEVICE_ADDRESS_BITS) == 32;
     const struct launch_rules rules = {&limits,
                                        required[0] || required[1] || required[2] ? required : NULL,
-                                       device->version, is_32 ? UINT32_MAX : SIZE_MAX};
+                                       &device->version, is_32 ? UINT32_MAX : SIZE_MAX};
     error = check_launch(space, &rules, ret_empty);
     return error == CL_SUCCESS && !*ret_empty && space->uneven &&
                    !launch_may_be_uneven(kernel, device)
