@@ -577,7 +577,7 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
     uint64_t least = 0;
     struct rows rows;
 
-    power_read_all(agent);
+    (void)power_read_all(agent);
     if (of_device && !power_rows_init(agent, &rows)) {
         least = power_least(&rows.world, device);
         power_rows_finish(&rows);
@@ -631,6 +631,7 @@ bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, s
 {
     if (!cap_mw)
         return true;
+    (void)power_read_all(agent);
     uint64_t least = power_least_host(agent);
     if (!least)
         snprintf(ret_reason, size,
