@@ -23,6 +23,9 @@
 
 enum { MAX_PARTS = 8, AHEAD = 2 };
 
+/* Side times channels, up to which one rate is small enough. */
+#define STEADY 128
+
 struct size {
     const char *name;
     long batch, side, channels, blocks;
@@ -136,7 +139,10 @@ int main(int argc, char **argv)
         prog_fail("cannot write %s", path);
     train_open(&t);
     net_init(&net, &t, blocks, side, channels, (cl_uint)steps);
-    net.rate = train_number(&t, 0.02 / t.batch);
+    /* A weight's gradient is a sum over the image, and each layer's over the channels before it:
+       in a larger network the same rate would let the weights grow without end. */
+    double larger = (double)side * channels / STEADY;
+    net.rate = train_number(&t, 0.02 / t.batch / (larger > 1 ? larger : 1));
     net.momentum = train_number(&t, 0.75);
 
     uint64_t sum = one_pass(&net, steps, every, true, times);
