@@ -17,8 +17,7 @@
  * A program rolls back by itself when its deadline passes. The agent waits this much longer for its
  * report.
  */
-#define GRACE_MS       2000
-#define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+#define GRACE_MS 2000
 
 /*
  * After this many attempts, a program whose memory grows during the request moves with its present
@@ -107,8 +106,7 @@ int operation_begin(struct agent *agent, const struct operation *wish,
         snprintf(op->to, sizeof(op->to), "%s", target->name);
     else if (op->verb == OPERATION_RESUME)
         program_device_names(agent, op->program, wish->vdev, false, op->to, sizeof(op->to));
-    uint64_t timeout_ms = wish->asked.timeout_ms;
-    timeout_ms = timeout_ms < TIMEOUT_MS_MAX ? timeout_ms : TIMEOUT_MS_MAX;
+    uint64_t timeout_ms = op->asked.timeout_ms;
     op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     op->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     char way[sizeof(op->from) + sizeof(op->to) + 16] = "";

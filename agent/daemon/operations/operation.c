@@ -2,6 +2,8 @@
 
 #include "agent/daemon/operations/operation.h"
 
+#define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
+
 static const struct operation_kind *verbs; /* Written once, by operations_init(). */
 
 void operations_init(const struct operation_kind *kinds)
@@ -57,6 +59,9 @@ struct operation *operation_add(struct agent *agent, const struct operation *wis
     *op = *wish;
     op->state = OPERATION_WAITING;
     op->asked.id = ++agent->next_operation;
+    /* A client may send any number; the deadline is the present time plus this. */
+    if (op->asked.timeout_ms > TIMEOUT_MS_MAX)
+        op->asked.timeout_ms = TIMEOUT_MS_MAX;
     op->next = agent->operations;
     agent->operations = op;
     return op;

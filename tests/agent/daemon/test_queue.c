@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
@@ -281,6 +283,39 @@ Test(queue, resume_that_is_given_up_leaves_it_suspended)
     puppet_kill(other);
     cr_assert(state_comes_to("a", "suspended", SOON));
     cr_assert_eq(a->resumes, 0);
+}
+
+static void say(int fd, struct frame *frame)
+{
+    cr_assert_eq(frame_seal(frame), 0);
+    cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL),
+                 (ssize_t)frame->buffer.size);
+    frame_finish(frame);
+}
+
+Test(queue, resume_that_may_wait_as_long_as_a_number_can_say_does_not_end_at_once)
+{
+    struct puppet *other;
+    struct frame frame;
+    int fd = harness_connect();
+    shut_out(&other);
+
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", "client");
+    say(fd, &frame);
+    frame_init(&frame, MSG_RESUME);
+    frame_string(&frame, "app", "a");
+    frame_string(&frame, "device", "gpu0");
+    frame_u64(&frame, "timeout_ms", UINT64_MAX);
+    say(fd, &frame);
+    while (ps_says("a", "displaced") != 1)
+        puppets_for(5);
+    puppets_for(1000); /* The agent looks four times a second. */
+    cr_expect_eq(ps_says("a", "displaced"), 1, "its time was over at once");
+    close(fd);
+    while (ps_says("a", "displaced") != 0)
+        puppets_for(5);
 }
 
 Test(queue, resume_hands_a_program_back_to_the_policy)
