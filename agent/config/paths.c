@@ -175,6 +175,22 @@ int paths_find_of(uid_t user, struct paths *ret_paths)
     return error;
 }
 
+int paths_lists(const struct paths *paths, char ret[PATH_MAX])
+{
+    bool beside = strncmp(paths->folder, paths->socket, strlen(paths->socket)) == 0;
+
+    if (geteuid() != 0 || !beside)
+        return paths_put(ret, PATH_MAX, paths->folder, "");
+    int error = paths_put(ret, PATH_MAX, paths->socket, ".lists");
+    if (error)
+        return error;
+    if (mkdir(ret, 0711) && errno != EEXIST)
+        return -errno;
+    if (!folder_is_ours(ret, false))
+        return -EPERM;
+    return chmod(ret, 0711) ? -errno : 0;
+}
+
 int paths_state(char ret[PATH_MAX])
 {
     int error = folder_home("XDG_STATE_HOME", ".local/state", ret);

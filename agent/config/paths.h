@@ -44,6 +44,14 @@ MUST_CHECK int paths_find(struct paths *ret_paths);
  */
 MUST_CHECK int paths_find_of(uid_t user, struct paths *ret_paths);
 
+/**
+ * The folder with the lists of devices that programs read. For root's agent with the socket beside
+ * its folder, which other users may connect to, it is the socket's name with ".lists" appended, and
+ * is created: every user may open a file there whose name the agent told (mode 0711). Otherwise it
+ * is the runtime folder. Returns 0, -EPERM (another user owns it) or -errno.
+ */
+MUST_CHECK int paths_lists(const struct paths *paths, char ret[PATH_MAX]);
+
 /** Compose folder/name. Returns 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_join(const char *folder, const char *name, char ret[PATH_MAX]);
 

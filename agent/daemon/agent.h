@@ -59,6 +59,7 @@ struct devices {
     struct inventory inventory;
     char names_path[PATH_MAX];
     char inventory_path[PATH_MAX];
+    char lists[PATH_MAX];      /**< Folder of own_path (paths_lists()). */
     char fresh_path[PATH_MAX]; /**< The file to which the lister writes. */
     char own_path[PATH_MAX];   /**< What the last listing showed, and nothing of other environments;
                                     "" before. Its name tells the content, which never changes. */

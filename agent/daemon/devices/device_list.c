@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -51,6 +52,7 @@ int devices_init(struct agent *agent, uint64_t timeout_ms)
         (error = paths_join(state, "devices", devices->names_path)) ||
         (error = paths_join(agent->paths.folder, "inventory", devices->inventory_path)) ||
         (error = paths_join(agent->paths.folder, "inventory.new", devices->fresh_path)) ||
+        (error = paths_lists(&agent->paths, devices->lists)) ||
         (error = device_names_load(devices->names_path, &devices->names)) ||
         (error = uv_timer_init(&agent->loop, &devices->timeout)))
         return error;
@@ -126,11 +128,14 @@ static int device_list_write_own(struct devices *devices, const struct inventory
     size_t size;
     int error = inventory_encode(fresh, &data, &size);
 
-    if (!error && snprintf(path, sizeof(path), "%s-%016llx", devices->inventory_path,
+    if (!error && snprintf(path, sizeof(path), "%s/inventory-%016llx", devices->lists,
                            (unsigned long long)XXH64(data, size, 0)) >= (int)sizeof(path))
         error = -ENAMETOOLONG;
     if (!error && access(path, R_OK))
         error = inventory_write(path, fresh);
+    /* Programs of all users read it; where the folder is private, its mode alone decides. */
+    if (!error && chmod(path, 0644))
+        error = -errno;
     if (!error)
         strcpy(devices->own_path, path);
     return error;

@@ -69,12 +69,12 @@ static void inventory_files_keep_newest(int folder, const char *name, struct lis
     }
 }
 
-void inventory_files_tidy(const struct agent *agent)
+static void inventory_files_tidy_folder(const struct agent *agent, const char *path)
 {
     struct list kept[INVENTORY_FILES_KEPT];
     const struct dirent *entry;
     size_t count = 0;
-    DIR *folder = opendir(agent->paths.folder);
+    DIR *folder = opendir(path);
 
     while (folder && (entry = readdir(folder))) {
         const char *name = entry->d_name;
@@ -87,4 +87,11 @@ void inventory_files_tidy(const struct agent *agent)
     }
     if (folder)
         closedir(folder);
+}
+
+void inventory_files_tidy(const struct agent *agent)
+{
+    inventory_files_tidy_folder(agent, agent->paths.folder);
+    if (strcmp(agent->devices.lists, agent->paths.folder) != 0)
+        inventory_files_tidy_folder(agent, agent->devices.lists);
 }

@@ -10,7 +10,7 @@
 #define INVENTORY_FILES_KEPT 8
 
 /**
- * Remove lists of devices in the runtime folder that no process will read. The lists that living
+ * Remove lists of devices that no process will read. The lists that living
  * programs use, the last list, and the newest of the others stay. Also removes partial files that a
  * killed helper or agent left; no helper may be writing at that time. Blocks on files.
  */

@@ -268,14 +268,53 @@ Test(users, root_is_not_led_to_the_agent_of_anybody_else)
     setenv("RESEAT_SOCKET", harness_path("host.sock"), 1);
 }
 
+/** @uid has folders of its own for its commands. */
+static void give_home(uid_t uid)
+{
+    cr_assert_eq(mkdir(harness_path("home"), 0700), 0);
+    cr_assert_eq(chown(harness_path("home"), uid, uid), 0);
+    setenv("XDG_RUNTIME_DIR", harness_path("home"), 1);
+    setenv("XDG_CACHE_HOME", harness_path("home"), 1);
+}
+
+static unsigned mode_of(const char *name)
+{
+    struct stat stat;
+
+    cr_assert_eq(lstat(harness_path(name), &stat), 0, "%s", name);
+    return stat.st_mode & 07777;
+}
+
+Test(users, a_user_reads_the_list_of_devices_of_a_hosts_agent_and_nothing_else_of_it)
+{
+    NEEDS_ROOT();
+    start_host_agent();
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    give_home(ONE);
+
+    cr_expect_eq(as_user(ONE, "devices", "--presented", NULL), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        harness_become(ONE);
+        execl(harness_reseat(), harness_reseat(), "run", "--", "sh", "-c",
+              "test -s \"$RESEAT_INVENTORY\" -a ! -w \"$RESEAT_INVENTORY\"", (char *)NULL);
+        _exit(127);
+    }
+    cr_expect_eq(harness_wait(pid), 0, "a program cannot read its list, or may change it");
+    cr_expect_eq(mode_of("host.sock.d"), 0700);
+    cr_expect_eq(mode_of("host.sock.lists"), 0711, "names in it can be listed");
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(chmod(harness_path("host.sock.lists"), 0777), 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_expect_eq(mode_of("host.sock.lists"), 0711, "others may put their own list there");
+}
+
 Test(users, commands_and_programs_of_a_user_reach_a_hosts_agent)
 {
     NEEDS_ROOT();
     start_host_agent();
-    cr_assert_eq(mkdir(harness_path("home"), 0700), 0);
-    cr_assert_eq(chown(harness_path("home"), ONE, ONE), 0);
-    setenv("XDG_RUNTIME_DIR", harness_path("home"), 1);
-    setenv("XDG_CACHE_HOME", harness_path("home"), 1);
+    give_home(ONE);
 
     cr_expect_eq(as_user(ONE, "devices", NULL, NULL), 0);
     cr_expect_eq(as_user(ONE, "ps", NULL, NULL), 0);
