@@ -57,28 +57,6 @@ static void reporting_put_whole(const struct program *program, struct frame *fra
     frame_end(frame);
 }
 
-/** How often the policy moved the program, and its last moves, newest first. */
-static void reporting_put_moves(const struct agent *agent, const struct managed *managed,
-                                struct frame *frame)
-{
-    const struct ledger *ledger = &agent->ledger;
-
-    frame_u64(frame, "policy_moved", managed->moved);
-    frame_array(frame, "policy_moves");
-    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
-        const struct program_move *move =
-            &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
-        frame_map(frame, NULL);
-        frame_u64(frame, "age_ms", uv_now(&agent->loop) - move->at_ms);
-        frame_string(frame, "from",
-                     move->from == LEDGER_NONE ? "" : ledger->devices[move->from].name);
-        frame_string(frame, "to", move->to == LEDGER_NONE ? "" : ledger->devices[move->to].name);
-        frame_string(frame, "reason", move->why);
-        frame_end(frame);
-    }
-    frame_end(frame);
-}
-
 /** The policy's explanation, one string a line, after a note of the facts that are not known. */
 static void reporting_put_lines(const struct agent *agent, const struct program_device *vdev,
                                 struct frame *frame, char *text)
@@ -127,7 +105,7 @@ void explain_handle(struct peer *client, struct message *message)
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
     reporting_put_exclusions(agent, program, &frame);
     reporting_put_whole(program, &frame);
-    reporting_put_moves(agent, &program->managed, &frame);
+    program_put_moves(agent, program, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         uint32_t index = world_find(world, program, i);

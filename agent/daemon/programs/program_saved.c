@@ -82,10 +82,22 @@ static uint64_t program_saved_number(const msgpack_object *map, const char *key,
     return value < most ? value : most;
 }
 
+/** The device of the ledger whose name is the field @key; LEDGER_NONE: there is no name. */
+static uint32_t program_saved_device(struct agent *agent, const msgpack_object *map,
+                                     const char *key)
+{
+    char name[sizeof(agent->ledger.devices->name)];
+    uint32_t device;
+
+    return field_string(map, key, name, sizeof(name)) && name[0] &&
+                   !ledger_device(&agent->ledger, name, &device)
+               ? device
+               : LEDGER_NONE;
+}
+
 static void program_saved_take_visit(struct agent *agent, struct policy_visits *visits,
                                      const msgpack_object *map)
 {
-    char name[sizeof(agent->ledger.devices->name)];
     uint64_t now_s = uv_now(&agent->loop) / 1000;
     struct policy_visit visit = {.busy = (uint32_t)program_saved_number(map, "busy", UINT32_MAX),
                                  .left_s = field_u64(map, "left_s", 0),
@@ -93,8 +105,7 @@ static void program_saved_take_visit(struct agent *agent, struct policy_visits *
                                  .by_policy = field_bool(map, "by_policy", false)};
 
     if (visit.left_s > now_s || visits->count == POLICY_VISITS_MAX ||
-        !field_string(map, "name", name, sizeof(name)) ||
-        ledger_device(&agent->ledger, name, &visit.device))
+        (visit.device = program_saved_device(agent, map, "name")) == LEDGER_NONE)
         return;
     visits->visits[visits->count++] = visit;
 }
@@ -112,6 +123,49 @@ void program_take_visits(struct agent *agent, struct program *program, const msg
             .returns = (uint32_t)program_saved_number(&items[i], "returns", POLICY_RETURNS_MAX)};
         for (size_t j = 0; j < visited; j++)
             program_saved_take_visit(agent, &vdev->visits, &devices[j]);
+    }
+}
+
+static const char *program_saved_name(const struct agent *agent, uint32_t device)
+{
+    return device == LEDGER_NONE ? "" : agent->ledger.devices[device].name;
+}
+
+void program_put_moves(const struct agent *agent, const struct program *program,
+                       struct frame *frame)
+{
+    const struct managed *managed = &program->managed;
+
+    frame_u64(frame, "policy_moved", managed->moved);
+    frame_array(frame, "policy_moves");
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
+        const struct program_move *move =
+            &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
+        frame_map(frame, NULL);
+        frame_u64(frame, "age_ms", uv_now(&agent->loop) - move->at_ms);
+        frame_string(frame, "from", program_saved_name(agent, move->from));
+        frame_string(frame, "to", program_saved_name(agent, move->to));
+        frame_string(frame, "reason", move->why);
+        frame_end(frame);
+    }
+    frame_end(frame);
+}
+
+void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map)
+{
+    const msgpack_object *items;
+    struct managed *managed = &program->managed;
+    size_t count = field_array(map, "policy_moves", &items);
+    uint64_t saved_ms = program_saved_number(map, "saved_ms", uv_now(&agent->loop));
+
+    managed->moved = (unsigned)program_saved_number(map, "policy_moved", UINT32_MAX);
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
+        const msgpack_object *item = i < count ? &items[i] : NULL;
+        struct program_move *move = &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
+        move->at_ms = saved_ms - program_saved_number(item, "age_ms", saved_ms);
+        move->from = program_saved_device(agent, item, "from");
+        move->to = program_saved_device(agent, item, "to");
+        (void)field_text(item, "reason", move->why, sizeof(move->why));
     }
 }
 
@@ -138,6 +192,8 @@ void programs_save(const struct agent *agent, const struct program *program)
     program_put_images(program, &frame);
     program_put_queued(agent, program, &frame);
     program_saved_put_visits(agent, program, &frame);
+    frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves are of that time. */
+    program_put_moves(agent, program, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
         (error = file_replace_path(path, frame.buffer.data, frame.buffer.size))) {

@@ -161,6 +161,7 @@ static bool registry_load_one(struct agent *agent, const char *path)
             program_take_images(agent, program, map);
             program_take_queued(agent, program, map);
             program_take_visits(agent, program, map);
+            program_take_moves(agent, program, map);
             program_configure(agent, program);
             program->lost_ms = uv_now(&agent->loop);
             registry_reserve_id(agent, id);

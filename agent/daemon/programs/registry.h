@@ -402,6 +402,13 @@ void program_take_overrides(struct program *program, const msgpack_object *map);
 void program_put_images(const struct program *program, struct frame *frame);
 void program_take_images(const struct agent *agent, struct program *program,
                          const msgpack_object *map);
+/**
+ * Put how often the policy moved it and its last moves, newest first, into an open map; and read
+ * them, in a saved program.
+ */
+void program_put_moves(const struct agent *agent, const struct program *program,
+                       struct frame *frame);
+void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /** Read "visits" of a saved program: the devices on which its virtual devices were. */
 void program_take_visits(struct agent *agent, struct program *program, const msgpack_object *map);
 /**

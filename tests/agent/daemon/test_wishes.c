@@ -235,6 +235,9 @@ Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
     puppet_connect(app);
     cr_expect(!puppets_run(is_sent_to_and_fro, app, 3000), "it is moved back by a new agent");
     explained = PUPPETS_RESEAT("explain", "app");
+    cr_expect(strstr(explained->out, "the policy moved it 1 time:\n"), "%s", explained->out);
+    cr_expect(strstr(explained->out, " ago from gpu0 to gpu2: app keeps gpu0 busy 5%"), "%s",
+              explained->out);
     cr_expect(strstr(explained->out, "gpu0: fits, but the policy moved app away from it"), "%s",
               explained->out);
 }
