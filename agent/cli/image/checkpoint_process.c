@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,30 +188,28 @@ static int checkpoint_process_is_parked(struct making *m, const json_t *report)
                        m->name);
 }
 
-/** CRIU's process, or 0 once nobody has to continue the program. */
-static void checkpoint_process_guard_tell(const struct making *m, pid_t criu)
-{
-    if (m->guard >= 0)
-        (void)!send(m->guard, &criu, sizeof(criu), MSG_NOSIGNAL);
-}
-
-/** Until we are over, or were killed; then until CRIU is, which stops the program at its end. */
+/**
+ * Wait for one byte on @from: nobody has to continue the program. The end of the file means that
+ * this command was killed and that CRIU, which stops the program when it ends, has ended too.
+ */
 static void checkpoint_process_guard(int process, int from)
 {
-    struct pollfd criu = {.fd = -1, .events = POLLIN};
-    pid_t pid = -1;
+    char over;
+    ssize_t count;
 
-    while (read(from, &pid, sizeof(pid)) == sizeof(pid) && pid != 0)
-        criu.fd = pidfd_open(pid, 0);
-    if (pid == 0)
-        return;
-    if (criu.fd >= 0)
-        (void)poll(&criu, 1, -1);
-    (void)pidfd_send_signal(process, SIGCONT, NULL, 0);
+    while ((count = read(from, &over, 1)) < 0 && errno == EINTR)
+        ;
+    if (count <= 0)
+        (void)pidfd_send_signal(process, SIGCONT, NULL, 0);
 }
 
-/** Nobody but this command continues a program that is left stopped: where it is killed, a process
- *  that outlives it does. That has nothing of ours open, so that others see our end. */
+/**
+ * Start a process that continues the program where this command is killed while CRIU leaves the
+ * program stopped. It has no other descriptor of ours, so that others notice our end.
+ *
+ * CRIU inherits our end of the connection. So the guard cannot miss a CRIU that runs on, however
+ * early this command is killed.
+ */
 static int checkpoint_process_guard_begin(struct making *m)
 {
     int ends[2];
@@ -241,15 +238,10 @@ static void checkpoint_process_guard_end(struct making *m)
 {
     if (m->guard < 0)
         return;
-    checkpoint_process_guard_tell(m, 0);
+    (void)!send(m->guard, "", 1, MSG_NOSIGNAL);
     close(m->guard);
     while (wait(NULL) < 0 && errno == EINTR)
         ;
-}
-
-static void checkpoint_process_criu_begun(void *data, pid_t criu)
-{
-    checkpoint_process_guard_tell(data, criu);
 }
 
 static void checkpoint_process_beat(void *data)
@@ -273,14 +265,14 @@ static int checkpoint_process_dump(struct making *m)
                            NULL};
 
     snprintf(pid, sizeof(pid), "%d", (int)m->parked.pid);
+    int error = m->wish->ends ? checkpoint_process_guard_begin(m) : 0;
     const struct criu_call call = {.path = m->criu,
                                    .words = words,
                                    .log = m->files.log,
                                    .terminal = m->session,
-                                   .begun = checkpoint_process_criu_begun,
+                                   .open = m->guard,
                                    .tick = checkpoint_process_beat,
                                    .data = m};
-    int error = m->wish->ends ? checkpoint_process_guard_begin(m) : 0;
     if (error)
         snprintf(problem, sizeof(problem), "nobody can watch over it: %s", strerror(-error));
     if (!error && criu_run(&call, problem) == 0)

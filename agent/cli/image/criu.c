@@ -69,8 +69,10 @@ static void criu_find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX
                    strlen(found[0] ? found : "it does not say why"));
 }
 
-/** It leaves no descriptor of ours in what it restores. Signals that are for us do not end it in
- *  the middle, where it would leave a process with its code in it. */
+/**
+ * CRIU gets no descriptor of ours but `open`, so that none is in what it restores. Signals to our
+ * process group do not end CRIU, which would leave its code in the process that it dumps.
+ */
 static int criu_start(const struct criu_call *call, pid_t *ret_child)
 {
     posix_spawn_file_actions_t actions;
@@ -89,13 +91,16 @@ static int criu_start(const struct criu_call *call, pid_t *ret_child)
     sigaddset(&ours, SIGTERM);
     sigaddset(&ours, SIGHUP);
     sigaddset(&ours, SIGQUIT);
+    bool opens = call->open > 0;
     posix_spawn_file_actions_init(&actions);
+    if (opens)
+        posix_spawn_file_actions_adddup2(&actions, call->open, STDERR_FILENO + 1);
     if (!call->terminal)
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, call->log,
                                      O_WRONLY | O_CREAT | O_APPEND, 0600);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1 + opens);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigmask(&attributes, &ours);
@@ -115,8 +120,6 @@ int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX])
         snprintf(ret_problem, CRIU_PROBLEM_MAX, "%.400s: %s", call->path, strerror(-error));
         return error;
     }
-    if (call->begun)
-        call->begun(call->data, child);
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
         if (call->tick)
             call->tick(call->data);

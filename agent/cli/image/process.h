@@ -30,8 +30,8 @@ struct criu_call {
     const char *const *words; /**< Behind its name; NULL at the end. */
     const char *log;          /**< What it says goes there; a new file. */
     bool terminal;            /**< It has our standard input, for a process that is to have it. */
-    void (*begun)(void *data, pid_t criu); /**< Called once it runs; or NULL. */
-    void (*tick)(void *data);              /**< Called several times a second; or NULL. */
+    int open;                 /**< A descriptor that it has open until it ends; 0 or -1: none. */
+    void (*tick)(void *data); /**< Called several times a second; or NULL. */
     void *data;
 };
 /** Run it, to its end. 0, -EIO (it failed, and said why), or -errno; with the problem. */
