@@ -423,6 +423,19 @@ void puppet_finish_all(void)
             puppet_kill(all[i]);
 }
 
+void puppets_begin(const char *devices)
+{
+    harness_init();
+    setenv("RESEAT_AUTOMATIC", "no", 1);
+    setenv("POCL_FAKE_DEVICES", devices, 1);
+}
+
+void puppets_finish(void)
+{
+    puppet_finish_all();
+    harness_finish();
+}
+
 /* ---- what it is told ---- */
 
 void puppet_measured(struct puppet *puppet, const char *name, const char *device, uint64_t items,

@@ -84,6 +84,13 @@ struct puppet {
     struct puppet_notice notice;
 };
 
+/** At the begin of a test: as harness_init(). The policy moves nothing by itself; @devices are as
+ * POCL_FAKE_DEVICES has them. */
+void puppets_begin(const char *devices);
+/** At its end: all puppets are killed, then as harness_finish(). */
+void puppets_finish(void);
+void puppet_finish_all(void);
+
 /** Register and connect. */
 struct puppet *puppet_start(const char *name, const struct puppet_kind *kind);
 /** Kill its process and close what it had. NULL is let be. */
@@ -92,7 +99,6 @@ void puppet_kill(struct puppet *puppet);
 void puppet_hang_up(struct puppet *puppet);
 /** Connect again, saying what it has. */
 void puppet_connect(struct puppet *puppet);
-void puppet_finish_all(void);
 
 /** Send its status. */
 void puppet_say(struct puppet *puppet);

@@ -17,18 +17,10 @@
 
 static void begin(void)
 {
-    harness_init();
-    setenv("RESEAT_AUTOMATIC", "no", 1);
-    setenv("POCL_FAKE_DEVICES", "gpu:one", 1);
+    puppets_begin("gpu:one");
 }
 
-static void finish(void)
-{
-    puppet_finish_all();
-    harness_finish();
-}
-
-TestSuite(memory, .init = begin, .fini = finish, .timeout = 120);
+TestSuite(memory, .init = begin, .fini = puppets_finish, .timeout = 120);
 
 /** Devices are listed, and gpu0 has that much for programs. */
 static void begin_with(const char *memory)

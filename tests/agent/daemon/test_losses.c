@@ -20,21 +20,13 @@ static void there_are(const char *devices)
 
 static void begin(void)
 {
-    harness_init();
-    setenv("RESEAT_AUTOMATIC", "no", 1);
-    setenv("POCL_FAKE_DEVICES", "", 1);
+    puppets_begin("");
     setenv("FAKE_MORE_DEVICES", harness_path("devices"), 1);
     there_are("gpu:one,gpu:larger");
     RESEAT("devices");
 }
 
-static void finish(void)
-{
-    puppet_finish_all();
-    harness_finish();
-}
-
-TestSuite(losses, .init = begin, .fini = finish, .timeout = 120);
+TestSuite(losses, .init = begin, .fini = puppets_finish, .timeout = 120);
 
 static struct puppet *start(const char *name, const char *device, uint64_t bytes)
 {

@@ -16,19 +16,11 @@
 
 static void begin(void)
 {
-    harness_init();
-    setenv("RESEAT_AUTOMATIC", "no", 1);
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    puppets_begin("gpu:one,gpu:larger");
     RESEAT("devices");
 }
 
-static void finish(void)
-{
-    puppet_finish_all();
-    harness_finish();
-}
-
-TestSuite(operator, .init = begin, .fini = finish, .timeout = 120);
+TestSuite(operator, .init = begin, .fini = puppets_finish, .timeout = 120);
 
 static int64_t number(json_t *object, const char *key)
 {

@@ -23,22 +23,14 @@ static void write_config(const char *text)
 
 static void begin(void)
 {
-    harness_init();
+    puppets_begin("gpu:one,gpu:larger");
     snprintf(path, sizeof(path), "%s/reload.conf", harness_folder());
     write_config("");
     setenv("RESEAT_CONFIG", path, 1);
-    setenv("RESEAT_AUTOMATIC", "no", 1);
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
     RESEAT("devices");
 }
 
-static void finish(void)
-{
-    puppet_finish_all();
-    harness_finish();
-}
-
-TestSuite(reload, .init = begin, .fini = finish, .timeout = 120);
+TestSuite(reload, .init = begin, .fini = puppets_finish, .timeout = 120);
 
 static void reload(const char *text)
 {

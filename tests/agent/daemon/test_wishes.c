@@ -13,19 +13,11 @@
 
 static void begin(void)
 {
-    harness_init();
-    setenv("RESEAT_AUTOMATIC", "no", 1);
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:roomy,cpu:plain", 1);
+    puppets_begin("gpu:one,gpu:roomy,cpu:plain");
     RESEAT("devices");
 }
 
-static void finish(void)
-{
-    puppet_finish_all();
-    harness_finish();
-}
-
-TestSuite(wishes, .init = begin, .fini = finish, .timeout = 120);
+TestSuite(wishes, .init = begin, .fini = puppets_finish, .timeout = 120);
 
 static struct puppet *start(const char *device, const struct reseat_limits *minimum,
                             const struct reseat_limits *preferred)
