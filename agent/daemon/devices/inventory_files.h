@@ -10,9 +10,9 @@
 #define INVENTORY_FILES_KEPT 8
 
 /**
- * Remove lists of devices that no process will read. The lists that living
- * programs use, the last list, and the newest of the others stay. Also removes partial files that a
- * killed helper or agent left; no helper may be writing at that time. Blocks on files.
+ * Remove lists of devices that no process will read. The lists that living programs use, the last
+ * list, and the newest of the others stay. Also removes partial files that a killed helper or agent
+ * left; no helper may be writing at that time. Blocks on files.
  */
 void inventory_files_tidy(const struct agent *agent);
 

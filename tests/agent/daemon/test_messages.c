@@ -251,6 +251,15 @@ Test(messages, an_answer_counts_once)
     close(client);
 }
 
+/** An answer to a request that has ended reaches no client. */
+static void end_unheard(int program, int client, uint64_t id)
+{
+    answer(program, id);
+    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0);
+    close(program);
+    close(client);
+}
+
 Test(messages, what_its_client_canceled_is_under_way_until_the_program_answers)
 {
     int program = call_as("program"), client = call_as("client");
@@ -279,10 +288,7 @@ Test(messages, an_answer_after_the_deadline_is_nobodys)
     operations_expire(agent);
     cr_expect_null(agent->operations);
     cr_expect_eq(count_heard(client, MSG_ERROR, ERR_EXPIRED), 1);
-    answer(program, id);
-    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0);
-    close(program);
-    close(client);
+    end_unheard(program, client, id);
 }
 
 Test(messages, a_program_answers_only_over_the_connection_that_it_was_asked_on)
@@ -296,8 +302,5 @@ Test(messages, a_program_answers_only_over_the_connection_that_it_was_asked_on)
     program = call_as("program");
     cr_expect_null(agent->operations);
     cr_expect_eq(count_heard(client, MSG_ERROR, ERR_GONE), 1);
-    answer(program, id);
-    cr_expect_eq(count_heard(client, MSG_REPORT, NULL), 0);
-    close(program);
-    close(client);
+    end_unheard(program, client, id);
 }
