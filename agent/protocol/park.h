@@ -23,8 +23,7 @@ enum park_state {
 struct park_box {
     uint64_t magic;
     _Atomic uint32_t state; /**< enum park_state. */
-    _Atomic uint32_t
-        beat; /**< The command counts; when it stops counting, the program continues. */
+    _Atomic uint32_t beat;  /**< The command counts; once it stops, the program continues. */
     /* Set by the command before PARK_GO. */
     uint32_t restored; /**< 1: this is a restored process, which no agent knows. */
     char socket[108];  /**< The agent's socket; "": unchanged. */

@@ -32,8 +32,8 @@ struct criu_call {
     const char *path;
     const char *const *words; /**< Its arguments; NULL ends them. */
     const char *log;          /**< The file to which its output is appended. */
-    bool terminal; /**< It inherits our standard input, for the process that it restores. */
-    int open;      /**< A descriptor that it has open until it ends; 0 or -1: none. */
+    bool terminal;            /**< It inherits our standard input: the terminal of its process. */
+    int open;                 /**< A descriptor that it has open until it ends; 0 or -1: none. */
     void (*tick)(void *data); /**< Called several times a second; may be NULL. */
     void *data;
 };
