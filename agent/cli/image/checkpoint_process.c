@@ -14,7 +14,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
-/* Until a program that was parked has found its agent. */
+/* The longest wait for a parked program to connect to its agent again. */
 #define FIND_NS  (30 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
 
@@ -26,16 +26,16 @@ struct making {
     struct image_folder *folder;
     struct process_files files;
     struct parked parked;
-    int process; /**< A pidfd of it, or -1: its number may be another's once it ended. */
-    int guard;   /**< Where checkpoint_process_guard_begin's process hears from us, or -1. */
+    int process; /**< A pidfd, since a pid may be reused; -1: none. */
+    int guard;   /**< The connection to the guard (checkpoint_process_guard()), or -1. */
     char name[OUTPUT_PROGRAM_MAX];
-    bool session; /**< It is in another process's. */
-    bool ran;     /**< It was on a device. */
+    bool session; /**< It is not the leader of its session. */
+    bool ran;     /**< It was not suspended before. */
     uint64_t begun_ns, parked_ns, went_ns;
     struct image_written written;
 };
 
-/** @ret_soon: nobody has said what is wrong, as it may be over soon. */
+/** @ret_soon: the agent does not know the program yet; nothing was printed. */
 static int checkpoint_process_ask_resume(const struct output *output, struct client *client,
                                          struct frame *frame, json_t **ret_report, bool *ret_soon)
 {
@@ -106,7 +106,7 @@ static int checkpoint_process_prepare(struct making *m)
     return 0;
 }
 
-/** What CRIU would keep with it, and nobody has parked. */
+/** True if it has child processes: CRIU would dump them too, and they are not parked. */
 static bool checkpoint_process_has_children(pid_t pid)
 {
     CLEANUP(cleanup_free) struct dirent **tasks = NULL;
@@ -124,7 +124,7 @@ static bool checkpoint_process_has_children(pid_t pid)
     return found;
 }
 
-/** The agent's word: it is suspended, without a driver and without its agent. */
+/** Ask the agent to park the program: suspended, without a driver, and without its agent. */
 static int checkpoint_process_park(struct making *m, json_t **ret_report)
 {
     const struct news news = {.cancels = true};
@@ -172,7 +172,7 @@ static int checkpoint_process_is_parked(struct making *m, const json_t *report)
     m->process = pidfd_open(m->parked.pid, 0);
     int error = m->process < 0 ? -errno : park_await(&m->parked);
     if (!error && checkpoint_process_tell(m, 0))
-        error = -errno; /* what said that it is parked is not what the descriptor is of */
+        error = -errno; /* The parked process ended, and another one has its pid. */
     if (error) {
         return output_fail(m->output, error == -EPERM ? ERR_DENIED : ERR_FAILED,
                            "no image was made of %s: %s; it goes on", m->name,
@@ -293,13 +293,13 @@ static int checkpoint_process_pack(struct making *m)
                  : 0;
 }
 
-/** A stopped one continues. */
+/** Continue the program, also where it is stopped, and resume it if it was not suspended. */
 static int checkpoint_process_go_on(struct making *m)
 {
     json_t *report = NULL;
 
     (void)checkpoint_process_tell(m, SIGCONT);
-    (void)!park_go(&m->parked, NULL); /* else it does so soon */
+    (void)!park_go(&m->parked, NULL); /* On failure it continues by itself, soon. */
     m->went_ns = clock_now_ns();
     if (!m->ran)
         return 0;
@@ -309,7 +309,10 @@ static int checkpoint_process_go_on(struct making *m)
     return status;
 }
 
-/** The program ends with its image, or goes on, and its image is made of what CRIU kept. */
+/**
+ * Dump the program. With `ends`, write the image and then end the program. Else let the program
+ * continue before the image is written from CRIU's files.
+ */
 static int checkpoint_process_keep(struct making *m)
 {
     int status = checkpoint_process_dump(m), packed = 0;

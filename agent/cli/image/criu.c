@@ -48,8 +48,10 @@ int criu_find(const char *word, char ret_path[PATH_MAX])
     return -ENOENT;
 }
 
-/** The first error, which the others follow from, but for those that only say that there was one;
- *  where there is none, the last line. */
+/**
+ * Find the first error that names a cause: later ones follow from it. Where there is none, take the
+ * last line.
+ */
 static void criu_find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX])
 {
     CLEANUP(cleanup_fclose) FILE *file = fopen(log, "re");

@@ -87,7 +87,7 @@ void image_summary_finish(struct image_summary *summary)
         image_manifest_finish(&summary->manifest);
 }
 
-/** By their rights to run, where both have one: several programs may have one name. */
+/** True if both are of one program: with the same lease, where both have one, as names repeat. */
 static bool images_is_same(const struct image_summary *one, const struct image_summary *other)
 {
     const struct image_record *lease = image_manifest_find(&one->manifest, IMAGE_LEASE);
@@ -97,7 +97,7 @@ static bool images_is_same(const struct image_summary *one, const struct image_s
            (!lease || !has || strcmp(lease->lease->id, has->lease->id) == 0);
 }
 
-/** How many of @summaries behind number @index are of the same program. */
+/** The number of @summaries after @index that are of the same program. */
 static uint64_t images_later_ones(const struct image_summary *summaries, size_t count, size_t index)
 {
     uint64_t later = 0;
@@ -153,7 +153,7 @@ int images_prune(const struct output *output, const struct images *images,
     int error = image_folder_sweep(images->folder, &prune->swept, problem);
     if (error)
         return output_fail(output, ERR_FAILED, "%s: %s", images->folder->path, strerror(-error));
-    /* The images that were removed just now were unfinished ones by then. */
+    /* The sweep also counts the images that were removed above. */
     prune->swept.images -= prune->swept.images < prune->count ? prune->swept.images : prune->count;
     if (*problem)
         output_note(output, "%s", problem);

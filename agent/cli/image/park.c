@@ -25,7 +25,7 @@ static int park_copy(const struct parked *parked, size_t offset, void *bytes, si
     return done < 0 && errno != EFAULT ? -errno : -EBADMSG;
 }
 
-/** Nothing is written where there is no box. */
+/** Read the state. -EBADMSG: there is no box at that address, so nothing may be written there. */
 static int park_look(const struct parked *parked, uint32_t *ret_state)
 {
     struct park_box box;

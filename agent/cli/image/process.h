@@ -11,88 +11,101 @@
 #include "state/base/compiler.h"
 #include "state/image/image_write.h"
 
-/* CRIU, which keeps processes as files and restores them, as a program of its own. */
+/* CRIU is a separate program that writes processes to files and restores them. */
 
-/** One line of what it says is wrong. */
+/** Bytes of a problem: one line of CRIU's output. */
 #define CRIU_PROBLEM_MAX 600
 
 /**
- * Find the program: @word with a slash is its path; NULL: "criu" in $PATH, and where root has its
- * programs. Returns 0 or -ENOENT.
+ * Find CRIU.
+ *
+ * @word  With a slash, its path; else its name in $PATH or root's folders of programs; NULL:
+ *        "criu".
+ * Returns 0 or -ENOENT.
  */
 MUST_CHECK int criu_find(const char *word, char ret_path[PATH_MAX]);
 
-/** True when it says that it can do its work here, as this user. Blocks, for a second or so. */
+/** True if `criu check` succeeds on this host as this user. Blocks for about a second. */
 bool criu_works(const char *path, char ret_problem[CRIU_PROBLEM_MAX]);
 
 struct criu_call {
     const char *path;
-    const char *const *words; /**< Behind its name; NULL at the end. */
-    const char *log;          /**< What it says goes there; a new file. */
-    bool terminal;            /**< It has our standard input, for a process that is to have it. */
+    const char *const *words; /**< Its arguments; NULL ends them. */
+    const char *log;          /**< The file to which its output is appended. */
+    bool terminal;            /**< It inherits our standard input: the terminal of its process. */
     int open;                 /**< A descriptor that it has open until it ends; 0 or -1: none. */
-    void (*tick)(void *data); /**< Called several times a second; or NULL. */
+    void (*tick)(void *data); /**< Called several times a second; may be NULL. */
     void *data;
 };
-/** Run it, to its end. 0, -EIO (it failed, and said why), or -errno; with the problem. */
+/**
+ * Run CRIU and wait until it ends. Returns 0, -EIO (CRIU failed) or -errno; the problem is written
+ * on failure only.
+ */
 MUST_CHECK int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX]);
 
 /* The command's side of agent/protocol/park.h. */
 
 struct parked {
     pid_t pid;
-    uint64_t box; /**< Where it is in the process. */
+    uint64_t box; /**< Address of its struct park_box. */
 };
 
 /**
- * Wait until it has no connection with its agent. 0, -EPERM (we may not look into the process),
- * -ETIMEDOUT, -EBADMSG (there is no box), -ECANCELED (it goes on by itself) or -errno.
+ * Wait until the program has closed its connection to its agent. Returns 0, -EPERM (this user may
+ * not access the memory of the process), -ETIMEDOUT, -EBADMSG (there is no box), -ECANCELED (the
+ * program continued by itself) or -errno.
  */
 MUST_CHECK int park_await(const struct parked *parked);
-/** Somebody is there. Where it cannot be said, the program soon goes on by itself. */
+/**
+ * Show the parked program @data that this command still runs. Without this, the program continues
+ * by itself after PARK_SILENCE_MS.
+ */
 void park_beat(void *data);
 /**
- * It is to go on.
+ * Tell the program to continue.
  *
- * @socket  Of a process that was restored: its agent's. NULL: of the one that was parked.
+ * @socket  For a restored process, the socket of its agent; NULL for the process that was parked.
  * Returns 0, -EBADMSG or -errno.
  */
 MUST_CHECK int park_go(const struct parked *parked, const char *socket);
 
 /*
- * A whole process in an image: CRIU's files, in chunks with digests like any bytes of an image, so
- * that an image of a process is listed, verified, shared and removed like any other, and is there
- * whole or not at all.
+ * An image of a process holds CRIU's files, in chunks with digests as all contents of images are.
+ * So such an image is listed, verified, shared and removed as any other, and is complete or absent.
  */
 
-/** Where CRIU writes and reads its files: a folder of its own within that of the images, which goes
- *  with us. */
+/**
+ * The temporary folder in which CRIU writes and reads its files. It is in the folder of images, and
+ * is removed when the command ends.
+ */
 struct process_files {
     char path[PATH_MAX];
-    char log[PATH_MAX]; /**< In it, and no part of the image. */
-    int fd;             /**< Its lock; -1: there is none. */
+    char log[PATH_MAX]; /**< CRIU's output: in the folder, but no part of the image. */
+    int fd;             /**< The folder, locked while it is in use; -1: there is none. */
 };
 
-/** 0 or -errno. Sweeps what who died left. */
+/** Create the folder, and remove those that killed commands left. Returns 0 or -errno. */
 MUST_CHECK int process_files_begin(const struct image_folder *folder,
                                    struct process_files *ret_files);
 void process_files_end(struct process_files *files);
-/** What CRIU said stays, in the folder of images: its path. */
+/** Move CRIU's output into the folder of images, where it stays. Returns its path. */
 const char *process_files_keep_log(const struct image_folder *folder, struct process_files *files);
 
 /**
- * Write an image of what CRIU left in @files. As image_write().
+ * Write an image of the files that CRIU wrote to @files. Returns as image_write() does.
  *
- * @session  Of struct image_process.
+ * @session  As in struct image_process.
  */
 MUST_CHECK int process_image_write(struct image_folder *folder, const struct process_files *files,
                                    const struct parked *parked, bool session,
                                    struct image_written *ret_written,
                                    char ret_problem[IMAGE_PROBLEM_MAX]);
 
-/** What an image says of its process; NULL: it is of none. */
+/** The record of the image's process; NULL: it is no image of a process. */
 const struct image_process *process_image_process(const struct image_manifest *manifest);
-/** Make CRIU's files again, each compared with its digests. As image_read(). */
+/**
+ * Write CRIU's files to @files and compare each with its digests. Returns as image_read() does.
+ */
 MUST_CHECK int process_image_read(const struct image_folder *folder,
                                   const struct image_manifest *manifest,
                                   const struct process_files *files,
@@ -103,27 +116,27 @@ MUST_CHECK int process_image_read(const struct image_folder *folder,
 struct process_wish {
     const char *app;
     const char *folder; /**< Absolute. */
-    const char *criu;   /**< Or NULL: as criu_find(). */
-    bool ends;          /**< The program ends once the image is there. */
+    const char *criu;   /**< As criu_find() takes it; may be NULL. */
+    bool ends;          /**< The program ends when its image is complete. */
     uint64_t timeout_ms;
 };
 
 /**
- * Make one, and have the program go on, whatever becomes of it. What is wrong is said.
+ * Write such an image. On failure the program continues, and the reason is printed.
  *
- * @ret_report  What the agent said of it, and of the image "image", "image_bytes", "image_written"
- *              and "total_ns", with "downtime_ns" during which the program stood still.
- * Returns 0, or an exit status.
+ * @ret_report  The agent's report, and of the image "image", "image_bytes", "image_written",
+ *              "total_ns" and "downtime_ns", for which the program was stopped.
+ * Returns 0 or an exit status.
  */
 MUST_CHECK int checkpoint_process(const struct output *output, const struct process_wish *wish,
                                   struct client *client, json_t **ret_report);
 
 /**
- * Have a suspended program resumed, by an agent that it may not have found yet.
+ * Resume a suspended program, which may not have connected to its agent yet: that is awaited.
  *
- * @device  NULL: where it was.
- * @queue   Wherever the policy finds room, when it does.
- * Returns 0 and the report, or an exit status, which was said.
+ * @device  NULL: the device that it was on.
+ * @queue   Leave the time and the device to the policy.
+ * Returns 0 and the report, or an exit status after printing the reason.
  */
 MUST_CHECK int checkpoint_resume(const struct output *output, struct client *client, pid_t pid,
                                  const char *device, bool queue, json_t **ret_report);

@@ -19,7 +19,7 @@
 
 #define PREFIX ".process-"
 #define LOG    "criu.log"
-/* Each is lost only to a sweep that began in that moment. */
+/* An attempt fails only if another command's sweep takes the new folder first. */
 #define TRIES 100
 
 /* ---- the folder ---- */
@@ -35,7 +35,7 @@ static void process_image_empty(int fd)
     }
 }
 
-/** Whoever has one has its lock. */
+/** Remove the folders that killed commands left: a folder in use is locked. */
 static void process_image_sweep(const struct image_folder *folder)
 {
     CLEANUP(cleanup_free) struct dirent **names = NULL;
@@ -55,7 +55,7 @@ static void process_image_sweep(const struct image_folder *folder)
     }
 }
 
-/** Locked, and there still: who sweeps may have had it before us. */
+/** Lock the folder. False: another command's sweep locked or removed it first. */
 static bool process_image_is_taken(const struct process_files *files)
 {
     struct stat opened, named;
@@ -65,7 +65,7 @@ static bool process_image_is_taken(const struct process_files *files)
            opened.st_ino == named.st_ino;
 }
 
-/** -EAGAIN: another sweep had it. */
+/** Returns 0, -EAGAIN (another command's sweep took it) or -errno. */
 static int process_image_make_files(const char *parent, struct process_files *files)
 {
     if (paths_join(parent, PREFIX, files->path) != 0 ||
@@ -119,7 +119,7 @@ const char *process_files_keep_log(const struct image_folder *folder, struct pro
 /* ---- writing ---- */
 
 struct mapped {
-    char *bytes; /* NULL: of an empty one */
+    char *bytes; /* NULL: the file is empty */
     size_t size;
 };
 
@@ -139,7 +139,7 @@ static const void *process_image_look(const struct image_source *source, uint64_
     return mapped->bytes + at;
 }
 
-/** As the program would say it of itself. */
+/** The name by which the program registers: the last part of its command's path. */
 static char *process_image_name_of(pid_t pid)
 {
     char path[64], text[256] = "";
@@ -261,7 +261,7 @@ const struct image_process *process_image_process(const struct image_manifest *m
     return NULL;
 }
 
-/** A file of @size bytes, mapped; a name that is there twice is damage. */
+/** Create and map a file of @size bytes. -EEXIST: the image names two files the same. */
 static int process_image_make(int folder, const char *name, size_t size, char **ret_bytes)
 {
     CLEANUP(cleanup_close)
@@ -272,7 +272,7 @@ static int process_image_make(int folder, const char *name, size_t size, char **
     *ret_bytes = NULL;
     if (size == 0)
         return 0;
-    /* What does not fit is found out now, not by a signal. */
+    /* A full disk fails here, rather than with SIGBUS when the mapping is written. */
     int error = -posix_fallocate(fd, 0, (off_t)size);
     void *bytes = error ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED)

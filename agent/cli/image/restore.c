@@ -4,7 +4,7 @@
 
 #include "agent/cli/client.h"
 
-/* Which image a new process goes on from. */
+/* Find the image with which a new process starts. */
 
 static const char *restore_last_part(const char *path)
 {
@@ -12,7 +12,7 @@ static const char *restore_last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/** The part behind the last slash of @path, where that is the name of an image: it is cut off. */
+/** If the last part of @path is a valid name of an image, cut it off and return it. */
 static bool restore_split_command(char path[PATH_MAX], char ret_name[IMAGE_NAME_MAX])
 {
     char *slash = strrchr(path, '/');
@@ -24,7 +24,7 @@ static bool restore_split_command(char path[PATH_MAX], char ret_name[IMAGE_NAME_
     return true;
 }
 
-/** NULL, or why no program can go on from it. */
+/** Why no program can start from the image; NULL: one can. */
 static const char *restore_problem_of(const struct image_summary *summary)
 {
     if (summary->damaged)
@@ -49,8 +49,10 @@ static int restore_check_named(const struct output *output, const struct images 
     return status;
 }
 
-/** The last one of @program. One that is damaged is nobody's for sure, and no reason to begin from
- * an older one without a word. */
+/**
+ * The last image of @program. A damaged one may be of any program: the command fails there rather
+ * than start silently from an older image.
+ */
 static int restore_find_last(const struct output *output, const struct images *images,
                              const char *program, char ret_name[IMAGE_NAME_MAX])
 {
