@@ -27,7 +27,8 @@ static int address_refuse(const char *text, const char *why, char *ret_reason)
     return -EINVAL;
 }
 
-/** Digits and nothing else, at most @most. */
+/** Read a decimal number without a sign. False if @text has anything but digits, or exceeds @most.
+ */
 static bool address_read_number(const char *text, uint64_t most, uint32_t *ret_number)
 {
     uint64_t number = 0;
@@ -61,9 +62,9 @@ static bool address_is_label(const char *label, size_t length)
 }
 
 /*
- * The resolver takes "127.1", "0x7f000001" and "010.0.0.1" for addresses, each in a way of its own.
- * No name ends in a label that is a number, so that what looks like an address is one or is
- * refused.
+ * The C library's resolver accepts "127.1", "0x7f000001" and "010.0.0.1" as IPv4 addresses. A host
+ * name whose last label is a number is therefore refused: text that looks like an IPv4 address must
+ * be one in the usual notation.
  */
 static bool address_is_number(const char *label)
 {
@@ -89,7 +90,7 @@ bool address_is_name(const char *host)
     }
 }
 
-/** An IPv6 address, also of one interface only, in the one way to write it. */
+/** Read an IPv6 address, with an optional zone ("%eth0"), and write it in its canonical form. */
 static bool address_read_v6(const char *text, char ret_host[ADDRESS_HOST_MAX])
 {
     char number[INET6_ADDRSTRLEN], canonical[INET6_ADDRSTRLEN];
@@ -168,7 +169,7 @@ static const char *address_read_vsock(const char *rest, struct address *address)
         named = strcmp(cid, names[i].name) == 0;
         address->cid = names[i].cid;
     }
-    /* 0 is reserved, and the largest number stands for any. */
+    /* CID 0 is reserved, and VMADDR_CID_ANY, the largest number, can only be written as "any". */
     if (!named && (!address_read_number(cid, VMADDR_CID_ANY - 1, &address->cid) || !address->cid))
         return "a CID is a number from 1, or host, local, any";
     if (!address_read_number(colon + 1, VMADDR_PORT_ANY - 1, &address->port))

@@ -7,28 +7,29 @@
 #include "state/base/compiler.h"
 
 /*
- * Where a device server is, as people write it. Pure.
+ * The address of a device server, as users write it. Functions without side effects.
  *
- *   unix:/path            a socket of this machine; absolute
- *   tcp:HOST:PORT         a name, 192.0.2.1, or [2001:db8::1] and [fe80::1%eth0] in brackets
- *   vsock:CID:PORT        a number, or host, local, any
+ *   unix:/path            the absolute path of a socket of this machine
+ *   tcp:HOST:PORT         HOST is a name, 192.0.2.1, [2001:db8::1] or [fe80::1%eth0]
+ *   vsock:CID:PORT        CID is a number, or host, local, any
  *
- * Who listens may write port 0 of tcp for one that is free, and any of vsock for every CID; the
- * addresses 0.0.0.0 and [::] are every one of the machine's.
+ * In an address to listen at, port 0 of tcp means any free port, the vsock CID "any" means every
+ * CID, and the hosts 0.0.0.0 and [::] mean all addresses of the machine.
  */
 
 enum address_kind { ADDRESS_UNIX, ADDRESS_TCP, ADDRESS_VSOCK };
 
-#define ADDRESS_HOST_MAX   256 /**< Bytes of a host, with the NUL; DNS allows 253. */
-#define ADDRESS_TEXT_MAX   300 /**< Of any address, printed, with the NUL. */
-#define ADDRESS_REASON_MAX 512 /**< Of what is wrong with one: one line. */
+#define ADDRESS_HOST_MAX   256 /**< Bytes of a host, with the NUL. DNS allows 253. */
+#define ADDRESS_TEXT_MAX   300 /**< Bytes of any formatted address, with the NUL. */
+#define ADDRESS_REASON_MAX 512 /**< Bytes of the reason for a refusal: one line. */
 
 struct address {
     enum address_kind kind;
-    /** Without brackets, in lower case where it is a name; the path of unix; "" of vsock. */
+    /** For tcp the host, without brackets; names are in lower case. For unix the path. For vsock
+     *  "". */
     char host[ADDRESS_HOST_MAX];
     uint32_t cid;
-    uint32_t port; /**< 16 bits of tcp. */
+    uint32_t port; /**< For tcp at most 65535. */
 };
 
 /**
@@ -40,10 +41,11 @@ struct address {
 MUST_CHECK int address_parse(const char *text, struct address *ret_address,
                              char ret_reason[ADDRESS_REASON_MAX]);
 
-/** As address_parse() takes it; what is the same address reads the same, but for names. */
+/** Write an address as address_parse() accepts it. Equal addresses give equal text; two names of
+ * one host do not. */
 void address_format(const struct address *address, char ret_text[ADDRESS_TEXT_MAX]);
 
-/** Is @host a DNS name in lower case, which no resolver takes for a number? */
+/** Is @host a DNS name in lower case that no resolver reads as a numeric address? */
 bool address_is_name(const char *host);
 
 #endif

@@ -49,7 +49,7 @@ int ca_folder(const char *named, char ret_folder[PATH_MAX])
     int error = folder_home("XDG_CONFIG_HOME", ".config", home);
     if (error)
         return error;
-    /* Whether they are there now is found when the folder is used. */
+    /* Failures are not checked here: the first use of the folder reports them. */
     char *slash = strrchr(home, '/');
     *slash = '\0';
     (void)mkdir(home, 0700);
@@ -63,15 +63,15 @@ int ca_file(const char *folder, const char *name, char ret[PATH_MAX])
     return snprintf(ret, PATH_MAX, "%s/%s", folder, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/** What a list says, with a NUL behind it; NULL: it was not read, and is empty. */
+/** The contents of a list file, followed by a NUL. `bytes` is NULL until the list is read. */
 struct list {
     char *bytes;
     size_t size;
 };
 
-/** An authority that a command works on. */
+/** An authority that a command has opened and locked. */
 struct ca {
-    char folder[PATH_MAX]; /**< Without links. */
+    char folder[PATH_MAX]; /**< Symbolic links are resolved. */
     int lock;
     struct list issued, revoked;
 };
@@ -98,7 +98,7 @@ static int ca_lock(struct ca *ca, char *ret_problem)
     return 0;
 }
 
-/** Absolute, and without a slash at its end. */
+/** Make a path absolute and remove slashes at its end. */
 static int ca_absolute(const char *folder, char ret[PATH_MAX])
 {
     char current[PATH_MAX] = "";
@@ -114,7 +114,7 @@ static int ca_absolute(const char *folder, char ret[PATH_MAX])
     return 0;
 }
 
-/** @make: also where there is none. To be closed in any case. */
+/** @make: create the folder if it is missing. The caller calls ca_close() after a failure too. */
 static int ca_open(const char *folder, bool make, struct ca *ca, char *ret_problem)
 {
     char wanted[PATH_MAX];
@@ -148,7 +148,7 @@ static int ca_read_lists(struct ca *ca, char *ret_problem)
     return error ? error : ca_read_list(ca, CA_REVOKED, &ca->revoked, ret_problem);
 }
 
-/** Put a list with lines behind it in place of it. */
+/** Replace the file @name by the contents of @list followed by @lines. */
 static int ca_replace_list(const struct ca *ca, const char *name, const struct list *list,
                            const char *lines, char *ret_problem)
 {
@@ -167,14 +167,15 @@ static int ca_replace_list(const struct ca *ca, const char *name, const struct l
     return error ? ca_refuse_error(ret_problem, error, path) : 0;
 }
 
-/** One line of the list of what was issued. */
+/** One line of the list of issued certificates. */
 struct issued {
     char serial[CERTIFICATE_SERIAL_MAX];
     time_t until;
     char name[ADDRESS_HOST_MAX];
 };
 
-/** The line at *@at, which goes on to the next. 1, 0 (no more) or -EINVAL. */
+/** Read the line at *@at and advance *@at to the next one. Returns 1, 0 (no more lines) or -EINVAL.
+ */
 static int ca_next_issued(const char **at, struct issued *ret)
 {
     char line[LINE_BYTES];
@@ -199,7 +200,9 @@ static int ca_next_issued(const char **at, struct issued *ret)
 
 typedef int (*issued_visit)(void *data, const struct issued *issued);
 
-/** Each certificate of a name that counts at @now. 0, or what a visit said, or -EINVAL. */
+/** Call @visit with each certificate of @name that is neither expired at @now nor revoked. Stops at
+ *  the first visit that does not return 0, and returns its result. Returns 0, or -EINVAL if a list
+ *  is damaged. */
 static int ca_each_that_counts(const struct ca *ca, const char *name, time_t now,
                                issued_visit visit, void *data, char *ret_problem)
 {
@@ -231,7 +234,7 @@ static int ca_load_authority(const struct ca *ca, struct credentials *ret, char 
                  : credentials_load(path, ret, ret_problem);
 }
 
-/** Write credentials into a file that is not there yet. */
+/** Write credentials to a new file. -EEXIST if the file exists. */
 static int ca_write_credentials(const char *path, const struct credentials *credentials,
                                 char *ret_problem)
 {
@@ -258,7 +261,7 @@ static int ca_write_in_folder(const struct ca *ca, const char *name,
                  : ca_write_credentials(path, credentials, ret_problem);
 }
 
-/** A key and its certificate by @authority; NULL: by itself. */
+/** Make a key and its certificate, signed by @authority. NULL makes a self-signed certificate. */
 static int ca_make(const struct certificate_wish *wish, const struct credentials *authority,
                    struct credentials *ret, char *ret_problem)
 {
@@ -299,7 +302,7 @@ static int ca_create_in(const struct ca *ca, const char *server, time_t now, cha
 
     if (ca_file(ca->folder, CA_KEY, key) || ca_file(ca->folder, CA_SERVER, own))
         return ca_refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
-    /* The key may be kept elsewhere. */
+    /* Check both files: the operator may have moved the key away. */
     if (access(key, F_OK) == 0 || access(own, F_OK) == 0)
         return ca_refuse(ret_problem, -EEXIST, ca->folder, "has an authority already");
     snprintf(common, sizeof(common), "reseat %.50s", server);
@@ -335,8 +338,8 @@ static int ca_refuse_second(void *data, const struct issued *issued)
     return -EEXIST;
 }
 
-/* Whoever has credentials is in the list: so it is written first, and taken back when nobody has.
- */
+/* A certificate that is not in the list cannot be revoked. The list is therefore written before the
+ * credentials, and restored if the credentials cannot be written. */
 static int ca_hand_out(const struct ca *ca, const struct credentials *made,
                        const struct ca_wish *wish, time_t until, char *ret_problem)
 {
@@ -391,7 +394,7 @@ int ca_issue(const char *folder, const struct ca_wish *wish, time_t now,
     return error;
 }
 
-/** Lines for the list of those revoked. */
+/** Lines to add to the list of revoked certificates. */
 struct revoking {
     char *lines;
     size_t size, count;

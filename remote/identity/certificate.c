@@ -37,7 +37,8 @@ static bool certificate_set_serial(X509 *certificate)
 
     if (RAND_bytes_ex(crypto_context(), bytes, sizeof(bytes), 0) != 1)
         return false;
-    /* Positive, and as long as all others. */
+    /* Clear the top bit, so that the number is positive, and set the next one, so that all serial
+     * numbers have the same length. */
     bytes[0] = (unsigned char)((bytes[0] & 0x7f) | 0x40);
     number = BN_bin2bn(bytes, sizeof(bytes), NULL);
     bool done = number && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate));
@@ -140,7 +141,7 @@ X509 *certificate_make(const struct certificate_wish *wish, EVP_PKEY *key, X509 
 {
     X509 *certificate = X509_new_ex(crypto_context(), NULL);
 
-    /* Ed25519 has its digest inside. */
+    /* The digest is NULL because Ed25519 includes its own. */
     if (certificate && certificate_fill(certificate, wish, key, authority) &&
         X509_sign(certificate, authority ? authority_key : key, NULL))
         return certificate;
@@ -216,7 +217,8 @@ X509 *certificate_read(BIO *from)
 {
     X509 *certificate = X509_new_ex(crypto_context(), NULL);
 
-    /* It keeps the context of what it reads into, and frees that where it fails. */
+    /* Reading into an existing certificate keeps its library context. On failure, free whatever
+     * PEM_read_bio_X509() left in `certificate`. */
     if (certificate && !PEM_read_bio_X509(from, &certificate, crypto_no_password, NULL)) {
         X509_free(certificate);
         certificate = NULL;
@@ -239,10 +241,10 @@ bool certificate_write_key(BIO *to, EVP_PKEY *key)
     return PEM_write_bio_PKCS8PrivateKey(to, key, NULL, NULL, 0, NULL, NULL);
 }
 
-/* 15,000 certificates and more. */
+/* Bytes of a list of revoked certificates: enough for more than 10,000. */
 #define LIST_MAX (1u << 20)
 
-/** Length of a serial number that begins a line as it should be; 0: it does not. */
+/** Length of the serial number at the beginning of a line. 0 if the line is malformed. */
 static size_t revoked_line_serial(const char *line, size_t length)
 {
     size_t serial = strspn(line, "0123456789abcdef");
@@ -260,7 +262,8 @@ int revoked_find(const char *bytes, size_t size, const char *serial)
     for (size_t at = 0; at < size;) {
         const char *line = bytes + at, *end = memchr(line, '\n', size - at);
         size_t found = end ? revoked_line_serial(line, (size_t)(end - line)) : 0;
-        /* Also a list that was cut, or that somebody wrote into by hand, in a line further down. */
+        /* Check all lines, also those after a match: a truncated or wrongly edited list is refused
+         * as a whole. */
         if (!found)
             return -EINVAL;
         if (found == wanted && memcmp(line, serial, wanted) == 0)

@@ -10,82 +10,85 @@
 #include "state/base/files/folder.h"
 
 /*
- * Certificates of a private authority: what is in them, made and read. Keys are Ed25519: small, no
- * parameters to choose, and no random numbers needed for a signature, which a machine that has just
- * booted may not have. Thread-safe.
+ * Makes and reads the certificates of a private authority. Keys are Ed25519: they are small, have
+ * no parameters to choose, and signing needs no random numbers, which a machine that has just
+ * booted may lack. Thread-safe.
  *
- * A server's has its name as a DNS name, a client's its name as the common name, and its grant
- * (grant.h) as a UTF8String in an extension that is not critical, so that OpenSSL's own checks can
- * be used; a server of ours takes no client without it.
+ * A server's certificate has the server's name as a DNS name. A client's certificate has the
+ * client's name as the common name, and its grant (grant.h) as a UTF8String in an extension. The
+ * extension is not critical, because OpenSSL's verification rejects critical extensions that it
+ * does not know. A device server admits no client whose certificate lacks the extension.
  */
 
-/** The extension's number, made from a UUID (X.667), for which nobody has to be asked. */
+/** Object identifier of the extension. It is made from a UUID (X.667), so that it is unique without
+ *  registration. */
 #define CERTIFICATE_GRANT_OID "2.25.229027143070926975752447713416663957689"
 
-#define CERTIFICATE_NAME_MAX   65 /**< Bytes of a client's name, with the NUL, as X.520 has it. */
-#define CERTIFICATE_SERIAL_MAX 41 /**< Hex digits of any serial number, with the NUL. */
+#define CERTIFICATE_NAME_MAX   65 /**< Bytes of a client's name, with the NUL. X.520 allows 64. */
+#define CERTIFICATE_SERIAL_MAX 41 /**< Bytes of a serial number in hex, with the NUL. */
 
 enum certificate_kind { CERTIFICATE_AUTHORITY, CERTIFICATE_SERVER, CERTIFICATE_CLIENT };
 
 struct certificate_wish {
     enum certificate_kind kind;
     const char *name;
-    const struct grant *grant; /**< Of a client. */
-    time_t from, until;        /**< It ends no later than its authority's in any case. */
+    const struct grant *grant; /**< For a client; else NULL. */
+    time_t from, until; /**< Validity. A later end than the authority's is shortened to that. */
 };
 
-/** Letters, digits and "._-", the first no dot or dash: what a client may be called. */
+/** Is @name a valid name of a client? It has letters, digits and "._-", and does not begin with a
+ *  dot or a dash. */
 bool certificate_name_is_valid(const char *name);
 
-/** A new key. NULL: crypto_problem() says why. */
+/** Make a new key. Returns NULL on failure; crypto_problem() then gives the reason. */
 EVP_PKEY *certificate_new_key(void);
 
 /**
- * Make a certificate for @key, with a serial number that nobody can guess.
+ * Make a certificate for @key, with a random serial number.
  *
- * @authority, @authority_key  Who signs it; NULL and @key: it itself does.
- * Returns NULL when it cannot be made: crypto_problem() says why.
+ * @authority, @authority_key  Sign the certificate. If @authority is NULL, it is self-signed.
+ * Returns NULL on failure; crypto_problem() then gives the reason.
  */
 X509 *certificate_make(const struct certificate_wish *wish, EVP_PKEY *key, X509 *authority,
                        EVP_PKEY *authority_key);
 
-/** The common name; only one, and one that is valid. 0 or -EINVAL. */
+/** Get the common name. Returns 0, or -EINVAL if there is not exactly one or it is not valid. */
 MUST_CHECK int certificate_name(const X509 *certificate, char ret_name[CERTIFICATE_NAME_MAX]);
 
-/** The grant. 0, -ENOENT (there is none), -EINVAL (more than one, or it cannot be read). */
+/** Get the grant. Returns 0, -ENOENT (there is none), or -EINVAL (more than one, or malformed). */
 MUST_CHECK int certificate_grant(const X509 *certificate, struct grant *ret_grant);
 
-/** The serial number in hex; 0 or -EINVAL (it is longer than any may be). */
+/** Get the serial number in hex. Returns 0, or -EINVAL if it is empty or too long. */
 MUST_CHECK int certificate_serial(const X509 *certificate, char ret_serial[CERTIFICATE_SERIAL_MAX]);
 
 /**
- * Read what certificate_make() and certificate_new_key() made from PEM blocks, one after the other
- * from @from. NULL: the next block that is there is none.
+ * Read the next certificate or private key in PEM format from @from. Blocks of other types are
+ * skipped. Returns NULL if there is none, or if it is malformed.
  */
 X509 *certificate_read(BIO *from);
 EVP_PKEY *certificate_read_key(BIO *from);
-/** Write them. False without memory. */
+/** Write one in PEM format. Returns false if memory is exhausted. */
 bool certificate_write(BIO *to, X509 *certificate);
 bool certificate_write_key(BIO *to, EVP_PKEY *key);
 
 /*
- * Certificates that do not count any more, in a file with a line for each: "SERIAL NAME". A server
- * reads it at each handshake, once the certificate has been found to be its authority's.
+ * The list of revoked certificates: a file with a line "SERIAL NAME" for each. A server reads it at
+ * each handshake, after it has verified that its authority signed the client's certificate.
  * Thread-safe.
  */
 
 /**
- * Is the certificate of this serial number revoked?
+ * Is the certificate with this serial number revoked?
  *
- * @path         Of the list. One that is missing, damaged, or not this user's alone revokes
- *               everybody: whoever can take the list away must not get anyone back in.
- * @ret_problem  Written where the list itself is at fault.
- * Returns 0 (it counts), -EKEYREVOKED, or why the list cannot be read.
+ * @path         The list's file. If it is missing, damaged, or accessible to other users, this
+ *               fails and the caller admits no client: deleting the list must not restore access.
+ * @ret_problem  Written if the list cannot be read or is damaged.
+ * Returns 0 (not revoked), -EKEYREVOKED, -EINVAL (the list is damaged), or as private_file_read().
  */
 MUST_CHECK int revoked_check(const char *path, const char *serial,
                              char ret_problem[FOLDER_PROBLEM_MAX]);
 
-/** The same in the bytes of a list. 0, -EKEYREVOKED or -EINVAL. */
+/** As revoked_check(), on a list in memory. Returns 0, -EKEYREVOKED or -EINVAL. */
 MUST_CHECK int revoked_find(const char *bytes, size_t size, const char *serial);
 
 #endif

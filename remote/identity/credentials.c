@@ -20,7 +20,7 @@ static int credentials_refuse(char *ret_problem, int error, const char *name, co
     return error;
 }
 
-/** The name in the first line. */
+/** Read the server's name from the first line. */
 static bool credentials_read_server(const char *bytes, char ret_server[ADDRESS_HOST_MAX])
 {
     size_t header = strlen(HEADER), length = strcspn(bytes, "\n");
@@ -31,7 +31,7 @@ static bool credentials_read_server(const char *bytes, char ret_server[ADDRESS_H
     return address_is_name(ret_server);
 }
 
-/** NULL, or what is wrong. */
+/** Returns NULL, or the reason why the file is refused. */
 static const char *credentials_read_parts(const char *bytes, size_t size,
                                           struct credentials *credentials)
 {
@@ -89,7 +89,7 @@ int credentials_load(const char *path, struct credentials *ret_credentials,
 
 int credentials_print(const struct credentials *credentials, char **ret_bytes, size_t *ret_size)
 {
-    /* Memory of this kind is wiped when it is freed, and when it grows. */
+    /* OpenSSL wipes this BIO's memory when it frees or grows it: it contains the private key. */
     CLEANUP(cleanup_bio) BIO *to = BIO_new(BIO_s_secmem());
     char *at;
 
@@ -118,7 +118,8 @@ void credentials_finish(struct credentials *credentials)
     *credentials = (struct credentials){.key = NULL};
 }
 
-/** The only file of credentials in a folder. */
+/** Find the only file of credentials in a folder. Returns -ENOENT or -ENOTUNIQ if there is not one.
+ */
 static int credentials_find_only(const char *folder, char ret_path[PATH_MAX])
 {
     DIR *listing = opendir(folder);
@@ -137,10 +138,10 @@ static int credentials_find_only(const char *folder, char ret_path[PATH_MAX])
     return found == 0 ? -ENOENT : found > 1 ? -ENOTUNIQ : length >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* What the environment said; NULL: it is asked each time. */
+/* Saved by credentials_remember(). NULL: read the environment at each use. */
 static struct environment {
     const char *named;
-    int error; /* Of `home`. */
+    int error; /* 0, or -errno if `home` is not known. */
     char home[PATH_MAX];
 } * remembered;
 
@@ -185,7 +186,7 @@ int credentials_find(const struct address *address, char ret_path[PATH_MAX])
         return environment.error;
     if (snprintf(folder, sizeof(folder), "%s/servers", home) >= (int)sizeof(folder))
         return -ENAMETOOLONG;
-    /* No host has a slash in it. */
+    /* address_parse() refuses slashes in a host, so the path stays in the folder. */
     length = address->kind == ADDRESS_TCP
                  ? snprintf(ret_path, PATH_MAX, "%s/%s" SUFFIX, folder, address->host)
                  : snprintf(ret_path, PATH_MAX, "%s/vsock-%u" SUFFIX, folder, address->cid);

@@ -6,10 +6,11 @@
 #include "state/base/files/folder.h"
 
 /*
- * Who one end of a link is, and whom it believes: a key, its certificate, and the certificate of
- * the private authority that made it. One file has all of it, which is all that a client's machine
- * needs: a first line "reseat-server: NAME" (the server that a client means; of a server its own
- * name), and PEM blocks of the key, its certificate and the authority's, in this order.
+ * The credentials of one end of a link: its private key, its certificate, and the certificate of
+ * the authority that signed it, which is the only authority that this end trusts. They are in one
+ * file, and a client's machine needs no other. The file's first line is "reseat-server: NAME", with
+ * the name of the server: for a client the one it connects to, for a server its own. PEM blocks
+ * follow: the key, its certificate and the authority's certificate, in this order.
  */
 struct credentials {
     EVP_PKEY *key;
@@ -19,41 +20,45 @@ struct credentials {
 };
 
 /**
- * Read such a file, of this user's alone (private_file.h).
+ * Read credentials from a file that only this user can access (private_file.h).
  *
  * @ret_problem  Written on failure only.
- * Returns 0, -EINVAL (it is not whole, or its parts do not belong together), -EPERM, -EFBIG,
- * -ENOMEM, -ENOSYS (no OpenSSL), or what open() said. Thread-safe.
+ * Returns 0, -EINVAL (a part is missing or malformed, or the parts do not match), -EPERM, -EFBIG,
+ * -ENOMEM, -ENOSYS (OpenSSL cannot be used), or the error of open(). Thread-safe.
  */
 MUST_CHECK int credentials_load(const char *path, struct credentials *ret_credentials,
                                 char ret_problem[FOLDER_PROBLEM_MAX]);
 
-/** The same, of bytes that were read. @name: what they are called in the problem. */
+/** As credentials_load(), from a file's contents. @name names them in the problem. */
 MUST_CHECK int credentials_parse(const char *name, const char *bytes, size_t size,
                                  struct credentials *ret_credentials,
                                  char ret_problem[FOLDER_PROBLEM_MAX]);
 
-/** The bytes of such a file; private_file_free() them. 0 or -ENOMEM. */
+/** Make the contents of a credentials file, which the caller frees with private_file_free().
+ * Returns 0 or -ENOMEM. */
 MUST_CHECK int credentials_print(const struct credentials *credentials, char **ret_bytes,
                                  size_t *ret_size);
 
-/** Idempotent; the key's bytes are wiped with the last who uses it. */
+/** Release credentials. May be called twice. OpenSSL wipes the key with its last reference. */
 void credentials_finish(struct credentials *credentials);
 
 /**
- * Look at the environment now, and not again: for a process whose other threads may change it while
- * one of ours connects. Once, before credentials_find() is called. 0 or -ENOMEM.
+ * Read the environment now, and let credentials_find() use the saved values. Needed in a process
+ * whose other threads may change the environment at any time. Call this once, before the first
+ * credentials_find(). Returns 0 or -ENOMEM.
  */
 MUST_CHECK int credentials_remember(void);
 
 /**
- * Where a client's credentials for a server are: $RESEAT_CREDENTIALS, else in
- * $XDG_CONFIG_HOME/reseat/servers or ~/.config/reseat/servers: HOST.pem of tcp, vsock-CID.pem, else
- * the only file there is. Whom they are for is in the file: so one file will do for all addresses
- * of its server. Who runs a program with the rights of another user does not choose the variable.
+ * Find a client's credentials for a server: the file $RESEAT_CREDENTIALS. Without that variable, a
+ * file in $XDG_CONFIG_HOME/reseat/servers or ~/.config/reseat/servers: HOST.pem for tcp,
+ * vsock-CID.pem for vsock, or else the only .pem file there. The file contains the server's name,
+ * so one file serves for all addresses of a server. The variable is ignored in a set-user-ID
+ * program.
  *
- * Returns 0, -ENOENT (no home, or no file), -ENOTUNIQ (several files, none called so), -EINVAL (the
- * variable is not absolute) or -ENAMETOOLONG.
+ * Returns 0, -ENOENT (no home folder is known, or there is no file), -ENOTUNIQ (there are several
+ * files, and none is named after the address), -EINVAL (the variable is not an absolute path) or
+ * -ENAMETOOLONG.
  */
 MUST_CHECK int credentials_find(const struct address *address, char ret_path[PATH_MAX]);
 

@@ -9,14 +9,15 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static OSSL_LIB_CTX *context;
 
-/* Never freed: threads may be inside until the process is gone. */
+/* The context is never freed: threads may use it until the process ends. */
 static void crypto_begin(void)
 {
     if (OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, NULL))
         context = OSSL_LIB_CTX_new();
 }
 
-/* What its locks were in the middle of, nobody finishes in the child. */
+/* A thread of the parent may have held a lock of the context, which nobody releases in the child.
+ * The child therefore makes a new context. */
 static void crypto_in_child(void)
 {
     once = (pthread_once_t)PTHREAD_ONCE_INIT;

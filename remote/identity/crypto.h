@@ -9,20 +9,21 @@
 #include "state/base/compiler.h"
 
 /*
- * OpenSSL, as a library inside somebody else's program uses it: a context of our own, that no
- * configuration file or variable of the program's reaches, and nothing done when the program ends.
+ * Access to OpenSSL from a library in another program's process. It has a library context of its
+ * own, loads no configuration file, and registers no exit handler.
  */
 
-/** Of what OpenSSL says went wrong; one line. */
+/** Bytes of a description of an OpenSSL error: one line. */
 #define CRYPTO_PROBLEM_MAX 160
 
-/** NULL where OpenSSL cannot be had. Thread-safe. */
+/** Get the library context. NULL if OpenSSL cannot be initialised. Thread-safe. */
 OSSL_LIB_CTX *crypto_context(void);
 
-/** The first thing that OpenSSL has to say of this thread's last failure, which is forgotten. */
+/** Describe the oldest error in this thread's OpenSSL error queue, and clear the queue. */
 void crypto_problem(char ret_problem[CRYPTO_PROBLEM_MAX]);
 
-/** A PEM block that is encrypted asks nobody for a password. For OpenSSL. */
+/** Password callback for OpenSSL. It always fails: OpenSSL would otherwise ask for the password of
+ * an encrypted PEM block on the terminal. */
 int crypto_no_password(char *buffer, int size, int writing, void *data);
 
 static inline void cleanup_bio(BIO **bio)

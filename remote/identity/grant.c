@@ -84,7 +84,8 @@ void grant_format(const struct grant *grant, char ret_text[GRANT_TEXT_MAX])
              devices + 1, memory, sessions, grant->share);
 }
 
-/** Cut the value of the next field, " NAME=...", off @rest. NULL: that is not what is there. */
+/** Return the value of the field @name (" NAME=") at *@rest, and advance *@rest to the next field.
+ *  NULL if another field is there. */
 static char *grant_take(char **rest, const char *name)
 {
     size_t length = strlen(name);
@@ -139,7 +140,7 @@ int grant_parse(const char *text, size_t length, struct grant *ret_grant)
         !(sessions = grant_take(&rest, " sessions=")) || !(share = grant_take(&rest, " share=")) ||
         *rest)
         return -EINVAL;
-    /* Only now: each field was found by the blank in front of the next. */
+    /* Terminate the values only now: grant_take() finds the end of each by the blank after it. */
     memory[-(ptrdiff_t)strlen(" memory=")] = '\0';
     sessions[-(ptrdiff_t)strlen(" sessions=")] = '\0';
     share[-(ptrdiff_t)strlen(" share=")] = '\0';

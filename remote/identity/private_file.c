@@ -26,7 +26,7 @@ static int private_file_refuse_error(char *ret_problem, int error, const char *p
     return private_file_refuse(ret_problem, error, path, why);
 }
 
-/** 0 for a regular file of ours alone that is not too large. */
+/** Returns 0 for a regular file of at most @limit bytes that only this user can access. */
 static int private_file_check(int fd, const char *path, size_t limit, char *ret_problem)
 {
     struct stat stat;

@@ -8,18 +8,19 @@
 #include "state/base/files/folder.h"
 
 /*
- * Files that nobody else may read, write, or put others in the place of (L3): keys, and the lists
- * that say whose certificates count. Thread-safe.
+ * Files that no other user except root can read, write or replace: keys, and the lists of issued
+ * and revoked certificates. Thread-safe.
  */
 
 /**
- * Read a file of this user's alone, of at most @limit bytes, with a NUL behind them.
+ * Read a file of at most @limit bytes that only this user can access. A NUL follows the bytes.
  *
- * @path         Links are followed to where it is; that must be in folders that nobody else can
- *               change.
- * @ret_bytes    To be freed with private_file_free(), which leaves no copy in memory.
- * @ret_problem  On failure one line that names the file.
- * Returns 0, -EPERM (others may read or change it), -EFBIG, -ENOMEM, or what open() said.
+ * @path         Symbolic links are followed. No other user may be able to change the folders above
+ *               the file itself.
+ * @ret_bytes    The caller frees them with private_file_free(), which wipes them first.
+ * @ret_problem  Written on failure: one line that names the file.
+ * Returns 0, -EPERM (other users can read or change the file, or it is not a regular file), -EFBIG,
+ * -ENOMEM, or the error of realpath() or open().
  */
 MUST_CHECK int private_file_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size,
                                  char ret_problem[FOLDER_PROBLEM_MAX]);
