@@ -56,7 +56,7 @@ static const struct config_field program_fields[] = {
      "host memory that it keeps ready for its next move or suspend, while the host has enough",
      "a sixteenth of the host's, 1 GiB at most"},
     {"ways", CONFIG_WAYS, offsetof(struct config_program_entry, says.ways), 0, 0,
-     "what it allows when something does not fit: as \"order\" above, \"none\" too",
+     "what it allows when something does not fit: as \"ways\" above, \"none\" too",
      "\"upgrade, spill, wait, suspend\""},
     {"protect", CONFIG_PROTECTION, offsetof(struct config_program_entry, says.protect), 0, 0,
      "true: it outlives its device; or seconds between two copies of what it has, or the memory "

@@ -94,18 +94,12 @@ static void put_size(FILE *to, const char *name, uint64_t bytes)
 static unsigned any_ways(char *ret_text)
 {
     static const char *const names[] = {"upgrade", "spill", "wait", "suspend"};
-    unsigned order[] = {0, 1, 2, 3}, ways = 0;
+    unsigned ways = (unsigned)any(0, 15);
 
-    ret_text[0] = '\0';
-    for (unsigned i = 0, count = (unsigned)any(0, 4); i < count; i++) {
-        unsigned other = (unsigned)any(i, 3), way = order[other];
-        order[other] = order[i];
-        order[i] = way;
-        sprintf(ret_text + strlen(ret_text), "%s%s", i ? ", " : "", names[way]);
-        ways |= 1u << way;
-    }
-    if (!ways)
-        strcpy(ret_text, "none");
+    strcpy(ret_text, ways ? "" : "none");
+    for (unsigned i = 0; i < 4; i++)
+        if (ways >> i & 1)
+            sprintf(ret_text + strlen(ret_text), "%s%s", ret_text[0] ? ", " : "", names[i]);
     return ways;
 }
 
