@@ -3,9 +3,9 @@
 #include "policy/find_room.h"
 #include "policy/score.h"
 
-#define AGES 32 /* Powers of two of seconds. */
+#define AGES 32 /* Classes of age: powers of two, in seconds. */
 
-/* What running programs of about one age will release. */
+/* Memory that running programs of one class of age will release. */
 struct age {
     uint64_t bytes, most_s;
 };
@@ -32,7 +32,7 @@ static uint64_t expect_on(struct view *view, uint32_t program, uint32_t device, 
             continue;
         age->bytes += p->granted;
         age->most_s = most_of(age->most_s, p->age_s);
-        /* What programs say of themselves counts for their own user alone. */
+        /* A program's own peak is believed for its own user only. */
         if (p->owner == program_at(view, program)->owner && p->peak > p->granted)
             grow += p->peak - p->granted;
     }

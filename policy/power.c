@@ -2,10 +2,10 @@
 
 #include <stdio.h>
 
-/** More than any device draws, and than any sum of a few of them: what is not known. */
+/** Stands for an unknown power: more than any device draws, and sums of a few do not overflow. */
 #define POWER_ENDLESS (UINT64_MAX / 1024)
 
-/** What @program draws above idle at most. */
+/** The peak of @program above its device's idle power. */
 static uint64_t power_peak(const struct power_world *world, const struct power_program *program)
 {
     const struct power_device *device = &world->devices[program->device];
@@ -15,7 +15,7 @@ static uint64_t power_peak(const struct power_world *world, const struct power_p
     return device->most_mw > device->idle_mw ? device->most_mw - device->idle_mw : POWER_ENDLESS;
 }
 
-/** What @device draws when programs there draw @above_mw above idle. */
+/** Power of @device when programs here draw @above_mw above idle. */
 static uint64_t power_bounded(const struct power_device *device, uint64_t above_mw)
 {
     uint64_t draw = device->idle_mw + device->foreign_mw + above_mw;
@@ -23,7 +23,10 @@ static uint64_t power_bounded(const struct power_device *device, uint64_t above_
     return device->most_mw && draw > device->most_mw ? device->most_mw : draw;
 }
 
-/** Programs that draw: those whose choice `counts`, and @more. @choices is NULL: no other. */
+/**
+ * Power of @device while @more and the programs whose choice `counts` launch. NULL @choices: only
+ * @more.
+ */
 static uint64_t power_device_draw(const struct power_world *world, uint32_t device,
                                   const struct power_choice *choices, uint32_t more)
 {
@@ -66,7 +69,10 @@ static void power_say(char *why, const char *whose, uint64_t needs_mw, uint64_t 
                  whose, (double)needs_mw / 1000, (double)cap_mw / 1000);
 }
 
-/** True when @index fits beside those whose choice `counts`; else @ret_why says what it exceeds. */
+/**
+ * True when @index fits under all caps beside the programs whose choice `counts`; otherwise
+ * @ret_why names the cap that it exceeds.
+ */
 static bool power_fits(const struct power_world *world, const struct power_choice *choices,
                        uint32_t index, char *ret_why)
 {
@@ -93,8 +99,10 @@ static bool power_fits(const struct power_world *world, const struct power_choic
     return true;
 }
 
-/** True when @a comes before @b: who has its slice, then who waits longest, then whose slice is
- * over. */
+/**
+ * True when @a comes before @b. The order is: programs within their slice, waiting programs,
+ * programs whose slice is over; among equals, the one that was granted or waits for longer.
+ */
 static bool power_is_before(const struct power_world *world, uint32_t a, uint32_t b)
 {
     const struct power_program *one = &world->programs[a], *other = &world->programs[b];
@@ -110,7 +118,7 @@ static bool power_is_before(const struct power_world *world, uint32_t a, uint32_
     return one->since_ms != other->since_ms ? one->since_ms < other->since_ms : a < b;
 }
 
-/** The next program in that order that was not seen; POWER_NO_PROGRAM: none. */
+/** The first program in that order that is not `seen`; POWER_NO_PROGRAM: none. */
 static uint32_t power_next(const struct power_world *world, const struct power_choice *choices)
 {
     uint32_t best = POWER_NO_PROGRAM;
@@ -121,7 +129,7 @@ static uint32_t power_next(const struct power_world *world, const struct power_c
     return best;
 }
 
-/** True when power that @index needs is kept for a program that waits longer. */
+/** True when a program that waits longer must get the power that @index would use. */
 static bool power_is_kept(const struct power_world *world, const struct power_choice *choices,
                           uint32_t index)
 {
@@ -133,9 +141,9 @@ static bool power_is_kept(const struct power_world *world, const struct power_ch
 }
 
 /**
- * The programs that should launch: each in its order that fits beside those before it. Behind one
- * that waits for power that others have, no further program is granted of the same power: it would
- * wait forever.
+ * Choose the programs that should launch, in order, each if it fits beside those chosen before it.
+ * If a waiting program would fit alone but does not fit now, no later waiting program is chosen
+ * that shares a cap with it: otherwise small programs could starve it.
  */
 static void power_choose_all(const struct power_world *world, struct power_choice *choices)
 {
@@ -165,7 +173,7 @@ static void power_choose_all(const struct power_world *world, struct power_choic
 void power_choose(const struct power_world *world, struct power_choice *ret_choices)
 {
     power_choose_all(world, ret_choices);
-    /* Those that are to stop draw power until their launches have ended. */
+    /* A program whose grant is withdrawn draws power until its launches have ended. */
     for (uint32_t i = 0; i < world->program_count; i++)
         ret_choices[i].counts = world->programs[i].device != POWER_NO_DEVICE &&
                                 (world->programs[i].runs || world->programs[i].granted);
@@ -183,7 +191,7 @@ void power_choose(const struct power_world *world, struct power_choice *ret_choi
     }
 }
 
-/** What @device, or with POWER_NO_DEVICE the host, draws while @program alone launches. */
+/** Power of @device, or with POWER_NO_DEVICE of the host, while only @program launches. */
 static uint64_t power_alone(const struct power_world *world, uint32_t program, uint32_t device)
 {
     uint64_t all = 0;
@@ -209,6 +217,6 @@ uint64_t power_least(const struct power_world *world, uint32_t device)
     }
     if (!any)
         return power_alone(world, POWER_NO_PROGRAM, device) +
-               1; /* something has to be left for launches */
+               1; /* leaves some power for launches */
     return least < POWER_ENDLESS ? least : 0;
 }

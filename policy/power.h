@@ -6,38 +6,37 @@
 #include <stdint.h>
 
 /*
- * Who may give launches to its device so that no power cap is exceeded. Power is granted as memory
- * is: a program that may launch counts with its peak until its launches have ended. Pure: no I/O,
- * no clock.
+ * Chooses which programs may launch so that no power cap is exceeded. Power is granted as memory
+ * is: a program is charged its peak until its launches have ended. Pure: no I/O, no clock.
  *
- * Powers are milliwatts. A device draws what it draws idle, what programs here draw above that, and
- * what others draw above that; but no more than the most it can draw, where that is known. A peak
- * that is not known counts as the most that the device can draw; where neither is known, the
- * program does not fit under any cap.
+ * All powers are in milliwatts. A device draws its idle power, plus what programs here draw, plus
+ * what other users draw, but at most most_mw where that is known. If the peak of a program is not
+ * known, it is charged most_mw less the idle power; if that is not known either, it fits under no
+ * cap.
  */
 
 #define POWER_NO_CAP    0
 #define POWER_NO_DEVICE UINT32_MAX
-/** How long a program keeps its grant while others wait for power. */
+/** How long a program keeps its grant while others wait. */
 #define POWER_SLICE_MS 500
 #define POWER_REASON   256
 
 struct power_device {
     const char *name;
     uint64_t idle_mw;
-    uint64_t most_mw;    /**< The most it can draw; 0: unknown. */
-    uint64_t foreign_mw; /**< Above idle, drawn by others than programs here. */
+    uint64_t most_mw;    /**< The most that the device can draw; 0: unknown. */
+    uint64_t foreign_mw; /**< Above idle, drawn by users that are not our programs. */
     uint64_t cap_mw;
 };
 
 struct power_program {
-    uint32_t device;   /**< POWER_NO_DEVICE: it is on none. */
+    uint32_t device;   /**< POWER_NO_DEVICE: no device. */
     uint64_t peak_mw;  /**< Above idle, on that device; 0: unknown. */
-    uint64_t cap_mw;   /**< Of what it draws, and what its device draws idle. */
-    bool granted;      /**< It may launch now. */
-    bool runs;         /**< It may launch, or launches of it have not ended. */
-    bool wants;        /**< It has launches to give. */
-    uint64_t since_ms; /**< Since when it is granted, or waits. */
+    uint64_t cap_mw;   /**< Limits the program's peak plus its device's idle power; 0: no cap. */
+    bool granted;      /**< It is allowed to launch. */
+    bool runs;         /**< It is allowed to launch, or its launches have not ended. */
+    bool wants;        /**< It has launches to submit. */
+    uint64_t since_ms; /**< Time at which it was granted, or began to wait. */
 };
 
 struct power_world {
@@ -51,31 +50,30 @@ struct power_world {
 
 struct power_choice {
     bool grant;
-    char why[POWER_REASON]; /**< Why it waits; "" where it does not. */
-    /* Of power_choose() alone. */
+    char why[POWER_REASON]; /**< Reason for waiting; "" if it does not wait. */
+    /* Used by power_choose() only. */
     bool seen, chosen, counts, keeps;
 };
 
-/** True when a cap concerns the program. Others need no grant. */
+/** True when a cap concerns the program. Other programs need no grant. */
 bool power_is_capped(const struct power_world *world, uint32_t program);
 
 /**
- * Choose who may launch from now on, among programs that want to and those that are granted. A
- * program that is not chosen has to end its launches before its power is given to others: until
- * then it `runs`, and what it takes is not granted. The longest waiting program comes first once
- * those before it had POWER_SLICE_MS.
+ * Choose which programs may launch, among those that want to and those that are granted. A program
+ * that loses its grant still `runs` until its launches have ended, and its power is not given to
+ * others before. The program that waits longest comes first once those before it had
+ * POWER_SLICE_MS.
  *
- * @ret_choices  One for each program.
- * O(programs squared).
+ * @ret_choices  One for each program. Takes time in the square of the number of programs.
  */
 void power_choose(const struct power_world *world, struct power_choice *ret_choices);
 
-/** What the device draws while programs that `run` launch: the sum that caps are compared with. */
+/** Power of @device while the programs that `run` launch. Caps are compared with this sum. */
 uint64_t power_draw(const struct power_world *world, uint32_t device);
 
 /**
- * The least cap of @device, or with POWER_NO_DEVICE of the host, under which one program that is
- * there could run; without a program, anything. 0: not known.
+ * The lowest cap of @device, or with POWER_NO_DEVICE of the host, under which one of its programs
+ * could run; if there are none, slightly more than its power without programs. 0: not known.
  */
 uint64_t power_least(const struct power_world *world, uint32_t device);
 #define POWER_NO_PROGRAM UINT32_MAX

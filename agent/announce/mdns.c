@@ -19,30 +19,30 @@
 #include "state/base/bytes/text.h"
 
 /*
- * reseat-mdns announce NAME PORT: announce a device server in the local network, for as long as
+ * reseat-mdns announce NAME PORT: announce a device server in the local network for as long as
  * standard input is open.
  *
- * reseat-mdns browse: tell of those that are announced, a frame each (MSG_SERVER) on standard
- * output: "address", or "gone" with it. What is announced is anybody's word: who reads it decides
- * whom to believe by other means.
+ * reseat-mdns browse: write a frame (MSG_SERVER) to standard output for each server announced, with
+ * "address" and, where the server is gone, "gone". Announcements are not authenticated: the reader
+ * has to verify a server by other means.
  *
- * A program of its own, so that nothing else of reseat needs Avahi's libraries, or its daemon.
+ * This is a separate program so that no other part of reseat depends on Avahi.
  */
 
 #define SERVICE     "_reseat._tcp"
 #define RETRY_MS    5000
 #define HOST_MAX    256
-#define RESOLVE_MAX 64 /* At a time; announcements beyond are left out. */
+#define RESOLVE_MAX 64 /* Resolvers running at a time; further announcements are ignored. */
 
 struct mdns {
     AvahiSimplePoll *poll;
     AvahiClient *client;
     AvahiEntryGroup *group;
     AvahiServiceBrowser *browser;
-    char *name; /* Of the service that is announced; NULL: browse. */
+    char *name; /* Name of the service to announce; NULL when browsing. */
     uint16_t port;
     unsigned resolving;
-    char problem[256]; /* The last that was told. */
+    char problem[256]; /* The last problem reported. */
 };
 
 static void mdns_send_frame(struct frame *frame)
@@ -52,7 +52,7 @@ static void mdns_send_frame(struct frame *frame)
     for (size_t sent = 0; !error && sent < frame->buffer.size;) {
         ssize_t put = write(STDOUT_FILENO, frame->buffer.data + sent, frame->buffer.size - sent);
         if (put < 0 && errno != EINTR)
-            _exit(0); /* Nobody listens any more. */
+            _exit(0); /* The reader has closed the pipe. */
         sent += put > 0 ? (size_t)put : 0;
     }
     frame_finish(frame);
@@ -72,7 +72,7 @@ static void mdns_tell_found(const char *host, uint16_t port, bool gone)
     mdns_send_frame(&frame);
 }
 
-/** How it goes, as reseat-watch tells it of a server. */
+/** Report the state: as a frame when browsing, as a line on standard error when announcing. */
 static void mdns_tell_state(struct mdns *mdns, const char *problem)
 {
     struct frame frame;
@@ -168,7 +168,7 @@ static void mdns_browsed(AvahiServiceBrowser *browser, AvahiIfIndex interface,
                                    AVAHI_PROTO_UNSPEC, 0, mdns_resolved, mdns) != NULL;
 }
 
-/* ---- both ---- */
+/* ---- common ---- */
 
 static void mdns_client_changed(AvahiClient *client, AvahiClientState state, void *data)
 {
@@ -185,12 +185,14 @@ static void mdns_client_changed(AvahiClient *client, AvahiClientState state, voi
     } else if (state == AVAHI_CLIENT_FAILURE) {
         avahi_simple_poll_quit(mdns->poll);
     } else if (mdns->name && mdns->group) {
-        /* The host has another name by now. */
+        /*
+         * The host's name or addresses are changing: withdraw the service until Avahi runs again.
+         */
         avahi_entry_group_reset(mdns->group);
     }
 }
 
-/** Whoever began this ends it by closing its end. */
+/** Poll with standard input added: its end ends the process. */
 static int mdns_poll_input(struct pollfd *polls, unsigned count, int timeout_ms, void *data)
 {
     struct pollfd all[64];

@@ -12,9 +12,12 @@
 #include "agent/doctor/inspection.h"
 #include "state/base/cleanup.h"
 
-#define DEPTH_MAX 4 /* Scripts that are run by scripts. */
+#define DEPTH_MAX 4 /* Longest chain of scripts that interpret each other. */
 
-/** The program that the #! line names, as it is written there; -ENOEXEC where there is none. */
+/**
+ * Read the program named by the #! line of @path. For /usr/bin/env it is the command that env runs.
+ * Returns 0, or -ENOEXEC (@path has no such line).
+ */
 static int doctor_interpreter(const char *path, char ret[PATH_MAX])
 {
     char line[512];
@@ -64,7 +67,7 @@ static void doctor_check_privilege(struct inspection *inspection, const char *pa
     }
 }
 
-/** An ELF file that is run. */
+/** Add an ELF file that the command executes, to be examined by linkage_check(). */
 static int doctor_take_program(struct inspection *inspection, const char *path)
 {
     int error = strings_add(&inspection->programs, path);
@@ -72,7 +75,7 @@ static int doctor_take_program(struct inspection *inspection, const char *path)
     return error ? error : strings_add(&inspection->seen, path);
 }
 
-/** A command: a program and what runs it. What is found goes into @inspection. */
+/** Examine a command and, for a script, its interpreter. Findings go into @inspection. */
 static int doctor_look_at(struct inspection *inspection, const char *program)
 {
     char path[PATH_MAX], next[PATH_MAX];

@@ -5,22 +5,22 @@
 
 #include "state/base/compiler.h"
 
-/** How a program reaches OpenCL, as far as its files say. */
+/** How a program reaches OpenCL, as far as its files show. */
 enum road {
-    ROAD_UNKNOWN, /**< No sign of OpenCL: plugins that it opens take whatever road they take. */
-    ROAD_PRELOAD, /**< Linked against a loader. */
-    ROAD_ICD,     /**< Opens a loader at run time, or has one inside. */
-    ROAD_NONE,    /**< Something stops every road. */
+    ROAD_UNKNOWN, /**< No sign of OpenCL. Plugins that the program opens may use either road. */
+    ROAD_PRELOAD, /**< Linked against an OpenCL loader. */
+    ROAD_ICD,     /**< Opens a loader at run time, or has one linked into it. */
+    ROAD_NONE,    /**< Something prevents both roads. */
 };
 
 /**
- * Look at a program (of a script, at its interpreter) and all libraries that it is linked against,
- * and write what was found to @to: one line each, "ok", "note" or "stop" first. Nothing is run: the
- * programs that a script starts, and the modules that it imports, are not looked at.
+ * Examine a program (for a script, its interpreter) and all libraries that it is linked against,
+ * and write the findings to @to, one line each, beginning with "ok", "note" or "stop". Nothing is
+ * executed. Programs that a script starts and modules that it imports are not examined.
  *
  * @command  The program and its arguments, NULL-terminated.
- * @library  libreseat.so, for its entry points; NULL: not checked.
- * Returns 0, -ENOENT (no such program), -ENOMEM.
+ * @library  libreseat.so, for its entry points; NULL if it was not found.
+ * Returns 0, -ENOENT (no such program) or -ENOMEM.
  */
 MUST_CHECK int doctor_program(char *const *command, const char *library, FILE *to,
                               enum road *ret_road);

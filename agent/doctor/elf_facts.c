@@ -17,7 +17,7 @@ bool elf_is_loader(const char *library)
     return strncmp(slash ? slash + 1 : library, "libOpenCL.so", 12) == 0;
 }
 
-/** "clGetPlatformIDs", not "close" or "clock". */
+/** True for "clGetPlatformIDs", false for "close" or "clock". */
 static bool elf_facts_is_opencl_function(const char *name)
 {
     return name[0] == 'c' && name[1] == 'l' && name[2] >= 'A' && name[2] <= 'Z';
@@ -129,7 +129,10 @@ static int elf_facts_read_sections(Elf *elf, const char *origin, struct elf_fact
     return error;
 }
 
-/** A static-pie program has a dynamic section, but nobody who would read LD_PRELOAD. */
+/**
+ * True when a dynamic linker loads the file. A static-pie program has a dynamic section, but no
+ * dynamic linker that would read LD_PRELOAD.
+ */
 static bool elf_facts_has_linker(Elf *elf, const GElf_Ehdr *header, const struct elf_facts *facts)
 {
     size_t count;

@@ -53,7 +53,7 @@ void inspection_say(struct inspection *inspection, const char *mark, const char 
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    /* Files that are looked at may be anybody's. */
+    /* The text can quote names from files that another user wrote. */
     text_make_safe(text, sizeof(text), text, strlen(text));
     if (mark[0])
         fprintf(inspection->to, "%-5s ", mark);

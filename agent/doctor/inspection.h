@@ -9,69 +9,75 @@
 
 #include "state/base/compiler.h"
 
-/** Strings in the order in which they were added, each once. */
+/** A list of strings without duplicates, in the order in which they were added. */
 struct strings {
     char **items;
     size_t count;
 };
 
 void strings_finish(struct strings *strings);
-/** Returns 0 or -ENOMEM. One that is there already is not added again. */
+/** Does nothing if the list has @text already. Returns 0 or -ENOMEM. */
 MUST_CHECK int strings_add(struct strings *strings, const char *text);
 bool strings_have(const struct strings *strings, const char *text);
 
-/** What is known of a command so far. */
+/** Findings about one command. */
 struct inspection {
     FILE *to;
     unsigned depth;
     bool stopped;
-    bool linked;             /**< It or a library of it is linked against a loader. */
-    bool opens;              /**< It or a library of it opens one. */
-    bool machine;            /**< Something that runs programs: they may open anything. */
-    struct strings programs; /**< ELF files that are run, not loaded. */
-    struct strings seen;     /**< Files that were looked at; grows while it is walked. */
-    struct strings names;    /**< Sonames that were looked for. */
-    struct strings uses;     /**< OpenCL functions that they are linked to. */
-    struct strings search;   /**< Folders of the rpaths seen. */
+    bool linked;             /**< The program or a library of it is linked against a loader. */
+    bool opens;              /**< The program or a library of it opens a loader at run time. */
+    bool machine;            /**< The command is a script: it may run programs that use OpenCL. */
+    struct strings programs; /**< ELF files that are executed. */
+    struct strings seen;     /**< Files to examine; linkage_check() appends while it walks. */
+    struct strings names;    /**< Sonames that were searched for. */
+    struct strings uses;     /**< OpenCL functions that the files import. */
+    struct strings search;   /**< Folders of the rpaths found. */
 };
 
 void inspection_finish(struct inspection *inspection);
 
-/** One line; a @mark of "stop" stops every road. */
+/** Write one line. @mark is "ok", "note", "stop" (the program cannot be moved) or "". */
 void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
     PRINTF(3, 4);
 
 /** Find a program as execvp() would. Returns 0 or -ENOENT. */
 MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX]);
 
-/** What an ELF file says of how it reaches OpenCL. */
+/** What an ELF file says about its use of OpenCL. */
 struct elf_facts {
-    bool elf;     /**< Is one at all. */
-    bool native;  /**< Of this machine's kind: the only one that libreseat.so can be loaded in. */
-    bool dynamic; /**< Has a dynamic linker, or is a library. */
-    bool opens;   /**< Names libOpenCL in a string: opens it at run time. */
-    bool reads;   /**< Names OCL_ICD_VENDORS: a loader that can be told of other drivers. */
-    bool own;     /**< Defines clGetPlatformIDs: has a loader linked into it. */
+    bool elf;              /**< The file is an ELF file. */
+    bool native;           /**< Of this machine's architecture, as libreseat.so is. */
+    bool dynamic;          /**< Has a dynamic linker, or is a library. */
+    bool opens;            /**< Contains the string libOpenCL: opens a loader at run time. */
+    bool reads;            /**< Contains the string OCL_ICD_VENDORS: a loader reads it. */
+    bool own;              /**< Defines clGetPlatformIDs: a loader is linked into it. */
     struct strings needed; /**< DT_NEEDED. */
     struct strings rpath;  /**< DT_RUNPATH or DT_RPATH, $ORIGIN replaced. */
-    struct strings uses;   /**< OpenCL functions that it wants from elsewhere. */
-    struct strings offers; /**< OpenCL functions that it defines for others. */
+    struct strings uses;   /**< OpenCL functions that it imports. */
+    struct strings offers; /**< OpenCL functions that it exports. */
 };
 
 /**
- * Read the facts of one file. Anything in it may be damaged.
+ * Read the facts of one file. The file may be damaged in any way.
  *
- * Returns 0 (with `elf` false for other files), -ENOMEM, or open(2)'s errors.
+ * Returns 0 (with `elf` false for other files), -ENOMEM, or an error of open(2).
  */
 MUST_CHECK int elf_facts_read(const char *path, struct elf_facts *ret_facts);
 void elf_facts_finish(struct elf_facts *facts);
 
-/** True when the name is that of an OpenCL loader ("libOpenCL.so.1"). */
+/** True when the file name is that of an OpenCL loader ("libOpenCL.so.1"). */
 bool elf_is_loader(const char *library);
 
-/* ELF files: programs, what they are linked against, and what all of it wants of OpenCL. */
+/*
+ * ELF files: programs, the libraries that they are linked against, and the OpenCL functions that
+ * they import.
+ */
 
-/** Check every file in @inspection->seen and what they are linked against. 0 or -ENOMEM. */
+/**
+ * Examine every file in @inspection->seen and the libraries that it is linked against. Returns 0 or
+ * -ENOMEM.
+ */
 MUST_CHECK int linkage_check(struct inspection *inspection);
 
 #endif

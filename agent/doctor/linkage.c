@@ -10,7 +10,7 @@
 #include "state/base/cleanup.h"
 
 #define LINKED_MAX    1024
-#define LIBRARIES_MAX 256 /* Of one folder. */
+#define LIBRARIES_MAX 256 /* Libraries of one folder. */
 
 static bool linkage_is_file(const char *path)
 {
@@ -26,7 +26,9 @@ static bool linkage_try_folder(const char *folder, const char *name, char ret[PA
     return !paths_join(folder, name, path) && linkage_is_file(path) && realpath(path, ret);
 }
 
-/** As the dynamic linker would, near enough: rpaths seen so far, the variable, the usual folders.
+/**
+ * Search approximately as the dynamic linker does: the rpaths found so far, LD_LIBRARY_PATH, and
+ * the usual folders.
  */
 static int linkage_find_library(const struct inspection *inspection, const char *name,
                                 char ret[PATH_MAX])
@@ -67,7 +69,7 @@ static int linkage_merge(struct strings *to, const struct strings *from)
     return error;
 }
 
-/** Linked: whichever loader it is, the library that is preloaded comes before it. */
+/** Note that @path is linked against a loader. The preloaded library precedes any loader. */
 static void linkage_take_loader(struct inspection *inspection, const char *path, const char *name)
 {
     char found[PATH_MAX];
@@ -102,7 +104,9 @@ static int linkage_take_needed(struct inspection *inspection, const char *path,
     return error;
 }
 
-/** A loader that comes with a program matters to what opens it at run time. */
+/**
+ * Note a loader that @path's rpath contains: libraries that are opened at run time find it first.
+ */
 static void linkage_check_own_loader(struct inspection *inspection, const char *path,
                                      const char *loader)
 {
@@ -139,7 +143,7 @@ static int linkage_take_rpath(struct inspection *inspection, const char *path,
     return linkage_merge(&inspection->search, &facts->rpath);
 }
 
-/** One file: a program (@first) or a library that one is linked against. */
+/** Examine one file. @first: it is the program itself, not a library. */
 static int linkage_check_file(struct inspection *inspection, const char *path, bool first)
 {
     struct elf_facts facts = {0};

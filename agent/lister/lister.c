@@ -15,19 +15,19 @@
 #include "state/driver/inventory.h"
 
 /*
- * reseat-lister [--timeout SECONDS] OUTPUT: write an inventory of every device that a loader would
- * find, with empty names. Each driver is opened in a child of its own, so that one that crashes or
- * hangs loses only its own devices. The agent runs it whenever it wants to know; it never opens a
- * driver itself.
+ * reseat-lister [--timeout SECONDS] OUTPUT: write an inventory, with empty names, of every device
+ * that an OpenCL loader would find. Each driver is opened in a child process of its own, so that a
+ * driver that crashes or hangs loses only its own devices. The agent runs this program so that it
+ * never opens a driver itself.
  */
 
-/* A cold GPU driver takes seconds to start, and each device's context another quarter of one. */
+/* A cold GPU driver takes seconds to start, and a context on each device another 0.25 s. */
 #define LIMIT_SECONDS 30
 
 struct probe {
     const char *icd; /* Borrowed. */
-    pid_t pid;       /* 0 once reaped. */
-    int fd;          /* -1 once at its end. */
+    pid_t pid;       /* 0 once the child was reaped. */
+    int fd;          /* -1 once the pipe is closed. */
     char *data;
     size_t size, room;
 };
@@ -39,10 +39,10 @@ static void lister_copy_entry(struct inventory_entry *entry, struct device *devi
     if (err)
         log_warn("image formats of %s left out: %s", device->key.device, strerror(-err));
     entry->key = device->key;
-    entry->info = device->info; /* Borrowed: this process ends without releasing either. */
+    entry->info = device->info; /* Borrowed: the process exits without releasing the device. */
 }
 
-/* In the child: send what the driver lists. The exit status is an errno. */
+/* In the child: send the inventory of one driver. Returns the exit status, which is an errno. */
 static int lister_probe_child(const char *icd, int fd)
 {
     struct inventory inv = {0};
@@ -84,11 +84,11 @@ static int lister_probe_start(struct probe *probe, const char *icd)
         return -errno;
     }
     if (!probe->pid) {
-        /* A group of its own, so that a driver's own children end with it. */
+        /* A process group of its own, so that killing it also kills children of the driver. */
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(STDERR_FILENO, STDOUT_FILENO);
-        /* _exit: drivers' exit handlers are one more chance to hang. */
+        /* _exit() skips the exit handlers of drivers, which may hang. */
         _exit(lister_probe_child(icd, ends[1]));
     }
     setpgid(probe->pid, probe->pid);
@@ -104,7 +104,7 @@ static void lister_probe_close(struct probe *probe)
     probe->fd = -1;
 }
 
-/* Take what is there. */
+/* Read the bytes that are available. */
 static void lister_probe_receive(struct probe *probe)
 {
     ssize_t got;
@@ -148,7 +148,7 @@ static void lister_receive_all(struct probe *probes, struct pollfd *polls, size_
     }
 }
 
-/* A child that has sent everything ends at once; one that has not gets no more time. */
+/* Reap a child. One that sent everything exits at once; a @late one is killed. */
 static void lister_probe_end(struct probe *probe, bool late, unsigned limit)
 {
     int status = 0;
@@ -156,7 +156,7 @@ static void lister_probe_end(struct probe *probe, bool late, unsigned limit)
 
     if (late)
         kill(-probe->pid, SIGKILL);
-    /* One stuck in the kernel is left behind: init reaps it. */
+    /* A child that is stuck in the kernel cannot be reaped: leave it to init. */
     for (int tries = 0; !got && tries < 200; tries++) {
         got = waitpid(probe->pid, &status, WNOHANG);
         if (!got)

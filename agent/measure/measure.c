@@ -12,9 +12,9 @@
 #include "state/transfer/transfer.h"
 
 /*
- * reseat-measure KEY: measure the link of one device, named as device_key_format() writes it, and
- * the host, and keep the figures where programs look for them (links.h). A process of its own, so
- * that whoever wants to know need not open a driver, and can end one that hangs.
+ * reseat-measure KEY: measure the host and the link of one device, whose name is in the form of
+ * device_key_format(), and store the results where programs look for them (links.h). It is a
+ * separate program, so that the caller opens no driver and can kill a measurement that hangs.
  */
 
 static int measure_fail(const char *what, const char *why)
@@ -51,6 +51,6 @@ int main(int argc, char **argv)
     served_set_library(paths_of(PATHS_REMOTE, driver) ? NULL : driver);
     int error = paths_links(the_links.folder);
     int status = error ? measure_fail("figures cannot be kept", strerror(-error)) : measure(&key);
-    /* Drivers' exit handlers are one more chance to hang. */
+    /* _exit() skips the exit handlers of drivers, which may hang. */
     _exit(status);
 }

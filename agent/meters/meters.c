@@ -11,15 +11,15 @@
 
 #define PERIOD_MS 1000
 #define STEP_MS   50
-#define GAP_NS    (30 * NS_PER_S) /* so long a silence may hide that a total began anew twice */
+#define GAP_NS    (30 * NS_PER_S) /* a total may wrap twice in a gap this long, unnoticed */
 
 struct meter {
     const struct meter_kind *kind;
     char which[128];
     atomic_bool stops;
-    atomic_int references; /* the caller's and the thread's */
+    atomic_int references; /* one of the caller and one of the thread */
     pthread_mutex_t lock;
-    struct meter_total total; /* guarded */
+    struct meter_total total; /* guarded by lock */
 };
 
 static void meter_accept(struct meter_total *total, double uj, uint64_t now_ns)

@@ -7,60 +7,68 @@
 #include "state/base/compiler.h"
 
 /*
- * Meters of the energy that a device takes. A driver or a kernel interface may be slow, or hang:
- * each meter is read by a thread of its own once a second, and meter_read() never waits for it.
+ * Meters of the energy that devices consume. A driver or a kernel interface may be slow or hang: a
+ * thread for each meter reads it once a second, and meter_read() never waits for that thread.
  *
- *   nvml:PCI     a GPU of NVIDIA's by its PCI bus id; libnvidia-ml.so.1 is opened at run time.
- * Where it has no total energy, its power is summed up over time. rapl:N       package N of the
- * processors, from powercap in sysfs, which only root may read.
+ *   nvml:PCI     An NVIDIA GPU, by PCI bus id. libnvidia-ml.so.1 is opened at run time. If the GPU
+ *                has no energy counter, its power is integrated over time.
+ *   rapl:N       Processor package N, from powercap in sysfs, which only root can read.
  */
 
 struct meter;
 
 /**
- * Begin to read the meter called @name. Returns 0, -EINVAL (no such kind), -ENOMEM or -EAGAIN (no
- * thread). Whether there is such a device shows when it is read.
+ * Start to read the meter called @name. A device that does not exist is not an error here:
+ * meter_read() then has no reading.
+ *
+ * Returns 0, -EINVAL (no such kind, or too long), -ENOMEM or -EAGAIN (no thread). The caller owns
+ * @ret_meter.
  */
 MUST_CHECK int meter_create(const char *name, struct meter **ret_meter);
-/** Does not wait: a thread that hangs in a driver stays, and ends when that returns. NULL is
- *  allowed. */
+/**
+ * Does not block: a thread that hangs in a driver frees the meter when the driver returns. NULL is
+ * allowed.
+ */
 void meter_destroy(struct meter *meter);
 
 /**
- * The last reading: microjoules since the meter was created, and the nanosecond for which they hold
- * (clock_boot_ns()). Any thread.
+ * Get the latest reading: microjoules since the meter was created, and the time in nanoseconds at
+ * which they were measured (clock_boot_ns()). Any thread.
  *
- * False: it has said nothing yet, not for METER_OLD_MS, or nothing that can be.
+ * Returns false without a valid reading in the last METER_OLD_MS.
  */
 bool meter_read(struct meter *meter, uint64_t *ret_uj, uint64_t *ret_at_ns);
 
 #define METER_OLD_MS 5000
 
-/** A meter's kind: tests bring their own. */
+/** A kind of meter. Tests define their own. */
 struct meter_kind {
     const char *name; /**< "rapl" */
     /** Called on the meter's thread. NULL: there is no such device. */
     void *(*open)(const char *which);
     void (*close)(void *device);
     /**
-     * One reading: a running total that begins anew after @ret_most (0: it does not), or with
-     * @ret_power the milliwatts that are drawn now. Returns 0 or -errno.
+     * Take one reading: a running total in microjoules, which wraps after @ret_most (0: it does
+     * not), or, with @ret_power set, the present power in milliwatts. Returns 0 or -errno.
      */
     int (*read)(void *device, uint64_t *ret_value, uint64_t *ret_most, bool *ret_power);
 };
 extern const struct meter_kind meter_rapl, meter_nvml;
 
-/** A running total in microjoules, from readings that may begin anew or be wrong. Pure. */
+/** A running total in microjoules, computed from readings that may wrap or be wrong. */
 struct meter_total {
-    uint64_t uj, at_ns; /**< The total, and when; at_ns 0: nothing is known. */
-    uint64_t value, mw; /**< The last reading. */
-    uint64_t value_ns;  /**< When; 0: none. */
+    uint64_t uj, at_ns; /**< The total and the time of it; at_ns 0: not valid. */
+    uint64_t value, mw; /**< The previous reading. */
+    uint64_t value_ns;  /**< Its time; 0: there was none. */
 };
-/** More than this is no power that a device draws: the reading is not believed. */
+/** A reading that implies more power than this is rejected as wrong. */
 #define METER_MOST_MW 100000000u
-/** A reading of a running total. A total that went back or leapt begins anew: at_ns is 0 then. */
+/**
+ * Add a reading of a counter. If the counter was reset or leapt, at_ns becomes 0 until the next
+ * reading.
+ */
 void meter_total_add(struct meter_total *total, uint64_t value, uint64_t most, uint64_t now_ns);
-/** A reading of power; energy is the mean of two readings times the time between. */
+/** Add a reading of power. Energy is the mean of two readings times the time between them. */
 void meter_power_add(struct meter_total *total, uint64_t mw, uint64_t now_ns);
 
 #endif

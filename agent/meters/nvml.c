@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* NVIDIA's management library. RESEAT_NVML names another file than libnvidia-ml.so.1. */
+/* NVIDIA's management library. RESEAT_NVML names a file to open instead of libnvidia-ml.so.1. */
 
-#define UJ_PER_MJ 1000 /* millijoules are what it counts */
+#define UJ_PER_MJ 1000 /* NVML counts millijoules */
 
 struct nvml {
     void *library, *device;
@@ -65,7 +65,7 @@ static int nvml_read(void *data, uint64_t *ret_value, uint64_t *ret_most, bool *
         *ret_value = mj * UJ_PER_MJ;
         return 0;
     }
-    nvml->energy = NULL; /* totals and power are not mixed */
+    nvml->energy = NULL; /* never switch from power back to totals */
     *ret_power = true;
     if (!nvml->power || nvml->power(nvml->device, &mw) != 0)
         return -EIO;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Packages of processors in sysfs: intel-rapl:N, on AMD's too. RESEAT_SYSFS is another root. */
+/* Processor packages in sysfs, named intel-rapl:N for AMD too. RESEAT_SYSFS is another root. */
 
 struct rapl {
     char energy[PATH_MAX];

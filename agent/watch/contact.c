@@ -14,7 +14,7 @@
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 
-/* False, so that who finds something wrong returns what this does. */
+/* Record a problem. Returns false, so that a check can end with `return contact_wrong(...)`. */
 PRINTF(3, 4)
 static bool contact_wrong(struct contact *contact, const char *code, const char *format, ...)
 {
@@ -25,12 +25,12 @@ static bool contact_wrong(struct contact *contact, const char *code, const char 
     vsnprintf(text, sizeof(text), format, list);
     va_end(list);
     snprintf(contact->code, sizeof(contact->code), "%s", code);
-    /* Some of it may be what a stranger said. */
+    /* The text can quote what an untrusted server sent. */
     text_make_safe(contact->problem, sizeof(contact->problem), text, strlen(text));
     return false;
 }
 
-/* ---- who we are ---- */
+/* ---- our credentials ---- */
 
 static void contact_day_of(const ASN1_TIME *time, char ret[32])
 {
@@ -40,7 +40,7 @@ static void contact_day_of(const ASN1_TIME *time, char ret[32])
         strcpy(ret, "an unknown day");
 }
 
-/** A certificate that does not count today is refused by the other end without many words. */
+/** Check our certificate's dates: the server would reject an invalid one without a clear reason. */
 static bool contact_counts_now(const X509 *certificate, struct contact *contact)
 {
     char day[32];
@@ -93,9 +93,9 @@ static bool contact_has_credentials(const struct address *address, struct contac
     return counts;
 }
 
-/* ---- who is there ---- */
+/* ---- the server ---- */
 
-/** What connect() of link.h returned. */
+/** Record the problem that @error, which link_kind's connect() returned, stands for. */
 static bool contact_not_connected(const struct address *address, int error, struct contact *contact)
 {
     const char *said = address->kind == ADDRESS_UNIX ? "" : tls_reason();

@@ -8,7 +8,7 @@
 #include "state/base/log.h"
 #include "state/driver/inventory.h"
 
-/* Measured with more and more bytes, until they take long enough to tell, or are enough. */
+/* Sizes of the transfers measured: they grow until one takes ENOUGH_NS or has MOST_BYTES. */
 #define FIRST_BYTES ((size_t)64 << 10)
 #define MOST_BYTES  ((size_t)16 << 20)
 #define ENOUGH_NS   (100 * NS_PER_MS)
@@ -30,7 +30,9 @@ static uint64_t listing_rate_of(const struct bench *bench, bool read, size_t siz
                         : bench->cl->clEnqueueWriteBuffer(bench->queue, bench->memory, CL_TRUE, 0,
                                                           size, bench->bytes, 0, NULL, NULL);
 
-    /* A write has arrived when the next command has ended. */
+    /*
+     * A blocking write may return before the data has arrived at the server; clFinish waits for it.
+     */
     if (!error && !read)
         error = bench->cl->clFinish(bench->queue);
     *ret_took = clock_now_ns() - begun;
@@ -44,7 +46,7 @@ static uint64_t listing_measure_way(const struct bench *bench, bool read)
     for (size_t size = FIRST_BYTES; size <= MOST_BYTES && took < ENOUGH_NS; size *= 4) {
         uint64_t now = listing_rate_of(bench, read, size, &took);
         if (!now)
-            break; /* It has no more memory than that. */
+            break; /* The device has too little memory for this size. */
         rate = now > rate ? now : rate;
     }
     return rate;
@@ -95,7 +97,7 @@ int listing_make(const char *address, const char *path, struct listing *ret_list
     struct inventory inventory = {0};
     struct listing listing = {0};
     struct device **devices = NULL;
-    /* Nobody comes back for this session, so that the server need not keep it. */
+    /* The session ends with this process: the server need not keep it for a reconnect. */
     if (setenv("RESEAT_PATIENCE", "0", 1))
         return -errno;
     int error = driver_list_library(address, &devices, &inventory.count);
@@ -113,7 +115,7 @@ int listing_make(const char *address, const char *path, struct listing *ret_list
         if (failed)
             log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
         inventory.entries[i].key = device->key;
-        inventory.entries[i].info = device->info; /* Borrowed: they live as long as the process. */
+        inventory.entries[i].info = device->info; /* Borrowed: devices are never freed. */
     }
     listing.devices = inventory.count;
     listing_measure(devices[0], &listing);

@@ -5,19 +5,19 @@
 
 #include "state/base/compiler.h"
 
-/** What was measured between this host and the first device; 0: not known. */
+/** Measurements of the link between this host and the server's first device; 0: not known. */
 struct listing {
     uint64_t devices;
-    uint64_t round_trip_ns; /**< The least that a blocking read of 4 bytes took. */
-    uint64_t read, write;   /**< Bytes a second. */
+    uint64_t round_trip_ns; /**< Shortest duration of a blocking read of 4 bytes. */
+    uint64_t read, write;   /**< Bytes per second. */
 };
 
 /**
- * Write an inventory of a server's devices, as programs find them through our driver, and measure
- * the link. Begins a session; to be called once in a process, which it is to end with.
+ * Write an inventory of a server's devices as programs see them through our driver, and measure the
+ * link. Starts a session that ends with the process: call this once in a process.
  *
- * @path  As inventory_write() takes it.
- * Returns 0, -ENOENT (there is no session, or no device in it; the log says why), or -errno.
+ * @path  As for inventory_write().
+ * Returns 0, -ENOENT (no session, or no device in it; the log gives the reason), or -errno.
  */
 MUST_CHECK int listing_make(const char *address, const char *path, struct listing *ret_listing);
 

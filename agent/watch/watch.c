@@ -15,39 +15,40 @@
 #include "state/driver/served.h"
 
 /*
- * reseat-watch ADDRESS FILE DRIVER: watch one device server for the agent. Each look writes a frame
- * (agent/protocol/protocol.h, MSG_SERVER) to standard output; the devices are in FILE when a frame
- * says that they were listed. On standard input "L" asks for a look now, "D" for the devices again;
- * its end ends this.
+ * reseat-watch ADDRESS FILE DRIVER: watch one device server for the agent. After each check it
+ * writes a frame (agent/protocol/protocol.h, MSG_SERVER) to standard output. When the frame says
+ * that the devices were listed, FILE has the new list. On standard input, "L" requests a check now
+ * and "D" a new list of devices as well; end of file ends the process.
  *
- * reseat-watch --look ADDRESS: look once, and do not list.
+ * reseat-watch --look ADDRESS: check once, without listing devices.
  *
- * What talks to a server runs in a child that is killed when its time is over: a server can be
- * slow, hang, or lie, and this goes on.
+ * Everything that talks to the server runs in a child process, which is killed at its deadline: a
+ * server that is slow, hangs or sends false data cannot stop the watcher.
  */
 
-#define LOOK_NS    (5 * NS_PER_S)
-#define LIST_NS    (75 * NS_PER_S)
-#define GRACE_NS   (2 * NS_PER_S) /* A child is expected to keep its deadline. */
-#define PERIOD_MS  3000           /* Between looks at a server that is there. */
-#define BACKOFF_MS 30000 /* At one that is not: from half a second on, twice as long each. */
+#define LOOK_NS   (5 * NS_PER_S)
+#define LIST_NS   (75 * NS_PER_S)
+#define GRACE_NS  (2 * NS_PER_S) /* Time beyond its own deadline that a child gets. */
+#define PERIOD_MS 3000           /* Interval between checks of a server that answers. */
+/* The interval for one that does not: FIRST_MS at first, doubled each time up to BACKOFF_MS. */
+#define BACKOFF_MS 30000
 #define FIRST_MS   500
 
 struct watch {
     const char *address, *file;
     bool once;
-    bool over;   /* Nobody listens to us any more. */
-    bool woken;  /* To look now. */
-    bool asked;  /* For the devices, too. */
-    bool listed; /* Since it was last not there. */
+    bool over;   /* Standard input or output is closed. */
+    bool woken;  /* A check was requested. */
+    bool asked;  /* A new list of devices was requested. */
+    bool listed; /* The devices were listed since the server last was unreachable. */
     struct listing listing;
 };
 
-/** What a child finds, and sends in one write. */
+/** The result of a child, sent in one write. */
 struct found {
     struct contact contact;
     struct listing listing;
-    int listing_error; /* 1: not tried. */
+    int listing_error; /* 0 or -errno of listing_make(); 1 if it was not called. */
 };
 
 static void watch_run_in_child(const struct watch *watch, bool list, int to)
@@ -62,7 +63,7 @@ static void watch_run_in_child(const struct watch *watch, bool list, int to)
     (void)!write(to, &found, sizeof(found));
 }
 
-/** Whoever started this wants something, or is gone. */
+/** Read requests from standard input; at its end, stop. */
 static void watch_take_word(struct watch *watch)
 {
     char words[64];
@@ -73,7 +74,10 @@ static void watch_take_word(struct watch *watch)
     watch->over = watch->over || !got || (got < 0 && errno != EINTR && errno != EAGAIN);
 }
 
-/** Wait until @fd (-1: none) can be read, at most so long. False: it cannot. */
+/**
+ * Wait until @fd (-1: none) is readable, at most until @deadline_ns; with @until_woken, also until
+ * a check is requested. Returns true when @fd is readable.
+ */
 static bool watch_await(struct watch *watch, int fd, uint64_t deadline_ns, bool until_woken)
 {
     while (!watch->over && !(until_woken && watch->woken)) {
@@ -103,7 +107,7 @@ static bool watch_run_child(struct watch *watch, bool list, struct found *ret_fo
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent)
             watch_run_in_child(watch, list, ends[1]);
-        /* Drivers' exit handlers are one more chance to hang. */
+        /* _exit() skips the exit handlers of drivers, which may hang. */
         _exit(0);
     }
     close(ends[1]);
@@ -140,7 +144,7 @@ static void watch_tell(struct watch *watch, const struct contact *contact, bool 
     frame_finish(&frame);
 }
 
-/** True when the server is there, with its devices listed. */
+/** True when the server answers and, except with --look, its devices were listed. */
 static bool watch_look_once(struct watch *watch)
 {
     static struct found found;
@@ -152,7 +156,7 @@ static bool watch_look_once(struct watch *watch)
         snprintf(found.contact.problem, sizeof(found.contact.problem),
                  "looking for it took more than %u s", (unsigned)(LOOK_NS / NS_PER_S));
     }
-    /* One that is busy is there: it only has no room for one more. */
+    /* A busy server is reachable, although it has no room for another session. */
     struct contact contact = found.contact;
     bool there = !contact.code[0] || (watch->listed && !strcmp(contact.code, "busy"));
     if (there && !contact.code[0] && !watch->once && (watch->asked || !watch->listed)) {
@@ -184,7 +188,7 @@ int main(int argc, char **argv)
     }
     watch.address = argv[watch.once ? 2 : 1];
     watch.file = argv[2];
-    /* The agent ends it by closing its standard input, and by ending. */
+    /* The agent ends this process by closing its standard input, and by exiting. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     signal(SIGPIPE, SIG_IGN);
     served_set_library(watch.once ? NULL : argv[3]);
@@ -195,7 +199,7 @@ int main(int argc, char **argv)
         (void)watch_await(&watch, -1, clock_now_ns() + (there ? PERIOD_MS : wait) * NS_PER_MS,
                           true);
         wait = there ? FIRST_MS : wait * 2 < BACKOFF_MS ? wait * 2 : BACKOFF_MS;
-        /* Somebody waits for it: then there is no point in waiting longer each time. */
+        /* Somebody waits for a result: retry soon instead of backing off. */
         if (watch.woken && !there)
             wait = FIRST_MS;
     }

@@ -15,21 +15,23 @@
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 
-/* A deferred command, on its queue's list (guarded by engine_lock) until it was issued or given up.
+/*
+ * A deferred command. It is on its queue's list, which engine_lock guards, until it was issued or
+ * cancelled.
  */
 struct deferred {
     struct deferred *next;
     uint64_t serial;
     bool issuing;
-    bool given;     /* given in parts: it stays on the list until all of them have ended */
+    bool given;     /* issued in parts: stays on the list until all of them have ended */
     unsigned tries; /* retries, for context_outlives */
     bool kept;      /* the journal owns its command */
-    bool left;      /* after a fork, in the child: the parent gives it */
+    bool left;      /* in a forked child: only the parent issues it */
     struct event
         *marker;    /* held; for a read elsewhere: the marker that has to end first. Or NULL */
     uint64_t since; /* when it was enqueued, by the host's clock */
     cl_int refused; /* the last error of the driver */
-    cl_int error;   /* why it is given up although what it waited for ended well */
+    cl_int error;   /* the error that cancels it although its wait list succeeded */
     struct command *command; /* owned */
     struct event *event;     /* deferred; or NULL */
     cl_uint waits;
@@ -40,28 +42,33 @@ struct deferred {
 #define MARKED      2
 #define PARTS_GIVEN 3
 
-/* ---- power: power.h ---- */
+/* ---- power caps: power.h ---- */
 
-/* Launches with the driver at once: enough that small ones keep the device busy, few enough that
- * they end soon. */
+/*
+ * Launches submitted to the driver at once: enough that small ones keep the device busy, few enough
+ * that they end soon.
+ */
 #define POWER_AT_ONCE 4
-/* Some that have ended may not be forgotten yet. */
+/* Room also for launches that have ended but were not removed yet. */
 #define POWER_KEPT (2 * POWER_AT_ONCE)
 
 atomic_bool power_capped;
 
-static atomic_bool power_used; /* once a cap concerned the program */
+static atomic_bool power_used; /* set when a cap first concerned the program */
 
 static struct {
     bool granted;
     bool refused;                     /* a launch waits for power */
-    unsigned beginning;               /* launches that are being given to the driver */
-    struct event *events[POWER_KEPT]; /* held: of launches with the driver */
+    unsigned beginning;               /* launches being submitted to the driver */
+    struct event *events[POWER_KEPT]; /* held: launches submitted to the driver */
     void (*wake)(void);
-    struct power_state said; /* when `wake` was last called */
+    struct power_state said; /* the state when `wake` was last called */
 } power;                     /* guarded by engine_lock */
 
-/* True when the driver has nothing of its launch: the rest of one in pieces may wait here. */
+/*
+ * True when the driver has no work of the launch: the remaining pieces of a launch may wait for
+ * power.
+ */
 static bool power_is_idle(const struct event *event)
 {
     return event_has_ended(event) || (event->parts && event->parts->left == 0);
@@ -83,8 +90,10 @@ static unsigned power_kept(void)
     return count;
 }
 
-/* True when another launch may be given; with @begun, the next piece of one. Otherwise the program
- * counts as waiting for power. With engine_lock. */
+/*
+ * True when a launch may be submitted or, with @begun, the next piece of one. If power is not
+ * granted, records that the program waits for it. With engine_lock.
+ */
 static bool power_admits(bool begun)
 {
     if (!power_is_capped())
@@ -96,13 +105,15 @@ static bool power_admits(bool begun)
     return begun || (power_count() < POWER_AT_ONCE && power_kept() < POWER_KEPT);
 }
 
-/* A launch, or a piece of one, is about to be given to the driver. With engine_lock. */
+/* A launch or a piece of one is about to be submitted to the driver. With engine_lock. */
 static void power_begin(void)
 {
     power.beginning++;
 }
 
-/* It was given, as @event says, or (NULL) was not. With engine_lock. */
+/*
+ * The submission has ended: @event is that of the launch, or NULL if it failed. With engine_lock.
+ */
 static void power_end(struct event *event)
 {
     unsigned at = 0;
@@ -113,13 +124,15 @@ static void power_end(struct event *event)
     while (event && at < POWER_KEPT && power.events[at])
         at++;
     if (!event || at == POWER_KEPT)
-        return; /* power_admits() left a slot */
+        return; /* not reached: power_admits() reserved a slot */
     object_hold(event);
     power.events[at] = event;
 }
 
-/* A launch that the driver has, held for the caller; NULL: none. Some drivers work only while a
- * thread waits for it. With engine_lock. */
+/*
+ * Returns a launch that the driver runs, held for the caller, or NULL. The caller waits for it
+ * because some drivers make progress only while a thread waits. With engine_lock.
+ */
 static struct event *power_running(void)
 {
     for (unsigned i = 0; i < POWER_KEPT; i++) {
@@ -132,7 +145,7 @@ static struct event *power_running(void)
     return NULL;
 }
 
-/* The caller waited for that launch: it has ended, whatever its driver reported. */
+/* Remove a launch that the caller waited for: it has ended, whatever status the driver reported. */
 static void power_waited(const struct event *event)
 {
     struct event *kept = NULL;
@@ -153,7 +166,7 @@ static struct power_state power_state_locked(void)
                                 .wants = power.refused};
 }
 
-/* Forget launches that have ended; outside the gate. */
+/* Remove the launches that have ended. Outside the gate. */
 static void power_tidy(void)
 {
     struct event *ended[POWER_KEPT];
@@ -207,7 +220,7 @@ void power_set_waker(void (*wake)(void))
 
 /* ---- deferred commands ---- */
 
-/* True when the driver can wait for @event itself, for a command in @residence_index. */
+/* True when the driver that serves @residence_index can itself wait for @event. */
 static bool defer_driver_can_wait(const struct event *event, uint8_t residence_index)
 {
     switch (event_state(event)) {
@@ -226,7 +239,10 @@ static bool defer_waits_for_all(const struct command *command)
     return command->ops->waits_for_all && command->wait_list_empty;
 }
 
-/* In an out-of-order queue: only barriers hold later commands, and wait for earlier ones. */
+/*
+ * True when a barrier holds @command back in an out-of-order queue, or @command is a barrier that
+ * has to wait for earlier commands.
+ */
 static bool defer_behind_barrier(struct queue *queue, const struct command *command)
 {
     bool behind = defer_waits_for_all(command);
@@ -263,8 +279,10 @@ static void defer_deferred_free(struct deferred *deferred)
     free(deferred);
 }
 
-/* Watch the events of other queues: their virtual devices may be or get to different devices, and
- * no driver tells another when a command ends. */
+/*
+ * Watch the events of other virtual devices: they may be on different drivers now or after a move,
+ * and no driver learns of the end of another driver's command.
+ */
 static bool defer_watch_others(const struct queue *queue, cl_uint waits,
                                struct event *const *wait_list)
 {
@@ -340,8 +358,10 @@ static bool defer_pieces_wanted(const struct command *command, const struct even
     return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
 }
 
-/* For a command whose parts run: true when all have ended, or another piece can be given. With
- * engine_lock. */
+/*
+ * For a command whose parts run: true when all have ended, or another piece can be submitted. With
+ * engine_lock.
+ */
 static bool defer_goes_on(const struct queue *queue, const struct deferred *deferred)
 {
     return event_has_ended(deferred->event) ||
@@ -350,7 +370,9 @@ static bool defer_goes_on(const struct queue *queue, const struct deferred *defe
             (!deferred->command->paced || power_admits(true)));
 }
 
-/* The next command of @queue that can be given, or that was given and has ended. With engine_lock.
+/*
+ * The next command of @queue that can be issued, or that was issued in parts and has ended. With
+ * engine_lock.
  */
 static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
 {
@@ -392,8 +414,11 @@ static bool defer_waited_for_an_error(const struct deferred *deferred)
     return false;
 }
 
-/* Read elsewhere: first a marker keeps its place in its queue; when that has ended, the read is
- * given to the residence with the bytes. */
+/*
+ * Read from a residence other than the queue's. First a marker is enqueued, so that the read keeps
+ * its order in the queue; when the marker has ended, the read is issued in the residence with the
+ * bytes.
+ */
 static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *residence,
                                    uint8_t residence_index)
 {
@@ -427,8 +452,10 @@ static void defer_measure(struct pieces *pieces, struct parts *parts)
     pieces->timed_ns += ns;
 }
 
-/* What the launch cost, for the agent: if most of it was timed, on one device, and the time is this
- * kernel's alone, because the program has no other queue. */
+/*
+ * Report the cost of the launch to the agent. Requires that most of it was timed on one device, and
+ * that the program has no other queue, whose commands would distort the time.
+ */
 static void defer_sample(const struct pieces *pieces)
 {
     uint64_t items = pieces->groups * pieces->row;
@@ -436,8 +463,11 @@ static void defer_sample(const struct pieces *pieces)
         pace_sample(pieces->pace, pieces->on, items, pieces->timed_items, pieces->timed_ns);
 }
 
-/* Where pieces of one kernel must not run beside others: let the launch be the only one, or give
- * the rest whole, by the original program if it has not begun. */
+/*
+ * If pieces of a kernel must not run beside other commands on this driver: make the launch the only
+ * command or, where that is impossible, issue the rest as one piece. If no piece was issued yet, it
+ * then uses the original program.
+ */
 static void defer_be_alone(struct pieces *pieces, const struct queue *queue,
                            const struct residence *residence)
 {
@@ -456,7 +486,7 @@ static void defer_end_alone(struct pieces *pieces)
     pieces->alone = false;
 }
 
-/* Announce the launch to helpers, once, when its duration can be predicted. */
+/* Announce the launch to helpers, once its duration can be predicted. */
 static void defer_tell(struct pieces *pieces)
 {
     if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
@@ -470,7 +500,7 @@ static void defer_tell(struct pieces *pieces)
         the_upcalls->share();
 }
 
-/* Take the next piece, if helpers have left one. */
+/* Take the next piece. Returns false if helpers have taken all groups. */
 static bool defer_take(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
@@ -499,8 +529,10 @@ static cl_int defer_close_given(const struct pieces *pieces, struct parts *parts
     return CL_SUCCESS;
 }
 
-/* Check that it is ready and give it to the driver, in queue @beside if that is not NULL: then
- * everything that it comes after has ended. As command_issue. */
+/*
+ * Bring the command's objects and issue it, in queue @beside if that is not NULL. In that case
+ * everything that the command must follow has ended. Returns as command_issue().
+ */
 static cl_int defer_issue(struct command *command, struct residence *residence,
                           uint8_t residence_index, cl_command_queue beside, cl_uint waits,
                           struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
@@ -520,7 +552,7 @@ static cl_int defer_issue(struct command *command, struct residence *residence,
     return error;
 }
 
-/* The event owns the parts once the first piece was given. */
+/* Issue the next piece in a vacant part. From the first piece on, the event owns the parts. */
 static cl_int defer_give(struct command *command, struct pieces *pieces, struct event *event,
                          struct parts *parts, struct residence *residence, uint8_t residence_index,
                          cl_uint waits, struct event *const *wait_list)
@@ -528,7 +560,7 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
     cl_event real;
     struct part *part = parts_vacant(event, parts);
     if (!part)
-        return COMMAND_ABSENT; /* not reached: fewer run than may be */
+        return COMMAND_ABSENT; /* not reached: PIECES_AT_ONCE limits the pieces that run */
     defer_be_alone(pieces, command->queue, residence);
     uint64_t begun, given;
     cl_int error = CL_SUCCESS;
@@ -543,7 +575,7 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
         return error;
     if (!any)
         return defer_close_given(pieces, parts);
-    command_begin_anew(command); /* each piece may need room */
+    command_begin_anew(command); /* bring objects again: each piece may need room */
     if (event_state(event) == EVENT_DEFERRED) {
         event->begun = begun;
         event_issued_in_parts(event, parts);
@@ -557,8 +589,11 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
     return defer_close_given(pieces, parts);
 }
 
-/* Give the next piece. The command's event is DEFERRED before the first and ISSUED afterwards.
- * COMMAND_ABSENT; or, before the first, the error that the command ends in. Inside the gate. */
+/*
+ * Issue the next piece. The command's event is DEFERRED before the first piece and ISSUED
+ * afterwards. Inside the gate. Returns CL_SUCCESS, COMMAND_ABSENT or, before the first piece only,
+ * the error that the command ends with.
+ */
 static cl_int defer_pieces_give(struct command *command, struct event *event,
                                 struct residence *residence, uint8_t residence_index, cl_uint waits,
                                 struct event *const *wait_list)
@@ -601,7 +636,7 @@ static void defer_pieces_ended(struct command *command, struct event *event)
         pace_goes_whole(pieces->pace, pieces->whole);
 }
 
-/* Give the next piece of a command, or end it. As defer_let_go. */
+/* Issue the next piece of a command, or end it. Returns as defer_let_go(). */
 static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *residence,
                                  uint8_t residence_index)
 {
@@ -618,7 +653,10 @@ static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *re
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-/* As command_issue. In a protected program the journal may own the command afterwards. */
+/*
+ * Issue the whole command. Returns as command_issue(). In a protected program, the journal may own
+ * the command afterwards.
+ */
 static cl_int defer_give_whole(struct deferred *deferred, struct residence *residence,
                                uint8_t residence_index, cl_event *ret_real)
 {
@@ -635,7 +673,10 @@ static cl_int defer_give_whole(struct deferred *deferred, struct residence *resi
     return error;
 }
 
-/* In a protected program the device may be lost: this is checked outside the gate. */
+/*
+ * Handle an error of the driver. In a protected program the device may be lost, which is checked
+ * outside the gate: returns COMMAND_ABSENT in that case.
+ */
 static cl_int defer_doubt(struct deferred *deferred, cl_int error)
 {
     if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
@@ -644,8 +685,11 @@ static cl_int defer_doubt(struct deferred *deferred, cl_int error)
     return COMMAND_ABSENT;
 }
 
-/* Give the command to the driver, or give it up; inside the gate. COMMAND_ABSENT: try again.
- * MARKED, PARTS_GIVEN: it stays on the list. */
+/*
+ * Issue the command, or cancel it. Inside the gate. Returns CL_SUCCESS or an error when the command
+ * is finished with; COMMAND_ABSENT: bring its objects and try again; MARKED, PARTS_GIVEN: it stays
+ * on the list.
+ */
 static cl_int defer_let_go(struct deferred *deferred, struct residence *residence,
                            uint8_t residence_index)
 {
@@ -657,7 +701,9 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
         return defer_let_piece_go(deferred, residence, residence_index);
     if (defer_waited_for_an_error(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    /* The end of a launch under a power cap lets the next one go. */
+    /*
+     * Under a power cap, the end of this launch must be seen, because it lets the next one start.
+     */
     if (error == CL_SUCCESS && command->paced && !event_watch(deferred->event))
         error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS && command->ops->pieces) {
@@ -691,15 +737,18 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
 }
 
 /*
- * Issue the ready commands of one queue, by one thread at a time so that the order is kept. Returns
- * whether any was issued; sets *ret_absent to a command whose objects have to be brought, outside
- * the gate.
+ * Issue the ready commands of one queue, one thread at a time so that the order is kept. Inside the
+ * gate.
+ * Returns true if any was issued. Sets *ret_absent to a command whose objects must be brought
+ * outside the gate; the queue then stays marked as pumping until the caller clears that.
  */
 static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
 {
     bool progress = false;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    /* While suspended, nothing: the mover that resumes it calls defer_pump. */
+    /*
+     * While suspended there is no residence; the mover that resumes the context calls defer_pump().
+     */
     struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
     struct deferred *deferred;
     pthread_mutex_lock(&engine_lock);
@@ -708,7 +757,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         return false;
     }
     queue->pumping = true;
-    /* Some drivers run a piece within the call: then the next one can be given at once. */
+    /* Some drivers run a piece within the call, so that the next one can be issued at once. */
     while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
         bool paced = deferred->command->paced && !ended;
@@ -732,8 +781,10 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
             break;
         }
         deferred->given = error == PARTS_GIVEN;
-        /* Wake threads that wait for a later command: they found no running part before, and some
-         * drivers work only while a thread waits, so they must wait for this one. */
+        /*
+         * Wake threads that wait for a later command. They found no running part before, and must
+         * wait for this one, because some drivers make progress only while a thread waits.
+         */
         if (deferred->given)
             pthread_cond_broadcast(&engine_changed);
         progress = progress || (deferred->given && deferred->command->ops->pieces);
@@ -757,7 +808,10 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     return progress;
 }
 
-/* Bring the command's objects, or handle its driver's error. CL_SUCCESS: check it again. */
+/*
+ * Bring the command's objects, or handle its driver's error. Outside the gate. On CL_SUCCESS, the
+ * caller tries to issue the command again.
+ */
 static cl_int defer_bring(struct deferred *deferred)
 {
     struct command *command = deferred->command;
@@ -816,7 +870,7 @@ static atomic_bool pump_posted;
 static void defer_pump_posted_job(struct callback_job *job)
 {
     (void)job;
-    atomic_store(&pump_posted, false); /* what becomes ready from here on needs another job */
+    atomic_store(&pump_posted, false); /* commands that get ready now need another job */
     defer_pump();
 }
 
@@ -830,8 +884,10 @@ void defer_pump_soon(void)
 struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
 {
     const struct deferred *deferred = queue->deferred_first;
-    /* `given` is set only after the first piece was given and announced: `issuing` covers that
-     * time. */
+    /*
+     * `given` is set only after the first piece was issued and announced; `issuing` covers the time
+     * before.
+     */
     while (deferred && !((deferred->given || deferred->issuing) && deferred->command->ops->pieces &&
                          deferred->event->parts && atomic_load(&deferred->event->parts->open)))
         deferred = deferred->next;
@@ -852,8 +908,11 @@ bool defer_any(void)
     return any;
 }
 
-/* True when a command up to @serial is deferred. Sets *ret_event, held, to the event of one whose
- * parts run, if there is one. With engine_lock. */
+/*
+ * True when a command with a serial up to @serial is deferred. Sets *ret_event to an event to wait
+ * for: that of such a command whose parts run, or of a launch under a power cap; it is held for the
+ * caller, and untouched if there is none. With engine_lock.
+ */
 static bool defer_deferred_until(const struct queue *queue, uint64_t serial,
                                  struct event **ret_event)
 {
@@ -876,8 +935,10 @@ static void defer_unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* Wait until all parts of @runs have ended, or a launch that power was granted, and drop the
- * caller's hold. Releases engine_lock meanwhile. */
+/*
+ * Wait until @runs has ended, and drop the caller's hold. @runs has parts, or is of a launch under
+ * a power cap. Releases engine_lock meanwhile.
+ */
 static void defer_wait_unlocked(struct event *runs)
 {
     int before = cancel_hold();
@@ -913,11 +974,13 @@ void defer_wait_queue(struct queue *queue)
     pthread_cleanup_pop(1);
 }
 
-/* Longest chain of events that is searched for one that runs. */
+/* Longest chain of events that is searched for one whose parts run. */
 #define CHAIN_MAX 16
 
-/* A command whose parts run and that @event (held) must come after, held for the caller; or NULL.
- * With engine_lock. */
+/*
+ * Returns an event, held for the caller, of a command whose parts run and that @event (held)
+ * depends on, or NULL. With engine_lock.
+ */
 static struct event *defer_runs_before(const struct event *event, unsigned chain)
 {
     const struct queue *queue = event->queue;
@@ -944,8 +1007,10 @@ static struct event *defer_runs_before(const struct event *event, unsigned chain
     return runs;
 }
 
-/* Some drivers work only while a thread waits: so wait for the running parts of commands before
- * this one, too. */
+/*
+ * Some drivers make progress only while a thread waits: also wait for the running parts of the
+ * commands before this one.
+ */
 void defer_wait_event(struct event *event)
 {
     if (LIKELY(event_state(event) != EVENT_DEFERRED))
@@ -964,7 +1029,9 @@ void defer_wait_event(struct event *event)
     pthread_cleanup_pop(1);
 }
 
-/* The threads that issued deferred commands do not exist in the child, nor has it an agent yet. */
+/*
+ * In the child: the threads that issued deferred commands do not exist, and there is no agent yet.
+ */
 static void defer_in_child(void)
 {
     uintptr_t cursor = 0;
@@ -980,8 +1047,10 @@ static void defer_in_child(void)
         for (struct deferred *deferred = queue->deferred_first; deferred;
              deferred = deferred->next) {
             deferred->issuing = false;
-            /* The parent gives it: the driver's locks and threads are unusable in the child, and
-             * half of the pieces may have been given. */
+            /*
+             * The parent issues it: the driver's locks and threads are unusable in the child, and
+             * some pieces may have been issued already.
+             */
             deferred->left = true;
         }
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Without memory an element is not added, and its hh.tbl is NULL. */
+/* If memory runs out, uthash does not add the element and leaves its hh.tbl NULL. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
@@ -15,18 +15,18 @@
 #include "agent/daemon/programs/registry.h"
 #include "agent/protocol/agent_messages.h"
 
-#define ENTRIES_MOST 4096 /* in memory; what is on disk only is read again when it is needed */
-#define USES_MOST    32   /* kernels that a program runs at one time */
+#define ENTRIES_MOST 4096 /* in memory; others are read from disk again when needed */
+#define USES_MOST    32   /* kernels remembered for one program */
 #define WRITE_MS     5000
-#define MEASURED_MS  1000  /* how long an answer to the policy holds */
-#define FADE_MS      30000 /* what a program did so long ago counts half */
-#define SAMPLES_MOST 256   /* of one program in a second; it sends 64 */
+#define MEASURED_MS  1000  /* lifetime of an answer to the policy */
+#define FADE_MS      30000 /* half-life of a program's use of a kernel */
+#define SAMPLES_MOST 256   /* accepted from one program in a second; the library sends 64 */
 
-/* What is known of one kernel on one device, for one user. */
+/* Costs of one kernel on one device, for one user. */
 struct cost_entry {
-    struct cost_entry *next; /* of the same kernel */
+    struct cost_entry *next; /* of the same kernel, on another device */
     struct device_key device;
-    bool dirty; /* not written yet */
+    bool dirty; /* not written to disk yet */
     struct costs costs;
 };
 
@@ -34,64 +34,64 @@ struct cost_kernel {
     struct cost_kernel_key {
         uid_t uid;
         char id[COST_ID_SIZE];
-    } key; /* padded with zeros */
+    } key; /* padding is zero: the key is hashed as bytes */
     char name[COST_NAME_SIZE];
     int64_t used_s;
     struct cost_entry *entries;
     UT_hash_handle hh;
 };
 
-/* The most device memory that a user's programs of one name needed. */
+/* Peak device memory of one user's programs of one name. */
 struct cost_peak {
     struct cost_peak_key {
         uid_t uid;
         char name[COST_NAME_SIZE];
-    } key; /* padded with zeros */
+    } key; /* padding is zero: the key is hashed as bytes */
     bool dirty;
     int64_t used_s;
     uint64_t bytes;
     UT_hash_handle hh;
 };
 
-/* All that is learnt. */
+/* All costs in memory. */
 struct cost_table {
     struct cost_store *store;
     struct cost_kernel *kernels; /* uthash */
     struct cost_peak *peaks;     /* uthash */
-    size_t count;                /* entries */
-    size_t dirty;                /* entries and peaks */
+    size_t count;                /* of entries */
+    size_t dirty;                /* number of dirty entries and peaks */
     uint64_t write_ms;           /* uv_now() of the next write */
-    struct cost_job job;         /* while `busy` the thread's */
+    struct cost_job job;         /* belongs to the job's thread while `busy` */
     bool busy;
-    uv_async_t ended;           /* the job has ended */
-    struct cost_query *waiting; /* for the next job */
+    uv_async_t ended;           /* signalled by the thread when the job has ended */
+    struct cost_query *waiting; /* queries for the next job */
 };
 
-/* Launches of one kernel that a program did lately on one device of the ledger. */
+/* Recent launches of one kernel by one program on one device of the ledger. */
 struct kernel_use {
     char id[COST_ID_SIZE];
     uint32_t device;
-    uint64_t items;   /* of the last launch */
-    uint64_t busy_ns; /* faded: see FADE_MS */
+    uint64_t items;   /* of the latest launch */
+    uint64_t busy_ns; /* halved every FADE_MS */
     uint64_t at_ms;
 };
 
-/* Launches that were reported since a meter was read. */
+/* Launches that a program reported during one interval of a meter. */
 struct cost_interval {
     char id[COST_ID_SIZE];
     uint32_t device;
-    uint64_t items, busy_ns; /* busy_ns 0: none were */
-    bool mixed;              /* they were of several kernels, sizes or devices */
+    uint64_t items, busy_ns; /* busy_ns 0: no launches */
+    bool mixed;              /* launches differed in kernel, size or device */
 };
 
 struct program_costs {
-    struct cost_interval interval, last; /* now, and the one before */
+    struct cost_interval interval, last; /* the current one and the one before */
     struct kernel_use uses[USES_MOST];
     uint32_t count;
-    struct policy_measured *measured; /* the last answer, by device of the ledger */
+    struct policy_measured *measured; /* latest answer to the policy, indexed as the ledger */
     uint32_t measured_count, measured_on;
     uint64_t measured_ms;
-    uint64_t second; /* of uv_now(), in which so many samples came: */
+    uint64_t second; /* the second of uv_now() that `samples` counts */
     uint32_t samples;
 };
 
@@ -141,8 +141,10 @@ static bool costs_is_dirty(const struct cost_kernel *kernel)
     return entry != NULL;
 }
 
-/* A kernel that is on disk makes room: of @keep's user the one that was unused for longest, so that
- * nobody drives out what other users' programs need; else of all. */
+/*
+ * Evict a kernel that was written to disk: the least recently used one of @keep's user, so that no
+ * user evicts another's kernels; if that user has none, the least recently used of all.
+ */
 static bool costs_make_room(struct cost_table *table, const struct cost_kernel *keep)
 {
     struct cost_kernel *oldest = NULL, *own = NULL, *kernel, *next;
@@ -164,7 +166,7 @@ static bool costs_make_room(struct cost_table *table, const struct cost_kernel *
     return true;
 }
 
-/* NULL: there is no room, or no memory. */
+/* Returns NULL if there is no room or no memory. */
 static struct cost_entry *costs_add_entry(struct cost_table *table, struct cost_kernel *kernel,
                                           const struct device_key *device)
 {
@@ -199,7 +201,10 @@ static void costs_take_point(void *data, const char *device, unsigned size,
         entry->costs.points[size] = *point;
 }
 
-/* With the first launch of a kernel comes what is known of it on all devices. NULL: no memory. */
+/*
+ * Find a kernel; if it is new, read its costs on all devices from disk. Returns NULL without
+ * memory.
+ */
 static struct cost_kernel *costs_kernel(struct cost_table *table, uid_t uid, const char *id,
                                         const char *name)
 {
@@ -223,7 +228,10 @@ static struct cost_kernel *costs_kernel(struct cost_table *table, uid_t uid, con
     return kernel;
 }
 
-/* What is known of a kernel on a device, to be changed. NULL: there is no room, or no memory. */
+/*
+ * Get the entry of a kernel on a device and mark it dirty. Returns NULL if there is no room or
+ * memory.
+ */
 static struct cost_entry *costs_change(struct cost_table *table, uid_t uid, const char *id,
                                        const char *name, const struct device_key *device)
 {
@@ -242,9 +250,9 @@ static struct cost_entry *costs_change(struct cost_table *table, uid_t uid, cons
     return entry;
 }
 
-/* ---- memory of programs ---- */
+/* ---- peak memory of programs ---- */
 
-/* The one that was unused for longest makes room, of those that are on disk. */
+/* Evict the least recently used peak that was written to disk. */
 static bool costs_make_room_for_peak(struct cost_table *table)
 {
     struct cost_peak *oldest = NULL, *peak, *next;
@@ -261,7 +269,7 @@ static bool costs_make_room_for_peak(struct cost_table *table)
     return true;
 }
 
-/* NULL: there is no room, or no memory. */
+/* Find or add a peak. Returns NULL if there is no room or no memory. */
 static struct cost_peak *costs_find_peak(struct cost_table *table, uid_t uid, const char *name)
 {
     struct cost_peak_key key;
@@ -306,7 +314,7 @@ void costs_note_peak(struct agent *agent, uid_t uid, const char *name, uint64_t 
     peak->dirty = true;
 }
 
-/* ---- what programs report ---- */
+/* ---- reports of programs ---- */
 
 static void costs_fade_use(struct kernel_use *use, uint64_t now_ms)
 {
@@ -384,7 +392,10 @@ static void costs_learn(struct agent *agent, struct program *program,
     costs_note_use(program->costs, sample, index, uv_now(&agent->loop));
 }
 
-/* Reports come a second late, more or less: so both intervals have to be filled alike. */
+/*
+ * True if launches of one kernel and size filled both intervals. Reports arrive up to a second
+ * late, so one interval alone does not show what ran during it.
+ */
 static bool costs_fill(const struct program_costs *costs, uint64_t interval_ns)
 {
     const struct cost_interval *now = &costs->interval, *last = &costs->last;
@@ -417,7 +428,7 @@ void costs_power(struct agent *agent, uint32_t device, const struct program *alo
     }
 }
 
-/* A program that reports more than ours do is not listened to for the rest of the second. */
+/* Limit the samples of a program in a second; further ones are ignored. */
 static bool costs_may_tell(struct program_costs *costs, uint64_t second)
 {
     if (costs->second != second)
@@ -453,7 +464,7 @@ void costs_forget(struct program *program)
     program->costs = NULL;
 }
 
-/* ---- what the policy is told ---- */
+/* ---- answers to the policy ---- */
 
 const struct costs *costs_of(const struct agent *agent, uid_t uid, const char *id, uint32_t device)
 {
@@ -508,7 +519,7 @@ const struct policy_measured *costs_measured(struct agent *agent, struct program
     return measured;
 }
 
-/* ---- what clients are shown ---- */
+/* ---- answers to clients ---- */
 
 static void profile_put(const struct agent *agent, const struct cost_listed *listed,
                         struct frame *frame)
@@ -551,7 +562,7 @@ static void profile_answer(const struct agent *agent, const struct cost_query *q
     peer_send(query->client, &frame);
 }
 
-/* Whose kernels, of what: a program's, those on a device, or those of a name. */
+/* Select the kernels of a query: @what is the name of a program, of a device, or of a kernel. */
 static void profile_choose(const struct agent *agent, const struct peer *client, const char *what,
                            struct cost_query *query)
 {
@@ -581,7 +592,7 @@ static void profile_choose(const struct agent *agent, const struct peer *client,
     snprintf(query->kernel, sizeof(query->kernel), "%s", what);
 }
 
-/* NULL: the client was told why not. */
+/* Create a query. Returns NULL after sending the client an error. */
 static struct cost_query *profile_query(struct peer *client)
 {
     bool ends = uv_is_closing((const uv_handle_t *)&client->agent->costs->ended);
@@ -594,7 +605,10 @@ static struct cost_query *profile_query(struct peer *client)
     return query;
 }
 
-/* Answered once the store has done what is under way, and has written what is known. */
+/*
+ * Queue a query. It is answered after the store's current job, and after dirty entries were
+ * written.
+ */
 static void profile_ask(struct agent *agent, struct cost_query *query)
 {
     query->next = agent->costs->waiting;
@@ -618,7 +632,7 @@ void profile_handle(struct peer *client, struct message *message)
     profile_ask(agent, query);
 }
 
-/* False: it is no record of a launch. */
+/* Returns false if @item is not a valid record. */
 static bool import_read(const msgpack_object *item, struct cost_line *ret_line,
                         struct costs *ret_costs)
 {
@@ -693,7 +707,7 @@ static void costs_collect_peaks(const struct cost_table *table, struct cost_job 
     }
 }
 
-/* Everything dirty as rows, which is clean from then on. False: no memory. */
+/* Copy all dirty entries into rows and mark them clean. Returns false without memory. */
 static bool costs_collect(struct cost_table *table, struct cost_job *job)
 {
     struct cost_kernel *kernel, *next;
@@ -726,7 +740,7 @@ static bool costs_collect(struct cost_table *table, struct cost_job *job)
     return true;
 }
 
-/* What could not be written is dirty again. */
+/* Mark the entries dirty again that could not be written. */
 static void costs_take_back(struct cost_table *table, const struct cost_job *job)
 {
     struct device_key key;
@@ -756,7 +770,7 @@ static void costs_on_thread_end(void *data)
     uv_async_send(data);
 }
 
-/* Write and answer what there is, on a thread: one after the other. */
+/* Start a job that writes dirty entries and answers queries; does nothing while one is running. */
 static void costs_start(struct agent *agent)
 {
     struct cost_table *table = agent->costs;
@@ -774,7 +788,7 @@ static void costs_start(struct agent *agent)
     costs_settle(agent);
 }
 
-/* The job has ended, or was not begun. */
+/* Finish a job that has ended or could not be started. */
 static void costs_settle(struct agent *agent)
 {
     struct cost_table *table = agent->costs;

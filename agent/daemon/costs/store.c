@@ -10,7 +10,7 @@
 
 #include "agent/daemon/agent.h"
 
-/* Raised when a column changes: a file of a newer agent is not touched. */
+/* Incremented when a column changes. A file with a higher version is not modified. */
 #define VERSION         2
 #define TEXT_OF(x)      #x
 #define VERSION_TEXT(x) TEXT_OF(x)
@@ -27,7 +27,7 @@ static const char store_schema[] =
     "NOT NULL, used INTEGER NOT NULL, UNIQUE(uid, program));"
     "PRAGMA user_version=" VERSION_TEXT(VERSION);
 
-/* A file of version 1 has no power and no outliers. */
+/* Version 1 lacks the columns for outliers and power. */
 static const char store_grow[] =
     "BEGIN IMMEDIATE; ALTER TABLE cost ADD COLUMN outliers INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE cost ADD COLUMN power_count REAL NOT NULL DEFAULT 0;"
@@ -37,13 +37,13 @@ static const char store_grow[] =
     "PRAGMA user_version=2; COMMIT";
 
 struct cost_store {
-    char path[PATH_MAX];  /* "": in memory alone */
-    sqlite3 *reader;      /* of the agent's thread */
-    sqlite3 *writer;      /* of the job's thread while there is one; in memory the same */
-    bool damaged;         /* found by the reader */
-    bool full;            /* that was told */
-    struct cost_job *job; /* under way */
-    bool threaded;        /* it has a thread: */
+    char path[PATH_MAX]; /* "": in memory only */
+    sqlite3 *reader;     /* used by the agent's thread */
+    sqlite3 *writer; /* used by the job's thread during a job; the same as reader if in memory */
+    bool damaged;    /* the reader found damage */
+    bool full;       /* the last write failed and that was logged */
+    struct cost_job *job; /* the job that is running */
+    bool threaded;        /* the job runs on `thread` */
     pthread_t thread;
     void (*ended)(void *data);
     void *data;
@@ -67,7 +67,7 @@ static int store_exec(sqlite3 *db, const char *sql)
     return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* The first column of the first row. */
+/* Get the first column of the first row. */
 static int store_ask(sqlite3 *db, const char *sql, char *ret, size_t size)
 {
     sqlite3_stmt *statement = NULL;
@@ -98,7 +98,7 @@ static int store_open_one(const char *path, sqlite3 **ret_db)
     return result == SQLITE_OK ? store_exec(*ret_db, pages) : result;
 }
 
-/* SQLITE_OK, or why not; SQLITE_SCHEMA: it is of a newer agent. */
+/* Returns SQLITE_OK, SQLITE_SCHEMA (the file is of a newer agent), or another error. */
 static int store_open_file(struct cost_store *store)
 {
     char answer[64] = "";
@@ -180,7 +180,7 @@ void cost_store_destroy(struct cost_store *store)
 #define POINT                                                                                      \
     "count, items, time, spread, outliers, power_count, power, power_spread, power_outliers"
 
-/* Whoever may write the file may have written anything. */
+/* The file may have been modified by another program: check every value. */
 static bool store_mean(double count, double mean, double spread, sqlite3_int64 outliers,
                        struct cost_mean *ret_mean)
 {
@@ -394,7 +394,7 @@ static bool store_user_is_new(const struct cost_job *job, size_t row)
     " WHERE uid=?1 ORDER BY used "                                                                 \
     "LIMIT max((SELECT count(*) FROM " table " WHERE uid=?1)-?2,0))"
 
-/* @most rows stay of each user of whom something was written. */
+/* Keep the @most recently used rows of each user who has rows in @job. */
 static int store_prune(const struct cost_store *store, const struct cost_job *job,
                        const char *prune, int most)
 {

@@ -36,7 +36,10 @@ static bool admit_may_spill(const struct program *program, unsigned vdevs)
     return may;
 }
 
-/** Bytes that @program left on the device on demand, and that are still there if it goes back. */
+/**
+ * Bytes of @program still on @device after an on-demand move away. If it returns, it needs no
+ * further memory for them.
+ */
 static uint64_t admit_left_behind(const struct program *program, uint32_t device)
 {
     uint64_t bytes = 0;
@@ -50,7 +53,7 @@ static uint64_t admit_left_behind(const struct program *program, uint32_t device
     return bytes;
 }
 
-/** The users of the device's memory: "enc 1.0 GiB, render 512.0 MiB". */
+/** List the users of the device's memory except @but: "enc 1.0 GiB, render 512.0 MiB". */
 static void admit_list_users(const struct agent *agent, const struct program *but, uint32_t device,
                              char *ret, size_t size)
 {
@@ -109,8 +112,8 @@ static void admit_refuse(const struct agent *agent, const struct operation *op, 
 }
 
 /**
- * Grant each virtual device all that it wants. Where that does not fit, grant its minimum and a
- * share of the rest.
+ * Grant each virtual device all that it wants. If that does not fit, grant its minimum and a share
+ * of the rest.
  */
 static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room, uint64_t wanted,
                              uint64_t least)
@@ -157,8 +160,10 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         return -ENOSPC;
     }
     admit_share_room(op, vdevs, room, wanted, least);
-    /* Where there is plenty, grant a little more than it needs now, so that its next allocations do
-     * not have to be asked for. */
+    /*
+     * With free memory left, grant a little more than is needed now, so that the program's next
+     * allocations need no request.
+     */
     for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
         uint64_t more = ledger_initial(device) / PROTOCOL_VDEVS_MAX;
         if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)
@@ -266,7 +271,7 @@ void admit_fail(struct agent *agent, const struct operation *op, const struct op
         return; /* The result does not say whether the device can run it. */
     if (op->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
         losses_failed(agent, op->target);
-    /* Whoever asked, the policy need not try what is known to fail. */
+    /* Record the failure for requests of operators too: the policy need not repeat it. */
     if (op->target != LEDGER_NONE && (op->ours || lasting))
         exclusions_add(agent, program, op->target, cause, reason);
     else if (op->ours)
@@ -296,13 +301,14 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
             vdev->arrived = false;
             ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
             if (suspends && program->unresponsive)
-                admit_queue(agent, op, i); /* It may not hear of the end in time. */
+                admit_queue(agent, op, i); /* An unresponsive program may not learn in time that the
+                                              operation ended. */
         }
         if (!suspends && moved & (1u << i))
             vdev->chosen = op->chosen;
         if (suspends && !op->ours)
-            vdev->displaced = false; /* Also where the policy had suspended it: now an operator
-                                        wants it to stay suspended. */
+            vdev->displaced = false; /* If the policy had suspended it, the operator now wants it to
+                                        stay suspended. */
     }
     if (moved == 0) {
         admit_fail(agent, op, end);

@@ -34,7 +34,10 @@ static void asking_put_numbers(struct frame *frame, const char *key, const uint6
     frame_end(frame);
 }
 
-/** @again: the program may say that it has more by now. */
+/**
+ * Write the grants of @op. @again: also write the memory that the agent knows is wanted, so that
+ * the program can report if it needs more by now.
+ */
 static void asking_put_grants(struct frame *frame, const struct operation *op, bool again)
 {
     size_t count = op->program->vdev_count;
@@ -58,12 +61,12 @@ void operation_take(const msgpack_object *map, struct operation *op)
     take_request(map, &op->asked);
     op->asked.dry_run = op->asked.dry_run && moves;
     op->asked.parks = op->asked.parks && op->verb == OPERATION_CHECKPOINT;
-    /* That a thread of it waits only the policy knows. */
+    /* Only the policy can say that a thread of the program waits for the move. */
     if (!moves || op->asked.manner == REQUEST_NEEDED)
         op->asked.manner = REQUEST_ASKED;
 }
 
-/** Complete the request with the configuration's values where the client set none. */
+/** Send the request, with the configuration's values where the client set none. */
 static void asking_send(const struct agent *agent, struct operation *op,
                         const struct inventory_entry *target)
 {
@@ -153,7 +156,7 @@ void asking_expire(struct agent *agent, struct operation *op)
 }
 
 /**
- * The operation that @message of @program answers. NULL: the operation is settled, or is another
+ * Find the operation that @message of @program answers. NULL: it is settled, or is another
  * program's.
  */
 static struct operation *asking_answered(const struct program *program,
@@ -168,7 +171,9 @@ static struct operation *asking_answered(const struct program *program,
     return op;
 }
 
-/** True while the program moves to another device or makes one ready, after it got the request. */
+/**
+ * True while the program moves to another device or prepares one, after it received the request.
+ */
 static bool asking_moves(const struct operation *op, const struct program *program)
 {
     return op->program == program && op->state == OPERATION_SENT &&
@@ -240,7 +245,7 @@ void asking_put_progress(const struct agent *agent, const struct program *progra
     frame_end(frame);
 }
 
-/** Bits: the virtual devices that are where they should be. */
+/** The virtual devices that the operation moved, as bits. */
 static unsigned asking_moved_vdevs(const struct operation *op, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
@@ -263,7 +268,7 @@ static void asking_start_over(struct agent *agent, struct operation *op)
     char error[PROTOCOL_TEXT_MAX];
 
     if (op->ours || !op->client) {
-        /* The policy sees for itself. */
+        /* The policy decides again by itself. */
         operation_settle(agent, op,
                          &(struct operation_end){
                              .result = RESULT_AGAIN,
@@ -320,8 +325,10 @@ void asking_report(struct peer *peer, struct message *whole)
                                              .lasting = field_bool(message, "lasting", false)});
 }
 
-/** None of what @program is asked will be answered; who asked is told that it @does so with its
- *  verb, and what @follows. */
+/**
+ * End all operations sent to @program, none of which will be answered. Each waiting client gets an
+ * error with @code, composed of @does (what the program did), the operation's name and @follows.
+ */
 static void asking_end_all(struct agent *agent, struct program *program, const char *code,
                            const char *does, const char *follows, const char *result,
                            const char *reason)
@@ -351,11 +358,12 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
                    ended ? "the program ended" : "the program closed its connection to the agent");
 }
 
-/* ---- programs that answer nothing ---- */
+/* ---- programs that do not answer ---- */
 
 /*
- * A program answers a query at once, however long a request takes it: one of its threads does
- * nothing else. In sweeps (250 ms), so that a stop of the agent itself counts for nothing.
+ * A program answers a query at once, however long a request takes, because a thread of it does
+ * nothing else. Unanswered queries are counted in sweeps (every 250 ms) instead of by time, so that
+ * a pause of the agent itself does not count.
  */
 
 static bool asking_awaits(const struct agent *agent, const struct program *program)
@@ -364,7 +372,8 @@ static bool asking_awaits(const struct agent *agent, const struct program *progr
 }
 
 /**
- * End the program's requests and tell the waiting clients. The policy then chooses other programs.
+ * End the program's requests with errors to the waiting clients. The policy then chooses other
+ * programs.
  */
 static void asking_give_up(struct agent *agent, struct program *program)
 {

@@ -4,7 +4,9 @@
 #define REST_MS     1000
 #define REST_MS_MAX 60000
 
-/* One that makes programs all the time is tried again after so long at first, then after twice...
+/*
+ * Shortest time that a program is kept off a device on which a build failed, however many objects
+ * it creates meanwhile. It doubles with each further failure, at most BUILD_DOUBLED times.
  */
 #define BUILD_MS      60000
 #define BUILD_DOUBLED 6
@@ -23,7 +25,7 @@ void exclusions_rest(struct agent *agent, struct program *program)
     managed->rest_until_ms = uv_now(&agent->loop) + managed->rest_ms;
 }
 
-/** What a build there depends on and that another driver changes. */
+/** Hash of the driver's versions: a build that failed may succeed with another driver. */
 static uint64_t exclusions_driver_of(const struct agent *agent, uint32_t device)
 {
     const struct inventory_entry *entry = devices_entry(agent, device);

@@ -20,8 +20,11 @@
 #define ASK_MS_MAX 60000
 
 /**
- * @longer  The next query comes later than the last one did: otherwise a program that often loses
- *       the device would keep all others off it.
+ * Mark a device as lost, and send no program there.
+ *
+ * @longer  Wait twice as long as last time before the next query, so that a program that often
+ * loses
+ *        the device does not keep all others off it.
  */
 static void losses_take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
 {
@@ -70,7 +73,7 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
             losses_take_away(agent, device, false, why);
         else
             exclusions_add(agent, program, device, EXCLUSION_FAILED,
-                           why); /* so that it goes elsewhere */
+                           why); /* another device is tried */
     }
     if (vdev->seeks && !before->seeks)
         losses_queue(agent, program, index);
@@ -102,7 +105,7 @@ void losses_failed(struct agent *agent, uint32_t index)
         losses_take_away(agent, index, true, "a program could not go there");
 }
 
-/** True when a listing that includes the device can be made. */
+/** True when the agent's own lister can list the device, because no server provides it. */
 static bool losses_is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
 {
     return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
@@ -123,7 +126,7 @@ void losses_listed(struct agent *agent)
     }
 }
 
-/** A program that waits for the device because the policy had no other; or NULL. */
+/** Find a program that waits for this device because the policy found no other; or NULL. */
 static const struct program *losses_waits_for(const struct agent *agent,
                                               const struct inventory_entry *entry)
 {

@@ -29,7 +29,10 @@ static void moving_move_starting(struct peer *client, struct program *program, s
     report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
-/** Where each resumes that @vdev means, when nobody says: NULL where that is not one device. */
+/**
+ * The device that all suspended virtual devices in @vdevs return to if no device is named; NULL if
+ * they return to different ones.
+ */
 static const struct inventory_entry *
 moving_last_device(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
@@ -48,7 +51,10 @@ moving_last_device(const struct agent *agent, const struct program *program, uns
     return all;
 }
 
-/** Whether each that @wish means fits where it was, which is not one device. As admit_request(). */
+/**
+ * Check that each virtual device of @wish fits on its previous device, where these differ. Returns
+ * as admit_request().
+ */
 static int moving_admit_back(struct agent *agent, const struct operation *wish, char *ret_error,
                              size_t size)
 {
@@ -115,7 +121,10 @@ static bool moving_any_suspended(const struct program *program, size_t vdev)
     return false;
 }
 
-/** True when all virtual devices that @vdev stands for are already where the request wants them. */
+/**
+ * True when all virtual devices that @vdev stands for already have the state that the request is
+ * for.
+ */
 static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
                             enum operation_verb verb, const struct inventory_entry *target)
 {
@@ -135,7 +144,10 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
     return there;
 }
 
-/** The program stays because an operator wants that, whoever moved it there. */
+/**
+ * Record that the operator wants the program to stay where it is, even if the policy moved it
+ * there.
+ */
 static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
                         enum operation_verb verb, bool really)
 {
@@ -176,7 +188,7 @@ static void moving_take(struct peer *client, struct message *message, enum opera
     }
     if (!client_finds_program(client, program))
         return;
-    /* A suspended program also writes its image. */
+    /* With a folder, a suspended program has to write its image: do not answer at once. */
     if (!op.asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
         moving_stay(agent, program, vdev, verb, !op.asked.dry_run);
         report_devices(client, program, vdev, RESULT_DONE, true);

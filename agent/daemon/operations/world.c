@@ -13,8 +13,8 @@
 #include "state/driver/offer.h"
 
 /*
- * The world as the policy sees it. It is built anew for each question, which is cheap because
- * programs are few.
+ * Builds the policy's view of the world: anew for each question, which is cheap because there are
+ * few programs.
  */
 
 void world_finish(struct world *world)
@@ -85,9 +85,11 @@ static void world_exclusion(uint64_t *barred, uint32_t device)
     barred[device / 64] |= 1ull << (device % 64);
 }
 
-/** Where it would not run: what refused it or failed a moment ago, but for @own where it runs now;
- * what its environment does not show; what has less than it asked for, and all that it is not bound
- * to or does not queue for. */
+/**
+ * Bar the devices where the group would not run: those that refused it or failed recently, except
+ * @own, where it runs now; those hidden by its environment; those below its requirements or its
+ * power cap; and all but the one that it is pinned to or queues for.
+ */
 static void world_put_exclusions(const struct agent *agent, const struct group *group, uint32_t own,
                                  uint64_t *barred)
 {
@@ -130,7 +132,10 @@ static void world_add_vdev(struct policy_program *row, const struct program_devi
     }
 }
 
-/** The driver refused memory that was granted: the program can have no more there than it holds. */
+/**
+ * Describe a pending request. If the driver refused memory that was granted, the program cannot
+ * have more there than it holds now.
+ */
 static void world_put_pending(struct world *world, struct policy_program *row,
                               const struct pending *pending)
 {

@@ -13,35 +13,34 @@
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 
-/** Readings of a program before its peak is believed: until then it counts as the most of its
- * device. */
+/** Readings of a program before its peak is used; until then the maximum of its device is used. */
 #define POWER_SAMPLES 4
 #define MW_PER_W      1000u
-/** Power is the mean over so long at least. */
+/** Shortest interval over which power is averaged. */
 #define POWER_LEAST_MS 200
-/** A meter's file has a number. */
+/** Most bytes read from a meter's file, which has one or two numbers. */
 #define POWER_FILE_MAX 4096u
 
-/** What is known of one device. */
+/** The power of one device. */
 struct metered {
     uint64_t idle_mw, most_mw;       /**< 0: not known. */
-    uint64_t reading_mw, foreign_mw; /**< By the last reading that there was. */
-    bool read;                       /**< There was one. */
-    bool idle_known;                 /**< It was configured, or read when no program was there. */
-    uint64_t read_ms, exceeded;      /**< When; how many were above the device's cap. */
-    uint64_t uj, at_ns;              /**< What its meter said last, and when; 0: it said nothing. */
-    struct meter *meter;             /**< One that is no file; NULL: there is none. */
+    uint64_t reading_mw, foreign_mw; /**< As of the latest reading. */
+    bool read;                       /**< There was a reading. */
+    bool idle_known;            /**< Configured, or measured while no program was on the device. */
+    uint64_t read_ms, exceeded; /**< Time of the latest reading; readings above the device's cap. */
+    uint64_t uj, at_ns;         /**< The meter's latest total and its time; at_ns 0: no value. */
+    struct meter *meter;        /**< NULL for a meter that is a file, or without a meter. */
     char meter_name[CONFIG_NAME_MAX];
 };
 
 struct power {
-    struct metered *devices; /**< By index in the ledger. */
+    struct metered *devices; /**< Indexed as the ledger's devices. */
     uint32_t count;
-    bool tells;        /**< Programs were told of a cap. */
-    uint64_t exceeded; /**< Readings of all devices together that were above the host's cap. */
+    bool tells;        /**< The latest power_run() found a program that a cap concerns. */
+    uint64_t exceeded; /**< Readings of all devices together that exceeded the host's cap. */
 };
 
-/** The policy's world, and whose each row is. */
+/** The input of power_choose(), and the program that each row is of. */
 struct rows {
     struct power_world world;
     struct power_device *devices;
@@ -66,7 +65,7 @@ void power_finish(struct agent *agent)
     agent->power = NULL;
 }
 
-/** False without memory. */
+/** Returns false when out of memory. */
 static bool power_grow(struct agent *agent)
 {
     struct power *power = agent->power;
@@ -87,7 +86,7 @@ static uint64_t power_host_cap(const struct agent *agent)
     return config_policy(&agent->config)->power_cap * MW_PER_W;
 }
 
-/** True when a cap may concern a program wherever it is. */
+/** True when a cap concerns @program (NULL: any program) on at least one device. */
 static bool power_any_cap(const struct agent *agent, const struct program *program)
 {
     if (power_host_cap(agent) || (program && program->policy.cap_mw))
@@ -119,7 +118,7 @@ static struct program_peak *power_peak_of(const struct program *program, uint32_
     return NULL;
 }
 
-/** 0: not known. */
+/** The learnt peak of @program on @device above idle, in mW; 0: not known. */
 static uint64_t power_learnt(const struct program *program, uint32_t device)
 {
     const struct program_peak *peak = power_peak_of(program, device);
@@ -163,7 +162,7 @@ static void power_rows_finish(struct rows *rows)
     free(rows->owners);
 }
 
-/** A program has a row for each device that it is on, or goes to. Returns 0 or -ENOMEM. */
+/** Add a row for each device that a program is on or moves to. Returns 0 or -ENOMEM. */
 static int power_rows_init(struct agent *agent, struct rows *rows)
 {
     size_t most = 1;
@@ -207,7 +206,7 @@ static int power_rows_init(struct agent *agent, struct rows *rows)
     return 0;
 }
 
-/* ---- what programs are told ---- */
+/* ---- messages to programs ---- */
 
 static void power_tell(struct agent *agent, struct program *program, bool capped, bool granted)
 {
@@ -227,7 +226,7 @@ static void power_tell(struct agent *agent, struct program *program, bool capped
     peer_send(program->peer, &frame);
 }
 
-/** The least of the caps that concern the program; UINT64_MAX: none. */
+/** The lowest of the caps that concern @program; UINT64_MAX: none. */
 static uint64_t power_cap_of(const struct agent *agent, const struct program *program)
 {
     uint64_t least = program->policy.cap_mw ? program->policy.cap_mw : UINT64_MAX;
@@ -242,7 +241,7 @@ static uint64_t power_cap_of(const struct agent *agent, const struct program *pr
     return least;
 }
 
-/** Programs that can adapt are told of a cap that changed. */
+/** Send the program a notice if its lowest cap changed, so that it can adapt. */
 static void power_notify(const struct agent *agent, struct program *program)
 {
     uint64_t cap_mw = power_cap_of(agent, program);
@@ -259,7 +258,7 @@ static void power_notify(const struct agent *agent, struct program *program)
     program_notify(program, PROGRAM_ALL_VDEVS, NOTICE_POWER, 0, cap_mw, text);
 }
 
-/** A program may launch when all of its rows are granted. */
+/** Tell @program its new state. It may launch only if all of its rows are granted. */
 static void power_settle(struct agent *agent, struct rows *rows, struct program *program)
 {
     struct program_power *power = &program->power;
@@ -331,8 +330,10 @@ void power_handle(struct peer *peer, struct message *message)
 
 /* ---- meters ---- */
 
-/** The programs that may have launched on @device since the last reading: how many, and one of
- * them. */
+/**
+ * Count the programs that may have launched on @device since @since_ms. @ret_one is one of them;
+ * @ret_whole is true if it was busy and free to launch during the whole interval.
+ */
 static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_t since_ms,
                              struct program **ret_one, bool *ret_whole)
 {
@@ -356,14 +357,14 @@ static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_
     return count;
 }
 
-/** What one program alone draws is its peak there, if it was never seen to draw more. */
+/** Raise the peak of @program on @device, which no other program used in the interval. */
 static void power_learn(struct program *program, uint32_t device, uint64_t above_mw, bool whole)
 {
     struct program_power *power = &program->power;
     struct program_peak *peak = power_peak_of(program, device);
 
     if (!peak && power->peak_count == PROGRAM_PEAKS_MAX)
-        power->peak_count = 0; /* It has been on many devices: they are learnt again. */
+        power->peak_count = 0; /* The table is full: discard all peaks and learn them again. */
     if (!peak) {
         peak = &power->peaks[power->peak_count++];
         *peak = (struct program_peak){.device = device};
@@ -372,7 +373,7 @@ static void power_learn(struct program *program, uint32_t device, uint64_t above
     peak->samples += whole && peak->samples < POWER_SAMPLES;
 }
 
-/** The devices' meters said that @device drew @mw on average since @since_ms. */
+/** Record that @device drew @mw on average since @since_ms. */
 static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64_t since_ms,
                        uint64_t interval_ns)
 {
@@ -384,7 +385,10 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
 
     metered->reading_mw = mw;
     metered->read = true;
-    /* What programs here drew with others is theirs and the others': both count as the larger. */
+    /*
+     * While programs were running, foreign_mw can only fall: how the power is split between them
+     * and other users of the device is not known.
+     */
     if (count == 0 || above < metered->foreign_mw)
         metered->foreign_mw = above;
     if (count == 1)
@@ -396,8 +400,9 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
 }
 
 /**
- * The running total of the device's meter, in microjoules, and the nanosecond for which it holds
- * where the meter says one. False: there is no meter, or it says nothing.
+ * Read a meter that is a file: the running total in microjoules and, if the file has a second
+ * number, the time in nanoseconds of that total. Returns false if the meter is no file or has no
+ * total.
  */
 static bool power_measure_file(const struct config_device *said, uint64_t *ret_uj,
                                uint64_t *ret_at_ns)
@@ -418,7 +423,7 @@ static bool power_measure_file(const struct config_device *said, uint64_t *ret_u
     return end != text && !errno;
 }
 
-/** Its meter's name: as configured, else NVIDIA's own for its local devices. */
+/** The meter's name: as configured, or NVML for a local NVIDIA device. */
 static void power_meter_name(const struct inventory_entry *entry, const struct config_device *said,
                              char ret_name[CONFIG_NAME_MAX])
 {
@@ -448,7 +453,7 @@ static bool power_measure(const struct inventory_entry *entry, const struct conf
     return metered->meter && meter_read(metered->meter, ret_uj, ret_at_ns);
 }
 
-/** Read one meter. What it does not say leaves what was known of the device: never nothing. */
+/** Read the meter of one device. Without a new value, the previous reading stays. */
 static void power_meter(struct agent *agent, uint32_t device)
 {
     const struct inventory_entry *entry = devices_entry(agent, device);
@@ -486,7 +491,7 @@ static void power_meter(struct agent *agent, uint32_t device)
     power_read(agent, device, mw, since_ms, now - before);
 }
 
-/** Read all meters. Returns what all devices drew together, by their last readings. */
+/** Read all meters. Returns the sum of the latest readings of all devices, in mW. */
 static uint64_t power_read_all(struct agent *agent)
 {
     uint64_t all = 0;
@@ -508,10 +513,9 @@ void power_tick(struct agent *agent)
     power_run(agent);
 }
 
-/* ---- what fits where ---- */
+/* ---- what fits under a cap ---- */
 
-/** What @device draws when @program (NULL: one that is not known) alone launches there; 0: not
- * known. */
+/** Power of @device while only @program (NULL: an unknown program) launches there; 0: not known. */
 static uint64_t power_needs(const struct agent *agent, const struct program *program,
                             uint32_t device)
 {
@@ -521,7 +525,7 @@ static uint64_t power_needs(const struct agent *agent, const struct program *pro
     return peak ? metered->idle_mw + peak : metered->most_mw;
 }
 
-/** The most that @device may draw with @program alone on it, by all caps; UINT64_MAX: none. */
+/** Power that @device may draw with only @program on it, under all caps; UINT64_MAX: no cap. */
 static uint64_t power_room(const struct agent *agent, const struct program *program,
                            uint32_t device)
 {
@@ -554,7 +558,7 @@ bool power_bars(const struct agent *agent, const struct program *program, uint32
     return false;
 }
 
-/** The least cap of a program, over all devices; 0: not known. */
+/** The lowest cap under which @program could run on some device; 0: not known. */
 static uint64_t power_least_anywhere(const struct agent *agent, const struct program *program,
                                      uint32_t *ret_device)
 {
@@ -598,7 +602,7 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
     return least && cap_mw >= least;
 }
 
-/** What all devices draw when @program alone launches, on @device; 0: not known. */
+/** Power of the whole host while only @program launches, on @device; 0: not known. */
 static uint64_t power_needs_host(const struct agent *agent, const struct program *program,
                                  uint32_t device)
 {
@@ -610,7 +614,7 @@ static uint64_t power_needs_host(const struct agent *agent, const struct program
     return needs;
 }
 
-/** The least cap of the host under which one program could run somewhere; 0: not known. */
+/** The lowest cap of the host under which at least one program could run; 0: not known. */
 static uint64_t power_least_host(const struct agent *agent)
 {
     uint64_t least = 0;
@@ -644,7 +648,7 @@ bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, s
     return least && cap_mw >= least;
 }
 
-/* ---- what operators are told ---- */
+/* ---- answers to clients ---- */
 
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame)
 {

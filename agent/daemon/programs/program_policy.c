@@ -147,7 +147,7 @@ void program_take_queued(struct agent *agent, struct program *program, const msg
         program->vdevs[i].chosen = items[i].type == MSGPACK_OBJECT_BOOLEAN && items[i].via.boolean;
     for (size_t i = 0; i < program->vdev_count; i++) {
         struct program_device *vdev = &program->vdevs[i];
-        /* The clock is one for all agents between two starts of the machine. */
+        /* Agents share one clock as long as the machine is not restarted. */
         vdev->queued_ms = now;
         if (i < timed && times[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER && times[i].via.u64 < now)
             vdev->queued_ms = times[i].via.u64;

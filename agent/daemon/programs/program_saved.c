@@ -8,7 +8,7 @@
 #include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
 
-/* Of the host's memory, that a program keeps warm of which nothing is said, and the most of it. */
+/* Default of a program's warm memory, as a share of the host's memory and at most in bytes. */
 #define WARM_SHARE 16
 #define WARM_MOST  (UINT64_C(1) << 30)
 
@@ -46,8 +46,8 @@ void program_take_images(const struct agent *agent, struct program *program,
 }
 
 /*
- * The earlier devices of its virtual devices, so that the policy of a later agent does not send
- * them back either. Times are of a clock that continues between agents.
+ * Write the earlier devices of a program, so that the policy of a later agent does not send it back
+ * to them either. The clock continues from one agent to the next.
  */
 static void program_saved_put_visits(const struct agent *agent, const struct program *program,
                                      struct frame *frame)
@@ -82,7 +82,7 @@ static uint64_t program_saved_number(const msgpack_object *map, const char *key,
     return value < most ? value : most;
 }
 
-/** The device of the ledger whose name is the field @key; LEDGER_NONE: there is no name. */
+/** The ledger's index of the device that the field @key names; LEDGER_NONE if there is none. */
 static uint32_t program_saved_device(struct agent *agent, const msgpack_object *map,
                                      const char *key)
 {
@@ -192,7 +192,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     program_put_images(program, &frame);
     program_put_queued(agent, program, &frame);
     program_saved_put_visits(agent, program, &frame);
-    frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves are of that time. */
+    frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
     program_put_moves(agent, program, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
@@ -213,7 +213,7 @@ void program_set_quota(struct agent *agent, struct program *program, uint64_t by
     agent->changed = true;
 }
 
-/** The configuration's settings for a program, except those that were set otherwise. */
+/** The configuration's settings for a program, except those that a command has overridden. */
 static struct program_policy program_saved_configured(const struct agent *agent,
                                                       const struct program *program)
 {
@@ -234,7 +234,7 @@ static struct program_policy program_saved_configured(const struct agent *agent,
     if (!(policy.overrides & OVERRIDE_PROTECT))
         policy.protect = said.protect;
     snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
-    /* Another user may set lower values than the configuration, but no higher ones. */
+    /* Another user may set lower limits than the configuration, but no higher ones. */
     if (!access_may_manage(geteuid(), program->uid)) {
         policy.priority = policy.priority < said.priority ? policy.priority : said.priority;
         policy.quota = policy.quota < said.quota ? policy.quota : said.quota;

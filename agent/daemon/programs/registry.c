@@ -61,9 +61,10 @@ static struct program *registry_program_by_id(const struct agent *agent, const c
 }
 
 /**
- * The number may have been another's when the peer connected, be it a process that has ended, or
- * what this process was before it ran a set-uid program. So the user has to be the program's; or,
- * as root's program may have become that user, the connection younger than what is known of it.
+ * True when the process of @peer is the program. The pid alone does not show that: it may have
+ * belonged to another process when the peer connected, or to this process before it executed a
+ * set-uid program. So the user must be the program's. If a program of root has since changed its
+ * user, the connection must be younger than the program's entry.
  */
 static bool registry_is_of(const struct peer *peer, const struct program *program)
 {
@@ -306,7 +307,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
         if (!parent)
             program_named(agent, program);
     }
-    /* Answers come only over the connection on which the request was sent. */
+    /* The program answers only over the connection on which a request was sent. */
     if (program->connected)
         agent->events->program_unreachable(agent, program, false);
     if (program->peer && program->peer != peer) {
