@@ -14,10 +14,10 @@
 
 #define LAUNCHES        50
 #define LAUNCH_PAUSE_NS 20000000
-/* How long an agent that carries out something long may say nothing; it may be listing devices. */
+/* How long an agent with a long request may stay silent; it may be busy listing devices. */
 #define PATIENCE_MS 60000
 
-/* Whose agent is asked. */
+/* The user whose agent is asked; set by --user. */
 static struct {
     bool named;
     uid_t user;
@@ -62,7 +62,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     error = client_connect(&paths, ret_client);
     if (other && ask_nobody_there(error))
         return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
-    /* One that was killed a moment ago may still be listening, or hold its lock. */
+    /* An agent that was killed a moment ago may still be listening, or hold its lock: try again. */
     for (int tried = 0; launch && ask_nobody_there(error) && tried < LAUNCHES; tried++) {
         clock_sleep(tried ? LAUNCH_PAUSE_NS : 0);
         error = client_launch_agent(why, sizeof(why));
@@ -141,7 +141,7 @@ static int ask_open_signals(sigset_t *ret_blocked)
     return signalfd(-1, ret_blocked, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/** A second signal ends us as it would have. */
+/** Ask the agent to cancel. Unblocks the signals, so that a second one ends this process. */
 static int ask_cancel(struct client *client, int signals, const sigset_t *caught,
                       const struct news *news)
 {
@@ -207,7 +207,7 @@ void ask_put_environment(struct frame *frame)
     const char **variables;
     size_t count;
 
-    /* Ours says nothing of what another user's programs see. */
+    /* This process's environment does not show what another user's programs see. */
     if ((whose.named && whose.user != geteuid()) || environment_of_drivers(&variables, &count))
         return;
     ask_put_texts(frame, "environment", variables, count);

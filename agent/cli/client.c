@@ -46,7 +46,7 @@ int client_connect(const struct paths *paths, struct client *ret_client)
     struct client client = {.fd = agent_connect(paths->socket, paths->user)};
 
     frame_reader_init(&client.reader);
-    /* Nothing tells when a full backlog has room again. */
+    /* Nothing signals that a full backlog has room again: poll. */
     for (; client.fd == -EAGAIN && clock_now_ms() < until;
          client.fd = agent_connect(paths->socket, paths->user))
         clock_sleep(RETRY_MS * NS_PER_MS);
@@ -67,7 +67,10 @@ void client_close(struct client *client)
     frame_reader_finish(&client->reader);
 }
 
-/** For something to be read or sent, or @other to be readable. Returns 0, or -ETIMEDOUT. */
+/**
+ * Wait until a descriptor in @polled is ready. Returns 0 (also when interrupted), -ETIMEDOUT or
+ * -errno.
+ */
 static int client_wait_for(struct pollfd polled[2], int64_t until)
 {
     int64_t left = until - clock_now_ms();
@@ -148,7 +151,10 @@ int client_follow(struct client *client, int patience_ms, int other, struct mess
     }
 }
 
-/** It says so in its log; what its user wrote is worth more than the place of that. */
+/**
+ * Find out why the agent did not start. It writes the reason to its log, but the two common causes,
+ * the state folder and the configuration, can be checked and named here.
+ */
 static void client_say_why(int result, char *ret_why, size_t size)
 {
     struct config_error error;

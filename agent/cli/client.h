@@ -12,18 +12,18 @@
 struct client {
     int fd; /**< -1: none. */
     struct frame_reader reader;
-    char problem[PROTOCOL_TEXT_MAX]; /**< What MSG_ERROR said when a hello was refused. */
-    bool canceled;                   /**< MSG_CANCEL was sent: ask_follow(). */
+    char problem[PROTOCOL_TEXT_MAX]; /**< Text of MSG_ERROR if the hello was refused. */
+    bool canceled;                   /**< MSG_CANCEL was sent; see ask_follow(). */
 };
 
 /*
- * Nothing here waits without end for an agent that is stopped or hangs: what it does not take or
- * answer in time is -ETIMEDOUT.
+ * Nothing here waits forever for an agent that is stopped or hangs. If it does not read or answer
+ * in time, functions return -ETIMEDOUT.
  */
 
 /**
- * Connect and say hello. Returns 0, -ENOENT or -ECONNREFUSED (no agent), -EPERM (it is another
- * user's), -EPROTO (refused, see `problem`), -ETIMEDOUT (within 5 s) or another errno.
+ * Connect and say hello. Returns 0, -ENOENT or -ECONNREFUSED (no agent), -EPERM (the agent is of
+ * another user), -EPROTO (refused, see `problem`), -ETIMEDOUT (after 5 s) or another errno.
  */
 MUST_CHECK int client_connect(const struct paths *paths, struct client *ret_client);
 void client_close(struct client *client);
@@ -41,10 +41,10 @@ MUST_CHECK int client_receive(struct client *client, int timeout_ms, int other,
                               struct message *ret_message);
 
 /**
- * The same for as long as it takes, if only the agent answers: it is asked about itself now and
- * then.
+ * As client_receive(), for a request that may take any time: as long as the agent answers
+ * MSG_AGENT, which is sent to it regularly, the wait goes on.
  *
- * @patience_ms  How long nothing may come.
+ * @patience_ms  Longest time without any frame.
  */
 MUST_CHECK int client_follow(struct client *client, int patience_ms, int other,
                              struct message *ret_message);
@@ -52,44 +52,47 @@ MUST_CHECK int client_follow(struct client *client, int patience_ms, int other,
 /**
  * Start the user's agent and wait until it listens, for 10 s at most.
  *
- * @ret_why  On failure one line: what keeps it from starting.
+ * @ret_why  On failure, one line with the reason.
  * Returns 0 or -errno.
  */
 MUST_CHECK int client_launch_agent(char *ret_why, size_t why_size);
 
-/* What verbs ask the agent. What goes wrong is said here; a verb only passes the status on. */
+/* Requests of verbs to the agent. These functions print errors; a verb only returns the status. */
 
-/** What comes while the agent carries out something long. */
+/** Handling of frames that arrive while the agent works on a long request. */
 struct news {
-    /** True: it is not the answer yet, and was told. NULL: progress and notices are not told. */
+    /**
+     * Handle a frame. Returns false if it is the answer. NULL: progress and notices are ignored.
+     */
     bool (*take)(void *context, const struct message *message);
     void *context;
-    bool cancels; /**< Ctrl-C has the agent cancel it; a second one ends this process. */
-    void (*canceling)(void *context); /**< It was told so; or NULL. */
+    bool cancels; /**< Ctrl-C makes the agent cancel the request; a second one ends this process. */
+    void (*canceling)(void *context); /**< Called after the first Ctrl-C; or NULL. */
 };
 
 struct question {
-    const char *type;    /**< MSG_..., of the answer. */
-    const char *what;    /**< What the agent is to do, in messages: "list devices". */
-    bool launch;         /**< Start an agent where none runs. */
-    int timeout_ms;      /**< For the answer, without news. */
-    const char *members; /**< What of the answer --json prints, as output_add_members(). */
-    /** Prints the answer for people; returns an exit status. */
+    const char *type;    /**< The MSG_... of the answer. */
+    const char *what;    /**< What the agent is asked to do, for messages: "list devices". */
+    bool launch;         /**< Start an agent if none runs. */
+    int timeout_ms;      /**< Limit for the answer, if `news` is NULL. */
+    const char *members; /**< Members that --json prints, as for output_add_members(). */
+    /** Print the answer as text; returns an exit status. */
     int (*print)(const struct output *output, const json_t *answer);
     const struct news
-        *news; /**< It may take long: the answer is waited for as ask_follow() does. */
+        *news; /**< For a long request, whose answer is awaited as by ask_follow(); or NULL. */
 };
 
 /**
- * Root asks the agent of @user from now on, a name or a number: what ask_connect() connects to. It
- * is not started where none runs. Returns 0, or an exit status after having said what is wrong.
+ * Make ask_connect() connect to the agent of @user, a name or a number, and never start it. For
+ * root.
+ * Returns 0, or an exit status after printing the reason.
  */
 MUST_CHECK int ask_for_user(const struct output *output, const char *user);
 
 /**
- * Connect to the agent; returns 0, or an exit status after having said why not.
+ * Connect to the agent. Returns 0, or an exit status after printing the reason.
  *
- * @ret_client  To be given to client_close() either way.
+ * @ret_client  Close it with client_close() in both cases.
  */
 MUST_CHECK int ask_connect(const struct output *output, bool launch, const char *what,
                            struct client *ret_client);
@@ -97,31 +100,31 @@ MUST_CHECK int ask_connect(const struct output *output, bool launch, const char 
 /**
  * Connect, send @frame and finish it, wait for the answer, disconnect.
  *
- * @ret_answer  On success the answer, to be given to json_decref().
- * Returns 0, or an exit status after having said what is wrong.
+ * @ret_answer  On success, the answer; free it with json_decref().
+ * Returns 0, or an exit status after printing the reason.
  */
 MUST_CHECK int ask(const struct output *output, const struct question *question,
                    struct frame *frame, json_t **ret_answer);
-/** The same, and print the answer as the question says. Returns an exit status. */
+/** As ask(), and print the answer. Returns an exit status. */
 MUST_CHECK int ask_print(const struct output *output, const struct question *question,
                          struct frame *frame);
 
 /**
  * Send @frame and finish it, and wait for the answer for as long as the agent is alive.
  *
- * @frame  NULL: it was sent, and has one more answer.
+ * @frame  NULL: it was sent before, and another answer to it is awaited.
  * Returns 1 and the answer, or -errno for output_fail_agent().
  */
 MUST_CHECK int ask_follow(struct client *client, struct frame *frame, const struct news *news,
                           struct message *ret_message);
 
-/** SIGINT, SIGTERM and SIGHUP wait from now on. */
+/** Block SIGINT, SIGTERM and SIGHUP. */
 void ask_block_signals(sigset_t *ret_blocked);
 
-/** Begin the frame of what is asked of the program @app; cut where that is longer than any name. */
+/** Start a frame of a request about program @app, whose name is cut to the field's size. */
 void ask_request(struct frame *ret_frame, const char *type, const char *app, struct request *asked);
 void ask_put_texts(struct frame *frame, const char *key, const char *const *texts, size_t count);
-/** Put the environment of OpenCL's drivers into a question. */
+/** Add the environment variables that OpenCL drivers read. */
 void ask_put_environment(struct frame *frame);
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define USAGE 7 /* Columns of "Usage: ". */
-/* Columns of what stands in front of a help text; what is longer has a line of its own. */
+/* Columns of the label before a help text; a longer label gets a line of its own. */
 #define LABEL_MAX 26
 
 static void help_label_of(const struct verb_option *option, char *ret, size_t size)

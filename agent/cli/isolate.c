@@ -11,7 +11,7 @@
 
 #define START_MS 10000
 
-/* The server's own: it leaves our terminal, and says on its standard output that it listens. */
+/* Start a server as the leader of its own session. It writes to @output once it listens. */
 static int isolate_launch(const char *address, int output)
 {
     char path[PATH_MAX], process[16];

@@ -5,7 +5,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-/* The verbs, in the order of help and manual. */
+/* The verbs, in the order in which the help and the manual list them. */
 #define VERBS(V)                                                                                   \
     V(run)                                                                                         \
     V(devices)                                                                                     \
@@ -58,7 +58,10 @@
 VERBS(DECLARE)
 static const struct verb *const verbs[] = {VERBS(LIST) NULL};
 
-/** Known before the words are parsed, so that a usage error is JSON too. @verb: NULL: not known. */
+/**
+ * Whether to print JSON. Decided before the options are parsed, so that usage errors are JSON too.
+ * @verb: NULL: not known yet.
+ */
 static bool reseat_wants_json(const struct verb *verb, int argc, char **argv)
 {
     if (verb && verb->plain)
@@ -120,7 +123,7 @@ int main(int argc, char **argv)
               : strcmp(argv[1], "--version") == 0 ? version
                                                   : argv[1];
     call.output = (struct output){.command = argv[1], .json = reseat_wants_json(NULL, argc, argv)};
-    /* Of several that begin so, too. */
+    /* Also for the first word of several verbs, such as "config". */
     if (argc == 3 && reseat_is_help(argv[2]) && help_print(verbs, argv[1]))
         return output_done();
     call.verb = verb_find(verbs, &call.output, argv + 1, (size_t)argc - 1, &taken, &status);

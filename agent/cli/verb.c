@@ -11,8 +11,8 @@
 
 #define OPTIONS_MAX 128
 #define VERBS_MAX   128
-#define NEAR        2   /* Letters that a slip of the fingers changes. */
-#define ROW         256 /* What getopt returns for each of our rows: no character. */
+#define NEAR        2   /* Edit distance up to which a word counts as a typing error. */
+#define ROW         256 /* getopt_long()'s result for our options; not a character. */
 
 const struct verb_option *verb_options(const struct verb *verb)
 {
@@ -23,7 +23,7 @@ const struct verb_option *verb_options(const struct verb *verb)
 
 /* ---- arguments ---- */
 
-/** Where the argument is a word of its own ("start|stop"), not the name of something. */
+/** True if the argument is one of fixed words ("start|stop"), not a name. */
 static bool verb_is_choice(const char *argument)
 {
     return !argument[strcspn(argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")];
@@ -75,7 +75,7 @@ static int verb_check_arguments(const struct call *call)
 
 /* ---- values ---- */
 
-/** 1500 with 3 places: "1.5". */
+/** Format a number: 1500 with 3 places is "1.5". */
 static const char *verb_amount(uint64_t value, unsigned places, char ret[32])
 {
     double unit = 1;
@@ -179,7 +179,7 @@ static int verb_take(struct call *call, const struct verb_option *option, const 
     case OPTION_NAMES:
         if (((struct names *)field)->count)
             return output_usage(&call->output, "%s is given once: names with commas", name);
-        /* A word of the command line is ours to change. */
+        /* argv may be modified. */
         return verb_take_names(call, name, (char *)text, (size_t)option->most, field);
     case OPTION_TEXT:
         if (!option->argument)
@@ -203,9 +203,12 @@ static int verb_take(struct call *call, const struct verb_option *option, const 
     return status;
 }
 
-/* ---- words ---- */
+/* ---- options ---- */
 
-/** What getopt_long() did not take: @result is ':' or '?', @number what it says it was. */
+/**
+ * Print an error for an option that getopt_long() rejected: @result is ':' or '?', @number its
+ * optopt.
+ */
 static int verb_refuse_option(const struct call *call, int result, int number, const char *word)
 {
     const char *names[OPTIONS_MAX], *nearest = NULL;
@@ -242,7 +245,10 @@ static void verb_make_getopt(const struct verb *verb, struct option *ret_options
     *ret_options = (struct option){verb->plain ? NULL : "json", no_argument, NULL, 'j'};
 }
 
-/** Of `--models FILE`: what may be left out is taken from the next word all the same. */
+/**
+ * The value of an optional argument such as `--models FILE`. getopt_long() only accepts it after
+ * '='; here the next word is taken too, unless it is an option.
+ */
 static char *verb_optional_value(int argc, char **argv)
 {
     return optarg || optind == argc || argv[optind][0] == '-' ? optarg : argv[optind++];
@@ -273,7 +279,7 @@ int verb_parse(struct call *call, int argc, char **argv)
     optind = 0;
     while ((result = getopt_long(argc, argv, letters, options, (index = -1, &index))) >= 0) {
         const char *word = argv[optind - 1 - (optarg && optarg == argv[optind - 1])];
-        /* An abbreviation would mean something else once there is another option. */
+        /* Reject abbreviations: they would become ambiguous when an option is added. */
         bool whole = index < 0 || strlen(options[index].name) == strcspn(word + 2, "=");
         if (result == ':' || result == '?' || !whole)
             return verb_refuse_option(call, result, result == '?' ? optopt : 0, word);
@@ -294,7 +300,7 @@ int verb_parse(struct call *call, int argc, char **argv)
     return status ? status : verb_check_required(call, given);
 }
 
-/* ---- which verb ---- */
+/* ---- finding a verb ---- */
 
 const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
                              char **words, size_t count, size_t *ret_taken, int *ret_status)
@@ -329,7 +335,7 @@ const struct verb *verb_find(const struct verb *const *verbs, const struct outpu
                                   first);
         return NULL;
     }
-    /* Of two letters or three, most words are as near. */
+    /* A word of two or three letters is within a distance of two of most others. */
     nearest = config_nearest(first, names, name_count, strlen(first) > 3 ? NEAR : 1);
     *ret_status =
         output_fail(output, ERR_USAGE, "there is no command \"%s\"%s%s%s; see reseat --help", first,

@@ -4,32 +4,30 @@
 #include "agent/cli/show/output.h"
 
 /*
- * What the command line understands: one row a verb, one row an option. What is parsed, what
- * `reseat help` says, what a shell completes and what the manual has on verbs all come from these
- * rows.
+ * The grammar of the command line: a row for each verb and for each option. Parsing, `reseat help`,
+ * shell completion and the manual's section on verbs are all generated from these rows.
  *
- * An argument is written as people read it: "APP[:N]", "[DEVICE]" where it may be left out,
- * "DEVICE..." where there may be several, "DEVICE|APP" where it is one of several things,
- * "start|stop" where it is one of these words, "PROGRAM [ARG...]" where everything from there on is
- * another program's. What it is called decides what a shell offers for it (completion.py).
+ * The syntax of an argument: "APP[:N]"; "[DEVICE]" is optional; "DEVICE..." can be repeated;
+ * "DEVICE|APP" is one of several things; "start|stop" is one of these words; "PROGRAM [ARG...]" is
+ * the command line of another program. The name determines what a shell completes (completion.py).
  */
 
 struct call;
 
-/** How the value of an option is read, and what it sets. */
+/** The type of an option's value. */
 enum option_kind {
-    OPTION_TEXT,   /**< A const char *; without an argument a flag: a bool. */
+    OPTION_TEXT,   /**< A const char *; without an argument, a flag: a bool. */
     OPTION_NUMBER, /**< A number of 4 or 8 bytes. */
-    OPTION_TIME,   /**< The same of seconds, "1.5"; or "90s", "10m", "2h", "1d". */
-    OPTION_SIZE,   /**< A uint64_t, bytes, above 0: "512MiB". */
+    OPTION_TIME,   /**< A number of seconds, "1.5"; or "90s", "10m", "2h", "1d". */
+    OPTION_SIZE,   /**< A uint64_t of bytes, above 0: "512MiB". */
     OPTION_NAMES,  /**< A struct names. */
 };
 
-/** Of a number: nothing was given, and "none" was. No other value is as large. */
+/** Values of a number that was not given, and that was given as "none"; larger than any other. */
 #define OPTION_UNSAID UINT64_MAX
 #define OPTION_NONE   (UINT64_MAX - 1)
 
-/** Names with commas between. */
+/** A list of names, separated by commas. */
 #define NAMES_MAX 8
 struct names {
     const char *items[NAMES_MAX]; /**< Borrowed. */
@@ -37,33 +35,35 @@ struct names {
 };
 
 struct verb_option {
-    const char *name;     /**< Without the dashes; NULL ends the rows. */
-    const char *argument; /**< As above; NULL: a flag. "[FILE]" may be left out. */
+    const char *name;     /**< Without the dashes; NULL in the last row. */
+    const char *argument; /**< Syntax as above; NULL: a flag. "[FILE]" is optional. */
     const char *help;     /**< Sentences, for --help and the manual. */
 
     enum option_kind kind;
-    size_t offset, size; /**< Of the value in the verb's options. The last one given counts. */
+    size_t offset, size; /**< Of the value in the options. The last one given counts. */
     bool required;
 
-    const char *unit;     /**< Of a number, in messages; NULL: it has none. */
-    unsigned places;      /**< A number is kept in units of 10^-places. */
-    uint64_t least, most; /**< Of a number, in these units; most names. */
-    uint64_t initial;     /**< A number that was not given. */
+    const char *unit;     /**< Unit of a number, for messages; NULL: none. */
+    unsigned places;      /**< Numbers are stored in units of 10^-places. */
+    uint64_t least, most; /**< Limits of a number, in these units; or the most names. */
+    uint64_t initial;     /**< Value of a number that is not given. */
 
-    /** Takes a value that is none of these, and NULL for one that is left out. 0, or an exit
-     *  status. */
+    /**
+     * Parses a value of another type; @text is NULL if an optional one is left out. Returns 0 or an
+     * exit status.
+     */
     int (*take)(struct call *call, const struct verb_option *option, const char *text);
 };
 
-/** Where an option's value goes, in its row. */
+/** Members of an option's row that locate its value. */
 #define OPTION_VALUE(type, member)                                                                 \
     .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
-/** A time that is kept in units of 10^-digits seconds: milliseconds or nanoseconds. */
+/** A time stored in units of 10^-digits seconds, such as milliseconds or nanoseconds. */
 #define OPTION_SECONDS(type, member, digits, from, to)                                             \
     .kind = OPTION_TIME, OPTION_VALUE(type, member), .unit = "seconds", .places = digits,          \
     .least = from, .most = to
 
-/* What several verbs have, whose options begin with a struct request `asked`. */
+/* Options of several verbs, whose options begin with a struct request `asked`. */
 #define TIMEOUT_MAX_MS 10000000000
 #define OPTION_TIMEOUT(type, text)                                                                 \
     {                                                                                              \
@@ -80,71 +80,76 @@ struct verb_option {
     }
 
 struct verb {
-    const char *name;      /**< "move", or "config print" of several that begin alike. */
-    const char *arguments; /**< With blanks between. */
+    const char *name;      /**< "move"; or "config print", where verbs share a first word. */
+    const char *arguments; /**< Separated by blanks. */
     const char *summary;   /**< One sentence. */
-    const char *text;      /**< More of them, also in paragraphs; NULL: there is no more to say. */
+    const char *text;      /**< Further sentences, in paragraphs; or NULL. */
     const struct verb_option *options;
-    bool plain;  /**< It has no --json: what it prints is not its own. */
-    bool users;  /**< It only asks the agent: root may ask another user's (reseat --user). */
-    bool hidden; /**< For programs: help does not list it. */
+    bool plain;  /**< It has no --json, as its output is that of another program. */
+    bool users;  /**< Only asks the agent, so root may ask another user's (reseat --user). */
+    bool hidden; /**< For programs: not listed by help. */
 
-    /** For options that are in a table already; instead of `options`. */
+    /** Returns options that another table generates; used instead of `options`. */
     const struct verb_option *(*other_options)(void);
-    size_t size;                  /**< Of what the options set: zero, but for initial numbers... */
-    void (*prepare)(void *value); /**< ...and what this sets; or NULL. */
+    size_t size;                  /**< Of the options' struct, which is zeroed first. */
+    void (*prepare)(void *value); /**< Sets further initial values; or NULL. */
 
     /** Returns an exit status. */
     int (*run)(struct call *call);
 };
 
-/** A verb as it was called. */
+/** A verb and its parsed words. */
 struct call {
-    const struct verb *const *verbs; /**< All of them, NULL at the end. */
+    const struct verb *const *verbs; /**< All verbs; NULL at the end. */
     const struct verb *verb;
     struct output output;
     void *options; /**< verb->size bytes. */
-    char **words;  /**< Its arguments, and what follows them; NULL at the end. */
+    char **words;  /**< The arguments; NULL at the end. */
     size_t count;
 };
 
-/** Its rows. The last has no name; --json is not among them. */
+/** The rows of a verb's options. The last has no name; --json is not among them. */
 const struct verb_option *verb_options(const struct verb *verb);
-/** Everything behind the verb's first argument that may stop options is another program's. */
+/** True if the arguments are the command line of another program, whose options are not parsed. */
 bool verb_takes_program(const struct verb *verb);
 
 /**
  * Find the verb that @words begin with.
  *
  * @count      At least 1.
- * @ret_taken  How many words name it.
- * Returns NULL where there is none; then @output tells why and @ret_status is the exit status.
+ * @ret_taken  Number of words in its name.
+ * Returns NULL if there is none, after printing the error; @ret_status is then the exit status.
  */
 const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
                              char **words, size_t count, size_t *ret_taken, int *ret_status);
 
-/** Split @text at its commas, in place: of @most names none is empty. 0, or an exit status. */
+/**
+ * Split @text at commas, in place, into at most @most names, none of them empty. Returns 0 or an
+ * exit status.
+ */
 MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *text, size_t most,
                                struct names *ret_names);
 
-/** Help was asked for. */
+/** Result of verb_parse() for --help. */
 #define VERB_HELP (-1)
 /**
- * Take the words behind the verb: its options into @call->options, its arguments into
- * @call->words.
+ * Parse the words after the verb: options into @call->options, arguments into @call->words.
  *
- * @argv  argv[0] is not looked at; sorted anew. Borrowed for as long as the call.
- * Returns 0, VERB_HELP, or an exit status after having said what is wrong. Not thread-safe.
+ * @argv  argv[0] is ignored; the words are reordered. Borrowed for as long as @call.
+ * Returns 0, VERB_HELP, or an exit status after printing the error. Not thread-safe.
  */
 MUST_CHECK int verb_parse(struct call *call, int argc, char **argv);
 
-/* What verbs say of themselves, from their rows. */
+/* Help texts, generated from the rows. */
 
-/** The list of all verbs. */
+/** Print the list of all verbs. */
 void help_print_all(const struct verb *const *verbs, FILE *to);
-/** A verb with its options, on stdout; "config": each that begins so. False: there is none. */
+/**
+ * Print the help of a verb on stdout; "config" means each verb with that first word. Returns false
+ * if there is none.
+ */
 bool help_print(const struct verb *const *verbs, const char *name);
-/** All rows: an array of objects. NULL without memory. */
+/** All rows as a JSON array of objects. Returns NULL without memory. */
 json_t *help_json(const struct verb *const *verbs);
 
 #endif

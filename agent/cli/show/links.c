@@ -28,7 +28,7 @@ struct link {
     bool measured;
     uint64_t measured_s;
     struct link_figures figures;
-    char problem[128]; /* why it could not be measured now, or "" */
+    char problem[128]; /* why this measurement failed, or "" */
 };
 
 struct links_known {
@@ -40,7 +40,7 @@ struct links_known {
 
 /* ---- measuring ---- */
 
-/* Wait until the helper has ended, or end it with what it started. False: it was late. */
+/* Wait until the helper has ended. After @limit_ms, kill its process group and return false. */
 static bool links_await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
 {
     uint64_t deadline = clock_now_ns() + limit_ms * NS_PER_MS;
@@ -48,7 +48,7 @@ static bool links_await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
     while (waitpid(helper, ret_status, WNOHANG) == 0) {
         if (clock_now_ns() >= deadline) {
             kill(-helper, SIGKILL);
-            /* One stuck in the kernel is left behind: init reaps it. */
+            /* A child that is stuck in the kernel cannot be reaped: leave it to init. */
             for (int tries = 0; tries < 200 && !waitpid(helper, ret_status, WNOHANG); tries++)
                 clock_sleep(LOOK_MS * NS_PER_MS);
             return false;
@@ -58,7 +58,10 @@ static bool links_await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
     return true;
 }
 
-/* @quiet: what it and the driver say is for nobody; otherwise it is no part of our answer. */
+/*
+ * Standard output is for our answer only: the helper's goes to standard error or, with @quiet,
+ * nowhere.
+ */
 static int links_start_helper(const char *path, const char *key, bool quiet, pid_t *ret_helper)
 {
     char *arguments[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)key, NULL};
@@ -78,7 +81,7 @@ static int links_start_helper(const char *path, const char *key, bool quiet, pid
     return error;
 }
 
-/* What goes wrong is the link's problem. */
+/* Measure one link. An error is stored as the link's problem. */
 static void links_measure(const struct output *output, struct link *link, uint64_t limit_ms)
 {
     char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX];
@@ -103,7 +106,7 @@ static void links_measure(const struct output *output, struct link *link, uint64
         snprintf(link->problem, sizeof(link->problem), "reseat-measure failed");
 }
 
-/* ---- what is known ---- */
+/* ---- stored measurements ---- */
 
 static unsigned links_cores(void)
 {
@@ -165,7 +168,7 @@ static bool links_has_link(const struct link *link)
     return link && !devinfo_scalar(&link->entry->info, CL_DEVICE_HOST_UNIFIED_MEMORY, 0);
 }
 
-/* One way, from or to host memory where that end is NULL. */
+/* The predicted transfer of @size bytes from one device to another; NULL stands for host memory. */
 static json_t *links_json_way(const struct links_known *known, const struct link *from,
                               const struct link *to, uint64_t size)
 {
@@ -204,9 +207,9 @@ static json_t *links_json_ways(const struct links_known *known)
     return ways;
 }
 
-/* ---- for people ---- */
+/* ---- as text ---- */
 
-/** "12.3", or "" where nothing was measured. */
+/** Put a number such as "12.3", or "" if it was not measured. */
 static void links_put_scaled(struct table *table, size_t column, const json_t *stage,
                              const char *member, double scale)
 {

@@ -4,11 +4,11 @@
 #include "agent/cli/show/output.h"
 
 /**
- * Print what is known of the links of the devices in an inventory, and how transfers would go about
- * some sizes.
+ * Print the stored measurements of the links of an inventory's devices, and how transfers of some
+ * sizes would be done.
  *
  * @file      The inventory's path.
- * @limit_ms  Measure first, each device for at most so long, with a helper process; 0: do not.
+ * @limit_ms  Above 0: first measure in a helper process, for at most this time for each device.
  * Blocks meanwhile. Returns an exit status.
  */
 int links_print(const struct output *output, const char *file, uint64_t limit_ms);

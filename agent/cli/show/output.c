@@ -122,7 +122,7 @@ void output_add_error(json_t *object, const char *code, const char *message)
                         json_pack("{s:s, s:o}", "code", code, "message", output_text(message)));
 }
 
-/** Returns whether all that was printed reached its file, and says so where it did not. */
+/** Flush standard output. On failure, print the reason and return false. */
 static bool output_is_written(void)
 {
     if (!fflush(stdout) && !ferror(stdout))
@@ -179,7 +179,7 @@ void words_add(struct words *words, const char *format, ...)
     int length = vsnprintf(words->text + words->used, room, format, arguments);
     va_end(arguments);
     if (length > 0) {
-        /* Drivers say what they like. */
+        /* Drivers can return any bytes as text. */
         char *added = words->text + words->used;
         text_make_safe(added, room, added, strlen(added));
         words->used += strlen(added);
@@ -379,7 +379,7 @@ void output_seconds(uint64_t nanoseconds, char *ret, size_t size)
         snprintf(ret, size, "%.2f s", seconds);
 }
 
-/** The next character, and how many bytes it has: one that the locale does not have is a '?'. */
+/** The next character and its size in bytes. One that the locale cannot print becomes '?'. */
 static wchar_t output_next(const char *text, size_t *ret_size)
 {
     mbstate_t state = {0};
@@ -435,7 +435,7 @@ struct table {
     size_t count;
     struct libscols_table *lines;
     struct libscols_line *last;
-    uint32_t said; /* Columns in which a line says something: a bit each. */
+    uint32_t said; /* A bit for each column in which a line has text. */
 };
 
 struct table *table_create(const struct table_column *columns, size_t count)
@@ -516,13 +516,13 @@ void table_add(struct table *table, const json_t *entry)
             table_date_text(member_number(entry, field), text, sizeof(text));
             break;
         }
-        /* What an entry does not say is no 0. */
+        /* A missing field is shown as "-", not as 0. */
         bool said = !json_is_null(json_object_get(entry, field));
         table_put(table, i, said ? text : "");
     }
 }
 
-/* Bytes of the longest text of a column, its title included. */
+/* Bytes of the longest text in a column, including its title. */
 static size_t table_width(struct table *table, size_t column)
 {
     size_t width = strlen(table->columns[column].title);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many devices are named one by one. */
+/* Most devices named in one reason. */
 #define NAMED_MAX 8
 
 static bool presented_is_gpu(const struct inventory_entry *entry)
@@ -12,7 +12,7 @@ static bool presented_is_gpu(const struct inventory_entry *entry)
     return (devinfo_scalar(&entry->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
 }
 
-/* The one that a program starts on comes first, the others as they are listed. */
+/* Order the devices: first the one that programs start on by default, then the others as listed. */
 static void presented_order_rows(const struct inventory *inventory,
                                  const struct inventory_entry **ret_devices)
 {
@@ -169,7 +169,7 @@ json_t *presented_json(const struct devinfo_param *param, const struct devinfo_v
     return list;
 }
 
-/* "cpu0, gpu0", with their own answers where it is about one. */
+/* Append names of devices: "cpu0, gpu0"; with @param, each followed by the device's own answer. */
 static void presented_add_devices(const struct presented *presented, const bool *only,
                                   const struct devinfo_param *param, struct words *words)
 {

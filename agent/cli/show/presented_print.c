@@ -6,18 +6,20 @@
 #include "agent/cli/show/presented.h"
 #include "agent/config/paths.h"
 
-/* Columns, on a terminal: of what is told at most, of why at least. */
+/* Columns on a terminal: the most for values, the least for reasons. */
 #define TOLD_MAX 22
 #define WHY_MIN  24
 
-/* Lists that have a part of their own. */
+/* True for lists that are printed separately. */
 static bool presented_print_has_own_part(cl_device_info name)
 {
     return name == CL_DEVICE_EXTENSIONS || name == CL_DEVICE_EXTENSIONS_WITH_VERSION ||
            name == CL_DEVICE_OPENCL_C_FEATURES;
 }
 
-/* Queries that the program's version has not do not need an excuse. */
+/*
+ * True if the query exists in the version that programs see. The absence of others needs no reason.
+ */
 static bool presented_print_is_asked(const struct presented *presented,
                                      const struct devinfo_param *param)
 {
@@ -37,7 +39,7 @@ static cl_version presented_print_listed_version(const struct presented *present
     return 0;
 }
 
-/* One that no device has says nothing. */
+/* False for a reason that no device supports the feature: it is not printed. */
 static bool presented_print_is_told_of(const struct presented *presented,
                                        const struct reason *reason)
 {
@@ -47,7 +49,7 @@ static bool presented_print_is_told_of(const struct presented *presented,
     return reason->rule != REASON_MISSING;
 }
 
-/* ---- as JSON, with what people read in it ---- */
+/* ---- as JSON, with the texts for people ---- */
 
 static json_t *presented_print_json_answers(const struct presented *presented)
 {
@@ -160,7 +162,7 @@ static json_t *presented_print_json_presented(const struct presented *presented)
         "image_formats", presented_print_json_formats(presented));
 }
 
-/* ---- for people ---- */
+/* ---- as text ---- */
 
 static int presented_print_widest(const json_t *rows, const char *key, const char *title)
 {
@@ -175,7 +177,8 @@ static int presented_print_widest(const json_t *rows, const char *key, const cha
     return (int)most;
 }
 
-/** On a terminal no line is longer than it is wide, as far as that leaves enough for the reasons.
+/**
+ * Print a row. On a terminal the reason is wrapped to its width, but to at least WHY_MIN columns.
  */
 static void presented_print_row(const int widths[2], const char *name, const char *told,
                                 const char *why)
@@ -206,7 +209,9 @@ static void presented_print_rows(const json_t *rows, const char *title)
     if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX)
         widths[1] = TOLD_MAX;
     presented_print_row(widths, title, "TOLD", "WHY");
-    /* What is offered comes first; of an answer nothing says whether it is. */
+    /*
+     * First the features that are offered, then the others. Answers to queries have no such mark.
+     */
     for (int left_out = 0; left_out < 2; left_out++) {
         json_array_foreach(rows, i, row)
         {
@@ -219,7 +224,7 @@ static void presented_print_rows(const json_t *rows, const char *title)
     }
 }
 
-/** Why formats of one list are left out: each reason once, with how many it took. */
+/** Append the reasons why formats of a list are left out: each once, with the number of formats. */
 static void presented_print_add_format_reasons(const json_t *left_out, struct words *words)
 {
     const json_t *entry, *other;

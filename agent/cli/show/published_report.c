@@ -39,7 +39,7 @@ static void published_report_put(struct table *table, size_t column, const char 
     table_put(table, column, text);
 }
 
-/* In percent; nothing where it is not printed or not computed. */
+/* Put a percentage; " " if the paper has none or none was computed. */
 static void published_report_percent(struct table *table, size_t column, double percent)
 {
     if (isnan(percent))
@@ -65,7 +65,10 @@ static void published_report_change(struct table *table, const char *title, cons
         published_report_percent(table, 4 + i, values[i]);
 }
 
-/* What the paper prints, and what follows: throughput per watt is samples per joule. */
+/*
+ * The changes that the paper prints, and the energy that follows from throughput per watt, which is
+ * samples per joule.
+ */
 static struct published_change published_report_paper(const struct published_claim *claim)
 {
     return (struct published_change){.throughput = claim->throughput,
@@ -75,7 +78,9 @@ static struct published_change published_report_paper(const struct published_cla
                                      .bound = NAN};
 }
 
-/* A bound is of the energy of schedules that are as fast as the GPUs alone. */
+/*
+ * The bound is on the energy of schedules that are as fast as the GPUs alone: hide it for others.
+ */
 static struct published_change published_report_computed(const struct published_change *change,
                                                          unsigned scheduler)
 {

@@ -4,12 +4,12 @@
 #include "agent/cli/show/output.h"
 #include "simulate/published.h"
 
-/* The published evaluation beside what was computed again. */
+/* The results of a published evaluation beside those computed again. */
 
-/** Tables on stdout, and what is assumed. Returns an exit status. */
+/** Print tables and the assumptions. Returns an exit status. */
 MUST_CHECK int published_report_print(const struct published_options *options,
                                       const struct published_all *all);
-/** Members for the command's object. Returns 0 or -ENOMEM. */
+/** Add the members to the command's object. Returns 0 or -ENOMEM. */
 MUST_CHECK int published_report_json(const struct published_options *options,
                                      const struct published_all *all, json_t *object);
 

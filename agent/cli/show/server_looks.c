@@ -20,7 +20,7 @@
 struct looked {
     struct server_line server;
     pid_t pid;
-    int fd; /* -1 at its end. */
+    int fd; /* -1 after its end of file. */
     struct frame_reader reader;
 };
 
@@ -28,7 +28,7 @@ static size_t server_looks_find_servers(struct server_line *ret_lines)
 {
     struct server_line added[SERVERS_MAX] = {{.name = ""}};
     char folder[PATH_MAX], path[PATH_MAX];
-    struct config_error ignored; /* config validate tells. */
+    struct config_error ignored; /* config validate reports the error. */
     struct config config = {.path = ""};
     size_t count = 0, more = 0;
 
@@ -106,7 +106,7 @@ static void server_looks_take_all(struct looked *looks, size_t count, uint64_t d
     }
 }
 
-/** What comes and goes by itself needs nobody. */
+/** True for problems that may go away without anybody's action. */
 static bool server_looks_is_passing(const char *code)
 {
     static const char *const passing[] = {"unreachable", "silent", "busy"};

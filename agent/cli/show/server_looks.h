@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 /**
- * Look at every server that the configuration or an operator named, whether or not an agent runs,
- * all at once, and say of each whether it can be used or what it lacks: lines as doctor's are.
+ * Check all servers that the configuration or an operator named, in parallel and without an agent,
+ * and print for each whether it can be used and what it lacks, as lines of `reseat doctor`.
  *
- * Blocks for ten seconds at most. False: there is one that only a person can put right.
+ * Blocks for ten seconds at most. Returns false if a server needs a person's action.
  */
 bool server_looks(FILE *to);
 

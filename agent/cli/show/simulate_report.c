@@ -24,7 +24,7 @@ static struct cell simulate_report_cell(const char *format, ...)
     return ret;
 }
 
-/* "0.3 s", "12 min", "4.5 h". */
+/* A duration: "0.3 s", "12 min", "4.5 h". */
 static struct cell simulate_report_span(uint64_t ms)
 {
     double seconds = (double)ms / 1000;
@@ -83,7 +83,7 @@ static int simulate_report_print_results(const struct sim_report *report)
     return table_print(table);
 }
 
-/* ---- what it assumes ---- */
+/* ---- assumptions ---- */
 
 static void simulate_report_print_trace(const struct sim_report *report)
 {

@@ -4,22 +4,22 @@
 #include "agent/cli/show/output.h"
 #include "simulate/sim.h"
 
-/* What a simulation came to, for people and for programs. */
+/* Results of a simulation, as text and as JSON. */
 
 struct sim_report {
     const struct sim_trace *trace;
     const struct sim_options *options;
     const struct sim_load *load;
-    const struct sim_result *results; /**< By level, then regime. */
+    const struct sim_result *results; /**< Ordered by level, then by regime. */
     size_t count;
 };
 
-/** A table on stdout, and what it assumes under it. Returns an exit status. */
+/** Print a table and the assumptions. Returns an exit status. */
 MUST_CHECK int sim_report_print(const struct sim_report *report);
-/** The report's members for the command's object. Returns 0 or -ENOMEM. */
+/** Add the report's members to the command's object. Returns 0 or -ENOMEM. */
 MUST_CHECK int sim_report_json(const struct sim_report *report, json_t *object);
 
-/** The table of models: on stdout, returning an exit status, or as an array. */
+/** The table of models: printed, returning an exit status, or as a JSON array. */
 MUST_CHECK int sim_models_print(const struct sim_models *models);
 json_t *sim_models_json(const struct sim_models *models);
 

@@ -50,7 +50,7 @@ static int agent_show(const struct output *output, bool launch)
     return status;
 }
 
-/** Wait until the process is gone, so that a start right after finds no lock. */
+/** Wait until the process has ended: until then it holds the lock that a new agent needs. */
 static bool agent_gone(pid_t pid, uint64_t start, int timeout_ms)
 {
     for (int waited = 0; waited < timeout_ms; waited += 10) {
@@ -61,7 +61,10 @@ static bool agent_gone(pid_t pid, uint64_t start, int timeout_ms)
     return false;
 }
 
-/** End one that does not end by itself: nothing depends on it, and a later one knows all again. */
+/**
+ * Kill an agent that does not end by itself. No program depends on it, and a later agent recovers
+ * the state.
+ */
 static int agent_end(const struct output *output, pid_t pid, uint64_t start)
 {
     kill(pid, SIGTERM);
@@ -74,7 +77,7 @@ static int agent_end(const struct output *output, pid_t pid, uint64_t start)
                              "the agent did not answer and was ended; programs run on without it");
 }
 
-/** As client_receive(): 1 and its answer. */
+/** Send MSG_STOP. Returns as client_receive(): 1 and the answer. */
 static int agent_ask_to_stop(const struct paths *paths, struct client *client,
                              struct message *ret_message)
 {
@@ -102,7 +105,7 @@ static int agent_stop_run(const struct output *output)
     }
     int result = agent_ask_to_stop(&paths, &client, &message);
     client_close(&client);
-    /* One that hangs, or is of a release that is not understood, is ended all the same. */
+    /* Kill an agent that hangs or has an incompatible protocol. */
     if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start))
         return agent_end(output, pid, start);
     if (result == -EPROTO && client.problem[0])

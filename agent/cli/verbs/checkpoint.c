@@ -7,13 +7,13 @@
 #include "agent/cli/verb.h"
 #include "state/image/image_folder.h"
 
-/* Images of a program while it runs, once or again and again. */
+/* Images of a running program, made once or periodically. */
 
 struct checkpoint {
     const struct output *output;
-    struct request asked; /**< every_ms OPTION_UNSAID: once. */
+    struct request asked; /**< every_ms is OPTION_UNSAID for a single image. */
     const char *to;
-    bool end_process; /**< With asked.parks: it is not to run on. */
+    bool end_process; /**< With asked.parks: end the process afterwards. */
     const char *criu;
 };
 
@@ -131,7 +131,9 @@ static int checkpoint_request_make(const struct call *call, const struct checkpo
     return status;
 }
 
-/** Of its process it has none that keeps them for it. */
+/**
+ * Apply --keep. The agent does so for images that it makes, but not for those of whole processes.
+ */
 static void checkpoint_keep_last(const struct checkpoint *checkpoint, const char *image)
 {
     char problem[IMAGE_PROBLEM_MAX] = "";
@@ -153,7 +155,7 @@ static int checkpoint_keep_process(const struct call *call, const struct checkpo
     json_t *report = NULL;
     int status = ask_connect(&call->output, false, "reach the program", &client);
 
-    /* A signal would end us while CRIU has stopped the program. */
+    /* A signal would end this process while CRIU has stopped the program. */
     if (!status) {
         ask_block_signals(&blocked);
         status = checkpoint_process(&call->output, &wish, &client, &report);

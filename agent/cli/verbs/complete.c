@@ -5,12 +5,11 @@
 #include "agent/config/servers.h"
 #include "state/driver/inventory.h"
 
-/* Names for a shell to complete. Nothing is started for it, and nothing said where there is none.
- */
+/* Names for shell completion. Starts no agent, and prints no error if there is none. */
 
 #define PROGRAMS_MS 1000
 
-/** From the list that the last agent left: asking one may start drivers. */
+/** Print the devices in the list that the last agent left. Asking an agent may start drivers. */
 static void complete_print_devices(const struct paths *paths)
 {
     struct inventory inventory = {0};

@@ -7,14 +7,16 @@
 #include "agent/cli/verb.h"
 #include "agent/config/config_priv.h"
 
-/* reseat config: what is in effect, whether a file is right, where it is, and have the agent read
- * it again. */
+/*
+ * reseat config: show the settings in effect, validate a file, show its path, make the agent read
+ * it again.
+ */
 
 #define RELOAD_MS    5000
 #define SETTINGS_MAX 100
 #define GIVEN_MAX    256
 
-/** One line as compilers write it, so that editors find the place. */
+/** Print an error in the format of compilers, which editors understand. */
 static int config_refuse(const struct output *output, const struct config_error *error)
 {
     char text[PROTOCOL_TEXT_MAX + PATH_MAX];
@@ -118,7 +120,7 @@ static int config_print_json(const struct output *output, const struct config *c
     return output_print(object, STATUS_DONE);
 }
 
-/** Settings that are given as options; the text is borrowed. */
+/** Settings given as options. The texts are borrowed. */
 struct print {
     size_t count;
     struct config_option given[GIVEN_MAX];
@@ -246,7 +248,7 @@ static int config_run_path(struct call *call)
     if (output_done())
         return STATUS_ROLLED_BACK;
     if (!exists) {
-        /* What is named has to be there. */
+        /* A file that the environment names must exist. */
         const char *named = getenv("RESEAT_CONFIG");
         output_note(output, "there is no such file; %s",
                     named && *named ? "create it, or unset RESEAT_CONFIG" : "the defaults hold");

@@ -33,7 +33,7 @@ static const struct verb_option devices_options[] = {
      OPTION_SECONDS(struct devices, timeout_ms, 3, 1000, 3600000), .initial = 60000},
     {NULL}};
 
-/** What an operator said of it says more than that it is there. */
+/** The state to show: that of a drain, if the device is up. */
 static const char *devices_state_of(const json_t *device)
 {
     const char *state = member_text(device, "state");
@@ -45,7 +45,7 @@ static const char *devices_state_of(const json_t *device)
                                              : "up";
 }
 
-/** What it draws, of what it may; "" where neither is known. */
+/** Power drawn and cap; "" if neither is known. */
 static void devices_power(const json_t *device, char *ret_text, size_t size)
 {
     double drawn = (double)member_number(device, "power_mw") / 1000;
@@ -79,7 +79,7 @@ static int devices_print_devices(const json_t *devices)
         {"STATE"},
         {"BY"},
         {"UUID/PCI"},
-        {"POWER", .right = true}, /* Only where something is known of it. */
+        {"POWER", .right = true}, /* Left out if no device's power is known. */
     };
     char power[64];
     const json_t *device;

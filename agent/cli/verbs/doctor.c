@@ -39,7 +39,10 @@ static bool doctor_check_agent(FILE *to, const struct paths *paths)
                        "stop it with reseat agent stop, or look into agent.log beside its socket");
 }
 
-/** Where the list is of what this environment shows; without an agent, what the last one left. */
+/**
+ * Find the inventory that this environment shows; without an agent, the one that the last agent
+ * left.
+ */
 static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 {
     struct client client = {.fd = -1};
@@ -62,7 +65,7 @@ static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_M
     return error;
 }
 
-/** What the device that programs start on by default has and others have not. */
+/** Print what programs lose on their default device because they may move to the others. */
 static void doctor_say_cost(FILE *to, const struct inventory *inventory)
 {
     struct words names = {0}, devices = {0};
@@ -104,7 +107,7 @@ static void doctor_say_cost(FILE *to, const struct inventory *inventory)
     presented_finish(&presented);
 }
 
-/** @answers: one that does not would be waited for again. */
+/** @answers: false if the agent did not answer before, so that it is not waited for again. */
 static void doctor_check_inventory(FILE *to, const struct paths *paths, bool answers)
 {
     struct inventory inventory = {0};
@@ -146,7 +149,7 @@ static bool doctor_check_vendors(FILE *to, const struct paths *paths, const char
     return true;
 }
 
-/** Drivers that find no addresses left say nothing of it. */
+/** Report a limit of the address space: drivers that run out of addresses do not say so. */
 static void doctor_check_limit(FILE *to)
 {
     uint64_t limit = process_address_limit();
@@ -159,7 +162,7 @@ static void doctor_check_limit(FILE *to)
     }
 }
 
-/** Nothing else needs it. */
+/** Check CRIU. It is optional: only checkpoint --process needs it. */
 static void doctor_check_criu(FILE *to)
 {
     char path[PATH_MAX], problem[CRIU_PROBLEM_MAX];
@@ -210,7 +213,7 @@ static bool doctor_check_setup(FILE *to)
 
 /* ---- as JSON ---- */
 
-/** A line that begins with a mark is a check; one without sums up. */
+/** Add a line of the text report: one with a mark is a check, one without is the summary. */
 static void doctor_add_line(json_t *checks, json_t *object, char *line, const char **ret_stop)
 {
     static const char *const marks[] = {"ok", "note", "stop"};

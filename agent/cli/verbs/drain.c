@@ -3,15 +3,15 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-/* reseat drain and reseat rebalance: moves that the policy chooses, shown as they end. */
+/* reseat drain and reseat rebalance: moves chosen by the policy, each printed when it ends. */
 
 struct steps {
     const struct output *output;
-    const char *device; /**< NULL: a rebalance. */
+    const char *device; /**< NULL for a rebalance. */
     bool undo, dry_run;
-    uint64_t in_ns;    /**< 0: now. */
-    json_t *announced; /**< What programs were told before; NULL: nothing. */
-    json_t *list;      /**< Of the steps; NULL unless JSON is wanted. */
+    uint64_t in_ns;    /**< Delay; 0: now. */
+    json_t *announced; /**< The answer that announced the drain; or NULL. */
+    json_t *list;      /**< The steps for --json; NULL without it. */
 };
 
 static const struct verb_option drain_options[] = {
@@ -46,7 +46,7 @@ static void drain_show_step(struct steps *steps, json_t *step)
     fflush(stdout);
 }
 
-/** It is not drained yet: what was said of it. */
+/** Print the announcement of a drain that is not immediate. */
 static void drain_show_announced(struct steps *steps, json_t *announced)
 {
     unsigned long long programs = member_number(announced, "programs");
@@ -63,7 +63,7 @@ static void drain_show_announced(struct steps *steps, json_t *announced)
     fflush(stdout);
 }
 
-/** One line that says who is left on the device, and why. */
+/** One line: the programs left on the device, and why. */
 static void drain_explain(const json_t *answer, struct words *words)
 {
     const char *device = member_text(answer, "device");

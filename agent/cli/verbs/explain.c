@@ -5,7 +5,7 @@
 #include "agent/cli/verb.h"
 
 #define EXPLAIN_MS  10000
-#define MOVES_SHOWN 5 /* The rest is in --json. */
+#define MOVES_SHOWN 5 /* All are in --json. */
 
 static void explain_print_line(const char *text)
 {
@@ -13,7 +13,7 @@ static void explain_print_line(const char *text)
     output_wrapped(stdout, OUTPUT_COLUMNS, 2, 4, text);
 }
 
-/** Which devices do a part of its launches, and whether that came to anything. */
+/** Print the devices that share the program's launches, and how much work they did. */
 static void explain_print_spread(const json_t *answer)
 {
     const json_t *spread = json_object_get(answer, "spread");
@@ -32,7 +32,9 @@ static void explain_print_spread(const json_t *answer)
     explain_print_line(words.text);
 }
 
-/** How it would outlive its device, and what became of the last one that it lost. */
+/**
+ * Print how the program is protected against the loss of its device, and how the last loss ended.
+ */
 static void explain_print_protection(const json_t *answer)
 {
     const json_t *protection = json_object_get(answer, "protection");
@@ -92,7 +94,7 @@ static void explain_print_protection(const json_t *answer)
     explain_print_line(lost.text);
 }
 
-/** Images that are made of it again and again. */
+/** Print the state of periodic images. */
 static void explain_print_images(const json_t *answer)
 {
     const json_t *images = json_object_get(answer, "checkpoints");
@@ -111,7 +113,7 @@ static void explain_print_images(const json_t *answer)
     explain_print_line(words.text);
 }
 
-/** Whether it may run. */
+/** Print whether the program may run. */
 static void explain_print_right(const json_t *answer)
 {
     const char *problem = member_text(answer, "right_problem");
@@ -126,7 +128,7 @@ static void explain_print_right(const json_t *answer)
         explain_print_line(words.text);
 }
 
-/** How often the policy moved it, and why. */
+/** Print the number of moves by the policy, and the reasons of the last ones. */
 static void explain_print_moves(const json_t *answer)
 {
     const json_t *moves = json_object_get(answer, "policy_moves"), *item;

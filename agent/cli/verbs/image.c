@@ -9,7 +9,7 @@
 #include "state/base/cleanup.h"
 #include "state/image/image_read.h"
 
-/* Images of programs on disk, as their owner looks after them. */
+/* Management of images of programs on disk. */
 
 static json_t *image_summary_json(const char *name, const struct image_summary *summary)
 {
@@ -90,7 +90,7 @@ const struct verb verb_image_list = {
 
 /* ---- inspect ---- */
 
-/** The image that is named, or the newest. 0, or an exit status, which was said. */
+/** Choose the named image, or the newest. Returns 0, or an exit status after printing the error. */
 static int image_choose(const struct output *output, const struct images *images, const char *name,
                         struct image_summary *ret_summary, const char **ret_name)
 {
@@ -227,9 +227,9 @@ const struct verb verb_image_verify = {
 
 /* ---- diff ---- */
 
-/** What two images have of one object. */
+/** Difference of one object between two images. */
 struct difference {
-    uint64_t id, bytes; /**< Of chunks that differ. */
+    uint64_t id, bytes; /**< `bytes`: size of the chunks that differ. */
     const char *what;
 };
 
@@ -250,7 +250,10 @@ static uint64_t image_differing(const struct image_contents *one,
     return bytes;
 }
 
-/** Contents of @from that @to has not, or has others of; with @gone only the former. */
+/**
+ * List the contents of @to that @from lacks or has with other bytes; with @gone, only those that
+ * @from lacks.
+ */
 static size_t image_compare(const struct image_manifest *from, const struct image_manifest *to,
                             bool gone, struct difference *differences)
 {
@@ -340,7 +343,7 @@ const struct verb verb_image_diff = {
 /* ---- prune ---- */
 
 struct prune {
-    uint64_t keep; /**< OPTION_UNSAID: all. */
+    uint64_t keep; /**< OPTION_UNSAID: keep all. */
     bool damaged;
 };
 

@@ -11,17 +11,17 @@
 #include "state/base/clock.h"
 #include "state/library/library.h"
 
-/* The library of device binaries, as its owner looks after it. */
+/* Management of the library of device binaries. */
 
 #define LIST_MS 60000
 #define DAY_MS  (UINT64_C(24) * 60 * 60 * 1000)
 
-/* So much of a name tells entries apart for people; --json has all of it. */
+/* Digits of a key that the table shows; --json has all. */
 #define KEY_SHOWN 12
-/* Bytes of the names of an entry's kernels. */
+/* Bytes of the kernels' names that the table shows. */
 #define KERNELS_SHOWN 40
 
-/** Where it is, and its limit. 0, or an exit status after having said what is wrong. */
+/** Find the library's folder and limit. Returns 0, or an exit status after printing the error. */
 static int library_find_library(const struct output *output, struct library *ret_library)
 {
     struct config_error wrong;
@@ -40,14 +40,17 @@ static int library_find_library(const struct output *output, struct library *ret
     return 0;
 }
 
-/** What the library has, and which of it is meant. */
+/** The entries of the library and a selection of them. */
 struct contents {
     struct library library;
     struct library_list list;
     bool *chosen; /**< One for each entry. */
 };
 
-/** Nothing is chosen yet. 0: to be finished; or an exit status, which was said. */
+/**
+ * Read the entries and select none. Returns 0 (finish @ret), or an exit status after printing the
+ * error.
+ */
 static int library_contents_read(const struct output *output, bool whole, struct contents *ret)
 {
     char problem[FOLDER_PROBLEM_MAX];
@@ -96,7 +99,7 @@ static json_t *library_item_json(const struct library_item *item)
         (json_int_t)item->used_ms, "created_ms", (json_int_t)(good ? entry->created_ms : 0));
 }
 
-/** All entries, or those that are chosen. */
+/** The entries as JSON: all, or those selected. */
 static json_t *library_contents_json(const struct output *output, int status,
                                      const struct contents *contents, bool all)
 {
@@ -114,7 +117,7 @@ static json_t *library_contents_json(const struct output *output, int status,
 
 /* ---- list ---- */
 
-/** What is too long for a line ends in three points there; --json has all of it. */
+/** Print entries as a table. Long texts are cut and end with "..."; --json has all of them. */
 static int library_print_items(const struct contents *contents, const json_t *entries)
 {
     enum { KEY, KERNELS = 6 };
@@ -180,7 +183,7 @@ const struct verb verb_library_list = {
 
 /* ---- verify and prune ---- */
 
-/** Remove what is chosen, and say so. */
+/** Remove the selected entries and print which. */
 static int library_remove_chosen(const struct output *output, struct contents *contents,
                                  const char *what)
 {
@@ -269,7 +272,7 @@ const struct verb verb_library_verify = {
 };
 
 struct prune {
-    uint64_t days; /**< OPTION_UNSAID: not said. */
+    uint64_t days; /**< OPTION_UNSAID: not given. */
     const char *device;
     bool all;
 };
@@ -283,7 +286,10 @@ static const struct verb_option prune_options[] = {
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
 
-/** What all options that were given mean; without any, what is over the limit. */
+/**
+ * Select the entries that match all options; without options, the least recently used entries
+ * beyond the limit.
+ */
 static void library_choose(const struct prune *prune, struct contents *contents)
 {
     uint64_t now = clock_wall_ms(), kept = contents->list.size;
@@ -359,7 +365,7 @@ static int library_read_added_file(const struct output *output, const char *path
     return 0;
 }
 
-/** What the program does: source or IL, and how it is built. */
+/** Make the recipe of a build: source or IL, and its options. */
 static int library_make_recipe(const struct output *output, const struct add *add,
                                struct recipe **ret_recipe)
 {

@@ -7,8 +7,8 @@
 
 struct limit {
     bool off;
-    uint64_t bytes;   /**< 0: not said. */
-    uint64_t power_w; /**< OPTION_UNSAID, or OPTION_NONE for no cap. */
+    uint64_t bytes;   /**< 0: not given. */
+    uint64_t power_w; /**< OPTION_UNSAID: not given; OPTION_NONE: no cap. */
 };
 
 static const struct verb_option limit_options[] = {

@@ -7,18 +7,18 @@
 
 #define BAR_WIDTH 30
 #define CANCEL_MS 10000
-/* How the reason of a program that cannot leave its device begins (state/move/move_lock.c). */
+/* First words of the reason why a program cannot leave its device (state/move/move_lock.c). */
 #define PINNED "the program is pinned to its device"
 
-/** move, suspend, resume or prewarm. */
+/** Options of move, suspend, resume and prewarm. */
 struct change {
     const struct output *output;
-    struct request asked;         /**< What options set; the rest when it is sent. */
-    bool on_demand, whole, taken; /**< `fetch` and `manner` of that. */
-    const char *to;               /**< Of suspend: the folder of an image; or NULL. */
-    bool cancels;                 /**< Of move: cancel the program's move, whoever asked for it. */
+    struct request asked;         /**< Set by options, and completed when it is sent. */
+    bool on_demand, whole, taken; /**< Become `fetch` and `manner` of `asked`. */
+    const char *to;               /**< Suspend: the folder of the image; or NULL. */
+    bool cancels;                 /**< Move: cancel the program's move, whoever requested it. */
     bool prewarms;
-    struct names devices; /**< Of prewarm. */
+    struct names devices; /**< Prewarm: the devices. */
     bool bar;             /**< A progress bar is on the terminal. */
 };
 
@@ -125,7 +125,7 @@ static void move_show_progress(struct change *change, const json_t *progress)
     const char *phase = member_text(progress, "phase");
     char bar[BAR_WIDTH + 1], have[32], all[32];
 
-    /* In the background the terminal is somebody else's. */
+    /* In the background, the terminal belongs to another process group. */
     if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp())
         return;
     change->bar = true;
@@ -149,7 +149,7 @@ static void move_show_progress(struct change *change, const json_t *progress)
         fprintf(stderr, ", round %llu", member_number(progress, "round"));
 }
 
-/** It waits for room. */
+/** Print that the program waits for memory. */
 static void move_show_waiting(struct change *change, const json_t *notice)
 {
     char name[OUTPUT_PROGRAM_MAX];
@@ -169,27 +169,29 @@ static void move_end_bar(struct change *change)
     }
 }
 
-/** It was to go to an image, and did not. */
+/** True if the program was to be suspended to an image, and no image was written. */
 static bool move_is_not_stored(const struct change *change, const json_t *report)
 {
     return change->to && !member_text(report, "image")[0] &&
            strcmp(member_text(report, "result"), RESULT_DONE) == 0;
 }
 
-/** What to do next, for one that did not move. */
+/** Advice after a move that failed. */
 static const char *move_hint_for(const char *result, const char *to, const char *reason)
 {
     bool pinned = strncmp(reason, PINNED, strlen(PINNED)) == 0;
 
     if (strcmp(result, RESULT_EXPIRED) == 0)
         return "; try again with a longer --timeout";
-    /* What is wrong with an image, or pins a program, is wrong on every device. */
+    /*
+     * The problem of an image or a pinned program is not the device: another device does not help.
+     */
     return strcmp(result, RESULT_REFUSED) == 0 && to[0] && !pinned
                ? "; choose another device (reseat devices)"
                : "";
 }
 
-/** Where it is now, and what to do next, for one that did not move. */
+/** Say where the program is after a move that failed, and give advice. */
 static void move_explain(const struct change *change, const json_t *report, struct words *words)
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
@@ -231,7 +233,7 @@ static void move_explain(const struct change *change, const json_t *report, stru
     words_add(words, "%s", hint);
 }
 
-/** What outside of "devices" is that of @report. */
+/** Print the result as JSON. Members outside of "devices" are those of @report. */
 static int move_print_json(const struct change *change, const json_t *report, const json_t *reports,
                            int status, const char *explanation)
 {
@@ -261,7 +263,7 @@ static int move_print_json(const struct change *change, const json_t *report, co
     return output_print(object, status);
 }
 
-/** On demand. */
+/** Print the memory that an on-demand move has not transferred yet. */
 static void move_print_left(const json_t *report)
 {
     unsigned long long left = member_number(report, "left");
@@ -272,7 +274,7 @@ static void move_print_left(const json_t *report)
         printf(", %s to follow while it runs", bytes);
 }
 
-/** Where its data is now. */
+/** Print the image that a suspended program was written to. */
 static void move_print_stored(const json_t *report)
 {
     char bytes[32], written[32], freed[32];
@@ -284,7 +286,7 @@ static void move_print_stored(const json_t *report)
            member_text(report, "image"), written, freed);
 }
 
-/** What took the time: builds, the wait for launched commands, copies. */
+/** Print the parts of the duration: builds, waiting for launched commands, copies. */
 static void move_print_causes(const json_t *report, bool stops)
 {
     unsigned long long built = member_number(report, "built");
@@ -386,7 +388,7 @@ static int move_status_of(const struct change *change, const json_t *report)
     return done ? STATUS_DONE : output_status_of(output_code_of(result));
 }
 
-/** The first that failed decides. */
+/** Print the result. The first report of a failure determines the status. */
 static int move_finish(struct change *change, const json_t *reports)
 {
     const json_t *report, *decides = json_array_get(reports, 0);
@@ -469,7 +471,7 @@ static void move_make_request(struct call *call, struct frame *ret_frame)
         ask_put_texts(ret_frame, "devices", change->devices.items, change->devices.count);
 }
 
-/** One answer, or to prewarm one of each device. */
+/** Receive the answers: one, or for prewarm one for each device. */
 static int move_take_answers(struct call *call, struct client *client, const struct news *news)
 {
     struct change *change = call->options;

@@ -4,12 +4,12 @@
 #include "agent/cli/verb.h"
 
 #define ANSWER_MS 5000
-#define TEXT_MAX  256 /* Of a notice's line: programs log it. */
+#define TEXT_MAX  256 /* Bytes of a notice's text, which programs log as a line. */
 
-/** What a program that registered is told. */
+/** A notice to a registered program. */
 struct notice {
     const char *text;
-    uint64_t in_ns, value; /**< OPTION_UNSAID: not said. */
+    uint64_t in_ns, value; /**< OPTION_UNSAID: not given. */
 };
 
 static int notify_take_text(struct call *call, const struct verb_option *option, const char *text)
@@ -38,7 +38,7 @@ static const struct verb_option notify_options[] = {
     {"text", "TEXT", "One line for it to log.", .take = notify_take_text},
     {NULL}};
 
-/** What is said has to be what the notice is about: nothing is made up for what is left out. */
+/** Check that the options given are those that the notice needs. There are no defaults. */
 static int notify_check(const struct output *output, const char *what, const struct notice *notice)
 {
     static const struct {

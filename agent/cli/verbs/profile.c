@@ -25,7 +25,7 @@ static const struct verb_option profile_options[] = {
      OPTION_VALUE(struct profile, import_from)},
     {NULL}};
 
-/* What a launch draws above the idle device, and the energy that this makes. */
+/* Power of a launch above the device's idle power, and the resulting energy. */
 static void profile_put_energy(struct table *table, const json_t *cost, size_t power, size_t energy)
 {
     double mw = (double)member_number(cost, "power_mw"), ns = (double)member_number(cost, "ns");
@@ -78,7 +78,7 @@ static int profile_print(const struct output *output, const json_t *answer)
 
 /* ---- export ---- */
 
-/* Complete or absent: a file of that name stays as it was when this fails. */
+/* Write through a temporary file: on failure an existing file is unchanged. */
 static int profile_write(const struct call *call, const char *path, json_t *object)
 {
     char fresh[PATH_MAX];
@@ -141,7 +141,7 @@ static const struct {
     {"power_spread_permil", offsetof(struct cost_record, power_spread_k)},
 };
 
-/* NULL: it is what a launch costs; else what is wrong. */
+/* Check one imported record. Returns NULL if it is valid, or the fault. */
 static const char *profile_fault(const json_t *cost)
 {
     const char *id = member_text(cost, "id");

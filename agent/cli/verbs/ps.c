@@ -3,7 +3,7 @@
 
 #define LIST_MS 60000
 
-/** Where its virtual devices are, in their order, and where long launches are done too. */
+/** Append the devices of the virtual devices, in order, and those that share its long launches. */
 static void ps_places(const json_t *app, struct words *words)
 {
     const json_t *vdev;
@@ -22,7 +22,7 @@ static void ps_places(const json_t *app, struct words *words)
     }
 }
 
-/** Devices that have what is still to be fetched. */
+/** Append the devices that hold memory which is still to be fetched. */
 static void ps_sources(const json_t *app, const char *first, struct words *words)
 {
     const char *between = first;
@@ -39,7 +39,7 @@ static void ps_sources(const json_t *app, const char *first, struct words *words
     }
 }
 
-/** When what it has was last copied: it goes on from there if its device is lost. */
+/** The age of the last snapshot, from which the program is recovered if its device is lost. */
 static void ps_protection(const json_t *app, char *ret, size_t size)
 {
     const json_t *protection = json_object_get(app, "protection");
@@ -54,7 +54,7 @@ static void ps_protection(const json_t *app, char *ret, size_t size)
         output_seconds(age, ret, size);
 }
 
-/** How it is; of one moved on demand also how much of its memory is there. */
+/** Append the state; after an on-demand move, also how much memory was fetched. */
 static void ps_state(const json_t *app, struct words *words)
 {
     unsigned long long fetched = 0, all = 0;

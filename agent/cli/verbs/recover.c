@@ -14,7 +14,10 @@
 #include "state/base/clock.h"
 #include "state/image/image_lease.h"
 
-/* Programs that a host took with it, started again from their images: once, on whichever host. */
+/*
+ * Restart programs of a lost host from their images, each once, on whichever host runs this
+ * command.
+ */
 
 #define LOOK_NS (50 * NS_PER_MS)
 
@@ -28,15 +31,15 @@ enum outcome { UNKNOWN, CANNOT, ENDED, ALIVE, LOST, ELSEWHERE, RECOVERED };
 static const char *const outcome_names[] = {"unknown", "cannot",    "ended",    "alive",
                                             "lost",    "elsewhere", "recovered"};
 
-/** A program, by its last image. */
+/** A program, as its last image describes it. */
 struct lost {
     char image[IMAGE_NAME_MAX];
     struct image_summary summary;
-    const struct image_lease *by; /**< In it; NULL: nobody says whether it runs. */
-    struct lease lease;           /**< As it was when it was looked at first. */
+    const struct image_lease *by; /**< In the image; NULL: it may be running or not. */
+    struct lease lease;           /**< The lease as it was first read. */
     enum outcome outcome;
     char reason[PROTOCOL_TEXT_MAX];
-    pid_t pid; /**< Of the new process. */
+    pid_t pid; /**< The restarted process. */
 };
 
 struct losses {
@@ -53,7 +56,7 @@ static void recover_conclude(struct lost *lost, enum outcome outcome, const char
     snprintf(lost->reason, sizeof(lost->reason), "%s", reason);
 }
 
-/* ---- which there are ---- */
+/* ---- finding programs ---- */
 
 static bool recover_is_same(const struct lost *one, const struct lost *other)
 {
@@ -63,14 +66,17 @@ static bool recover_is_same(const struct lost *one, const struct lost *other)
            strcmp(one->summary.about->host, other->summary.about->host) == 0;
 }
 
-/** @lost: in the order of time, the last first. Owned by the list, or finished here. */
+/**
+ * Add the program of an image. Images must be added newest first. @lost becomes owned by the list,
+ * or is finished here.
+ */
 static int recover_add(struct losses *losses, struct lost *lost)
 {
     for (size_t i = 0; i < losses->count; i++) {
         struct lost *other = &losses->lost[i];
         if (!recover_is_same(other, lost))
             continue;
-        /* What one writes from whom the right was taken is not the program's last image. */
+        /* Ignore later images by a process that had lost the lease: a higher generation counts. */
         if (lost->by && lost->by->generation > other->by->generation) {
             image_summary_finish(&other->summary);
             *other = *lost;
@@ -87,7 +93,7 @@ static int recover_add(struct losses *losses, struct lost *lost)
     return 0;
 }
 
-/** Where it has an image of, or where its right to run went since. */
+/** True if @host wrote the image, or holds the lease now. */
 static bool recover_was_on(const struct lost *lost, const char *host)
 {
     return strcmp(lost->summary.about->host, host) == 0 ||
@@ -106,7 +112,7 @@ static void recover_keep_those_of(struct losses *losses, const char *host)
     losses->count = kept;
 }
 
-/** What can be known without waiting. */
+/** Conclude what is known without waiting. */
 static void recover_look_at(struct losses *losses, struct lost *lost)
 {
     const struct image_manifest *manifest = &lost->summary.manifest;
@@ -127,7 +133,7 @@ static void recover_look_at(struct losses *losses, struct lost *lost)
     else if (lost->lease.holder.state == LEASE_ENDED)
         recover_conclude(lost, ENDED, "it ended by itself");
     else if (!image_manifest_find(manifest, IMAGE_PROGRESS))
-        /* An image of a whole process would be recovered here. */
+        /* This is where images of whole processes would be recovered. */
         recover_conclude(lost, CANNOT,
                          "its image has no progress: the program has no save callback (reseat.h)");
     else if (!image_manifest_find(manifest, IMAGE_COMMAND))
@@ -165,7 +171,7 @@ static int recover_collect(struct losses *losses, const char *folder)
     return 0;
 }
 
-/* ---- who lives ---- */
+/* ---- finding out which are alive ---- */
 
 static bool recover_is_silent(const struct lease *before, const struct lease *now)
 {
@@ -173,7 +179,9 @@ static bool recover_is_silent(const struct lease *before, const struct lease *no
            before->holder.state == now->holder.state;
 }
 
-/** One that says nothing for its whole lease, by our clock, is lost. */
+/**
+ * Wait. A program is lost if its lease is not renewed for 1.25 times its duration, by our clock.
+ */
 static void recover_watch(struct losses *losses)
 {
     uint64_t began = clock_now_ns();
@@ -208,7 +216,7 @@ static void recover_watch(struct losses *losses)
 
 /* ---- starting ---- */
 
-/** The texts of a list, with a NULL at the end: to be freed. */
+/** The strings of a list and a NULL. The array is to be freed, the strings are borrowed. */
 static char **recover_texts_of(const struct image_blob *blob, size_t *ret_count)
 {
     size_t count = 0;
@@ -224,7 +232,7 @@ static char **recover_texts_of(const struct image_blob *blob, size_t *ret_count)
     return texts;
 }
 
-/** In the new process. Returns where it could not be started. */
+/** In the child: execute `reseat run --restore`. Returns only if that fails. */
 static void recover_start(const struct losses *losses, const struct lost *lost,
                           const struct lease *lease)
 {
@@ -266,7 +274,9 @@ static void recover_start(const struct losses *losses, const struct lost *lost,
         words[used++] = (char *)losses->wanted->device;
     }
     words[used++] = "--";
-    /* It is known by the name that it was called by; one that is not found by that is by its file.
+    /*
+     * Use the name that the program was called by; if that does not exist here, its executable's
+     * path.
      */
     bool found = !strchr(arguments[0], '/') || access(arguments[0], X_OK) == 0;
     words[used++] = found && arguments[0][0] ? arguments[0] : path;
@@ -284,7 +294,7 @@ static void recover_end(pid_t pid)
         ;
 }
 
-/** It is there once it took the right over: then it is the program's, and no longer ours. */
+/** Wait until the program has taken over the lease. From then on the process is on its own. */
 static void recover_await(const struct losses *losses, struct lost *lost, struct lease *mine,
                           pid_t pid)
 {
@@ -319,7 +329,7 @@ static void recover_await(const struct losses *losses, struct lost *lost, struct
         }
         if (clock_now_ns() >= due) {
             due = clock_now_ns() + beat;
-            (void)!lease_renew(mine, LEASE_TAKEN); /* what became of it is seen above */
+            (void)!lease_renew(mine, LEASE_TAKEN); /* the loop sees if the lease was lost */
         }
     }
 }
@@ -354,7 +364,7 @@ static void recover_one(const struct losses *losses, struct lost *lost)
         recover_await(losses, lost, &mine, pid);
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static json_t *recover_loss_json(const struct lost *lost)
 {

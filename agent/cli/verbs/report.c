@@ -5,12 +5,14 @@
 #include "agent/cli/verb.h"
 
 #define REPORT_MS 10000
-#define GRAPH     26 /* Columns of a graph: with names and sizes it fits a terminal. */
+#define GRAPH     26 /* Columns of a graph; with names and sizes it fits 80 columns. */
 
-/** Bars of eighths, the newest to the right, each the most of what falls into it. */
+/**
+ * Draw a graph of bars with eight heights, newest to the right. Each is the maximum of its samples.
+ */
 static void report_draw(const json_t *one, uint64_t full)
 {
-    /* A locale that has no such letters shows each as three. */
+    /* Without UTF-8, the bytes of a bar would be shown as three characters. */
     static const char *const ascii[] = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
     const bool utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     static const char *const eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -49,7 +51,7 @@ static unsigned report_percent(uint64_t part, uint64_t whole)
     return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
 }
 
-/** Its name, four sizes, and what it held. @full: the top of the graph. */
+/** Print the name, four sizes and the graph of memory held. @full: the maximum of the graph. */
 static void report_print_line(const json_t *one, int width, const char *const fields[4],
                               uint64_t full)
 {
@@ -66,7 +68,7 @@ static void report_print_line(const json_t *one, int width, const char *const fi
     printf(" %s\n", text);
 }
 
-/** What it wanted, wherever that was, and how much of the device that would be. */
+/** Print the most memory that the program wanted, and its share of the device's. */
 static void report_print_needed(const json_t *one)
 {
     uint64_t wanted = member_number(one, "wanted_peak_bytes");
@@ -106,7 +108,7 @@ static void report_print_ended(const json_t *one, int width)
     putchar('\n');
 }
 
-/** Of the longest name in the list, and the space behind it. */
+/** Width of the longest name in the list, plus a blank; at least @width. */
 static int report_width_of(const json_t *items, int width)
 {
     const json_t *item;

@@ -12,7 +12,10 @@
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
 
-/* A process from its image, once: an image that was restored is claimed, in its folder. */
+/*
+ * Restore a process from its image, once: a file in the image's folder claims an image that was
+ * restored.
+ */
 
 #define CLAIM     "restored"
 #define CLAIM_MAX 300
@@ -20,14 +23,14 @@
 struct restore {
     const struct output *output;
     const char *device;
-    const char *image; /**< Its name; NULL: the newest of a process. */
+    const char *image; /**< Name of the image; NULL: the newest of a process. */
     const char *criu_word;
     bool again;
     char path[PATH_MAX], criu[PATH_MAX];
     struct images images;
-    struct image_summary summary; /**< Of what is restored. */
+    struct image_summary summary; /**< Of the image. */
     const struct image_process *process;
-    struct owned folder; /**< The image's own. */
+    struct owned folder; /**< The image's folder. */
     struct process_files files;
     struct parked parked;
 };
@@ -46,7 +49,7 @@ static const struct verb_option options[] = {
     {"criu", "PROGRAM", "The CRIU to use. Default: criu.", OPTION_VALUE(struct restore, criu_word)},
     {NULL}};
 
-/* ---- which ---- */
+/* ---- choosing the image ---- */
 
 static int restore_take_image(struct restore *restore, const char *name)
 {
@@ -76,7 +79,7 @@ static int restore_choose(struct restore *restore)
                        named ? "the image is not one" : "there is no image");
 }
 
-/** @ret_text: of a process on this host. */
+/** True if a process on this host has @pid. @ret_name: its command. */
 static bool restore_runs(pid_t pid, char *ret_name, size_t size)
 {
     char path[64];
@@ -107,7 +110,7 @@ static int restore_check_pid(const struct restore *restore)
                        (int)pid, restore->summary.about->program, restore->image, name);
 }
 
-/* ---- once ---- */
+/* ---- the claim ---- */
 
 static void restore_host_name(char *ret, size_t size)
 {
@@ -116,7 +119,10 @@ static void restore_host_name(char *ret, size_t size)
     snprintf(ret, size, "%s", uname(&host) == 0 ? host.nodename : "?");
 }
 
-/** What it says of another host stays; one of this host ran here, and does not any more. */
+/**
+ * Check the claim. One of another host is respected unless --again is given; one of this host is
+ * removed, because the process was found not to run here.
+ */
 static int restore_check_claim(const struct restore *restore)
 {
     char text[CLAIM_MAX + 1] = "", own[65];
@@ -143,7 +149,9 @@ static int restore_claim(struct restore *restore)
 
     restore_host_name(own, sizeof(own));
     const struct file_part part = {own, strlen(own)};
-    /* Whose claim there is, is looked at and changed by one at a time, until its process is there.
+    /*
+     * The lock is held until the process exists, so that no other command can check or change the
+     * claim meanwhile.
      */
     if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
         return output_fail(restore->output, ERR_REFUSED, "%s is being restored by another process",
@@ -163,7 +171,7 @@ static void restore_unclaim(struct restore *restore)
     (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
 }
 
-/* ---- its process ---- */
+/* ---- restoring the process ---- */
 
 static int restore_prepare(struct restore *restore)
 {
@@ -225,7 +233,9 @@ static int restore_run_criu(struct restore *restore)
                        process_files_keep_log(restore->images.folder, &restore->files));
 }
 
-/** Where it was, or wherever there is room: @ret_report. */
+/**
+ * Resume on the previous device or, if that fails and no device was named, wherever there is room.
+ */
 static int restore_resume(struct restore *restore, struct client *client, json_t **ret_report)
 {
     const struct output *output = restore->output;

@@ -18,25 +18,26 @@
 #include "state/driver/device_key.h"
 #include "state/driver/served.h"
 
-/* Listing devices for the first time starts every driver of the machine. */
+/* The first listing of devices starts every driver on the machine. */
 #define REGISTER_MS     60000
 #define DEFAULT_VENDORS "/etc/OpenCL/vendors"
 
 /*
- * The child of a fork has the stacks of its parent's threads but not the threads, and a handler of
- * exit() of Mesa's joins them all the same. That goes well while the C library keeps the stacks: 40
- * MiB of them unless told otherwise, five threads, where a program that moves may have drivers, and
- * threads of ours, that it has not natively. A kept stack's memory was given back.
+ * A forked child has the stacks of its parent's threads but not the threads. An exit handler of
+ * Mesa joins those threads nevertheless, which works only as long as the C library keeps their
+ * stacks mapped. By default it keeps 40 MiB, the stacks of five threads; a program under reseat may
+ * have more, those of several drivers and our own. A stack that is kept uses no memory, only
+ * addresses.
  */
 #define STACKS      "glibc.pthread.stack_cache_size"
 #define STACKS_KEPT STACKS "=4294967296"
 
-/* With less no driver that compiles with LLVM gets far: it does not open, or its builds fail. */
+/* With less, drivers that compile with LLVM cannot be opened or fail to build. */
 #define ADDRESSES_LEAST (1ull << 30)
 
 #define NAME_MAX_BYTES 63
 
-/* A piece of a launch, where there is to be one and nothing says how long it is. */
+/* Duration of a piece of a launch if launches are to be split and no duration was given. */
 #define SLICE_MS 10
 
 #define EXIT_CANNOT_EXEC 126
@@ -45,20 +46,20 @@
 struct run {
     const struct output *output;
     const char *name, *present, *profile;
-    uint64_t memory;     /**< What it is told of; 0: not said, as the rest. */
-    uint32_t devices;    /**< 0: not said. */
-    uint32_t slice_ms;   /**< UINT32_MAX: not said. */
-    const char *protect; /**< As agent/protocol/protection.h takes it; NULL: not said. */
-    const char *restore; /**< A folder of images, or an image. */
+    uint64_t memory;     /**< Device memory that the program sees; 0: not given. */
+    uint32_t devices;    /**< 0: not given. */
+    uint32_t slice_ms;   /**< UINT32_MAX: not given. */
+    const char *protect; /**< Syntax of agent/protocol/protection.h; NULL: not given. */
+    const char *restore; /**< A folder of images, or the path of one. */
     const char *priority;
-    uint64_t quota;         /**< 0: not said. */
-    uint64_t cap_w;         /**< The same. */
+    uint64_t quota;         /**< 0: not given. */
+    uint64_t cap_w;         /**< 0: not given. */
     unsigned ways;          /**< enum policy_way. */
     bool preemptible, full; /**< --preemptible, --on-full. */
     bool isolate, whole;    /**< --isolate, --no-isolate. */
     bool alone;             /**< No agent was reached. */
     struct names where,
-        spread; /**< Devices that it starts on, and has its long launches done on. */
+        spread; /**< Devices that it starts on, and devices that share its long launches. */
     struct device_wish wish;
     char library[PATH_MAX], image[PATH_MAX];
     struct paths paths;
@@ -215,7 +216,7 @@ static const struct verb_option run_options[] = {
      OPTION_VALUE(struct run, whole)},
     {NULL}};
 
-/** What options say of each other. */
+/** Check options against each other. */
 static int run_check(struct run *run)
 {
     const struct names *where = &run->where;
@@ -244,7 +245,9 @@ static void run_add_key(struct run *run, const char *key)
     }
 }
 
-/** Tell the agent what this process is about to be. 0, an exit status, or -errno to go on without.
+/**
+ * Register this process with the agent before the program is executed. Returns 0, an exit status,
+ * or -errno if the program should run without the agent.
  */
 static int run_register_program(struct run *run, struct client *client, const char *name)
 {
@@ -296,7 +299,7 @@ static int run_register_program(struct run *run, struct client *client, const ch
     return 0;
 }
 
-/** Without an agent, the list that the last one left still says what DEV means. */
+/** Without an agent, resolve --device in the list that the last agent left. */
 static int run_resolve_alone(struct run *run)
 {
     struct inventory inventory = {0};
@@ -363,8 +366,9 @@ static int run_set(const char *name, const char *value)
 }
 
 /**
- * The folder whose only driver is ours: beside the library, or in the runtime folder where that
- * names another library. Without either the library itself, which one of the two loaders takes too.
+ * Find a folder of vendors with our driver as its only one: beside the library or, if there is none
+ * there, in the runtime folder. Without a runtime folder, return the library's path, which one of
+ * the two loaders accepts as well.
  */
 static int run_find_vendors(const struct run *run, char ret_folder[PATH_MAX])
 {
@@ -391,7 +395,7 @@ static int run_find_vendors(const struct run *run, char ret_folder[PATH_MAX])
     return file_replace_path(file, line, strlen(line));
 }
 
-/** Put @item in front of a list, unless that mentions @known already. */
+/** Prepend @item to a list in a variable, unless the list contains @known already. */
 static int run_set_first(const char *name, const char *item, const char *known)
 {
     const char *old = getenv(name);
@@ -407,8 +411,9 @@ static int run_set_first(const char *name, const char *item, const char *known)
 }
 
 /**
- * Every road in, and what the user had set kept for the way out. Inside a program that already
- * runs under reseat the roads are ours, and what was kept must stay.
+ * Set the variables that lead to our library, and save the user's values for the library, which
+ * opens the real drivers with them. If this process already runs under reseat, the variables are
+ * ours, and the saved values must not be overwritten.
  */
 static int run_set_roads(const struct run *run)
 {
@@ -447,7 +452,9 @@ static int run_set_slice(const struct run *run, uint32_t configured_ms)
     return run_set("RESEAT_SLICE", !given && set && *set ? set : ms);
 }
 
-/** The library of device binaries: what is wrong with it costs a build, and is said in its log. */
+/**
+ * Set the library of device binaries. A problem with it only costs builds, and the program logs it.
+ */
 static int run_set_library(uint64_t mib)
 {
     char folder[PATH_MAX], limit[32];
@@ -459,7 +466,7 @@ static int run_set_library(uint64_t mib)
     return error ? error : run_set("RESEAT_LIBRARY_LIMIT", limit);
 }
 
-/** Who asked for it would rather not run than have drivers in the program. */
+/** Set isolation. If it fails the program is not run: the user wants no drivers in its process. */
 static int run_set_isolation(const struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
@@ -478,7 +485,7 @@ static int run_set_protection(const struct run *run, const struct protection *co
     return run_set_or_clear("RESEAT_PROTECTION", run->protect ? run->protect : text);
 }
 
-/** What the configuration says of programs. */
+/** Set what the configuration says about this program. */
 static int run_set_configured(const struct run *run, const char *name)
 {
     const struct protection none = {.word = PROTECTION_UNSAID};
@@ -506,7 +513,7 @@ static int run_set_configured(const struct run *run, const char *name)
     return error ? error : run_set_slice(run, slice_ms);
 }
 
-/** Without a home, each program measures for itself. */
+/** Set the folder of link measurements. Without one, each program measures for itself. */
 static int run_set_links(void)
 {
     char folder[PATH_MAX];
@@ -514,7 +521,7 @@ static int run_set_links(void)
     return run_set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
 }
 
-/** Without it a program cannot be moved to devices of servers, and to all others. */
+/** Set the driver for servers. Without it, programs cannot move to devices of servers. */
 static int run_set_remote(void)
 {
     char driver[PATH_MAX];
@@ -549,7 +556,7 @@ static int run_set_environment(const struct run *run, const char *name)
     return error;
 }
 
-/** Only returns where the program cannot be run. */
+/** Execute the program. Returns an exit status, only if that fails. */
 static int run_start(struct run *run, char **program, const char *name)
 {
     int status = run_find_agent(run, name);

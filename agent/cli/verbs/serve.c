@@ -7,12 +7,11 @@
 #include "agent/cli/verb.h"
 #include "agent/config/paths.h"
 
-/* It becomes the device server, which is a program of its own: no part of this one opens drivers.
- */
+/* Executes the device server, a separate program, because this program opens no drivers. */
 
-/** What is given to it: as reseat-serve has options of the same names, they are passed on. */
+/** The server's command line. Its options have the same names and are passed on unchanged. */
 struct serve {
-    const char *words[64]; /**< Behind its path; NULL at the end. */
+    const char *words[64]; /**< After the path; NULL at the end. */
     size_t count;
 };
 

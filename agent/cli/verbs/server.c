@@ -5,19 +5,21 @@
 #include "agent/cli/verb.h"
 #include "state/base/clock.h"
 
-/* reseat server: which device servers the agent uses. It finds out how they are by itself; what
-   waits for that here asks it again and again. */
+/*
+ * reseat server: the device servers that the agent uses. The agent checks them by itself; commands
+ * that wait for a result ask the agent repeatedly.
+ */
 
 #define ANSWER_MS 10000
 #define ASK_NS    (200 * NS_PER_MS)
-#define TRIED_NS  (10 * NS_PER_S) /* A server is looked at for 7 seconds at most. */
+#define TRIED_NS  (10 * NS_PER_S) /* A check takes 7 seconds at most. */
 
 struct server {
     uint64_t timeout_ms;
     bool now;
 };
 
-/** Returns 0 with all servers, or an exit status. */
+/** Ask the agent for a change or the list of servers. Returns 0 and the list, or an exit status. */
 static int server_ask_servers(const struct output *output, const char *deed, const char *name,
                               const char *address, bool now, json_t **ret_answer)
 {
@@ -33,7 +35,7 @@ static int server_ask_servers(const struct output *output, const char *deed, con
     return ask(output, &question, &frame, ret_answer);
 }
 
-/** Borrowed of @answer; NULL: there is none of that name, or at that address. */
+/** Find a server by name or address. Borrowed from @answer; NULL if there is none. */
 static json_t *server_find_listed(const json_t *answer, const char *key, const char *text)
 {
     json_t *server;
@@ -83,7 +85,7 @@ static int server_run_add(struct call *call)
 
     if (status)
         return status;
-    /* The last one, where the address gave it its name. */
+    /* The new server is the last one, if the agent derived its name from the address. */
     const json_t *servers = json_object_get(answer, "servers");
     json_t *server = name[0] ? server_find_listed(answer, "name", name)
                              : json_array_get(servers, json_array_size(servers) - 1);

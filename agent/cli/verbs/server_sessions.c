@@ -6,20 +6,22 @@
 #include "agent/cli/verb.h"
 #include "remote/server/listener/control.h"
 
-/* reseat server sessions, kick: of the device servers that run on this machine, as their user or
-   root. Not the agent's business: a server needs none. */
+/*
+ * reseat server sessions and kick: sessions of the device servers of this user (for root: of all)
+ * on this machine. The agent is not involved: a server runs without one.
+ */
 
 #define NS_PER_SECOND 1e9
 
-/* What is asked of which servers. */
+/* A request to servers that match. */
 struct search {
     const struct output *output;
-    const char *server; /**< An address, or a process; NULL or "-": any. */
-    bool kicks;         /**< Then isolated programs are not meant by "-". */
+    const char *server; /**< Address or pid of a server; NULL or "-": any. */
+    bool kicks;         /**< For kick: "-" does not match servers for isolated programs. */
     unsigned found;
-    /* Of sessions: */
+    /* For sessions: */
     json_t *sessions;
-    /* Of kick: */
+    /* For kick: */
     struct control_request request;
     uint32_t ended;
 };
@@ -208,7 +210,7 @@ static int server_sessions_run_kick(struct call *call)
     int status = server_sessions_search_servers(&search, server_sessions_count_at);
     if (status)
         return status;
-    /* Each server counts its own sessions. */
+    /* Session numbers are unique in one server only. */
     if (numbered && search.found > 1)
         return output_fail(&call->output, ERR_AMBIGUOUS,
                            "%u servers of yours run here; name the one whose session %s is meant",

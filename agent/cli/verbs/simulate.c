@@ -16,9 +16,11 @@
 #define SYNTHETIC    "synthetic"
 #define THREADS_MAX  16
 #define GROW_DEFAULT 25
-/* Times the trace's own length, after which those that did not end are given up. */
+/*
+ * The simulation ends after this multiple of the trace's length; tasks that still run are given up.
+ */
 #define HORIZON_TIMES 4
-/* What is paid for devices that can be reclaimed, where --price does not say. */
+/* Default of --price: for devices that can be reclaimed, in thousandths of the usual price. */
 #define SPOT_PRICE 350
 
 struct simulate {
@@ -36,7 +38,7 @@ struct simulate {
 
 /* ---- options ---- */
 
-/** "0,0.01,0.05": of each level, into the field of its row. */
+/** Parse a list such as "0,0.01,0.05": a value for each level. */
 static int simulate_take_levels(struct call *call, const struct verb_option *option,
                                 const char *text)
 {
@@ -115,7 +117,7 @@ static int simulate_take_assumption(struct call *call, const struct verb_option 
                         option->name, text);
 }
 
-/* A number of options.* or load.*, in units of 10^-places. */
+/* An option that sets a number of options.* or load.*, in units of 10^-digits. */
 #define NUMBER(member, digits, from, to, what)                                                     \
     .kind = OPTION_NUMBER, OPTION_VALUE(struct simulate, member), .unit = what, .places = digits,  \
     .least = from, .most = to
@@ -270,7 +272,7 @@ struct work {
     atomic_int error;
 };
 
-/* Runs share nothing that changes, so their order does not matter. */
+/* The runs share no data that changes, so they can be in any order. */
 static void *simulate_run_some(void *argument)
 {
     struct work *work = argument;

@@ -1,7 +1,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-/* An agent that has to list devices first takes as long as that does. */
+/* An agent may have to list the devices first. */
 #define SPREAD_MS 60000
 
 struct spread {

@@ -9,30 +9,31 @@
 #include "state/base/files/file.h"
 
 /*
- * reseat trace: what went on in a program, as a file that Perfetto (ui.perfetto.dev) and Chrome
- * open. Written when the trace has ended, whole: also of a program that ended in the middle.
+ * reseat trace: record a program's activity as a file for Perfetto (ui.perfetto.dev) and Chrome.
+ * The file is written at the end of the trace; if the program ends before, it has what was
+ * recorded.
  */
 
 #define SPANS_MAX   4000000
 #define OUTPUT_FILE "reseat-trace.json"
-/* Rows of a picture that are no thread's have numbers from here on, which no thread has. */
+/* First number of rows that are not threads; no thread id is as large. */
 #define ROW_FIRST 100000000u
 
 struct event {
     char *name, *category, *key;
     uint64_t begin_ns, end_ns, value;
     enum track { THREAD, GATE, QUEUE, CHUNK } track;
-    bool whole;  /**< Of a queue: of launches that were given in pieces, in a row of their own. */
-    uint32_t of; /**< A thread's id, or a number; what is of one track and number is one row. */
+    bool whole;  /**< For a queue: a launch in pieces, which has a row of its own. */
+    uint32_t of; /**< A thread id or a number. Each track and number is a row. */
 };
 
 struct trace {
     uint64_t duration_ms;
     const char *file;
     const struct output *output;
-    struct event *events; /**< Owned, with their texts. */
+    struct event *events; /**< The array and its texts are owned. */
     size_t count;
-    uint64_t missed; /**< For want of memory, or because there were too many. */
+    uint64_t missed; /**< Events dropped for lack of memory or beyond SPANS_MAX. */
 };
 
 static void trace_prepare(void *value)
@@ -46,7 +47,7 @@ static const struct verb_option options[] = {
     {"output", "FILE", "Where to. Default: " OUTPUT_FILE ".", OPTION_VALUE(struct trace, file)},
     {NULL}};
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 static enum track trace_track_of(const char *name)
 {
@@ -96,7 +97,7 @@ static bool trace_take_spans(void *context, const struct message *message)
     return true;
 }
 
-/* ---- the file ---- */
+/* ---- writing the file ---- */
 
 static int trace_order(uint64_t one, uint64_t other)
 {
@@ -111,7 +112,10 @@ static int trace_compare_rows(const struct event *one, const struct event *other
     return result ? result : trace_order(other->whole, one->whole);
 }
 
-/** Of a queue by their ends; else what lies around something before that. */
+/**
+ * Compare events of a row: of queues by their end, of others by their start, enclosing events
+ * first.
+ */
 static int trace_by_row(const void *a, const void *b)
 {
     const struct event *one = a, *other = b;
@@ -123,7 +127,7 @@ static int trace_by_row(const void *a, const void *b)
     return result ? result : trace_order(other->end_ns, one->end_ns);
 }
 
-/** What a queue was given before the one before it had ended began when that did. */
+/** A command of a queue starts when the one before it ends, if it was enqueued before that. */
 static void trace_put_in_order(struct trace *trace)
 {
     qsort(trace->events, trace->count, sizeof(*trace->events), trace_by_row);
@@ -155,7 +159,7 @@ static json_t *trace_event_json(const struct event *event, json_int_t pid, uint6
                      (json_int_t)row, "args", args);
 }
 
-/** @number  Of its kind of row. */
+/** @number: counts the rows of this track. */
 static void trace_row_name(const struct event *event, unsigned number, char *ret_name, size_t size)
 {
     const char *what = event->track == GATE    ? "gate"
@@ -170,7 +174,7 @@ static void trace_row_name(const struct event *event, unsigned number, char *ret
         (void)!snprintf(ret_name, size, "%s", what);
 }
 
-/** One member of a list of them; takes it. False where it cannot be written. */
+/** Write one element of a JSON array and free it. Returns false on a write error. */
 static bool trace_put(FILE *file, bool *first, json_t *object)
 {
     bool written = object && (*first || fputs(",\n", file) != EOF) &&
@@ -181,7 +185,7 @@ static bool trace_put(FILE *file, bool *first, json_t *object)
     return written;
 }
 
-/** One by one: all of them as JSON may be more than there is memory. */
+/** Write the events one by one: all of them as JSON may need too much memory. */
 static bool trace_put_events(FILE *file, struct trace *trace, const json_t *app)
 {
     json_int_t pid = (json_int_t)member_number(app, "pid");
@@ -209,7 +213,7 @@ static bool trace_put_events(FILE *file, struct trace *trace, const json_t *app)
     return written;
 }
 
-/** 0 or -errno. */
+/** Returns 0 or -errno. */
 static int trace_write_trace(struct trace *trace, const json_t *answer, json_int_t lost)
 {
     int fd = file_open_named(trace->file, O_WRONLY | O_TRUNC);
