@@ -9,8 +9,7 @@
 #include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 
-#define LINKED_MAX    1024
-#define LIBRARIES_MAX 256 /* Libraries of one folder. */
+#define LINKED_MAX 1024
 
 static bool linkage_is_file(const char *path)
 {
