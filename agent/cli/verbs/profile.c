@@ -1,16 +1,19 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
+#include "agent/config/paths.h"
 #include "policy/costs.h"
+#include "state/base/cleanup.h"
+#include "state/base/files/file.h"
 #include "state/driver/device_key.h"
 
 #define PROFILE_MS    10000
 #define ID_DIGITS     32
-#define FILE_SIZE_MAX (64l << 20)
+#define FILE_SIZE_MAX (64u << 20)
 
 struct profile {
     const char *export_to, *import_from;
@@ -78,20 +81,16 @@ static int profile_print(const struct output *output, const json_t *answer)
 
 /* ---- export ---- */
 
-/* Write through a temporary file: on failure an existing file is unchanged. */
-static int profile_write(const struct call *call, const char *path, json_t *object)
+/* An existing file is unchanged on failure. A device or a FIFO is never replaced by a file. */
+static int profile_write(const struct call *call, const char *path, const json_t *object)
 {
-    char fresh[PATH_MAX];
+    CLEANUP(cleanup_free) char *text = json_dumps(object, JSON_INDENT(1));
+    struct stat there;
 
-    if (snprintf(fresh, sizeof(fresh), "%s.new", path) >= (int)sizeof(fresh))
-        return output_fail(&call->output, ERR_FAILED, "%s: the name is too long", path);
-    errno = 0;
-    if (json_dump_file(object, fresh, JSON_INDENT(1)) == 0 && rename(fresh, path) == 0)
-        return 0;
-    int error = errno;
-    (void)unlink(fresh);
-    return output_fail(&call->output, ERR_FAILED, "%s: %s", path,
-                       error ? strerror(error) : "it cannot be written");
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return output_fail(&call->output, ERR_FAILED, "%s is not a regular file", path);
+    int error = text ? file_replace_path(path, text, strlen(text)) : -ENOMEM;
+    return error ? output_fail(&call->output, ERR_FAILED, "%s: %s", path, strerror(-error)) : 0;
 }
 
 static int profile_export(const struct call *call, const char *path)
@@ -221,19 +220,18 @@ static int profile_send(const struct call *call, const json_t *costs, size_t *re
 
 static json_t *profile_load(const char *path, json_error_t *ret_error)
 {
-    FILE *file = fopen(path, "re");
-    json_t *object = NULL;
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    int error = paths_read(path, FILE_SIZE_MAX, &text, &size);
 
+    if (!error)
+        return json_loadb(text, size, JSON_REJECT_DUPLICATES, ret_error);
     *ret_error = (json_error_t){.line = -1};
     snprintf(ret_error->text, sizeof(ret_error->text), "%s",
-             file ? "longer than 64 MiB" : strerror(errno));
-    if (file && fseek(file, 0, SEEK_END) == 0 && ftell(file) <= FILE_SIZE_MAX) {
-        rewind(file);
-        object = json_loadf(file, JSON_REJECT_DUPLICATES, ret_error);
-    }
-    if (file)
-        (void)fclose(file);
-    return object;
+             error == -EFBIG    ? "longer than 64 MiB"
+             : error == -EINVAL ? "not a regular file"
+                                : strerror(-error));
+    return NULL;
 }
 
 static int profile_import(const struct call *call, const char *path)
