@@ -477,6 +477,10 @@ static void power_meter(struct agent *agent, uint32_t device)
     before = metered->at_ns;
     if (before && now == before)
         return;
+    /* A total without a time that did not change has not been written since: the interval goes on
+     * until it is. */
+    if (before && now == read_ns && uj == metered->uj && now - before < METER_OLD_MS * NS_PER_MS)
+        return;
     uint64_t late_ms = read_ns > now ? (read_ns - now) / NS_PER_MS : 0;
     uint64_t drawn = uj - metered->uj, since_ms = metered->read_ms;
     bool wrapped = uj < metered->uj;

@@ -292,6 +292,22 @@ Test(costs, what_was_exported_is_imported_by_another_agent)
     cr_expect_eq(profile_says(NULL, "blur", "gpu0", "samples_permil"), 10000);
 }
 
+Test(costs, only_regular_files_are_read_and_replaced)
+{
+    char fifo[4096];
+
+    snprintf(fifo, sizeof(fifo), "%s/fifo", getenv("XDG_STATE_HOME"));
+    cr_assert_eq(mkfifo(fifo, 0600), 0);
+    for (int i = 0; i < 2; i++) {
+        struct result *result = RESEAT("profile", i ? "--export" : "--import", fifo);
+        cr_expect_neq(result->status, 0);
+        cr_expect(strstr(result->err, "not a regular file"), "%s", result->err);
+    }
+    struct stat there;
+    cr_assert_eq(stat(fifo, &there), 0);
+    cr_expect(S_ISFIFO(there.st_mode), "it was replaced");
+}
+
 Test(costs, a_file_with_a_fault_is_refused_and_changes_nothing)
 {
     static const char good[] =
@@ -334,6 +350,40 @@ static void meter_says(const char *path, unsigned joules, unsigned seconds)
     snprintf(text, sizeof(text), "%u000000 %u000000000\n", joules, seconds);
     write_file(fresh, text);
     cr_assert_eq(rename(fresh, path), 0);
+}
+
+/* Readings come four times a second, its total every two seconds. */
+Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
+{
+    char path[4096], config[4200], text[4400], fresh[4200];
+    double least = 1e9, most = 0;
+
+    snprintf(path, sizeof(path), "%s/meter", getenv("XDG_STATE_HOME"));
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    snprintf(config, sizeof(config), "%s/meter.conf", getenv("XDG_STATE_HOME"));
+    snprintf(text, sizeof(text), "devices = ({ match = \"gpu0\"; meter = \"file:%s\"; });\n", path);
+    write_file(config, text);
+    setenv("RESEAT_CONFIG", config, 1);
+    write_file(path, "0\n");
+    end_agent(SIGTERM);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    for (unsigned i = 1; i < 4; i++) { /* 50 W */
+        puppets_for(2000);
+        snprintf(text, sizeof(text), "%u000000\n", 100 * i);
+        write_file(fresh, text);
+        cr_assert_eq(rename(fresh, path), 0);
+        for (unsigned k = 0; i > 1 && k < 4; k++) {
+            puppets_for(300);
+            json_error_t error;
+            json_t *answer = json_loads(RESEAT("devices", "--json")->out, 0, &error);
+            const json_t *gpu = json_array_get(json_object_get(answer, "devices"), 0);
+            double mw = (double)json_integer_value(json_object_get(gpu, "power_mw"));
+            least = mw < least ? mw : least;
+            most = mw > most ? mw : most;
+            json_decref(answer);
+        }
+    }
+    cr_expect(least > 15000 && most < 80000, "%g to %g mW", least, most);
 }
 
 Test(costs, the_power_of_a_kernel_that_ran_alone_is_learnt)
