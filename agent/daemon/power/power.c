@@ -489,7 +489,10 @@ static void power_meter(struct agent *agent, uint32_t device)
     metered->read_ms = uv_now(&agent->loop) - (late_ms < uv_now(&agent->loop) ? late_ms : 0);
     if (!before || wrapped || now <= before)
         return;
-    uint64_t mw = (uint64_t)((double)drawn * NS_PER_MS / (double)(now - before));
+    double drawn_mw = (double)drawn * NS_PER_MS / (double)(now - before);
+    if (drawn_mw > METER_MOST_MW) /* No device draws that: the total leapt, and begins anew. */
+        return;
+    uint64_t mw = (uint64_t)drawn_mw;
     if (!said.idle_w && (!metered->read || mw < metered->idle_mw))
         metered->idle_mw = mw;
     power_read(agent, device, mw, since_ms, now - before);
@@ -637,8 +640,8 @@ static uint64_t power_least_host(const struct agent *agent)
 
 bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size)
 {
-    if (!cap_mw)
-        return true;
+    if (!cap_mw || !agent->power)
+        return true; /* The agent starts: it knows no devices yet, and the cap holds. */
     (void)power_read_all(agent);
     uint64_t least = power_least_host(agent);
     if (!least)

@@ -352,6 +352,18 @@ static void meter_says(const char *path, unsigned joules, unsigned seconds)
     cr_assert_eq(rename(fresh, path), 0);
 }
 
+Test(costs, an_agent_starts_with_a_power_cap)
+{
+    char config[4200];
+
+    snprintf(config, sizeof(config), "%s/cap.conf", getenv("XDG_STATE_HOME"));
+    write_file(config, "policy = { power-cap = 5000; };\n");
+    setenv("RESEAT_CONFIG", config, 1);
+    end_agent(SIGTERM);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    cr_expect(strstr(RESEAT("config", "print")->out, "power-cap = 5000;"));
+}
+
 /* Readings come four times a second, its total every two seconds. */
 Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
 {
@@ -383,6 +395,13 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
             json_decref(answer);
         }
     }
+    write_file(path, "1000000000000000\n"); /* no device draws that */
+    puppets_for(600);
+    json_error_t error;
+    json_t *answer = json_loads(RESEAT("devices", "--json")->out, 0, &error);
+    const json_t *gpu = json_array_get(json_object_get(answer, "devices"), 0);
+    cr_expect_leq(json_integer_value(json_object_get(gpu, "power_mw")), 80000);
+    json_decref(answer);
     cr_expect(least > 15000 && most < 80000, "%g to %g mW", least, most);
 }
 
