@@ -67,7 +67,10 @@ static void CL_CALLBACK residence_context_notified(const char *text, const void 
         return;
     report->job.run = residence_report_run;
     report->text = strdup(text ? text : "");
-    if (!report->text) {
+    /* This thread, which is the driver's, has no hold of the context, and only its creator may hold
+     * one that is being made (object_heap_publish). */
+    if (!report->text || !object_hold_if_live(&context->object, object_unhold)) {
+        free(report->text);
         free(report);
         return;
     }
@@ -75,7 +78,6 @@ static void CL_CALLBACK residence_context_notified(const char *text, const void 
         memcpy(report->info, info, size);
         report->info_size = size;
     }
-    object_hold(context);
     report->context = context;
     callback_post(&report->job);
 }

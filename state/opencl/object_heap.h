@@ -135,7 +135,8 @@ MUST_CHECK void *object_heap_take(unsigned type, size_t size, size_t quarantine)
 static inline void object_heap_publish(struct object *object, uint64_t refs)
 {
     /* Without a locked instruction where nobody but the creator holds the object: then no other
-     * thread can change the counts. */
+     * thread can change the counts. A thread that has neither a hold nor a reference takes a hold
+     * only by object_hold_if_live, and the creator's other holds are in the counts. */
     if (LIKELY(atomic_load_explicit(&object->counts, memory_order_acquire) ==
                (OBJECT_NEW | OBJECT_HOLD)))
         atomic_store_explicit(&object->counts, OBJECT_HOLD + refs, memory_order_release);

@@ -518,3 +518,74 @@ Test(vdevs, a_move_takes_over_what_a_rollback_left)
     duo_close(&d);
     cr_assert(engine_rig_empties(&d.rig, "three"), "%s", engine_rig_alive(&d.rig, "three"));
 }
+
+static struct {
+    const cl_icd_dispatch *own;
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
+    const struct residence *residence;
+    uint32_t holds;
+} reporting;
+
+static cl_context CL_API_CALL reporting_create(const cl_context_properties *properties,
+                                               cl_uint count, const cl_device_id *devices,
+                                               void(CL_CALLBACK *notify)(const char *, const void *,
+                                                                         size_t, void *),
+                                               void *data, cl_int *ret_error)
+{
+    reporting.notify = notify;
+    reporting.residence = data;
+    return reporting.own->clCreateContext(properties, count, devices, notify, data, ret_error);
+}
+
+static void reporting_now(void)
+{
+    reporting.notify("careful", NULL, 0, (void *)(uintptr_t)reporting.residence);
+}
+
+/* The next call of the driver. */
+static cl_command_queue CL_API_CALL reporting_queue(cl_context context, cl_device_id device,
+                                                    cl_command_queue_properties properties,
+                                                    cl_int *ret_error)
+{
+    reporting_now();
+    reporting.holds = object_holds_of(atomic_load(&reporting.residence->owner->object.counts));
+    return reporting.own->clCreateCommandQueue(context, device, properties, ret_error);
+}
+
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint told;
+
+static void CL_CALLBACK tell(const char *text, const void *info, size_t size, void *data)
+{
+    (void)text, (void)info, (void)size, (void)data;
+    pthread_mutex_lock(&told_lock);
+    atomic_fetch_add(&told, 1);
+    pthread_mutex_unlock(&told_lock);
+}
+
+/* Its creator publishes a context that only it holds without a locked instruction: a hold that a
+ * driver's thread took meanwhile would be lost. */
+Test(vdevs, a_report_of_a_context_that_is_being_made_does_not_hold_it)
+{
+    static struct engine_rig rig;
+    static cl_icd_dispatch table;
+    cl_int error;
+    engine_rig_open(&rig, config);
+    struct device *device = ((struct vdev *)rig.device)->device;
+    reporting.own = device->cl;
+    table = *reporting.own;
+    table.clCreateContext = reporting_create;
+    table.clCreateCommandQueue = reporting_queue;
+    device->cl = &table;
+    pthread_mutex_lock(&told_lock);
+    cl_context context = clCreateContext(NULL, 1, &rig.device, tell, NULL, &error);
+    OK(error);
+    cr_assert_eq(reporting.holds, 1);
+    reporting_now();
+    pthread_mutex_unlock(&told_lock);
+    for (unsigned ms = 0; ms < 5000 && atomic_load(&told) == 0; ms++)
+        engine_rig_sleep(1);
+    cr_assert_eq(atomic_load(&told), 1, "a context that is there is told");
+    OK(clReleaseContext(context));
+    engine_rig_ends_empty(&rig);
+}
