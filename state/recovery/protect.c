@@ -23,7 +23,8 @@
 
 /* How often the thread checks while the program has no objects, or no snapshot is due. */
 #define RETRY_NS UINT64_C(100000000)
-/* Pause after a snapshot that failed. */
+/* Pause after a snapshot that failed, but not for a loss that is over by now: another one may
+ * follow. */
 #define FAILED_NS UINT64_C(1000000000)
 /* A snapshot is begun when the journal has reached this share of its limit. */
 #define NEARLY 0.5
@@ -35,7 +36,8 @@ static struct {
     unsigned under_way; /* snapshots in progress, until the journal before them is let go */
     struct protect_status status;          /* the fields that snapshots change */
     uint64_t begun_ns, tried_ns, total_ns; /* of the last snapshot, like... */
-    int error;                             /* ...this */
+    int error;                             /* ...this, and... */
+    uint64_t recoveries;                   /* ...how many recoveries were before it */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static atomic_bool on;
 
@@ -107,7 +109,7 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
     request.moment = protect_begin_journal;
     request.stand = wanted->stand ? protect_stand : NULL;
     request.data = &beginning;
-    uint64_t begun = clock_now_ns();
+    uint64_t begun = clock_now_ns(), recoveries = recovery_count();
     pthread_mutex_lock(&state.lock);
     state.under_way++;
     pthread_mutex_unlock(&state.lock);
@@ -118,6 +120,7 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
     pthread_cond_broadcast(&state.changed);
     if (beginning.protects) {
         state.error = error;
+        state.recoveries = recoveries;
         state.begun_ns = begun;
         state.tried_ns = clock_now_ns();
         state.total_ns = ret_report->total_ns;
@@ -177,7 +180,7 @@ static uint64_t protect_due_at(bool hurries)
     uint64_t interval = hurries ? RETRY_NS : state.settings.interval_ns;
     if (state.tried_ns == 0)
         return 0;
-    if (state.error != 0 && state.status.put_off_ns == 0)
+    if (state.error != 0 && state.status.put_off_ns == 0 && state.recoveries == recovery_count())
         return state.tried_ns + FAILED_NS;
     return state.begun_ns + (interval > least ? interval : least);
 }

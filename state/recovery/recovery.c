@@ -42,7 +42,7 @@ static struct {
     _Atomic enum recovery_state state; /* written under the lock, which guards all below, too */
     bool running;                      /* the thread runs */
     bool unseen;                       /* a residence was lost since the thread looked */
-    uint64_t count;                    /* number of recoveries */
+    _Atomic uint64_t count;            /* number of recoveries; written under lock */
     bool replace, replaced;  /* a program without a context wants another device; it has one */
     unsigned replacements;   /* used by the thread alone */
     struct device_key *keys; /* owned; written while the thread does not run, like... */
@@ -249,10 +249,7 @@ static bool recovery_await_replacement(void)
 
 uint64_t recovery_count(void)
 {
-    pthread_mutex_lock(&machine.lock);
-    uint64_t count = machine.count;
-    pthread_mutex_unlock(&machine.lock);
-    return count;
+    return atomic_load(&machine.count);
 }
 
 /* A snapshot may fail with a driver's error before anybody checked whether a loss is behind it. */

@@ -110,6 +110,45 @@ static void await_snapshots(uint64_t count)
     cr_assert_fail("%lu points", (unsigned long)status.snapshots);
 }
 
+/* Without it the program would not outlive another loss. Only sometimes: this thread may be late.
+ */
+Test(recover, after_a_loss_that_stopped_a_point_the_next_one_is_made_soon, .timeout = 120)
+{
+    enum { ROUNDS = 8 };
+    const struct protect_settings small = {.interval_ns = UINT64_C(3600000000000),
+                                           .bytes = UINT64_C(16) * BYTES};
+    bool soon = false;
+    struct play play;
+    struct protect_status status;
+    open_rig("");
+    cr_assert_eq(protect_begin(&small), 0);
+    for (unsigned i = 0; i < ROUNDS && !soon; i++) {
+        open_play(&play, 0);
+        cl_event launched;
+        launch(&play, 3, 0, NULL, &launched);
+        cr_assert_eq(emu_shared_arm(rig.emu, "a", 3, "clGetEventInfo", EMU_ERROR_VANISH), 0);
+        uint64_t before = recovery_count();
+        cr_assert_neq(protect_now(), 0);
+        uint64_t failed_ns = clock_now_ns();
+        for (unsigned ms = 0; recoveries() == before && ms < 5000; ms++)
+            engine_rig_sleep(1);
+        protect_read(&status);
+        uint64_t snapshots = status.snapshots;
+        for (unsigned n = 0; n < 32; n++)
+            OK(clEnqueueWriteBuffer(play.program.queue, play.a, CL_TRUE, 0, BYTES, play.a_is, 0,
+                                    NULL, NULL));
+        await_snapshots(snapshots + 1);
+        soon = clock_now_ns() < failed_ns + NS_PER_S;
+        has(&play, play.b, play.b_is);
+        OK(clReleaseEvent(launched));
+        close_play(&play);
+        again();
+    }
+    cr_assert(soon);
+    protect_end();
+    free(rig.devices);
+}
+
 /* A journal that has what it may makes a snapshot, and so does what cannot be given again. */
 Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
 {
