@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- lists of properties ---- */
 
@@ -57,17 +58,26 @@ cl_int context_properties_check(const cl_context_properties *list,
 
 /* ---- programs ---- */
 
-cl_version options_standard(const char *options)
+static cl_version options_standard_at(const char *text)
 {
-    static const char flag[] = "-cl-std=CL";
-    const char *standard = options ? strstr(options, flag) : NULL;
     unsigned major, minor;
-    if (!standard)
+    if (strncasecmp(text, "CL", 2) != 0)
         return 0;
-    return sscanf(standard + strlen(flag), "%4u.%4u", &major, &minor) == 2 && major < 1024 &&
-                   minor < 1024
+    return sscanf(text + 2, "%4u.%4u", &major, &minor) == 2 && major < 1024 && minor < 1024
                ? CL_MAKE_VERSION(major, minor, 0)
                : OPTIONS_OTHER_LANGUAGE;
+}
+
+cl_version options_standard(const char *options)
+{
+    static const char flag[] = "-cl-std=";
+    cl_version latest = 0;
+    for (const char *at = options; at && (at = strstr(at, flag));) {
+        at += strlen(flag);
+        cl_version standard = options_standard_at(at);
+        latest = standard > latest ? standard : latest;
+    }
+    return latest;
 }
 
 /* ---- queues ---- */

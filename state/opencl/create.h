@@ -31,8 +31,8 @@ cl_int context_properties_check(const cl_context_properties *list,
 
 /** What options_standard() returns for C++ for OpenCL, and for what is not known. */
 #define OPTIONS_OTHER_LANGUAGE UINT32_MAX
-/** 5.8.6.4: the version of OpenCL C that the options of a build ask for. 0: none. @options: or
- * NULL. */
+/** 5.8.6.4: the version of OpenCL C that the options of a build ask for. 0: none. Of several the
+ * latest: some compilers take the first, others the last. @options: or NULL. */
 cl_version options_standard(const char *options);
 
 /** What queues of a device may have. */

@@ -2,6 +2,7 @@
 #include <stdint.h>
 
 #include "state/opencl/box.h"
+#include "state/opencl/create.h"
 #include "state/opencl/image.h"
 
 Test(opencl, a_format_has_a_size_only_where_order_and_type_go_together)
@@ -93,4 +94,28 @@ Test(opencl, boxes_with_a_byte_in_common_overlap)
                 cr_expect(overlaps, "%zu and %zu", i, j);
         }
     cr_expect(overlapping > 0 && apart > 0);
+}
+
+/* POCL takes the first, Mesa's rusticl the last; what was built may be either. */
+Test(opencl, of_several_languages_in_the_options_the_latest_counts)
+{
+    static const struct {
+        const char *options;
+        cl_version standard;
+    } rows[] = {
+        {NULL, 0},
+        {"-w -DX", 0},
+        {"-cl-std=", 0},
+        {"-std=CL2.0", 0},
+        {"-w -cl-std=CL1.2 -DX", CL_MAKE_VERSION(1, 2, 0)},
+        {"-cl-std=CL1.2 -cl-std=CL2.0", CL_MAKE_VERSION(2, 0, 0)},
+        {"-cl-std=CL2.0 -cl-std=CL1.2", CL_MAKE_VERSION(2, 0, 0)},
+        {"-cl-std=cl2.0", CL_MAKE_VERSION(2, 0, 0)},
+        {"-cl-std=CLC++", OPTIONS_OTHER_LANGUAGE},
+        {"-cl-std=clc++2021 -cl-std=CL3.0", OPTIONS_OTHER_LANGUAGE},
+        {"-cl-std=CL", OPTIONS_OTHER_LANGUAGE},
+        {"-cl-std=CL9999.0", OPTIONS_OTHER_LANGUAGE},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        cr_expect_eq(options_standard(rows[i].options), rows[i].standard, "row %zu", i);
 }
