@@ -325,6 +325,47 @@ Test(object, a_mover_may_walk_while_the_program_creates_and_releases)
     cr_assert_eq(object_count(OBJECT_KERNEL), 0);
 }
 
+static _Atomic(struct thing *) handed;
+
+/* It has been given a hold of what is being made, takes another one, and lets go of both. */
+static void *holds_and_lets_go(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&stop)) {
+        struct thing *thing = atomic_exchange(&handed, NULL);
+        if (!thing)
+            continue;
+        object_hold(thing);
+        object_unhold(thing);
+        object_unhold(thing);
+    }
+    return NULL;
+}
+
+Test(object, holds_of_other_threads_outlive_that_it_is_published, .timeout = 60)
+{
+    enum { THINGS_MADE = 20000 };
+    const struct timespec moment = {0, 1000};
+    pthread_t thread;
+    pthread_create(&thread, NULL, holds_and_lets_go, NULL);
+    for (int i = 0; i < THINGS_MADE; i++) {
+        struct thing *thing = object_create(OBJECT_PROGRAM);
+        object_hold(thing);
+        atomic_store(&handed, thing);
+        for (int spins = i % 256; spins > 0 && atomic_load(&handed); spins--)
+            continue;
+        object_publish(thing);
+        cr_assert_eq(object_refs(thing), 1);
+        cr_assert(object_release(thing));
+        while (atomic_load(&handed))
+            nanosleep(&moment, NULL);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    cr_assert_eq(destroyed, THINGS_MADE);
+    cr_assert_eq(object_count(OBJECT_PROGRAM), 0);
+}
+
 /* What another thread does to an object. */
 struct beside {
     void (*act)(void *object);
