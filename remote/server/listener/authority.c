@@ -24,7 +24,7 @@ bool authority_is_asked(const struct authority_options *options)
     return options->init || options->issue || options->revoke;
 }
 
-/** What this machine calls itself, without its domain, as a server's name is written. */
+/** This machine's host name without its domain, in lower case as server names must be. */
 static int authority_own_name(char ret_name[ADDRESS_HOST_MAX])
 {
     char name[ADDRESS_HOST_MAX] = "";
@@ -65,7 +65,7 @@ static int authority_do_init(const struct authority_options *options, const char
         name, folder);
 }
 
-/** What was asked for a client's certificate. */
+/** Read the grant of a client's certificate from the options. */
 static int authority_read_grant(const struct authority_options *options, struct grant *grant,
                                 char *ret_text)
 {

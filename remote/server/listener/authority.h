@@ -7,28 +7,28 @@
 #include "remote/identity/ca.h"
 
 /*
- * What `reseat serve` does for its private authority, as the command line has it: one of --init-ca,
- * --issue NAME and --revoke NAME, and what goes with it. Prints nothing.
+ * The commands of `reseat serve` for its certificate authority: --init-ca, --issue NAME and
+ * --revoke NAME, with the options that go with them. Prints nothing.
  */
 struct authority_options {
-    const char *ca; /**< --ca FOLDER; NULL: ca_folder()'s. */
+    const char *ca; /**< --ca FOLDER; NULL: the default of ca_folder(). */
 
     bool init;        /**< --init-ca */
-    const char *name; /**< --name NAME of the server; NULL: this machine's. */
+    const char *name; /**< --name NAME of the server; NULL: this machine's host name. */
 
     const char *issue;   /**< --issue NAME */
-    bool for_server;     /**< --for-server: another server's credentials. */
+    bool for_server;     /**< --for-server: the certificate is for another server. */
     const char *devices; /**< --devices LIST; NULL: all. */
     const char *memory;  /**< --memory SIZE of each session; NULL: all of it. */
-    uint64_t sessions;   /**< --sessions N, AUTHORITY_SESSIONS; 0: any number. */
-    uint64_t share;      /**< --share N, AUTHORITY_SHARE; 0: GRANT_SHARE. */
-    uint64_t days;       /**< --days N, AUTHORITY_DAYS; 0: CA_DAYS. */
+    uint64_t sessions;   /**< --sessions N; 0: no limit. */
+    uint64_t share;      /**< --share N; 0: GRANT_SHARE. */
+    uint64_t days;       /**< --days N; 0: CA_DAYS. */
     const char *out;     /**< --out FILE; NULL: NAME.pem in the current folder. */
 
     const char *revoke; /**< --revoke NAME */
 };
 
-/** What numbers these are, for the options' rows. */
+/** Descriptions and limits of the numbers above. */
 #define AUTHORITY_SESSIONS     "a number of sessions, 1 to 4096"
 #define AUTHORITY_SESSIONS_MAX GRANT_SESSIONS_MAX
 #define AUTHORITY_SHARE        "a weight, 1 to 1000"
@@ -36,14 +36,14 @@ struct authority_options {
 #define AUTHORITY_DAYS         "a number of days, 1 to 3650"
 #define AUTHORITY_DAYS_MAX     CA_DAYS_MAX
 
-/** Of what authority_run() has to say. */
+/** Size of the text that authority_run() returns. */
 #define AUTHORITY_TEXT_MAX (PATH_MAX + FOLDER_PROBLEM_MAX)
 
-/** Is any of its three things asked for? */
+/** Is one of --init-ca, --issue and --revoke given? */
 bool authority_is_asked(const struct authority_options *options);
 
 /**
- * Do it.
+ * Run the one command that is given.
  *
  * @ret_text  One sentence for the operator: what was done, or what is wrong.
  * Returns 0, -EINVAL (the options are wrong, or do not go together), or as ca.h says.

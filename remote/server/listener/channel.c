@@ -22,7 +22,8 @@ int channel_make(int ret_ends[2])
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_ends))
         return -errno;
-    /* The kernel makes it a few packets: descriptors that nobody takes count for the whole user. */
+    /* The kernel rounds this up to room for a few packets. Descriptors in transit count against the
+     * limit of the whole user, so a session that does not read must not collect them. */
     (void)setsockopt(ret_ends[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
     return 0;
 }
@@ -34,7 +35,7 @@ int channel_send(int channel, const void *packet, size_t size, int passed)
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
     socket_pass(&message, &room, passed);
-    /* A packet goes as a whole or not at all. */
+    /* A SOCK_SEQPACKET socket sends a packet whole or not at all. */
     while (sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         if (errno != EINTR)
             return -errno;
@@ -57,7 +58,7 @@ int channel_receive(int channel, void *ret_packet, size_t size, int *ret_passed)
             return errno == ECONNRESET ? -EPIPE : -errno;
     if (got == 0)
         return -EPIPE;
-    /* No process of ours sends more than one. */
+    /* No process of ours sends more than one descriptor. */
     bool fits = socket_take_passed(&message, &passed, 1) <= 1 && (size_t)got == size &&
                 !(message.msg_flags & MSG_TRUNC);
     if (fits && ret_passed) {

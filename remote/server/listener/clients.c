@@ -31,12 +31,12 @@ int clients_init(struct clients *clients, unsigned max, struct devices *devices)
 
 /* ---- clients ---- */
 
-/* What it has started, too, which cannot leave its group (sandbox.h): a driver that was taken over
-   would go on without it. */
+/* The whole process group, which the session's children cannot leave (sandbox.h): a compiler that
+ * client code controls would otherwise run on. */
 void client_kill(pid_t pid)
 {
     kill(-pid, SIGKILL);
-    kill(pid, SIGKILL); /* It may be too young to have a group. */
+    kill(pid, SIGKILL); /* A process that was just started may not have made its group yet. */
 }
 
 void clients_kill(const struct clients *clients)
@@ -90,7 +90,8 @@ static void clients_remove_place(struct clients *clients, unsigned at)
     if (client->channel >= 0)
         close(client->channel);
     processes_close(&client->processes);
-    /* Its link carries nothing any more, and it may wait for somebody who does not read. */
+    /* The session's link carries nothing any more, but its relay may be waiting for a peer that
+     * never reads. */
     if (client->relay)
         client_kill(client->relay);
     for (unsigned i = 0; i < CONNECTORS_MAX; i++)
@@ -100,7 +101,7 @@ static void clients_remove_place(struct clients *clients, unsigned at)
     free(client);
 }
 
-/* In a time that does not say how much of them is the same. */
+/* Compare in constant time, so that the time does not tell how many bytes were right. */
 static bool clients_keys_are_same(const struct session_key *a, const struct session_key *b)
 {
     uint64_t numbers = a->number ^ b->number;
@@ -110,12 +111,12 @@ static bool clients_keys_are_same(const struct session_key *a, const struct sess
         different |= bytes[i];
     for (size_t i = 0; i < sizeof(a->secret); i++)
         different |= a->secret[i] ^ b->secret[i];
-    /* The compiler must not know that one difference is enough. */
+    /* Stops the compiler from returning early at the first difference. */
     volatile unsigned char result = different;
     return result == 0;
 }
 
-/* All are compared, whichever it is. */
+/* Compares with all sessions, so that the time does not tell which one matched. */
 static struct client *clients_find_session(struct clients *clients,
                                            const struct client_question *question)
 {
@@ -129,7 +130,7 @@ static struct client *clients_find_session(struct clients *clients,
     return found;
 }
 
-/* ---- at the door ---- */
+/* ---- strangers ---- */
 
 static void clients_close_channel(struct stranger *stranger)
 {
@@ -171,7 +172,8 @@ void clients_forked(struct clients *clients, uint64_t id, pid_t pid, int channel
             close(channel);
         return;
     }
-    /* There is room: the door has as many places as are for those who come there. */
+    /* There is room in the array: PREAUTH_MAX bounds the strangers that have an id, and
+     * CLIENTS_LOCAL_MAX the others. */
     clients->local_count += id == 0;
     clients->strangers[clients->stranger_count++] = (struct stranger){pid, id, channel};
 }
@@ -184,7 +186,7 @@ bool clients_have_room_for_local(const struct clients *clients)
 size_t clients_poll(const struct clients *clients, uint64_t now_ns, struct pollfd *ret_polls)
 {
     size_t count = 0;
-    for (size_t i = 0; i < clients->stranger_count; i++) /* -1 is passed over. */
+    for (size_t i = 0; i < clients->stranger_count; i++) /* poll() ignores a descriptor of -1. */
         ret_polls[count++] = (struct pollfd){.fd = clients->strangers[i].channel, .events = POLLIN};
     for (unsigned i = 0; i < clients->count; i++)
         ret_polls[count++] =
@@ -206,7 +208,7 @@ static enum verdict clients_find_place(const struct clients *clients,
     return sessions >= question->sessions ? TOO_MANY : YES;
 }
 
-/* Whoever knows its number was told by its client. */
+/* A session's number is no secret: its client tells it to others. */
 static struct client *clients_find_number(struct clients *clients, uint64_t number)
 {
     for (unsigned i = 0; number && i < clients->count; i++)
@@ -215,7 +217,7 @@ static struct client *clients_find_number(struct clients *clients, uint64_t numb
     return NULL;
 }
 
-/* Lead somebody with a ticket to its session, which knows whether that counts. */
+/* Lead a stranger with a ticket to the session of that number, which checks the ticket. */
 static enum verdict clients_introduce(struct clients *clients,
                                       const struct client_question *question, int link)
 {
@@ -226,7 +228,7 @@ static enum verdict clients_introduce(struct clients *clients,
     return channel_send(place->channel, &message, sizeof(message), link) ? BUSY : YES;
 }
 
-/* Pass the link to its session, which the newest one is right for. */
+/* Pass a new link to its session. The newest link replaces the one before. */
 static enum verdict clients_hand_over(struct clients *clients,
                                       const struct client_question *question, pid_t relay, int link)
 {
@@ -234,7 +236,7 @@ static enum verdict clients_hand_over(struct clients *clients,
     struct client *place = clients_find_session(clients, question);
     if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
-    /* A session that stands still takes some, and then no more. */
+    /* A session that has stopped reading takes a few packets, and then no more. */
     if (channel_send(place->channel, &message, sizeof(message), link))
         return BUSY;
     if (place->relay)
@@ -265,13 +267,13 @@ static void clients_answer_one(struct clients *clients, struct stranger *strange
     const unsigned char byte = (unsigned char)verdict;
     bool told = asks && channel_send(stranger->channel, &byte, sizeof(byte), -1) == 0;
     if (asks && verdict == YES && (question.again || question.brings)) {
-        /* It carries the session's link now, if that needs a process. */
+        /* This process now carries the session's link, if that kind of link needs a process. */
         clients_close_channel(stranger);
         clients_remove_stranger(clients, stranger);
     } else if (told && verdict == YES && clients_add(clients, stranger, &question)) {
         clients_remove_stranger(clients, stranger);
     } else {
-        /* Refused, or gone: it has its place at the door until its process ended. */
+        /* Refused, or disconnected: it counts as a stranger until its process has ended. */
         clients_close_channel(stranger);
     }
 }
@@ -280,7 +282,7 @@ void clients_answer(struct clients *clients, const struct pollfd *polls, size_t 
                     uint64_t now_ns)
 {
     size_t strangers = clients->stranger_count, places = clients->count;
-    /* Who comes in now is behind those who were there. */
+    /* What is accepted here is appended, so earlier indexes stay valid. */
     for (size_t i = 0; i < places && strangers + places + i < count; i++) {
         const struct pollfd *said = &polls[strangers + i], *asked = &said[places];
         struct client *client = clients->places[i];
@@ -289,7 +291,7 @@ void clients_answer(struct clients *clients, const struct pollfd *polls, size_t 
         if (said->revents && said->fd == client->channel)
             session_hear(client, now_ns);
     }
-    /* From the end: who leaves is replaced by the last. */
+    /* Backwards, because the last one takes the place of one that is removed. */
     for (size_t i = strangers < count ? strangers : count; i-- > 0;)
         if (polls[i].revents && clients->strangers[i].channel == polls[i].fd)
             clients_answer_one(clients, &clients->strangers[i]);
@@ -319,7 +321,7 @@ bool clients_ended(struct clients *clients, pid_t pid)
     return false;
 }
 
-/* ---- in the process that asks ---- */
+/* ---- in the stranger's process ---- */
 
 int clients_ask(int channel, const struct client_question *question, int passed,
                 uint64_t deadline_ns, const char **ret_refusal)

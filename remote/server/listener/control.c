@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* What whoever asks and the server both need, and the side that asks. */
+/* The asking side, and what both sides share. */
 
 #define PATIENCE_S 2
 
@@ -49,7 +49,7 @@ static bool control_is_believed(int fd)
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* -1: nobody is there. */
+/* Returns the connected socket, or -1 if no trusted server listens there. */
 static int control_connect_to(const char *folder, const char *name)
 {
     const struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -64,7 +64,7 @@ static int control_connect_to(const char *folder, const char *name)
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     int error = connect(fd, (const struct sockaddr *)&at, sizeof(at)) ? errno : 0;
     if (error == ECONNREFUSED)
-        (void)unlink(at.sun_path); /* Of a server that was killed. */
+        (void)unlink(at.sun_path); /* Left by a server that was killed. */
     if (error == 0 && control_is_believed(fd))
         return fd;
     close(fd);

@@ -15,7 +15,7 @@
 #include "state/base/log.h"
 
 #define LISTING_NS  (60 * NS_PER_S)
-#define RESERVED_OF 64 /* What drivers and their contexts take, where nothing else is said. */
+#define RESERVED_OF 64 /* By default one part of 64 is reserved for drivers and contexts. */
 
 static const char *const kind_names[DEVICE_KINDS] = {"gpu", "cpu", "other"};
 
@@ -52,7 +52,7 @@ static bool devices_write_all(int fd, const void *bytes, size_t size)
     return true;
 }
 
-/* In the helper. A row each, and then that this was all. */
+/* In the helper: write a row for each device. The end of the pipe says that there are no more. */
 static _Noreturn void devices_list_in_child(int fd)
 {
     struct device **found = NULL;
@@ -72,7 +72,7 @@ static _Noreturn void devices_list_in_child(int fd)
     _exit(0);
 }
 
-/* Until the helper ended. */
+/* Read until the helper closes the pipe. */
 static int devices_read_rows(int fd, struct devices *devices)
 {
     const size_t room = sizeof(devices->rows);
@@ -125,7 +125,7 @@ int devices_list(uint64_t reserve, struct devices *ret_devices)
     return error;
 }
 
-/* Of what is left, as much as one wish may take. */
+/* A wish is granted in full only if it is no more than this part of what is left. */
 #define PLENTY 8
 
 uint64_t ledger_ask(struct ledger *ledger, uint64_t *held, uint64_t least, uint64_t wish)

@@ -10,61 +10,61 @@
 #include "state/driver/driver.h"
 
 /*
- * What memory of one device its sessions were promised: together never more than there is. Pure.
+ * Promises of one device's memory to sessions: together never more than the device has. Pure.
  */
 
 struct ledger {
-    uint64_t total; /**< What may be promised. */
-    uint64_t given; /**< What is. */
+    uint64_t total; /**< Bytes that may be promised. */
+    uint64_t given; /**< Bytes that are promised. */
 };
 
 /**
- * Ask for @wish bytes, or at the least for @least of them; more than that is promised only while
- * there is plenty.
+ * Ask for @wish bytes, and at least @least; more than @least is promised only while there is
+ * plenty.
  *
- * @held  What the session has; becomes more by what is returned.
- * Returns what was promised, 0 or from @least to @wish.
+ * @held  What the session has already; increased by what is returned.
+ * Returns the bytes promised: 0, or from @least to @wish.
  */
 MUST_CHECK uint64_t ledger_ask(struct ledger *ledger, uint64_t *held, uint64_t least,
                                uint64_t wish);
-/** Give @bytes of what it has back; no more than that counts. */
+/** Return @bytes; more than the session holds are not counted. */
 void ledger_return(struct ledger *ledger, uint64_t *held, uint64_t bytes);
 
 /*
- * The devices of a server, as the listening process knows them: from a helper that lists them when
- * the server begins, and ends, so that no session has a say in how much memory there is. Sessions'
- * processes have a copy, from which they know the numbers.
+ * The server's devices, as the listening process knows them. A helper process lists them when the
+ * server starts, so that no session can claim how much memory a device has. Sessions' processes get
+ * a copy, so that both use the same numbers.
  */
 
 #define DEVICES_MAX 64
 
 struct device_row {
     struct device_key key;
-    char name[GRANT_DEVICE_MAX]; /**< As grants call it: "gpu0". */
-    uint64_t memory;             /**< That there is, less the reserve. */
+    char name[GRANT_DEVICE_MAX]; /**< The name that grants use: "gpu0". */
+    uint64_t memory;             /**< Bytes, without the reserve. */
 };
 
 struct devices {
     struct device_row rows[DEVICES_MAX];
     size_t count;
-    /* The listening process's alone. */
+    /* Used by the listening process alone. */
     struct ledger ledger[DEVICES_MAX];
     struct timeslices timeslices[DEVICES_MAX];
 };
 
 /**
- * List them, in a helper. Blocks for as long as drivers take to start, a minute at most.
+ * List the devices in a helper process. Blocks while drivers start, for at most a minute.
  *
- * @reserve  Bytes of each device that nobody is promised; UINT64_MAX: a part of it.
+ * @reserve  Bytes of each device that are never promised; UINT64_MAX: the default part.
  * Returns 0, -ETIMEDOUT, -EIO (the helper crashed), or -errno.
  */
 MUST_CHECK int devices_list(uint64_t reserve, struct devices *ret_devices);
 
-/** The number of a device; -1: it was not there when they were listed. */
+/** The number of a device; -1: it is not in the list. */
 int devices_find(const struct devices *devices, const struct device_key *key);
 
-/** What grants call the next device of a list: by its kind, whether or not it is offered. @counts:
- *  of DEVICE_KINDS, zero before the first. */
+/** The name that grants use for the next device of a list. Numbers count devices of the same kind,
+ * whether or not they are offered. @counts: DEVICE_KINDS counters, zero before the first device. */
 #define DEVICE_KINDS 3
 void devices_name(const struct device *device, size_t counts[DEVICE_KINDS],
                   char ret_name[GRANT_DEVICE_MAX]);

@@ -12,7 +12,7 @@
 uint64_t kept_check(int fd)
 {
     struct stat file;
-    int seals = fcntl(fd, F_GET_SEALS); /* Fails on all that is not the kernel's own memory. */
+    int seals = fcntl(fd, F_GET_SEALS); /* Fails for everything that is not a memfd. */
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file))
         return 0;
     uint64_t size = (uint64_t)file.st_size;
@@ -36,7 +36,7 @@ static struct kept_row *kept_find_locked(struct kept *kept, const char *owner,
     return NULL;
 }
 
-/* Of @owner's, or, with NULL, of all; NULL: there is none. */
+/* The least recently used binary of @owner, or of all with NULL; NULL: there is none. */
 static struct kept_row *kept_find_oldest(struct kept *kept, const char *owner)
 {
     struct kept_row *oldest = NULL;
@@ -65,7 +65,8 @@ static bool kept_has_room(const struct kept *kept, uint64_t size)
     return kept->count < KEPT_COUNT && kept->bytes + size <= KEPT_BYTES;
 }
 
-/* One binary is no more than a client may have, and that no more than there is. */
+/* Ends, because one binary is never larger than a client's limit, nor that larger than the total.
+ */
 static void kept_make_room(struct kept *kept, const char *owner, uint64_t size)
 {
     while (!kept_owner_has_room(kept, owner, size))
@@ -85,7 +86,7 @@ bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
         close(fd);
         return false;
     }
-    /* The newest is right: an older one may be what a session that was taken over gave. */
+    /* The newest wins: an older one may come from a session that hostile code controlled. */
     if (same)
         kept_drop(kept, same);
     kept_make_room(kept, owner, size);

@@ -9,19 +9,19 @@
 #include "state/base/bytes/content_hash.h"
 
 /*
- * Binaries of programs that clients gave the server, kept for later sessions of the same client:
- * the listening process has their memory, and never looks into it. Each is a file of the kernel's
- * memory that nobody can change any more. Whoever takes one sees for itself that it has the content
- * that its name says (binary.h): the session that gave it is not believed.
+ * Program binaries that clients sent, kept for later sessions of the same client. The listening
+ * process holds sealed memfds and never reads them. A session that gets one checks that the content
+ * matches the name, a content hash (binary.h), since the session that stored it is not trusted.
  *
- * What is one client's is nobody else's: so no other one learns what it has, or gives it anything.
+ * A client only ever gets its own binaries, so no client can learn what another has, or plant
+ * something for it.
  */
 
-/** Bytes of all, and of one client's: more, and what was not used for the longest goes. First the
- *  client's own, which wants more. */
+/** Limits for all clients and for one client, in bytes. When they are reached, the least recently
+ * used binaries go, those of the client that stores more first. */
 #define KEPT_BYTES       (UINT64_C(1) << 30)
 #define KEPT_OWNER_BYTES (UINT64_C(256) << 20)
-/** Each is a descriptor. */
+/** Limits of the number: each binary holds a descriptor. */
 #define KEPT_COUNT       128
 #define KEPT_OWNER_COUNT 32
 
@@ -30,7 +30,7 @@ struct kept_row {
     unsigned char name[CONTENT_HASH_SIZE];
     int fd;
     uint64_t size;
-    uint64_t used; /**< When, counted in uses. */
+    uint64_t used; /**< Value of `uses` at its last use. */
 };
 
 struct kept {
@@ -39,14 +39,14 @@ struct kept {
     uint64_t bytes, uses;
 };
 
-/** Keep @fd, in place of one of that name. False: it is no binary that can be kept, and is closed.
- */
+/** Keep @fd, replacing a binary of the same name. Takes @fd; returns false, and closes it, if it is
+ * not acceptable. */
 bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE],
               int fd);
-/** Borrowed; -1: there is none. */
+/** A borrowed descriptor, or -1. */
 int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE]);
 
-/** Is it memory that nobody can change, of a size that is kept? Returns that; 0: it is not. */
+/** The size of @fd if it is a sealed memfd of an acceptable size; else 0. */
 uint64_t kept_check(int fd);
 
 #endif

@@ -24,7 +24,7 @@ int operators_init(struct operators *operators, struct clients *clients,
         snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s is too long a name for a socket", folder);
         return -ENAMETOOLONG;
     }
-    /* Of an earlier server with this number, which was killed. */
+    /* Left by an earlier server that had this process id and was killed. */
     (void)unlink(at.sun_path);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) || chmod(at.sun_path, 0600) ||
@@ -89,11 +89,11 @@ static void operator_take(struct operators *operators)
         return;
     }
     if (operators->count == OPERATORS_MAX)
-        operator_drop(operators, 0); /* The one that is there longest. */
+        operator_drop(operators, 0); /* The oldest connection gives way. */
     operators->fds[operators->count++] = fd;
 }
 
-/* ---- what they ask ---- */
+/* ---- requests ---- */
 
 static void operator_list_devices(const struct devices *devices, uint64_t uses,
                                   char ret_text[CONTROL_DEVICES_MAX])
@@ -151,7 +151,7 @@ static void operator_do_request(struct operators *operators, const struct contro
     }
 }
 
-/* False: it is done. */
+/* False: close the connection. */
 static bool operator_answer_one(struct operators *operators, int fd, uint64_t now_ns)
 {
     struct control_request request;

@@ -12,9 +12,9 @@
 
 #define CLIENTS_MAX  65536
 #define LINGER_MAX_S 86400
-/* Sessions never wait longer than a week for another link. */
+/* The longest time for which a session waits for its client to reconnect: a week. */
 #define PATIENCE_MAX_S (7 * 24 * 3600)
-#define FIRST_ROW      256 /* What getopt_long() returns for the first row: no character. */
+#define FIRST_ROW      256 /* getopt_long() returns this for the first row; above all characters. */
 
 int options_usage(void)
 {
@@ -41,8 +41,8 @@ struct row {
     const char *name;
     enum row_kind kind;
     size_t offset, size;
-    uint64_t least, most; /* Of a number. */
-    size_t count;         /* Of several texts: the offset of their number, a size_t. */
+    uint64_t least, most; /* Limits of a number. */
+    size_t count;         /* For ROW_TEXTS: the offset of the counter, a size_t. */
 };
 
 #define VALUE(member)                                                                              \
@@ -53,7 +53,7 @@ struct row {
 static const struct row rows[] = {
     {"listen", TEXTS(addresses, count)},
     {"device", TEXTS(devices, limits.device_count)},
-    {"memory", ROW_TEXT, VALUE(authority.memory)}, /* A session's, or a certificate's. */
+    {"memory", ROW_TEXT, VALUE(authority.memory)}, /* Of a session; with --issue, granted. */
     {"reserve", ROW_SIZE, VALUE(reserve_bytes)},
     {"clients", ROW_NUMBER, VALUE(clients_max), 1, CLIENTS_MAX},
     {"patience", ROW_NUMBER, VALUE(limits.patience_s), 0, PATIENCE_MAX_S},
@@ -123,7 +123,6 @@ static bool options_take(struct serve_options *options, const struct row *row)
     return false;
 }
 
-/* All options, as the rows have them. */
 static bool options_take_all(int argc, char **argv, struct serve_options *options)
 {
     struct option known[ARRAY_SIZE(rows) + 1] = {{NULL}};
@@ -162,8 +161,8 @@ bool options_read(int argc, char **argv, struct serve_options *options)
     if (authority->memory &&
         !options_read_size("memory", authority->memory, &options->limits.memory))
         return false;
-    /* One of isolated programs stands for their own processes, where nothing is kept from a driver.
-       Nobody else comes there. */
+    /* A server of isolated programs stands in for their own processes, where drivers are not
+     * confined either. Only those programs connect to it. */
     options->limits.isolates = options->inherited || options->of_process;
     options->limits.open |= options->limits.isolates;
     if (options->limits.isolates && !options_are_local(options)) {

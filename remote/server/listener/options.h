@@ -6,24 +6,26 @@
 
 #define LISTEN_MAX 16
 
-/** What the command line of reseat-serve says. */
+/** The command line of reseat-serve. */
 struct serve_options {
     const char *addresses[LISTEN_MAX];
     size_t count;
     const char *devices[DEVICES_MAX];
     struct session_limits limits;
     uint64_t clients_max;
-    uint64_t linger_s;   /**< It ends so long after its last client; 0: not for that. */
-    uint64_t inherited;  /**< A socket that somebody else listens at; 0: none. */
-    uint64_t of_process; /**< It ends without clients once that has ended; 0: not for that. */
+    uint64_t linger_s;   /**< The server ends this long after its last client left; 0: never. */
+    uint64_t inherited;  /**< A Unix socket on which another process listens; 0: none. */
+    uint64_t of_process; /**< The server ends once this process has ended and no client is left;
+                            0: not used. */
     bool announces;
-    uint64_t reserve_bytes; /**< As devices_list(). */
+    uint64_t reserve_bytes; /**< As in devices_list(). */
     struct authority_options authority;
 };
 
-/** Read it, over what is there. False: it is wrong, and options_usage() is to be said. */
+/** Parse the command line into @options, which has the defaults. Returns false after an error; then
+ * call options_usage(). */
 bool options_read(int argc, char **argv, struct serve_options *options);
-/** Returns what the process is to return. */
+/** Print the usage; returns the exit status. */
 int options_usage(void);
 
 #endif

@@ -12,9 +12,10 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
-/* One that may begin is there by then. */
+/* By then a process that was permitted shows in /proc. */
 #define BEGINS_NS (250 * NS_PER_MS)
-/* Whether others have ended is looked at so often, and for so long. */
+/* At the limit, processes are counted again every LOOK_NS, and a fork is refused after PATIENCE_NS.
+ */
 #define LOOK_NS     (20 * NS_PER_MS)
 #define PATIENCE_NS (2 * NS_PER_S)
 
@@ -28,12 +29,12 @@ static bool processes_is_of(const char *pid, pid_t group)
         return false;
     size_t got = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
-    /* A name may have anything in it. */
+    /* The name may contain anything, a ')' too. */
     const char *behind = got ? strrchr(text, ')') : NULL;
     return behind && sscanf(behind, ") %*c %*d %d", &of) == 1 && of == group;
 }
 
-/* PROCESSES_MAX where that is not known. */
+/* Returns PROCESSES_MAX if /proc cannot be read. */
 static unsigned processes_count(pid_t group)
 {
     unsigned found = 0;
@@ -62,7 +63,8 @@ void processes_close(struct processes *processes)
     processes->notices = -1;
 }
 
-/* One that asks: @refusal, or 0, and it goes on. Whose fork was interrupted asks again. */
+/* Answer one fork: refuse it with @refusal, or let it go on with 0. A fork that a signal
+ * interrupted asks again. */
 static void processes_answer_one(struct processes *processes, int refusal)
 {
     struct seccomp_notif *notice = NULL;
@@ -73,7 +75,8 @@ static void processes_answer_one(struct processes *processes, int refusal)
         answer->id = notice->id;
         answer->error = refusal;
         answer->flags = refusal ? 0 : SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-        (void)seccomp_notify_respond(processes->notices, answer); /* It may have ended. */
+        /* Fails harmlessly if the asking process has ended. */
+        (void)seccomp_notify_respond(processes->notices, answer);
     }
     seccomp_notify_free(notice, answer);
 }
@@ -83,7 +86,7 @@ int processes_poll(const struct processes *processes, uint64_t now_ns)
     return now_ns >= processes->look_ns ? processes->notices : -1;
 }
 
-/* There are as many as there may be. */
+/* The limit is reached: wait for others to end, then refuse. */
 static void processes_hold_back(struct processes *processes, const char *name, uint64_t now_ns)
 {
     if (!processes->full_ns)

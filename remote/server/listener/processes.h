@@ -8,33 +8,35 @@
 #include "state/base/compiler.h"
 
 /*
- * How many processes a session may be at once. All have the user of all others, whose limit of
- * processes (RLIMIT_NPROC) is everybody's; so the kernel asks the listening process before it
- * starts one (sandbox_processes()), which counts those of the session's group, as none of them can
- * leave it. Whoever would be one too many waits, as others end, and is refused after a while.
+ * Limits how many processes a session may have at once. RLIMIT_NPROC cannot do so, as it counts all
+ * processes of a user, and sessions may share one. Instead the kernel asks the listening process
+ * before each fork (seccomp notification, sandbox_processes()), and that counts the processes in
+ * the session's group, which they cannot leave. A fork above the limit waits for others to end, and
+ * is refused after a while.
  */
 
-/** Its own, and compilers and linkers: a limit, not a ban. */
+/** Enough for the session itself, and its compilers and linkers. */
 #define PROCESSES_MAX 64
 
 struct processes {
-    int notices;           /**< Where the kernel asks; -1: it does not. */
-    uint64_t look_ns;      /**< Not before: there were as many as there may be. */
-    uint64_t full_ns;      /**< Since when; 0: there is room. */
-    bool told;             /**< The log was. */
-    unsigned next_granted; /**< In: */
-    /** When the last ones were. They count for a while, as they may not be there yet. */
+    int notices;           /**< The seccomp notification descriptor; -1: none. */
+    uint64_t look_ns;      /**< At the limit: do not count again before this time. */
+    uint64_t full_ns;      /**< Since when the limit is reached; 0: it is not. */
+    bool told;             /**< The refusal was logged. */
+    unsigned next_granted; /**< Index in: */
+    /** When the last forks were permitted. Each counts for BEGINS_NS, as its process may not show
+     * in /proc yet. */
     uint64_t granted_ns[PROCESSES_MAX];
 };
 
 #define PROCESSES_NONE ((struct processes){.notices = -1})
 
-/** What to wait for, with POLLIN; -1: nothing, now. */
+/** The descriptor to poll for POLLIN; -1: none now. */
 int processes_poll(const struct processes *processes, uint64_t now_ns);
-/** Somebody waits for an answer: give one of them one, or look again later. @group: the session's.
- * @name: for the log. */
+/** A fork waits for permission: permit or refuse it, or leave it until processes_poll() names the
+ * descriptor again. @group: the session's process group. @name: for the log. */
 void processes_answer(struct processes *processes, pid_t group, const char *name, uint64_t now_ns);
-/** Whoever asks is refused from now on. */
+/** Forks are refused from now on. */
 void processes_close(struct processes *processes);
 
 #endif

@@ -4,28 +4,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How often something is done for somebody who may be hostile. Pure. */
+/* A limit on how often something is done for a peer that may be hostile. Pure. */
 
-/** `burst` times at once, and then `refill` times more each `every_ns`. */
+/** `burst` times at once, refilled by `refill` every `every_ns`. */
 struct rate_limit {
     unsigned burst, refill;
     uint64_t every_ns;
 };
 
 struct rate {
-    unsigned used;         /**< Of the burst. */
+    unsigned used;         /**< How much of the burst is used. */
     uint64_t since_ns;     /**< When it was last refilled. */
-    unsigned long refused; /**< Times, since the caller set it to 0. */
+    unsigned long refused; /**< How often rate_take() refused, since the caller reset it. */
 };
 
-/** Will rate_take() say true? */
+/** Would rate_take() return true? */
 static inline bool rate_has_room(const struct rate *rate, const struct rate_limit *limit,
                                  uint64_t now_ns)
 {
     return rate->used < limit->burst || now_ns - rate->since_ns >= limit->every_ns;
 }
 
-/** May it be done once more? */
+/** Count one more; false: over the limit. */
 static inline bool rate_take(struct rate *rate, const struct rate_limit *limit, uint64_t now_ns)
 {
     uint64_t periods = (now_ns - rate->since_ns) / limit->every_ns;

@@ -11,7 +11,7 @@
 
 #include "state/base/log.h"
 
-/* What it is told: a process's number, or, of one that has ended, that below 0. */
+/* A message is a process id: positive when the process has started, negative when it has ended. */
 
 /* ---- the process ---- */
 
@@ -26,7 +26,7 @@ static void reaper_add_group(struct groups *groups, pid_t pid)
         size_t room = groups->room ? 2 * groups->room : 64;
         pid_t *pids = realloc(groups->pids, room * sizeof(*pids));
         if (!pids)
-            _exit(1); /* There will be another. */
+            _exit(1); /* The listening process starts another. */
         groups->pids = pids;
         groups->room = room;
     }
@@ -45,8 +45,8 @@ static void reaper_add_one(void *data, pid_t pid)
     reaper_add_group(data, pid);
 }
 
-/* The listening process has ended where nobody is left to say anything: who starts another ends
-   this one first. */
+/* Returns when the listening process is gone: the socket has no other end. Before it starts another
+ * reaper, the listening process kills this one. */
 static void reaper_main(struct groups *groups, int told)
 {
     for (;;) {
@@ -69,7 +69,7 @@ static _Noreturn void reaper_become(int told, const struct clients *clients)
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    setpgid(0, 0); /* What a terminal sends is not for it. */
+    setpgid(0, 0); /* Signals from a terminal must not reach it. */
     prctl(PR_SET_NAME, "reseat-reaper");
     clients_each_process(clients, reaper_add_one, &groups);
     if (dup2(told, STDIN_FILENO) < 0 || close_range(STDIN_FILENO + 1, ~0U, 0))
@@ -82,7 +82,7 @@ static _Noreturn void reaper_become(int told, const struct clients *clients)
 
 /* ---- the listening process ---- */
 
-/* One that stands still, or has ended, is replaced once that is seen. */
+/* A reaper that has stopped reading is killed, and replaced when the listening process reaps it. */
 static void reaper_tell(const struct reaper *reaper, pid_t said)
 {
     if (reaper->tells >= 0 &&

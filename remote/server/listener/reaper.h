@@ -7,26 +7,27 @@
 #include "state/base/compiler.h"
 
 /*
- * A process beside the listening one, which ends what sessions' processes have started should that
- * one be killed: they end with it, but the kernel sees to no more than that, and a compiler would
- * run on. It knows their groups, which they and what they start cannot leave (sandbox.h), takes no
- * signal, and has nothing but a socket. Where it is killed itself there is another.
+ * A process that kills what sessions have started if the listening process is killed. Sessions die
+ * with the listening process (PR_SET_PDEATHSIG), but their children, such as compilers, would run
+ * on. The reaper knows the sessions' process groups, which their children cannot leave (sandbox.h).
+ * It ignores signals, and has no descriptor but a socket. If it is killed, the listening process
+ * starts another.
  */
 struct reaper {
-    pid_t pid; /**< A child; 0: there is none. */
-    int tells; /**< A socket; -1: there is none. */
+    pid_t pid; /**< A child; 0: none runs. */
+    int tells; /**< A socket to it; -1: none. */
 };
 
 #define REAPER_NONE ((struct reaper){.tells = -1})
 
-/** Start one, for the processes of @clients that there are. A failure is logged, and is no reason
- * not to serve. */
+/** Start one that knows the processes of @clients. A failure is logged, and does not stop the
+ * server. */
 void reaper_start(struct reaper *reaper, const struct clients *clients);
-/** A process was started that leads a group; or it has ended, and so has its group. Never blocks.
- */
+/** Tell it that a process which leads a group was started, or has ended with its group. Never
+ * blocks. */
 void reaper_began(const struct reaper *reaper, pid_t pid);
 void reaper_ended(const struct reaper *reaper, pid_t pid);
-/** End it: all groups have ended. */
+/** End it, after all groups have ended. */
 void reaper_finish(struct reaper *reaper);
 
 #endif

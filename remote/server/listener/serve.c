@@ -30,27 +30,27 @@
 #include "state/base/log.h"
 
 /*
- * reseat-serve: listens, and executes a process of its own for each client. This one reads no byte
- * of a client's and opens no driver, so that nothing that a client or a driver does reaches another
- * client. It is the authority for the devices: who may have how much memory, and whose time slice
- * it is (clients.h).
+ * reseat-serve: listens, and executes a process for each connection. The listening process itself
+ * reads nothing that a client sends and opens no driver, so a client or a driver can only harm its
+ * own session. It decides how much device memory each session may use, and which has the time slice
+ * (clients.h).
  */
 
-/* That this process needs beside those of clients, listening, and libraries. */
+/* Descriptors that this process needs beside those for clients: listeners, libraries. */
 #define OTHER_DESCRIPTORS 64
-/* Sessions wait so long for another link. */
+/* How long a session waits for its client to reconnect. */
 #define PATIENCE_S 60
-/* Where it is asked to end with a process, and that one ended without a client. */
+/* How often a server without clients checks whether the process of --while has ended. */
 #define LOOK_NS NS_PER_S
-/* Connections whose processes may write to the log. Whoever connects again and again must not fill
-   a disk. */
+/* Connections that may write to the log: a peer that connects again and again must not fill a disk.
+ */
 static const struct rate_limit logged = {.burst = 100, .refill = 1, .every_ns = NS_PER_S};
 
 struct serve {
     struct serve_options options;
     const struct link_kind *kinds[LISTEN_MAX];
     const char *where[LISTEN_MAX];
-    struct pollfd *polls; /* Listeners, signals, logs, operators, and then clients. */
+    struct pollfd *polls; /* Listeners, then signals, logs, operators, and clients. */
     size_t count;
     char ca[PATH_MAX];
     struct devices devices;
@@ -58,14 +58,14 @@ struct serve {
     struct operators operators;
     struct reaper reaper;
     struct session_logs logs;
-    struct startup startup; /* The next process's. */
+    struct startup startup; /* For the next process that is started. */
     sigset_t signals, before;
-    int process;          /* A pidfd of the one that it is for; -1: none. */
-    uint64_t needed_ns;   /* When it had a client last, or began. */
-    struct rate log_rate; /* Of connections. */
+    int process;          /* A pidfd of the process of --while; -1: none. */
+    uint64_t needed_ns;   /* When it last had a client; at first, when it started. */
+    struct rate log_rate; /* Limits the connections that are logged. */
 };
 
-/* May what happens now, because somebody connected, be logged? */
+/* May events of the connection that was just accepted be logged? */
 static bool serve_may_log(struct serve *serve)
 {
     if (!rate_take(&serve->log_rate, &logged, clock_now_ns()))
@@ -91,8 +91,8 @@ static bool serve_revoke_at(void *data, int fd, const struct control_answer *ser
     return true;
 }
 
-/* The servers of this user that run look at the list when somebody connects. Who is in already goes
-   now. */
+/* Running servers check the list of revoked certificates at each connection. Tell them to end
+ * sessions that already exist. */
 static void serve_end_revoked(const struct authority_options *options)
 {
     struct revoking revoking = {.request = {.version = CONTROL_VERSION, .what = CONTROL_REVOKED}};
@@ -120,7 +120,8 @@ static int serve_run_authority(const struct authority_options *options)
     return error == 0 ? 0 : error == -EINVAL ? 2 : 1;
 }
 
-/* Strangers' code is not run as root, nor by a server of root's that cannot help it. */
+/* Clients' code must not run as root. A root server that cannot start sessions as another user does
+ * not serve strangers. */
 static int serve_check_root(const struct serve *serve)
 {
     int error = geteuid() || serve->options.limits.open ? 0 : sandbox_try();
@@ -132,7 +133,7 @@ static int serve_check_root(const struct serve *serve)
     return error;
 }
 
-/* Before anybody listens: a server that cannot look at certificates lets nobody in. */
+/* Before anyone can connect: a server that cannot check certificates admits nobody. */
 static int serve_open_authority(struct serve *serve)
 {
     char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
@@ -179,8 +180,8 @@ static int serve_listen_all(struct serve *serve)
     return 0;
 }
 
-/* Whoever started it listens, and wants it to take who connects: a Unix socket in a folder of its
-   user's alone, as those of ours are. */
+/* A socket on which another process listens, and whose connections this server accepts. It must be
+ * a Unix socket, whose folder is the user's alone, as with our own. */
 static int serve_listen_inherited(struct serve *serve)
 {
     int fd = (int)serve->options.inherited, domain = 0;
@@ -197,7 +198,6 @@ static int serve_listen_inherited(struct serve *serve)
     return 0;
 }
 
-/* Beside its clients, what it is for. */
 static int serve_find_process(struct serve *serve)
 {
     serve->needed_ns = clock_now_ns();
@@ -210,7 +210,7 @@ static int serve_find_process(struct serve *serve)
     return -errno;
 }
 
-/* The helper lies beside this program. */
+/* The mDNS helper, which is installed beside this program. */
 static int serve_find_helper(char ret_path[PATH_MAX])
 {
     char own[PATH_MAX];
@@ -225,8 +225,8 @@ static int serve_find_helper(char ret_path[PATH_MAX])
     return access(ret_path, X_OK) ? -errno : 0;
 }
 
-/* Have a process announce the server that listens at @where ("HOST:PORT"), for as long as this one
-   lives. Whoever has its address finds it without that. */
+/* Start the helper that announces the server at @where ("HOST:PORT") while this process lives. A
+ * failure does not matter to clients that know the address. */
 static void serve_announce(const char *where, const sigset_t *mask)
 {
     const char *port = strrchr(where, ':');
@@ -250,7 +250,7 @@ static void serve_announce(const char *where, const sigset_t *mask)
     if (child < 0)
         fprintf(stderr, "reseat-serve: not announced: %s\n", strerror(errno));
     close(ends[0]);
-    /* The other end stays open until this process ends: that is how the helper knows. */
+    /* The write end is kept open on purpose: the helper ends when it reads the end of the pipe. */
 }
 
 static void serve_unlisten_all(const struct serve *serve)
@@ -262,7 +262,8 @@ static void serve_unlisten_all(const struct serve *serve)
     }
 }
 
-/* A process for a connection, by that kind of link; NULL: to make one. Its number, or -errno. */
+/* Start a process for a connection of a kind of link, or, with NULL, one that connects for a
+ * session. Returns its process id or -errno. */
 static pid_t serve_start(struct serve *serve, const struct link_kind *kind, int fd, int channel)
 {
     struct session_log *log = NULL;
@@ -286,7 +287,8 @@ static pid_t serve_start_connector(void *data, int socket)
     return serve_start(data, NULL, socket, -1);
 }
 
-/* A process that finds out who it is. @id: at the door; 0: who is of this user already. */
+/* Start the process that authenticates a connection. @id: of clients_enter(); 0: a process of the
+ * server's own user. */
 static void serve_take_stranger(struct serve *serve, size_t at, int fd, uint64_t id)
 {
     int channel[2] = {-1, -1}, error = channel_make(channel);
@@ -321,7 +323,7 @@ static void serve_take_connection(struct serve *serve, size_t at)
 
 static void serve_reap(struct serve *serve)
 {
-    /* Its number is its own, and its group's, until it is waited for. */
+    /* Until waitpid(), the process id and its group cannot be reused. */
     for (siginfo_t info = {0};
          waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
          info = (siginfo_t){0}) {
@@ -339,7 +341,7 @@ static void serve_reap(struct serve *serve)
     }
 }
 
-/* Until something happens, or is to be done. */
+/* Wait until a descriptor is ready or @until_ns has come. */
 static int serve_wait_for_any(struct serve *serve, size_t count, uint64_t until_ns)
 {
     uint64_t now_ns = clock_now_ns();
@@ -347,7 +349,7 @@ static int serve_wait_for_any(struct serve *serve, size_t count, uint64_t until_
     return ppoll(serve->polls, count, until_ns == UINT64_MAX ? NULL : &left, NULL);
 }
 
-/* When to look whether anybody needs it. */
+/* When to check whether the server is still needed; UINT64_MAX: it has clients. */
 static uint64_t serve_look_ns(struct serve *serve, uint64_t now_ns)
 {
     if (serve->clients.count || serve->clients.stranger_count) {
@@ -359,7 +361,7 @@ static uint64_t serve_look_ns(struct serve *serve, uint64_t now_ns)
     return serve->process >= 0 && now_ns + LOOK_NS < over_ns ? now_ns + LOOK_NS : over_ns;
 }
 
-/* Without clients. */
+/* May the server end, now that it has no clients? */
 static bool serve_is_over(const struct serve *serve)
 {
     struct pollfd process = {.fd = serve->process, .events = POLLIN};
@@ -369,7 +371,7 @@ static bool serve_is_over(const struct serve *serve)
            clock_now_ns() >= serve->needed_ns + serve->options.linger_s * NS_PER_S;
 }
 
-/* Until it is asked to end, or nobody needs it. */
+/* Serve until a signal ends it, or serve_is_over(). */
 static void serve_clients(struct serve *serve)
 {
     struct pollfd *logs = &serve->polls[serve->count + 1], *operators = logs + 1;
@@ -382,7 +384,8 @@ static void serve_clients(struct serve *serve)
         size_t operator_count = operators_poll(&serve->operators, operators);
         struct pollfd *asking = operators + operator_count;
         size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
-        /* Connections for which there is no room are not accepted: they wait in the kernel. */
+        /* A connection for which there is no room is not accepted; it waits in the kernel's
+         * backlog. */
         bool room = clients_have_room_for_local(&serve->clients);
         for (size_t i = 0; i < serve->count; i++)
             serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
@@ -398,7 +401,8 @@ static void serve_clients(struct serve *serve)
             return;
         if (logs->revents)
             session_logs_read(&serve->logs, clock_now_ns());
-        /* The lists are still those that were polled: nothing was added or removed since. */
+        /* Valid only before anything below adds or removes an entry: the indexes are those of the
+         * poll. */
         clients_answer(&serve->clients, asking, count, clock_now_ns());
         operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
         for (size_t i = 0; i < serve->count; i++)
@@ -427,7 +431,7 @@ static int serve_block_signals(struct serve *serve)
     return fd < 0 ? -errno : 0;
 }
 
-/* reseat server sessions and kick. Where they cannot connect, the server serves all the same. */
+/* For `reseat server sessions` and `kick`. The server works without it. */
 static void serve_open_operators(struct serve *serve)
 {
     char problem[FOLDER_PROBLEM_MAX];
@@ -443,7 +447,8 @@ static void serve_open_operators(struct serve *serve)
         log_warn("no operator can look into this server: %s", problem);
 }
 
-/* Each client has three descriptors here, and each binary that is kept has two. */
+/* Each client needs three descriptors here: its channel, its log and its process notifications.
+ * Each kept binary needs one. */
 static void serve_allow_descriptors(struct serve *serve)
 {
     rlim_t needed =
@@ -481,7 +486,7 @@ static void serve_announce_all(const struct serve *serve)
             serve_announce(serve->where[i], &serve->before);
 }
 
-/* Isolated programs share devices as they would without it: by what drivers do. */
+/* Isolated programs share devices as the drivers do it: nothing is listed or divided. */
 static int serve_list_devices(struct serve *serve)
 {
     if (serve->options.limits.isolates)
@@ -511,7 +516,7 @@ int main(int argc, char **argv)
         return options_usage();
     if (authority_is_asked(&serve.options.authority))
         return serve_run_authority(&serve.options.authority);
-    /* What sessions' processes have of their user's rights is not enough to look into this one. */
+    /* Sessions of the same user must not be able to ptrace this process or read its memory. */
     prctl(PR_SET_DUMPABLE, 0);
     if (serve_open_authority(&serve) || serve_list_devices(&serve) || serve_make_room(&serve))
         return 1;

@@ -13,13 +13,13 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
-/* Of one line; what is longer is several. */
+/* A longer line is split. */
 #define LINE_MAX_BYTES 800
-/* In one round, of one process. */
+/* Bytes read of one process each time it is ready. */
 #define ROUND_MAX 4096
-/* Of those that have ended: no more is in a pipe. */
+/* Bytes read of a process that has ended; more than a pipe holds. */
 #define LAST_MAX (1u << 20)
-/* One that writes more than is logged is read so often, and waits meanwhile. */
+/* How long a process that exceeds the limit is not read; meanwhile its writes block. */
 #define HOLD_NS (100 * NS_PER_MS)
 
 static const struct rate_limit lines = {
@@ -31,8 +31,8 @@ struct session_log {
     pid_t pid;
     char line[LINE_MAX_BYTES];
     size_t used;
-    struct rate rate; /* Of lines that are written. */
-    uint64_t held_ns; /* It is not read before; 0: it is. */
+    struct rate rate; /* Limits the lines that are logged. */
+    uint64_t held_ns; /* When to read it again; 0: it is being read. */
 };
 
 int session_log_make(struct session_logs *logs, struct session_log **ret_log, int *ret_end)
@@ -47,7 +47,7 @@ int session_log_make(struct session_logs *logs, struct session_log **ret_log, in
         free(log);
         return error;
     }
-    /* Set for this end alone: a session that writes faster than it is read waits. */
+    /* For the read end alone: a session's writes block when the pipe is full. */
     if (fcntl(ends[0], F_SETFL, O_NONBLOCK) ||
         epoll_ctl(logs->poll, EPOLL_CTL_ADD, ends[0], &event)) {
         int error = -errno;
@@ -89,7 +89,8 @@ static void session_log_tell_refused(struct session_log *log)
     log->rate.refused = 0;
 }
 
-/* The level that one of our own lines has, and what follows it. LOG_LEVEL_OFF: it is none. */
+/* The level of a line that our own logging wrote, and the text behind its prefix. LOG_LEVEL_OFF:
+ * the line has another source. */
 static enum log_level session_log_find_level(const char *line, const char **ret_text)
 {
     static const struct {
@@ -122,13 +123,13 @@ static void session_log_write_line(struct session_log *log)
         return;
     session_log_tell_refused(log);
     enum log_level level = session_log_find_level(line, &text);
-    if (level == LOG_LEVEL_OFF) /* A driver's, or a sanitizer's, which is nobody's log. */
+    if (level == LOG_LEVEL_OFF) /* From a driver or a sanitizer: written whatever our level is. */
         fprintf(stderr, "reseat-serve: process %d: %s\n", log->pid, text);
     else
         log_at(level, "process %d: %s", log->pid, text);
 }
 
-/* Returns how many bytes there were. */
+/* Returns how many bytes were read. */
 static size_t session_log_read_some(struct session_log *log, size_t most)
 {
     char bytes[ROUND_MAX];
@@ -184,7 +185,7 @@ void session_logs_read(struct session_logs *logs, uint64_t now_ns)
     for (int i = 0; i < count; i++) {
         struct session_log *log = events[i].data.ptr;
         if (!(events[i].events & EPOLLIN)) {
-            /* Nobody can write any more: its end will be heard of. */
+            /* The write end is closed: session_log_ended() follows when the process is reaped. */
             (void)epoll_ctl(logs->poll, EPOLL_CTL_DEL, log->fd, NULL);
             continue;
         }

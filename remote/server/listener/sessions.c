@@ -12,15 +12,16 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
-/* A session that was told to end has so long for it. */
+/* How long a session that was told to end has before it is killed. */
 #define POLITE_NS (2 * NS_PER_S)
-/* Sessions are told of free memory no more often, and where it changed by that part of all. */
+/* Sessions are told of free memory at most this often, and only after it has changed by this part
+ * of the total. */
 #define TELL_NS     (250 * NS_PER_MS)
 #define TELL_CHANGE 64
-/* The clock of certificates is set by people, so it is looked at now and then. */
+/* How often the wall clock is compared with the end of certificates: it can be set at any time. */
 #define EXPIRY_NS (30 * NS_PER_S)
 
-/* Messages of one session that are read: many times what one can need. */
+/* Limits the messages that are read of one session: many times what one needs. */
 static const struct rate_limit heard = {
     .burst = 10000, .refill = 10000, .every_ns = 100 * NS_PER_MS};
 
@@ -35,7 +36,8 @@ void sessions_init(struct clients *clients)
     }
 }
 
-/* A process of ours takes what it is told, so one that does not is none any more. */
+/* Our session code always reads its channel. A session that does not is broken or hostile, and is
+ * ended. */
 static void sessions_tell_with(struct client *client, const struct channel_message *message,
                                int passed)
 {
@@ -86,7 +88,7 @@ static void sessions_seek(struct client *client, const struct channel_message *m
                        kept_find(&client->clients->kept, client->name, message->name));
 }
 
-/* One too many is closed, and the session takes another way. */
+/* Above CONNECTORS_MAX the socket is closed, and the session goes another way. */
 static void sessions_connect_for(struct client *client, int socket)
 {
     const struct clients *clients = client->clients;
@@ -99,7 +101,7 @@ static void sessions_connect_for(struct client *client, int socket)
     close(socket);
 }
 
-/* What is said also where no device is shared out. Takes @passed; false: it is not that. */
+/* Messages that do not concern a device. Takes @passed; false: it is none of them. */
 static bool sessions_take_any(struct client *client, const struct channel_message *message,
                               int passed)
 {
@@ -117,7 +119,7 @@ static bool sessions_take_any(struct client *client, const struct channel_messag
         close(passed);
         return false;
     }
-    /* This process has no number left for another descriptor. */
+    /* The kernel could not deliver the descriptor, because this process has too many. */
     if (message->kind == CHANNEL_KEEP || message->kind == CHANNEL_PROCESSES ||
         message->kind == CHANNEL_CONNECT)
         return true;
@@ -130,7 +132,7 @@ static bool sessions_take_any(struct client *client, const struct channel_messag
     return true;
 }
 
-/* False: no process of ours says that. */
+/* False: our session code never sends this. */
 static bool sessions_take_message(struct client *client, const struct channel_message *message,
                                   uint64_t now_ns)
 {
@@ -181,7 +183,6 @@ void session_hear(struct client *client, uint64_t now_ns)
     client->channel = -1;
 }
 
-/* -1, and it waits: it has said too much of late. */
 int session_to_hear(const struct client *client, uint64_t now_ns)
 {
     return rate_has_room(&client->heard, &heard, now_ns) ? client->channel : -1;
@@ -192,7 +193,7 @@ void session_answer_processes(struct client *client, short events, uint64_t now_
     if (events & POLLIN)
         processes_answer(&client->processes, client->pid, client->name, now_ns);
     else
-        processes_close(&client->processes); /* All that could ask have ended. */
+        processes_close(&client->processes); /* No process is left that could ask. */
 }
 
 void session_leave(struct client *client, uint64_t now_ns)
@@ -204,7 +205,7 @@ void session_leave(struct client *client, uint64_t now_ns)
     }
 }
 
-/* ---- what time does, and the operator ---- */
+/* ---- timers, and the operator ---- */
 
 static void sessions_end_client(struct client *client, enum ending why, uint64_t now_ns)
 {
@@ -228,14 +229,15 @@ static void sessions_tell_free(struct clients *clients, uint32_t device, uint64_
     for (unsigned i = 0; i < clients->count; i++) {
         struct client *client = clients->places[i];
         int unread = 0;
-        /* News wait for nobody: one who stands still gets those that come later. */
+        /* The news is not queued: a session that has not read the last one misses this one, and
+         * gets a later one. */
         if (client->uses >> device & 1 && client->channel >= 0 &&
             !ioctl(client->channel, SIOCOUTQ, &unread) && unread == 0)
             sessions_tell(client, &message);
     }
 }
 
-/* When it is to be done next. */
+/* Returns when to call it next. */
 static uint64_t sessions_tell_all_free(struct clients *clients, uint64_t now_ns)
 {
     bool changed = false;

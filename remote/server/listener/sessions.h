@@ -3,17 +3,18 @@
 
 #include "remote/server/listener/clients.h"
 
-/* What sessions ask the listening process, and what it tells them: an inner header of clients.h. */
+/* Messages between sessions and the listening process; an inner header of clients.h. */
 
 void sessions_init(struct clients *clients);
 
-/** The descriptor to hear a session by; -1: it has said too much of late, or nothing any more. */
+/** The descriptor to poll for the session's messages; -1: it is over its limit for now, or closed.
+ */
 int session_to_hear(const struct client *client, uint64_t now_ns);
-/** Take one packet. */
+/** Read and handle one message. */
 void session_hear(struct client *client, uint64_t now_ns);
-/** The kernel asks for it, as @events of poll() say. */
+/** poll() reported @events on the descriptor of processes_poll(). */
 void session_answer_processes(struct client *client, short events, uint64_t now_ns);
-/** Its process has ended: all that it held is given back. */
+/** Its process has ended: take back its memory and time slices. */
 void session_leave(struct client *client, uint64_t now_ns);
 
 #endif

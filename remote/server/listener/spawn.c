@@ -8,10 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Beyond those that are given, so that none of them is overwritten before it is copied. */
+/* Copies are made above the numbers that the child gets, so that dup2() overwrites none before it
+ * is used. */
 #define ABOVE 16
 
-/* What drivers, compilers and sanitizers read, by the beginnings of its names. */
+/* Prefixes of the variables that drivers, compilers and sanitizers read. */
 static const char *const drivers_read[] = {"PATH=",
                                            "LANG",
                                            "LC_",
@@ -65,8 +66,8 @@ static bool spawn_is_for_drivers(const char *variable)
     return false;
 }
 
-/* The level of the log alone: it writes to its standard error, and to no file. Borrowed but for the
-   array, which is the caller's. */
+/* Of RESEAT_LOG only the level is passed on: a session logs to its standard error, never to a file.
+ * Returns an array for free(), whose strings are borrowed. */
 static char **spawn_make_environment(bool drivers_alone)
 {
     static char log[64];
@@ -78,8 +79,7 @@ static char **spawn_make_environment(bool drivers_alone)
     if (!variables)
         return NULL;
     for (size_t i = 0; i < count; i++)
-        /* The driver in front of servers may be among those here: it must not lead back to this
-           one. */
+        /* The session must not open our own remote driver, which would lead back to this server. */
         if (strncmp(environ[i], "RESEAT_LOG=", strlen("RESEAT_LOG=")) &&
             strncmp(environ[i], "RESEAT_SERVER=", strlen("RESEAT_SERVER=")) &&
             (!drivers_alone || spawn_is_for_drivers(environ[i])))

@@ -6,14 +6,14 @@
 #include "remote/server/session/startup.h"
 
 /**
- * Execute this program once more, as the process of a connection (startup.h): in a terminal session
- * of its own, with the descriptors that it is given and no others.
+ * Execute this program again as the process of a connection (startup.h): in a terminal session of
+ * its own, with no descriptors but those given here.
  *
- * @connection, @channel  Become its own as well; the caller keeps its copies. @channel: -1: none.
- * @log                   What it writes its log to; the caller's, as the others.
- * @drivers_alone         Of the environment it gets what drivers read, and nothing else.
- * @mask                  The signals that it blocks.
- * Returns its number, or -errno.
+ * @connection, @channel  Copied to the child. @channel may be -1: none.
+ * @log                   Becomes its standard error; copied as well.
+ * @drivers_alone         Of the environment, pass only the variables that drivers read.
+ * @mask                  The signals that the child blocks.
+ * Returns its process id, or -errno.
  */
 MUST_CHECK pid_t spawn_session(const struct startup *startup, int connection, int channel, int log,
                                bool drivers_alone, const sigset_t *mask);

@@ -19,7 +19,7 @@ static void timeslices_put_in(struct timeslice_user **list, struct timeslice_use
     *list = user;
 }
 
-/* What its time slice cost it. */
+/* Charge the user for its time slice. */
 static void timeslices_pay(struct timeslice_user *user, uint64_t now_ns)
 {
     uint64_t used = now_ns > user->since_ns ? now_ns - user->since_ns : 0;
@@ -27,7 +27,8 @@ static void timeslices_pay(struct timeslice_user *user, uint64_t now_ns)
     user->end = user->start + used / user->share * TIMESLICE_SHARE_MAX;
 }
 
-/* Of those who wait, who has had least; the first to have asked where they are equal. */
+/* Of the waiting users, the one with the least virtual time; of equals, the one that asked first.
+ */
 static struct timeslice_user *timeslices_least(const struct timeslices *timeslices)
 {
     struct timeslice_user *found = timeslices->waiting;
@@ -59,8 +60,8 @@ static void timeslices_next(struct timeslices *timeslices, uint64_t now_ns)
         timeslices_begin(timeslices, timeslices_least(timeslices), now_ns);
 }
 
-/* Who was alone pays from now on, and for what it gave until now no more than a time slice costs.
- */
+/* A user that was alone pays from now on. For commands that it gave before, it pays at most for one
+ * time slice. */
 static void timeslices_recall(struct timeslices *timeslices, uint64_t now_ns)
 {
     timeslices->alone = false;
