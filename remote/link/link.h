@@ -10,15 +10,16 @@
 #include "state/base/files/owned.h"
 
 /*
- * What lets one connect to a session of a server for one transfer, once, without a certificate. A
- * client draws it, and gives it to both sessions over its links with them; who does not have it
- * gets past no handshake, on either side. The name goes over the connection, the key does not.
+ * A ticket lets one server connect to a session of another, once, for one transfer, without a
+ * certificate. The client draws it at random and sends it to both sessions over its own links.
+ * Without it the handshake fails, on either side. The name is sent over the new connection; the key
+ * never is.
  */
 
 #define TICKET_KEY_SIZE 32
 
 struct ticket_name {
-    uint64_t session; /**< Of the server that is connected to. */
+    uint64_t session; /**< A session of the server that is connected to. */
     unsigned char bytes[16];
 };
 
@@ -29,14 +30,14 @@ struct ticket {
 _Static_assert(sizeof(struct ticket) == 56, "as it is sent");
 
 /*
- * What carries a session between the driver and a device server: a stream of bytes in each
- * direction, whole and in order. Frames, their numbers, and what follows when a link breaks are the
- * session's (remote/wire/); a link that failed once stays failed.
+ * A link carries a session between the driver and a device server: a reliable, ordered stream of
+ * bytes in each direction. Frames, their numbers, and recovery from a broken link are in
+ * remote/wire/. A link that has failed once stays failed.
  *
- * One thread at most sends and one at most receives at a time, each of them without the other. All
- * deadlines are of clock_now_ns(); UINT64_MAX: none. No signal is raised, nothing is printed, and a
- * descriptor is looked at before it is used (state/base/files/owned.h), as the program's process
- * needs it.
+ * At most one thread sends and one receives at a time; the two are independent. All deadlines are
+ * of clock_now_ns(); UINT64_MAX: none. A link raises no signal and prints nothing. As it runs in a
+ * program that may close any descriptor, it checks that a descriptor is still its own before each
+ * use (state/base/files/owned.h).
  */
 
 struct link;
@@ -44,127 +45,129 @@ struct ticket;
 
 struct link_ops {
     /**
-     * Send all of @iov, which is @count long and may be changed meanwhile.
+     * Send all bytes of @iov, whose @count entries are modified.
      *
-     * Returns 0, -ETIMEDOUT (some of it may be sent), -EPIPE (the other end is gone), -ECANCELED
-     * (shut down), or -errno. After any failure nothing more can be sent.
+     * Returns 0, -ETIMEDOUT (part of it may have been sent), -EPIPE (the other end is gone),
+     * -ECANCELED (shut down), or -errno. After a failure nothing more can be sent.
      */
     int (*send)(struct link *link, struct iovec *iov, size_t count, uint64_t deadline_ns);
 
     /**
-     * Receive some bytes, as soon as there are any, @size (not 0) at most.
+     * Wait for bytes, and receive those that have arrived, at most @size (not 0).
      *
-     * Returns 0 with their number, -ETIMEDOUT (nothing came: it can be called again), -EPIPE (the
+     * Returns 0 with their number, -ETIMEDOUT (nothing came; it can be called again), -EPIPE (the
      * stream ended), -ECANCELED (shut down), or -errno.
      */
     int (*receive)(struct link *link, void *bytes, size_t size, uint64_t deadline_ns,
                    size_t *ret_received);
 
-    /** Let both directions fail from now on, in whoever waits as well. From any thread, again and
-     *  again; never blocks. */
+    /** Make both directions fail from now on, also for threads that are waiting. From any thread,
+     * any number of times; never blocks. */
     void (*shut_down)(struct link *link);
 
-    /** Release it. Nobody is in it any more. In the child of a fork it leaves the parent's
-     *  connection alone. */
+    /** Free the link; no thread may be using it. In the child of a fork, the parent's connection is
+     * not disturbed. */
     void (*destroy)(struct link *link);
 
     /**
-     * Send a descriptor to a process on the same machine; NULL: the link cannot. Called as `send`
-     * is. It stays the caller's. It arrives before the bytes of the next `send` do. 0 or -errno.
+     * Send a copy of a descriptor to a process on the same machine; it arrives no later than the
+     * bytes of the next `send`. Called by the sending thread. NULL: not possible with this kind of
+     * link. 0 or -errno.
      */
     int (*send_descriptor)(struct link *link, int fd);
 
-    /** The first descriptor that arrived and was not taken; NULL as above. Called as `receive` is;
-     *  never blocks. 0, -ENOENT, or -errno. Close-on-exec, and the caller's. */
+    /** Take the oldest descriptor that has arrived, close-on-exec. Called by the receiving thread;
+     * never blocks. NULL as above. 0, -ENOENT, or -errno. */
     int (*take_descriptor)(struct link *link, int *ret_fd);
 
-    /** What hangs up when the other end is gone, on the same machine; NULL as above. It stays the
-     *  link's; in the child of a fork it may be closed. */
+    /** A socket that hangs up when the peer on the same machine ends; NULL as above. Owned by the
+     * link; the child of a fork may close it. */
     struct owned *(*socket)(struct link *link);
 };
 
 #define LINK_PEER_MAX 128
 
-/** What every link begins with. */
+/** The first member of every link. */
 struct link {
     const struct link_ops *ops;
-    /** Who is at the other end, as proven: "uid 1000", or a certificate's name. Safe to print. */
+    /** The authenticated peer: "uid 1000", or the name in a certificate. Safe to print. */
     char peer[LINK_PEER_MAX];
 };
 
 /**
- * A way to make links, by the word before the colon of an address ("unix" of "unix:/path").
+ * A kind of link, by the scheme of an address ("unix" of "unix:/path").
  *
- * A server is one process that listens, and one for each client: what a stranger can send is read
- * by `admit`, in a process of its own.
+ * A server has one process that listens, and one for each connection. What a stranger sends is read
+ * by `admit`, in the process of that connection.
  */
 struct link_kind {
     const char *scheme;
-    /** Strangers can connect: `admit` looks at their certificates, and tls.h has what these say. */
+    /** Strangers can connect: `admit` checks a certificate, and tls.h tells what that grants. */
     bool anyone;
 
     /**
-     * Connect, and prove to each other who one is, as the scheme does.
+     * Connect, and authenticate both ends as the kind of link does.
      *
      * @where     What follows the colon.
-     * Returns 0, -ETIMEDOUT, -ECONNREFUSED or -ENOENT (nobody listens), -EPERM (whoever does may
-     * not be believed), -EINVAL (no such address), or -errno.
+     * Returns 0, -ETIMEDOUT, -ECONNREFUSED or -ENOENT (nobody listens), -EPERM (the listening
+     * process is not trusted), -EINVAL (no valid address), or -errno.
      */
     int (*connect)(const char *where, uint64_t deadline_ns, struct link **ret_link);
 
-    /** The same, with a struct ticket in place of who one is. NULL: nobody is let in by one. */
+    /** The same, authenticated by a ticket. NULL: this kind of link has no tickets. */
     int (*connect_ticket)(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
                           struct link **ret_link);
 
-    /** Listen there. @ret_fd: non-blocking, to be polled and given to accept4(); the caller's.
-     *  Returns 0, -EADDRINUSE (a server lives there), -EPERM (others could get at it), -EINVAL, or
-     *  -errno. */
+    /** Listen. @ret_fd: the caller's, non-blocking, for poll() and accept4(). Returns 0,
+     * -EADDRINUSE (another server listens there), -EPERM (other users could replace the socket),
+     * -EINVAL, or -errno. */
     int (*listen)(const char *where, int *ret_fd);
 
-    /** Take what listen() made away again; @fd was closed. NULL: there is nothing. */
+    /** Remove what listen() created, after the descriptor was closed. NULL: nothing to remove. */
     void (*unlisten)(const char *where);
 
-    /** The server's end of `connect`, with what accept4() gave: @fd is the link's, or closed on
-     *  failure. Returns 0, -EPERM (not admitted), -ETIMEDOUT, -EPROTO, or -errno. */
+    /** The server's end of `connect`. Takes @fd, from accept4(). Returns 0, -EPERM (not admitted),
+     * -ETIMEDOUT, -EPROTO, or -errno. */
     int (*admit)(int fd, uint64_t deadline_ns, struct link **ret_link);
 };
 
-/** Each in its own link_NAME.c. */
+/** Each is defined in its link_NAME.c. */
 extern const struct link_kind link_unix;
 
 /**
  * The kind of an address.
  *
  * @ret_where  Points into @address, behind the colon.
- * Returns NULL for one of no scheme that is known.
+ * Returns NULL if no kind has its scheme.
  */
 const struct link_kind *link_kind_of(const char *address, const char **ret_where);
 
 /**
- * A link over a stream socket of this machine that is connected already.
+ * Make a link of a connected Unix stream socket.
  *
- * @fd  Is the link's, or closed on failure.
+ * @fd  Taken, also on failure.
  * Returns 0 or -errno.
  */
 MUST_CHECK int link_unix_of(int fd, struct link **ret_link);
 
 /*
- * TLS 1.3 over TCP (tls.h), "tcp:HOST:PORT"; TCP alone is not offered. A client's credentials are
- * those of credentials_find(); a server is opened with tls_server_open() before it listens.
+ * TLS 1.3 over TCP (tls.h): "tcp:HOST:PORT". There is no TCP without TLS. A client uses the
+ * credentials that credentials_find() finds; a server calls tls_server_open() before it listens.
  *
- * A host that vanished is noticed by the kernel within half a minute, whether somebody waits for
- * its bytes or has some for it; then the link fails with -EPIPE. A host that is there and says
- * nothing is what deadlines are for.
+ * When the peer's host has vanished, the kernel notices within half a minute, whether a thread
+ * waits to send or to receive; the link then fails with -EPIPE. A peer that is alive but silent is
+ * only noticed by deadlines.
  */
 extern const struct link_kind link_tcp;
 
 /*
- * TLS 1.3 (tls.h) between a virtual machine and its host, "vsock:CID:PORT". The hypervisor vouches
- * for which machine is at the other end, but not for which of its users: any of them may connect,
- * and listen on any port. So both sides show certificates here as well, and a guest's says what it
- * may use; nothing is hidden from the host by that, which can read its guests' memory.
+ * TLS 1.3 (tls.h) between a virtual machine and its host: "vsock:CID:PORT". The hypervisor proves
+ * which machine is at the other end, but not which of its users: any user may connect, and listen
+ * on any port. So both sides show certificates here, too, and a guest's certificate says what it
+ * may use. Nothing of this is secret from the host, which can read its guests' memory.
  *
- * The kernel tells of the other machine's end; of one that stands still only deadlines do.
+ * The kernel reports when the other machine ends. One that stands still is only noticed by
+ * deadlines.
  */
 extern const struct link_kind link_vsock;
 

@@ -10,12 +10,13 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
-/* Silence after which the kernel asks, how often, and when it gives a host up. */
+/* Idle time before the first keepalive probe, interval and number of probes, and TCP_USER_TIMEOUT.
+ */
 #define IDLE_S     15
 #define INTERVAL_S 5
 #define PROBES     3
 #define GIVE_UP_MS 30000
-/* Who connects and says nothing is not even heard of, for so long. */
+/* For so many seconds a connection on which no byte has arrived is not passed to accept(). */
 #define DEFER_S 5
 
 static bool link_tcp_set(int fd, int option, int value)
@@ -33,7 +34,7 @@ static bool link_tcp_set_up(int fd)
            link_tcp_set(fd, TCP_KEEPCNT, PROBES) && link_tcp_set(fd, TCP_USER_TIMEOUT, GIVE_UP_MS);
 }
 
-/** Each of a name's addresses gets its part of the time. */
+/** Try the addresses of a name in order; each gets an equal part of the time that is left. */
 static int link_tcp_connect_to_one(const struct addrinfo *found, uint64_t deadline_ns,
                                    struct owned *ret_socket)
 {

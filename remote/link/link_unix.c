@@ -18,7 +18,7 @@
 #include "state/base/files/owned.h"
 
 /*
- * unix:PATH. A socket that its user alone can reach; who is at the other end, the kernel says.
+ * unix:PATH: a socket that only its user can reach. The kernel tells who is at the other end.
  */
 
 #define BACKLOG 64
@@ -27,8 +27,8 @@ struct unix_link {
     struct link base;
     struct owned socket;
     atomic_bool shut;
-    int passing;    /* Goes with the next bytes; -1: none. The sender's. */
-    int arrived[8]; /* The receiver's. */
+    int passing;    /* Sent with the next bytes; -1: none. Used by the sending thread. */
+    int arrived[8]; /* Used by the receiving thread. */
     size_t arrived_count;
 };
 
@@ -37,7 +37,7 @@ static struct unix_link *link_unix_link(struct link *link)
     return container_of(link, struct unix_link, base);
 }
 
-/* Wait until the socket may be ready: 0, or what `send` and `receive` say. */
+/* Wait until the socket may be ready. Returns 0, or an error as `send` and `receive` do. */
 static int link_unix_wait_ready(struct unix_link *link, short events, uint64_t deadline_ns)
 {
     return atomic_load(&link->shut) ? -ECANCELED : socket_wait(&link->socket, events, deadline_ns);
@@ -82,7 +82,7 @@ static int link_unix_send(struct link *base, struct iovec *iov, size_t count, ui
     return 0;
 }
 
-/* Those that nobody asks for are closed. */
+/* Descriptors that nobody takes are closed with the link, or at once when there is no room. */
 static void link_unix_keep_descriptors(struct unix_link *link, struct msghdr *message)
 {
     size_t room = ARRAY_SIZE(link->arrived) - link->arrived_count;
@@ -214,7 +214,7 @@ static int link_unix_connect(const char *where, uint64_t deadline_ns, struct lin
     }
 }
 
-/* The folder that the socket is in, and that no other user can put another in the place of. */
+/* Check that no other user can replace the socket, or the folder that it is in. */
 static int link_unix_check_folder(const char *where)
 {
     char problem[FOLDER_PROBLEM_MAX];
@@ -229,7 +229,7 @@ static int link_unix_check_folder(const char *where)
     return folder_is_ours(real, true) ? folder_check_above(real, problem) : -EPERM;
 }
 
-/* A socket that nobody listens at is left from one that was killed. */
+/* Remove the socket of a server that was killed: nobody listens on it. */
 static int link_unix_make_way(const char *where)
 {
     int fd = agent_connect(where, geteuid());
@@ -254,7 +254,7 @@ static int link_unix_listen(const char *where, int *ret_fd)
     if (fd < 0)
         return -errno;
     memcpy(address.sun_path, where, strlen(where) + 1);
-    /* Nobody can connect before it listens, and then the mode is as it should be. */
+    /* Nobody can connect before listen(); by then chmod() has set the mode. */
     if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) || chmod(where, 0600) ||
         listen(fd, BACKLOG)) {
         error = -errno;

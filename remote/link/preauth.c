@@ -11,7 +11,7 @@
 #define V6 2
 #define VM 3
 
-/** Where somebody comes from, as far as it is one place. The rest is zero: this machine. */
+/** The source of a connection, as preauth.h counts them. All zero: this machine. */
 static void preauth_read_source(const struct sockaddr *from, unsigned char ret_source[10])
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
@@ -41,7 +41,7 @@ static size_t preauth_count_of(const struct preauth *preauth, const unsigned cha
     return count;
 }
 
-/** The first to have come of a source. They are in the order in which they came. */
+/** The oldest stranger of a source; strangers are stored in the order in which they came. */
 static const struct preauth_stranger *preauth_oldest_of(const struct preauth *preauth,
                                                         const unsigned char source[10])
 {
@@ -51,7 +51,7 @@ static const struct preauth_stranger *preauth_oldest_of(const struct preauth *pr
     return NULL;
 }
 
-/** The oldest of those who are most. */
+/** The oldest stranger of the source that has the most. */
 static const struct preauth_stranger *preauth_oldest_of_most(const struct preauth *preauth)
 {
     const struct preauth_stranger *found = &preauth->strangers[0];

@@ -8,15 +8,15 @@
 #include "state/base/compiler.h"
 
 /*
- * How many strangers a server has to do with at a time: connections in their handshake, each of
- * which has a process. Whoever floods it from one place takes the room of that place only, and who
- * is slow gives way. Pure: time and addresses are given. Not thread-safe.
+ * Limits the connections that are not authenticated yet, each of which has a process. A flood from
+ * one source only displaces connections from the same source, and slow handshakes are dropped
+ * first. Pure: the caller passes time and addresses. Not thread-safe.
  */
 
 #define PREAUTH_MAX 32 /**< Strangers at a time. */
 #define PREAUTH_SOURCE_MAX                                                                         \
-    8 /**< Of one source: an IPv4 address, 64 bits of IPv6, a CID, this machine. */
-/** Then a handshake has had its time, and may have to make room for another. */
+    8 /**< From one source: an IPv4 address, an IPv6 /64, a CID, or this machine. */
+/** A handshake that has lasted this long may be dropped to make room. */
 #define PREAUTH_TURN_NS 2000000000ull
 
 struct preauth_stranger {
@@ -31,17 +31,18 @@ struct preauth {
 };
 
 /**
- * Somebody connected.
+ * Count a new connection.
  *
- * @from        As accept4() says; one of another family than those above counts as this machine.
- * @ret_id      Of the newcomer, never 0; preauth_leave() it when it is admitted, refused, or gone.
- * @ret_leaves  Who has to be dropped for it, and has left the door; 0: nobody.
- * Returns 0 or -EBUSY: the newcomer is to be dropped.
+ * @from        From accept4(); other families than those above count as this machine.
+ * @ret_id      Of the new connection, never 0; call preauth_leave() when it was admitted, refused,
+ *              or closed.
+ * @ret_leaves  The connection to drop in its place, which is not counted any more; 0: none.
+ * Returns 0 or -EBUSY: drop the new connection.
  */
 MUST_CHECK int preauth_enter(struct preauth *preauth, const struct sockaddr *from, uint64_t now_ns,
                              uint64_t *ret_id, uint64_t *ret_leaves);
 
-/** An id that is not there is nobody's. */
+/** Stop counting a connection; unknown ids are ignored. */
 void preauth_leave(struct preauth *preauth, uint64_t id);
 
 #endif

@@ -9,15 +9,16 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 
-/** A question, of who asks and of the thread that finds out; the last of the two frees it. */
+/** A query, shared by the caller and the thread that resolves it. If the caller gives up, the
+ * thread frees it. */
 struct question {
     char host[ADDRESS_HOST_MAX], port[8];
     struct addrinfo hints;
     pthread_mutex_t lock;
     pthread_cond_t answered;
-    bool done, given_up;    /**< Under the lock, as what follows. */
-    int result;             /**< Of getaddrinfo(). */
-    struct addrinfo *found; /**< Freed with it, unless it was taken. */
+    bool done, given_up;    /**< Guarded by the lock, as are the next fields. */
+    int result;             /**< The result of getaddrinfo(). */
+    struct addrinfo *found; /**< Freed with the question, unless it was taken. */
 };
 
 static void resolve_question_free(struct question *question)
@@ -53,7 +54,7 @@ static void *resolve_run(void *data)
     return NULL;
 }
 
-/** True: it was answered. False: it is the thread's. */
+/** Returns true if it was answered in time; else the question belongs to the thread. */
 static bool resolve_await(struct question *question, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&question->lock);

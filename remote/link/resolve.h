@@ -8,13 +8,13 @@
 #include "remote/identity/address.h"
 
 /**
- * Where a host of tcp is. A number is read here; for a name the C library asks whom it asks, in a
- * thread that is left behind when it takes longer than until @deadline_ns.
+ * Resolve the host of a tcp address. Numbers are parsed here. For names, the C library is asked in
+ * a thread, which is abandoned if it takes longer than @deadline_ns.
  *
- * @listens  An address of this machine.
- * @ret_found  freeaddrinfo() it.
- * Returns 0, -ETIMEDOUT, -ENOENT (there is no such host), -EAGAIN (it cannot be asked now) or
- * -ENOMEM. Thread-safe.
+ * @listens  For an address to listen on.
+ * @ret_found  For freeaddrinfo().
+ * Returns 0, -ETIMEDOUT, -ENOENT (no such host), -EAGAIN (the name service cannot be reached now)
+ * or -ENOMEM. Thread-safe.
  */
 MUST_CHECK int resolve(const struct address *address, bool listens, uint64_t deadline_ns,
                        struct addrinfo **ret_found);

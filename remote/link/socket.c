@@ -9,7 +9,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
-/* Whoever waits there was heard by nobody yet; more than these the kernel turns away. */
+/* Connections that wait for accept(); the kernel refuses more. */
 #define BACKLOG 64
 
 int socket_wait(const struct owned *socket, short events, uint64_t deadline_ns)
@@ -71,7 +71,7 @@ int socket_listen(const struct sockaddr *address, socklen_t size, int *ret_fd)
 
     if (fd < 0)
         return -errno;
-    /* A server that is started again has connections of the last one behind it. */
+    /* Connections of a server that ran before may still be closing. */
     if (address->sa_family != AF_VSOCK && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
         return -errno;
     if (address->sa_family == AF_INET6)
@@ -116,7 +116,8 @@ size_t socket_take_passed(struct msghdr *message, int *ret_fds, size_t room)
 
 int socket_error(int error)
 {
-    /* The kernel gave the other end up: ETIMEDOUT is no deadline of ours. */
+    /* ETIMEDOUT comes from the kernel, which gave up on the other end; it is no deadline of ours.
+     */
     return error == EPIPE || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH ||
                    error == ENETUNREACH || error == ENOTCONN
                ? -EPIPE

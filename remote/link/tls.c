@@ -13,7 +13,7 @@
 
 static _Thread_local char reason[TLS_REASON_MAX];
 
-/* Set before there are threads, and the same until the process is one client's. */
+/* Set before there are threads; constant until the process serves one client. */
 static struct {
     bool open;
     struct credentials credentials;
@@ -40,7 +40,7 @@ int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX])
         snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: too long a name", ca_folder);
         return -ENAMETOOLONG;
     }
-    /* Whoever could not read it would find out with the first client. */
+    /* A list that cannot be read is an error at once, rather than at the first client. */
     int error = revoked_check(revoked, "", ret_problem);
     struct credentials credentials;
     error = error ? error : credentials_load(path, &credentials, ret_problem);
@@ -80,7 +80,7 @@ static struct tls_link *tls_create(struct owned *socket)
     return NULL;
 }
 
-/** @revoked: NULL of a client, which has credentials or a ticket. */
+/** @revoked: NULL at the client's end, which has either credentials or a ticket. */
 static int tls_begin(struct owned *socket, const struct credentials *credentials,
                      const struct ticket *ticket, const char *revoked, uint64_t deadline_ns,
                      struct link **ret_link)

@@ -6,13 +6,13 @@
 
 #include "state/base/log.h"
 
-/** 0 or -EINVAL, which was said. */
+/** 0 or -EINVAL, which is logged. */
 static int tls_connect_read_address(const char *scheme, const char *where,
                                     struct address *ret_address)
 {
     char text[PATH_MAX], problem[ADDRESS_REASON_MAX];
 
-    /* One that does not fit is none either, and no part of it is. */
+    /* An address that does not fit must not be cut: the part could be another valid address. */
     if (snprintf(text, sizeof(text), "%s:%s", scheme, where) >= (int)sizeof(text))
         return -EINVAL;
     int error = address_parse(text, ret_address, problem);

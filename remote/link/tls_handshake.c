@@ -10,25 +10,24 @@
 #include "remote/link/socket.h"
 #include "remote/link/tls_priv.h"
 
-/* What a peer's certificate may be long; ours are 600 bytes. */
+/* Limit for a peer's certificate; ours have 600 bytes. */
 #define CERTIFICATE_BYTES_MAX (8u << 10)
-/* So much is read of the kernel at a time, once it is known of whom. */
+/* How much is read from the kernel at a time after authentication. */
 #define READ_BYTES (128u << 10)
-/* The server's word that a client is admitted. */
+/* The byte by which the server says that a client is admitted. */
 #define ADMITTED 'R'
 
-/* Of AES-GCM a key is for 2^24.5 records (RFC 8446, 5.5). */
+/* With AES-GCM, a key is safe for 2^24.5 records (RFC 8446, 5.5). */
 #define RECORDS_MAX (1u << 23)
 
-/* ---- OpenSSL's way to the socket: nothing blocks in it, raises a signal, or is ours no more ----
- */
+/* ---- OpenSSL's I/O: never blocks, raises no signal, uses no descriptor that is not ours ---- */
 
 static int tls_handshake_bio_write(BIO *bio, const char *bytes, int size)
 {
     struct tls_link *tls = BIO_get_data(bio);
 
     BIO_clear_retry_flags(bio);
-    /* More is only made for a peer that asks for new keys again and again. */
+    /* Only a peer that asks for new keys again and again makes OpenSSL write more than fits. */
     if (size <= 0 || (size_t)size > TLS_OUT_MAX - tls->out_used)
         return -1;
     memcpy(tls->out + tls->out_used, bytes, (size_t)size);
@@ -87,9 +86,10 @@ static void tls_handshake_make_method(void)
         BIO_meth_free(made);
 }
 
-/* ---- whom to believe ---- */
+/* ---- authentication ---- */
 
-/** The client's certificate is the authority's: does it still count, and for what? */
+/** The client's certificate is the authority's: check that it is not revoked, and read its grant.
+ */
 static int tls_handshake_admit(struct tls_link *tls, const X509 *certificate)
 {
     char problem[FOLDER_PROBLEM_MAX] = "";
@@ -115,7 +115,7 @@ static int tls_handshake_admit(struct tls_link *tls, const X509 *certificate)
     return error;
 }
 
-/** OpenSSL looked at a certificate of the chain, and @good says what it thinks. */
+/** OpenSSL's callback for each certificate of the chain; @good is OpenSSL's own verdict. */
 static int tls_handshake_verify(int good, X509_STORE_CTX *store)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -137,7 +137,7 @@ static int tls_handshake_verify(int good, X509_STORE_CTX *store)
     return tls->refusal == 0;
 }
 
-/** One version, few algorithms, no second way in. */
+/** Allow one protocol version, few algorithms, and no resumption. */
 static bool tls_handshake_restrict_context(SSL_CTX *context)
 {
     SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
@@ -154,7 +154,7 @@ static bool tls_handshake_restrict_context(SSL_CTX *context)
            SSL_CTX_set1_client_sigalgs_list(context, "ed25519");
 }
 
-/** The authority alone is believed, and directly; NULL: nobody is. */
+/** Trust only certificates that the authority itself has signed; NULL: trust none. */
 static bool tls_handshake_believe(SSL_CTX *context, X509 *authority)
 {
     X509_VERIFY_PARAM *rules = SSL_CTX_get0_param(context);
@@ -166,7 +166,7 @@ static bool tls_handshake_believe(SSL_CTX *context, X509 *authority)
            (!authority || X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority));
 }
 
-/** Only the name that the credentials were made for. */
+/** Accept only the server name for which the credentials were made. */
 static bool tls_handshake_expect_server(SSL *ssl, const char *name)
 {
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
@@ -176,7 +176,7 @@ static bool tls_handshake_expect_server(SSL *ssl, const char *name)
 static bool tls_handshake_set_up(struct tls_link *tls, const struct credentials *credentials,
                                  SSL_CTX *context)
 {
-    /* Who comes with a ticket believes nothing else. */
+    /* With a ticket no certificate is trusted. */
     if (!tls_handshake_restrict_context(context) ||
         !tls_handshake_believe(context, credentials ? credentials->authority : NULL) ||
         !(tls->ssl = SSL_new(context)))
@@ -187,7 +187,7 @@ static bool tls_handshake_set_up(struct tls_link *tls, const struct credentials 
     BIO_set_data(bio, tls);
     BIO_set_init(bio, 1);
     SSL_set_bio(tls->ssl, bio, bio);
-    /* Memory for more is taken once the peer is known. */
+    /* Large buffers are allocated only after authentication. */
     SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
     if (!SSL_set_ex_data(tls->ssl, tls_index, tls) || !tls_ticket_prepare(tls))
         return false;
@@ -221,14 +221,14 @@ int tls_prepare(struct tls_link *tls, const struct credentials *credentials)
 
 /* ---- the handshake ---- */
 
-/** Call @step until it is done, between what comes and goes. */
+/** Repeat @step until it is done, sending and receiving what it needs. */
 static int tls_handshake_advance(struct tls_link *tls, uint64_t deadline_ns, int (*step)(SSL *ssl))
 {
     for (;;) {
         ERR_clear_error();
         int result = step(tls->ssl);
         int error = result == 1 ? 0 : tls_outcome(tls, result);
-        /* Also what is said to a peer that is refused. */
+        /* Send also the alert for a peer that is refused. */
         int sent = tls_flush(tls, deadline_ns);
         if (error != -EAGAIN)
             return error ? error : sent;
@@ -238,7 +238,7 @@ static int tls_handshake_advance(struct tls_link *tls, uint64_t deadline_ns, int
     }
 }
 
-/** The server's one byte, or what it has against us. */
+/** Read the byte that says we are admitted, or the alert that refuses us. */
 static int tls_handshake_read_word(SSL *ssl)
 {
     char word = 0;
@@ -256,7 +256,7 @@ static int tls_handshake_send_word(SSL *ssl)
     return SSL_write_ex(ssl, &word, 1, &size);
 }
 
-/** What follows from a failure, in words where nobody found some. */
+/** Translate a failure, and give it a reason in words if it has none yet. */
 static int tls_handshake_explain(struct tls_link *tls, int error)
 {
     unsigned long said = ERR_peek_error();
@@ -286,7 +286,7 @@ static int tls_handshake_explain(struct tls_link *tls, int error)
     return error;
 }
 
-/* Nobody's key is needed any more, and larger pieces are read. */
+/* Drop what only the handshake needs, and allow large reads. */
 static void tls_handshake_settle(struct tls_link *tls)
 {
     tls->budget = SIZE_MAX;
@@ -302,7 +302,7 @@ int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
 {
     int error = tls_handshake_advance(tls, deadline_ns, SSL_do_handshake);
 
-    /* There is no other resumption. */
+    /* A reused session is always a ticket, as resumption is off. */
     tls->ticketed = !error && SSL_session_reused(tls->ssl);
     if (!error && tls->ticket && !tls->ticketed) {
         snprintf(tls->reason, sizeof(tls->reason), "it does not know the ticket");

@@ -20,7 +20,7 @@ int tls_outcome(struct tls_link *tls, int result)
     }
 }
 
-/** @bytes, to the kernel. */
+/** Give bytes to the kernel. */
 static int tls_stream_send_bytes(struct tls_link *tls, const unsigned char *bytes, size_t size,
                                  uint64_t deadline_ns)
 {
@@ -64,7 +64,7 @@ int tls_flush(struct tls_link *tls, uint64_t deadline_ns)
     }
 }
 
-/** Make records of at most TLS_PLAIN_MAX bytes. */
+/** Encrypt at most TLS_PLAIN_MAX bytes. */
 static int tls_stream_seal(struct tls_link *tls, const void *bytes, size_t size)
 {
     size_t written;
@@ -78,7 +78,7 @@ static int tls_stream_seal(struct tls_link *tls, const void *bytes, size_t size)
         if (SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
             error = -EPROTO;
     }
-    /* What it makes has room always, so that it takes all or fails for good. */
+    /* The records always fit in `out`, so that OpenSSL either takes all or fails for good. */
     if (!error && SSL_write_ex(tls->ssl, bytes, size, &written) != 1)
         error = -EPROTO;
     pthread_mutex_unlock(&tls->lock);
@@ -86,8 +86,8 @@ static int tls_stream_seal(struct tls_link *tls, const void *bytes, size_t size)
 }
 
 /**
- * Cut the next bytes to be sealed off @iov: large ones where they are, small ones together.
- * Returns how many; 0: there are none.
+ * Take the next bytes to encrypt from @iov: large pieces in place, small ones gathered in
+ * `staging`. Returns how many; 0: none are left.
  */
 static size_t tls_stream_next_bytes(struct tls_link *tls, struct iovec **iov, size_t *count,
                                     const void **ret_bytes)
@@ -131,7 +131,7 @@ static int tls_stream_tls_send(struct link *link, struct iovec *iov, size_t coun
     return tls->send_error;
 }
 
-/** What is there of @size bytes; -EAGAIN: nothing yet. */
+/** Decrypt at most @size bytes of what has arrived; -EAGAIN: nothing has. */
 static int tls_stream_open_records(struct tls_link *tls, char *bytes, size_t size,
                                    size_t *ret_received)
 {
@@ -148,7 +148,7 @@ static int tls_stream_open_records(struct tls_link *tls, char *bytes, size_t siz
             error = tls_outcome(tls, result);
     }
     pthread_mutex_unlock(&tls->lock);
-    /* What came before the end is the caller's first. */
+    /* Bytes that came before an error are returned first. */
     if (error && error != -EAGAIN)
         tls->receive_error = error;
     *ret_received = received;
@@ -161,7 +161,7 @@ static int tls_stream_tls_receive(struct link *link, void *bytes, size_t size, u
     struct tls_link *tls = (struct tls_link *)link;
     size_t received = 0;
 
-    /* One go copies no more than this, as the sender may wait for it. */
+    /* The lock is not held longer than it takes to copy so much, as the sender may need it. */
     size = size < TLS_PLAIN_MAX ? size : TLS_PLAIN_MAX;
     for (;;) {
         if (atomic_load(&tls->down))
@@ -197,12 +197,13 @@ static void tls_stream_tls_destroy(struct link *link)
     if (!tls)
         return;
     if (tls->maker != getpid()) {
-        /* The rest may be in the middle of what a thread of the parent's did: it is left as it is.
-         */
+        /* A thread of the parent may have been in the middle of a call: all but the descriptor is
+         * left alone. */
         owned_close(&tls->socket);
         return;
     }
-    /* A child of ours may have the descriptor as well. */
+    /* A child of a fork may have the descriptor as well, so closing it would not end the
+     * connection. */
     tls_stream_tls_shut_down(link);
     owned_close(&tls->socket);
     SSL_free(tls->ssl);

@@ -4,8 +4,8 @@
 #include "remote/link/tls_priv.h"
 
 /*
- * Tickets in OpenSSL's words: a pre-shared key of TLS 1.3 that is not from an earlier session. A
- * key exchange is done all the same, so that who learns the key later reads nothing.
+ * Tickets in TLS 1.3: an external pre-shared key. A Diffie-Hellman exchange is done as well, so
+ * that somebody who learns the key later cannot decrypt what was recorded.
  */
 
 static SSL_SESSION *tls_ticket_make_session(SSL *ssl, const unsigned char key[TICKET_KEY_SIZE])
@@ -22,7 +22,8 @@ static SSL_SESSION *tls_ticket_make_session(SSL *ssl, const unsigned char key[TI
     return NULL;
 }
 
-/* The client's: which it has. @digest: for another key exchange than it asked for there is none. */
+/* OpenSSL's callback at the client's end. A key belongs to one hash: with another than @digest,
+ * none is offered. */
 static int tls_ticket_use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_t *size,
                           SSL_SESSION **session)
 {
@@ -37,7 +38,8 @@ static int tls_ticket_use(SSL *ssl, const EVP_MD *digest, const unsigned char **
     return *session != NULL;
 }
 
-/* The server's. Who comes with another goes on as one without. */
+/* OpenSSL's callback at the server's end. With an unknown ticket the handshake goes on without one.
+ */
 static int tls_ticket_find(SSL *ssl, const unsigned char *bytes, size_t size, SSL_SESSION **session)
 {
     struct tls_link *tls = BIO_get_data(SSL_get_rbio(ssl));
@@ -49,7 +51,7 @@ static int tls_ticket_find(SSL *ssl, const unsigned char *bytes, size_t size, SS
         return 1;
     memcpy(&name, bytes, sizeof(name));
     int error = tls->find(tls->find_data, &name, key);
-    tls->find = NULL; /* One a connection. */
+    tls->find = NULL; /* One attempt for each connection. */
     if (error)
         return 1;
     *session = tls_ticket_make_session(ssl, key);
