@@ -3,9 +3,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Rooms are multiples of this, so that what differs by a head fits in the same. */
+/* Large sizes are rounded up to this, so that bodies that differ by a header use the same memory.
+ */
 #define ROOM_UNIT ((size_t)64 << 10)
-/* As many are looked at; where sizes differ more, what is in the way is used up first. */
+/* How many free pieces are checked for a fit. If none of them fits, new memory is allocated, and
+ * the unfit pieces age until they are freed. */
 #define LOOKED_AT 16
 
 void pool_init(struct pool *pool, size_t most)
@@ -13,7 +15,7 @@ void pool_init(struct pool *pool, size_t most)
     *pool = (struct pool){.lock = PTHREAD_MUTEX_INITIALIZER, .most = most};
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static void pool_unlink_free(struct pool *pool, struct pooled *memory)
 {
     if (memory->newer)
@@ -27,7 +29,7 @@ static void pool_unlink_free(struct pool *pool, struct pooled *memory)
     pool->free_bytes -= memory->room;
 }
 
-/* Until no more than @most is free. Under the lock. */
+/* Free the oldest until at most @most bytes are kept. The lock is held. */
 static void pool_shrink(struct pool *pool, size_t most)
 {
     while (pool->free_bytes > most) {
@@ -37,7 +39,7 @@ static void pool_shrink(struct pool *pool, size_t most)
     }
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static struct pooled *pool_find_free(struct pool *pool, size_t size)
 {
     struct pooled *memory = pool->newest;
@@ -59,7 +61,7 @@ static struct pooled *pool_create(struct pool *pool, size_t size)
         return NULL;
     size_t room = size > ROOM_UNIT ? (size + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT : size;
     struct pooled *memory = pool_allocate(room);
-    if (!memory) { /* What is free may be in the way. */
+    if (!memory) { /* Free what is kept, and try again. */
         pthread_mutex_lock(&pool->lock);
         pool_shrink(pool, 0);
         pthread_mutex_unlock(&pool->lock);

@@ -9,41 +9,43 @@
 #include "state/base/compiler.h"
 
 /*
- * Memory for bytes on their way, which is used again: the kernel gives fresh pages at 3 GB/s a
- * core, and what was used a moment ago is in the caches. Several may hold the same bytes, so that
- * what came in a message is what a driver is given, and what a driver read is what is sent.
+ * Reference-counted memory for message bodies, kept for reuse: the kernel provides fresh pages at 3
+ * GB/s a core, and memory that was just used is still in the caches. Several holders may share the
+ * bytes, so that a driver reads them from where they were received, and they are sent from where a
+ * driver wrote them.
  */
 
 struct pool;
 
 struct pooled {
     struct pool *pool;
-    struct pooled *newer, *older; /**< Of those that are free; guarded by the pool's lock. */
+    struct pooled *newer, *older; /**< In the list of free memory; guarded by the pool's lock. */
     atomic_uint holders;
     size_t room;
     _Alignas(64) unsigned char bytes[];
 };
 
 struct pool {
-    pthread_mutex_t lock; /**< A leaf. */
+    pthread_mutex_t lock; /**< No other lock is taken under it. */
     /* Guarded by lock: */
-    struct pooled *newest, *oldest; /**< What is free. */
-    size_t free_bytes, most;        /**< No more of it is kept. */
-    bool taken;                     /**< Since pool_tidy(). */
+    struct pooled *newest, *oldest; /**< The list of free memory. */
+    size_t free_bytes, most;        /**< At most `most` bytes of free memory are kept. */
+    bool taken;                     /**< Memory was taken since the last pool_tidy(). */
 };
 
-/** @most  Bytes that nobody holds and are kept. */
+/** @most  Bytes of free memory to keep. */
 void pool_init(struct pool *pool, size_t most);
-/** Give up all that is free. What is held is given up once it is not. Nobody takes any more. */
+/** Free what is kept. Memory that is still held is freed when it is dropped. Nothing may be taken
+ * any more. */
 void pool_finish(struct pool *pool);
-/** Memory with room for @size bytes, of twice as many at most, for one holder. NULL: there is none.
- *  Any thread. */
+/** Take memory for @size bytes, or a kept piece of at most twice that, with one holder. NULL: out
+ * of memory. Any thread. */
 struct pooled *pool_take(struct pool *pool, size_t size);
-/** One holder more. */
+/** Add a holder. */
 void pooled_hold(struct pooled *memory);
-/** One less; NULL: nothing. Any thread. */
+/** Remove a holder. @memory may be NULL. Any thread. */
 void pooled_drop(struct pooled *memory);
-/** Now and then: give up what is free, unless some was taken since it was called last. */
+/** Call it regularly: frees what is kept if nothing was taken since the last call. */
 void pool_tidy(struct pool *pool);
 
 #endif

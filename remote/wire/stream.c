@@ -9,41 +9,42 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 
-#define FRAGMENT_MAX (256u << 10) /* Of a frame's body. */
+#define FRAGMENT_MAX (256u << 10) /* The longest body of a frame. */
 #define PACKET_LEAST (32u << 10)
 #define IN_SIZE      (2 * (sizeof(struct header) + FRAGMENT_MAX))
 #define IOV_MAX_USED 16
 #define BEAT_NS      NS_PER_S
-/* Each send costs as much as many small messages: those of one moment go together. */
+/* Each send costs as much as many small messages: messages of one MOMENT_NS are sent together. */
 #define MOMENT_NS (NS_PER_MS / 10)
-/* No more room is made for a message than there must be, however long one was before. */
+/* No more room than this is reserved for a message in advance, however long the last one was. */
 #define EXPECTED_MAX ((size_t)64 << 20)
-#define FLAG_MORE    1u /* Of a frame: the message goes on in the next one. */
-/* Say that it was received after that many bytes: well within any window. */
+#define FLAG_MORE    1u /* The message goes on in the next frame. */
+/* How many bytes may be received before an acknowledgement is sent: fewer than any window has. */
 #define ACKNOWLEDGE_EACH (1u << 20)
 
 struct header {
     uint32_t size;
     uint16_t type, flags;
-    uint64_t number;   /* From 1; 0: only says what was received. */
-    uint64_t received; /* The highest number, without a gap. */
+    uint64_t number;   /* From 1; 0: the header only acknowledges. */
+    uint64_t received; /* The sender has received all frames up to this number. */
 };
 _Static_assert(sizeof(struct header) == 24, "as it is sent");
 
-/* The most of a large frame's body, where it was copied to, or where whoever posted it has it. */
+/* The greater part of a large frame's body, outside its packet: a copy in memory of the pool, or
+ * memory of the thread that posts. */
 struct apart {
-    struct pooled *memory; /* NULL: none. */
+    struct pooled *memory; /* NULL: there is none. */
     const unsigned char *at;
     size_t size;
 };
 
-/* Whole frames, and what was sent of them never changes. */
+/* Whole frames, as they are sent. What was sent of a packet never changes. */
 struct packet {
     struct packet *next;
-    uint64_t last; /* Number of the last frame. */
+    uint64_t last; /* Number of its last frame. */
     size_t used, room;
-    struct apart apart;      /* Of its one frame, behind the bytes here. */
-    struct owned descriptor; /* Goes with its one frame. */
+    struct apart apart;      /* Follows `bytes`; then the packet has one frame. */
+    struct owned descriptor; /* Sent with the packet; then the packet has one frame. */
     unsigned char bytes[];
 };
 
@@ -56,13 +57,13 @@ static void stream_packet_free(struct packet *packet)
     free(packet);
 }
 
-/* Bytes that it sends. */
+/* How many bytes the packet sends. */
 static size_t stream_packet_size(const struct packet *packet)
 {
     return packet->used + packet->apart.size;
 }
 
-/* Those from @at on; returns of how many parts. */
+/* The bytes from @at on; returns in how many parts. */
 static size_t stream_packet_rest(const struct packet *packet, size_t at, struct iovec parts[2])
 {
     size_t count = 0;
@@ -79,7 +80,7 @@ static void stream_trim(struct stream *stream)
     while (!stream->sending && stream->first && stream->first != stream->unsent &&
            stream->first->last <= stream->acknowledged) {
         struct packet *packet = stream->first;
-        /* The last one is where the next frame goes, if there is room. */
+        /* No more frames can be added to a packet that is freed. */
         if (packet == stream->last)
             stream->last = NULL;
         stream->first = packet->next;
@@ -88,14 +89,14 @@ static void stream_trim(struct stream *stream)
     }
 }
 
-/* One that the program has closed does not go; the other side does without. */
+/* A descriptor that the program has closed is not sent; the peer does without. */
 static int stream_send_descriptor(struct link *link, const struct owned *descriptor)
 {
     int fd = descriptor ? owned_fd(descriptor) : -1;
     return fd >= 0 && link->ops->send_descriptor ? link->ops->send_descriptor(link, fd) : 0;
 }
 
-/* Under the lock. The receiver sees to it. */
+/* Called with the lock. The receiving thread notices and detaches the link. */
 static void stream_break_link(struct stream *stream)
 {
     if (!stream->broken)
@@ -105,7 +106,7 @@ static void stream_break_link(struct stream *stream)
         stream->link->ops->shut_down(stream->link);
 }
 
-/* Under the lock, which is let go meanwhile. Only one at a time: it sends for all. */
+/* Called with the lock, which is released while sending. One thread at a time sends for all. */
 static void stream_send_posted(struct stream *stream)
 {
     if (stream->sending)
@@ -123,7 +124,7 @@ static void stream_send_posted(struct stream *stream)
         struct packet *last = NULL;
         const struct owned *descriptor = NULL;
         for (; packet && count + 2 <= IOV_MAX_USED; packet = packet->next, at = 0) {
-            /* One at a time, and with the first bytes. */
+            /* A link sends one descriptor at a time, with the first bytes of a send. */
             if (packet->descriptor.fd >= 0 && count != 0)
                 break;
             if (packet->descriptor.fd >= 0)
@@ -159,7 +160,7 @@ static void stream_send_posted(struct stream *stream)
 void stream_flush(struct stream *stream)
 {
     if (stream->rings)
-        return; /* What was posted is there. */
+        return; /* A post to a ring is visible at once. */
     pthread_mutex_lock(&stream->lock);
     stream_send_posted(stream);
     pthread_mutex_unlock(&stream->lock);
@@ -170,7 +171,7 @@ void stream_flush_soon(struct stream *stream)
     if (stream->rings)
         return;
     pthread_mutex_lock(&stream->lock);
-    /* Whoever sends does so until there is nothing left. */
+    /* A thread that is sending goes on until nothing is left. */
     if (!stream->sending && !stream->soon) {
         if (clock_now_ns() - stream->sent_ns >= MOMENT_NS) {
             stream_send_posted(stream);
@@ -203,8 +204,8 @@ static void *stream_sender(void *data)
     return NULL;
 }
 
-/* A packet with room for a frame, as the last one; one of its own for one with a descriptor, or
-   with bytes apart. Under the lock. */
+/* Returns the last packet if a frame fits there, or else a new one. A frame with a descriptor or
+ * with bytes apart gets a packet of its own. Called with the lock. */
 static struct packet *stream_room_for(struct stream *stream, size_t size, const struct apart *apart,
                                       struct owned descriptor)
 {
@@ -226,10 +227,10 @@ static struct packet *stream_room_for(struct stream *stream, size_t size, const 
     return packet;
 }
 
-/* What is posted, as far as no frame has it. */
+/* What is left of a message that is being posted. */
 struct posting {
     struct iovec parts[2];
-    struct pooled *lies_in; /* Where the second part does; or NULL. */
+    struct pooled *lies_in; /* The memory that holds the second part; or NULL. */
 };
 
 static void stream_gather(unsigned char *to, struct posting *posting, size_t size)
@@ -245,8 +246,8 @@ static void stream_gather(unsigned char *to, struct posting *posting, size_t siz
     }
 }
 
-/* What need not be in the packet of a frame with a body of @size bytes: it is held, or copied. By
-   who posts, without the lock. 0 or -ENOMEM. */
+/* Put the body of a large frame outside its packet: hold the memory that it is in, or copy it to
+ * memory of the pool. Called by the posting thread, without the lock. 0 or -ENOMEM. */
 static int stream_set_apart(struct stream *stream, struct posting *posting, size_t size,
                             struct apart *ret_apart)
 {
@@ -269,7 +270,7 @@ static int stream_set_apart(struct stream *stream, struct posting *posting, size
     return 0;
 }
 
-/* Under the lock. What is apart is the frame's once that is 0. */
+/* Called with the lock. On success the frame owns @apart. */
 static int stream_post_frame(struct stream *stream, struct header header, struct posting *posting,
                              const struct apart *apart, struct owned descriptor)
 {
@@ -299,7 +300,7 @@ static int stream_post_frame(struct stream *stream, struct header header, struct
     return 0;
 }
 
-static const struct apart in_one; /* Nothing is. */
+static const struct apart in_one; /* Nothing is apart. */
 
 static int stream_post_apart(struct stream *stream, struct header header, struct posting *posting)
 {
@@ -308,7 +309,7 @@ static int stream_post_apart(struct stream *stream, struct header header, struct
     pthread_mutex_lock(&stream->lock);
     if (error == 0)
         error = stream_post_frame(stream, header, posting, &apart, OWNED_NONE);
-    /* The first part of a long one can go while the rest is copied. */
+    /* The first frames of a long message can be sent while the others are copied. */
     if (error == 0 && ((header.flags & FLAG_MORE) || !stream->window))
         pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
@@ -341,7 +342,7 @@ int stream_post_pooled(struct stream *stream, unsigned type, const void *body, s
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
         error = stream_post_apart(stream, header, &posting);
     } while (error == 0 && left != 0);
-    /* Half a message cannot be taken back. */
+    /* The peer has part of the message, and cannot go on without the rest. */
     if (error == -ENOMEM && left + FRAGMENT_MAX < size + tail_size)
         stream_end(stream, error);
     pthread_mutex_unlock(&stream->posting);
@@ -365,12 +366,12 @@ int stream_post_descriptor(struct stream *stream, unsigned type, const void *bod
     return error;
 }
 
-/* Post a last frame, and wait until it is sent. Under both locks. */
+/* Post a last frame, and wait until it is sent. Called with both locks. */
 static void stream_post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
     struct header header = {.type = (uint16_t)type};
     struct posting none = {{{0}}, NULL};
-    stream->window = 0; /* It has room in any case. */
+    stream->window = 0; /* The last frame must not wait for room. */
     if (stream_post_frame(stream, header, &none, &in_one, OWNED_NONE))
         return;
     pthread_cond_broadcast(&stream->changed);
@@ -382,7 +383,7 @@ static void stream_post_last(struct stream *stream, unsigned type, uint64_t dead
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
     if (stream->rings)
-        return; /* Hanging up says so. */
+        return; /* With rings, the link hangs up, which the peer notices. */
     if (clock_lock(&stream->posting, deadline_ns))
         return;
     if (clock_lock(&stream->lock, deadline_ns) == 0) {
@@ -403,7 +404,7 @@ size_t stream_waiting(struct stream *stream)
 
 /* ---- receiving ---- */
 
-/* The other side has all frames up to @received. Under the lock. */
+/* The peer has received all frames up to @received. Called with the lock. */
 static bool stream_acknowledge(struct stream *stream, uint64_t received)
 {
     if (received > stream->posted)
@@ -416,7 +417,7 @@ static bool stream_acknowledge(struct stream *stream, uint64_t received)
     return true;
 }
 
-/* Check a header, and count its frame. */
+/* Check a frame's header, and count the frame as received. */
 static int stream_take_header(struct stream *stream, const struct header *header)
 {
     pthread_mutex_lock(&stream->lock);
@@ -437,7 +438,8 @@ static int stream_take_header(struct stream *stream, const struct header *header
     return good ? 0 : -EPROTO;
 }
 
-/* Room for more of a message of several frames: of such as came before, or twice as much. */
+/* Make room for @needed bytes of a message of several frames. The first time, as much as the last
+ * such message had; then twice what is needed. */
 static int stream_make_room(struct stream *stream, size_t needed)
 {
     size_t wished = stream->whole                       ? 2 * needed
@@ -455,7 +457,7 @@ static int stream_make_room(struct stream *stream, size_t needed)
     return 0;
 }
 
-/* Have room for a frame of a message of several, the first bytes of which are there. */
+/* Make room for a frame of a message of several frames, and copy its first @there bytes. */
 static int stream_begin_fragment(struct stream *stream, size_t size, const unsigned char *body,
                                  size_t there)
 {
@@ -469,7 +471,7 @@ static int stream_begin_fragment(struct stream *stream, size_t size, const unsig
     return error;
 }
 
-/* A message of several frames was used. */
+/* The message of several frames was consumed. */
 static void stream_drop_whole(struct stream *stream)
 {
     stream->whole_last = stream->whole_used;
@@ -484,13 +486,13 @@ struct pooled *stream_lies_in(const struct stream *stream)
     return stream->whole_done ? stream->whole : NULL;
 }
 
-/* Is it one of a message's several frames? */
+/* Is it part of a message of several frames? */
 static bool stream_is_fragment(const struct stream *stream, const struct header *header)
 {
     return header->number != 0 && ((header->flags & FLAG_MORE) || stream->whole_used != 0);
 }
 
-/* Have the rest of a frame's body come to where it is to be. */
+/* Receive the rest of a frame's body directly into the message. */
 static int stream_begin_straight(struct stream *stream, const struct header *header, size_t there)
 {
     const unsigned char *body = stream->in + stream->in_at + sizeof(*header);
@@ -503,7 +505,8 @@ static int stream_begin_straight(struct stream *stream, const struct header *hea
     return 0;
 }
 
-/* One frame, if there is a whole one: 1. Its body is NULL where it is in the message already. */
+/* Take the next frame. Returns 1, 0 if it has not arrived completely, or -errno. The body is NULL
+ * if it was received directly into the message. */
 static int stream_take_frame(struct stream *stream, struct header *ret_header,
                              const unsigned char **ret_body)
 {
@@ -528,7 +531,7 @@ static int stream_take_frame(struct stream *stream, struct header *ret_header,
     return error ? error : 1;
 }
 
-/* The message that a frame ends: 1. */
+/* Returns 1 if the frame completes a message, else 0 or -errno. */
 static int stream_end_message(struct stream *stream, const struct header *header,
                               const unsigned char *body, struct message *ret_message)
 {
@@ -549,8 +552,9 @@ static int stream_end_message(struct stream *stream, const struct header *header
     return 1;
 }
 
-/* Where the next bytes go; returns how many at most. Into `in`, which has room for the rest of any
-   frame; but in the middle of a message only the next header does. */
+/* Where to receive the next bytes; returns how many at most. Normally that is `in`, with room for
+ * the rest of any frame. In the middle of a message, only the next header is read there, so that
+ * the body can be received directly into the message. */
 static size_t stream_place_for_more(struct stream *stream, unsigned char **ret_place)
 {
     struct header header;
@@ -569,7 +573,7 @@ static size_t stream_place_for_more(struct stream *stream, unsigned char **ret_p
 
 static int stream_receive_some(struct stream *stream, uint64_t silence_ns)
 {
-    struct link *link = stream->link; /* Only the receiver changes it. */
+    struct link *link = stream->link; /* Only the receiving thread changes it. */
     unsigned char *place;
     size_t got = 0, most = stream_place_for_more(stream, &place);
     int error = link->ops->receive(link, place, most,
@@ -615,7 +619,7 @@ bool stream_is_sent(struct stream *stream)
     return sent;
 }
 
-/* ---- its life ---- */
+/* ---- begin and end ---- */
 
 int stream_init(struct stream *stream, size_t window)
 {
@@ -652,7 +656,7 @@ void stream_finish(struct stream *stream)
     pool_finish(&stream->pool);
 }
 
-/* Where frame @number begins, of those that are kept. Under the lock. */
+/* Set `unsent` to where frame @number begins. Called with the lock. */
 static bool stream_seek(struct stream *stream, uint64_t number)
 {
     stream->waiting = 0;

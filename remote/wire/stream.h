@@ -12,130 +12,133 @@
 #include "state/base/files/owned.h"
 
 /*
- * A session's messages, in order, each of them once, over one link after another; or, between two
- * processes of one machine, over rings. Nobody but who begins a session knows which.
+ * The messages of a session, in order and exactly once, over a series of links; or, between two
+ * processes of one machine, over rings. Only the code that begins a session knows which.
  *
- * Messages are sent as frames, which are counted. Each side keeps what it sent until the other says
- * that it has it, so that a new link goes on where the old one broke. What is kept is bounded: with
- * `window` bytes kept, whoever posts waits. A server's stream has no window, since nothing may
- * make a driver's threads wait; what it keeps is bounded by what its client asked for.
+ * Messages are sent as numbered frames. Each side keeps what it sent until the other has
+ * acknowledged it, so that a new link continues where the last one broke. What is kept is bounded:
+ * when it exceeds `window` bytes, posting blocks. A server's stream has no window, as a driver's
+ * threads must never block; what it keeps is bounded by what its client asked for.
  *
- * A thread of the stream's sends what nobody else does, and a sign of life each second. Nobody who
- * receives ever sends, so that two sides cannot wait for each other.
+ * Each stream has a thread, which sends what no other thread sends, and a heartbeat each second.
+ * The receiving thread never sends, so the two sides cannot block each other.
  */
 
 struct packet;
 struct stream_rings;
 
 struct stream {
-    struct stream_rings *rings; /**< What carries it instead (stream_rings.h), and then the rest
-                                     but the link is not used; or NULL. */
-    pthread_mutex_t posting;    /**< One message at a time; before `lock`. */
+    struct stream_rings *rings; /**< If set, rings carry the messages (stream_rings.h), and of the
+                                   fields below only the link is used. */
+    pthread_mutex_t posting;    /**< Held to post one message; taken before `lock`. */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /**< Something to send, room, another link, or the end. */
+    pthread_cond_t changed; /**< There is something to send, room, a new link, or the end. */
     pthread_t sender;
     /* Guarded by lock: */
-    struct link *link;  /**< NULL: none now. */
-    bool broken;        /**< The link is, and nobody begins to send any more. */
-    uint64_t broken_ns; /**< Since when; 0: it is not. */
-    bool sending;       /**< Somebody sends, without the lock. */
-    bool beat;          /**< Send a header alone, with what was received. */
-    int ended;          /**< -errno, once nothing more is sent or received. */
-    bool soon;          /**< The thread is told to send what there is. */
-    uint64_t sent_ns;   /**< When something was last. */
+    struct link *link;  /**< NULL: none at the moment. */
+    bool broken;        /**< The link has failed; nobody starts another send. */
+    uint64_t broken_ns; /**< When the link failed; 0: it has not. */
+    bool sending;       /**< A thread is sending, without holding the lock. */
+    bool beat;          /**< An acknowledgement must be sent, even without a frame. */
+    int ended;          /**< 0, or the -errno with which everything fails from now on. */
+    bool soon;          /**< The stream's thread was told to send what there is. */
+    uint64_t sent_ns;   /**< When something was last sent. */
     struct packet *first, *last, *unsent;
-    size_t unsent_at; /**< In unsent. */
+    size_t unsent_at; /**< Offset in `unsent` of the first byte that was not sent. */
     uint64_t posted, acknowledged;
     size_t kept, window;
-    size_t waiting;         /**< Bytes that no link took yet. */
-    _Atomic size_t longest; /**< Bytes of a message that are taken; WIRE_MESSAGE_MAX at first. */
-    uint64_t received;      /**< Frames taken. */
-    struct pool pool;       /**< Of large frames' bodies, and of messages of several frames. */
-    /* The receiver's alone: */
+    size_t waiting;         /**< Bytes that were posted and not given to a link. */
+    _Atomic size_t longest; /**< Bytes accepted in a message; WIRE_MESSAGE_MAX at first. */
+    uint64_t received;      /**< Number of the last frame received. */
+    struct pool pool;       /**< For bodies of large frames, and messages of several frames. */
+    /* Used by the receiving thread alone: */
     unsigned char *in;
     size_t in_at, in_used;
-    size_t unacknowledged; /**< Bytes since the last frame that was acknowledged. */
-    struct pooled *whole;  /**< A message of several frames; or NULL. */
+    size_t unacknowledged; /**< Bytes received since the last acknowledgement. */
+    struct pooled *whole;  /**< The message of several frames that is being received; or NULL. */
     size_t whole_used;
-    bool whole_done;    /**< It was given out. */
-    size_t whole_last;  /**< Bytes of the one before. */
-    bool straight;      /**< The rest of a frame comes there, and its header alone lies in `in`. */
-    size_t straight_at; /**< In its body. */
+    bool whole_done;    /**< The caller of stream_receive() has it. */
+    size_t whole_last;  /**< Length of the one before. */
+    bool straight;      /**< The rest of a frame's body is received directly into `whole`; only its
+                           header is in `in`. */
+    size_t straight_at; /**< Offset in that frame's body. */
 };
 
-/** One received; the body is valid until the next is. */
+/** A received message; the body is valid until the next one is received. */
 struct message {
     unsigned type;
     const unsigned char *body;
     size_t size;
 };
 
-/** @window  Bytes; 0: none. Starts the thread. 0 or -errno. */
+/** @window  Bytes; 0: unlimited. Starts the stream's thread. 0 or -errno. */
 MUST_CHECK int stream_init(struct stream *stream, size_t window);
-/** Ends it. Nobody else is in it any more. */
+/** Free it. No other thread may be using it. */
 void stream_finish(struct stream *stream);
 
-/** Go on with @link, which is the stream's from now on. The other side has the frames up to
- *  @received. By the receiver, without another link. False: it cannot have. */
+/** Continue with @link, which the stream takes. The peer has received the frames up to @received.
+ * Called by the receiving thread while there is no link. False: @received is impossible. */
 MUST_CHECK bool stream_attach(struct stream *stream, struct link *link, uint64_t received);
-/** Give the link up. By the receiver. */
+/** Destroy the link. Called by the receiving thread. */
 void stream_detach(struct stream *stream);
-/** Have the receiver find its link broken, if it has one. Any thread. */
+/** Make the receiving thread find its link broken, if there is one. Any thread. */
 void stream_interrupt(struct stream *stream);
-/** Since when there is no link that carries anything, as whoever sent last found; 0: there is. Any
- * thread. */
+/** Since when the link has been broken, as the sending side noticed; 0: it is not. Any thread. */
 uint64_t stream_broken_since(struct stream *stream);
-/** Bytes of memory that hold what the other side has not got yet. Any thread. */
+/** Bytes that are kept because the peer has not acknowledged them. Any thread. */
 size_t stream_kept(struct stream *stream);
-/** Bytes that no link took yet, which says more where the receiver does not hear what came. */
+/** Bytes that were posted but not yet given to a link: the backlog where the peer may be slow to
+ * acknowledge. */
 size_t stream_waiting(struct stream *stream);
-/** Post a last message, without a body, and wait until all is given to the link; as far as that is
- * done by @deadline_ns, whoever has the locks. */
+/** Post a last message without a body, and wait until everything was given to the link, or until
+ * @deadline_ns, also if other threads hold the locks. */
 void stream_leave(struct stream *stream, unsigned type, uint64_t deadline_ns);
-/** Nothing more is sent or received; all that wait return. Any thread, the first @error stays. */
+/** Fail all sending and receiving from now on, also in threads that are waiting. Any thread; the
+ * first @error counts. */
 void stream_end(struct stream *stream, int error);
-/** Is that so, whether or not the receiver has found out? Any thread. */
+/** Was it ended, even if the receiving thread has not noticed? Any thread. */
 bool stream_has_ended(struct stream *stream);
 
-/** Bytes that nobody uses and are kept for the next large frames. */
+/** Bytes of free memory that are kept for large frames. */
 #define STREAM_POOL_MOST ((size_t)16 << 20)
 
-/** Post one message, sent at the latest when the stream's thread sees to it. Waits for room. 0,
- *  -ENOMEM, -EMSGSIZE, or what ended it. */
+/** Post a message; the stream's thread sends it if no other thread does. Blocks while there is no
+ * room. 0, -ENOMEM, -EMSGSIZE, or the error that ended the stream. */
 MUST_CHECK int stream_post(struct stream *stream, unsigned type, const void *body, size_t size,
                            const void *tail, size_t tail_size);
-/** The same; a long tail that lies in @lies_in is not copied, but that is held until the other side
- *  has it, and must not change any more. NULL: it lies elsewhere. */
+/** The same. A long tail within @lies_in is not copied; instead that memory is held until the peer
+ * has acknowledged it, and must not change meanwhile. NULL: the tail is elsewhere. */
 MUST_CHECK int stream_post_pooled(struct stream *stream, unsigned type, const void *body,
                                   size_t size, const void *tail, size_t tail_size,
                                   struct pooled *lies_in);
-/** The same, with a descriptor, which is the stream's once that is 0; the body is of one frame. It
- *  may be lost on its way, where the program closes it. */
+/** The same, with a descriptor, which the stream takes on success; the body must fit in a frame.
+ * The descriptor does not arrive if the program closes it first. */
 MUST_CHECK int stream_post_descriptor(struct stream *stream, unsigned type, const void *body,
                                       size_t size, struct owned *descriptor);
-/** Send what was posted, unless somebody does. */
+/** Send what was posted, unless another thread is sending. */
 void stream_flush(struct stream *stream);
 
-/** Have it sent soon: at once, unless something was a moment ago; then what is posted within that
- * moment goes together. For whoever does not wait for it. */
+/** Send soon: at once, unless something was sent a moment ago; then what is posted within that
+ * moment is sent together. For callers that do not wait for an answer. */
 void stream_flush_soon(struct stream *stream);
 
-/** The next message. 0, -ETIMEDOUT (not even a sign of life for @silence_ns, unless 0), -EPROTO
- * (the other side is no stream), -ENOMEM, or the link's error: then it is to be detached. */
+/** Wait for the next message. 0, -ETIMEDOUT (not even a heartbeat for @silence_ns, unless that is
+ * 0), -EPROTO (the peer violates the protocol), -ENOMEM, or the link's error, after which
+ * stream_detach() must follow. */
 MUST_CHECK int stream_receive(struct stream *stream, uint64_t silence_ns,
                               struct message *ret_message);
 
-/** What the message that came last lies in, for whoever holds it beyond the next one; NULL: it is
- *  the stream's own. By the receiver. */
+/** The memory that holds the last message, for callers that keep it beyond the next one; NULL: it
+ * is the stream's own. Called by the receiving thread. */
 struct pooled *stream_lies_in(const struct stream *stream);
 
-/** Was all that was posted given to the link? */
+/** Was everything that was posted given to the link? */
 bool stream_is_sent(struct stream *stream);
 
-/** Is there more at hand, so that the next message may come without waiting? By the receiver. */
+/** May the next stream_receive() return without waiting? Called by the receiving thread. */
 bool stream_has_more(const struct stream *stream);
 
-/** One message outside a stream, before it begins. */
+/** Messages that are exchanged before the stream begins. */
 #define STREAM_GREETING_MAX 4096
 MUST_CHECK int greeting_send(struct link *link, unsigned type, const void *body, size_t size,
                              uint64_t deadline_ns);

@@ -13,18 +13,18 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/tsan.h"
 
-/* A ring for each thread that gives commands, and for each of a driver's that calls back; those
-   that have none share one. What is never used takes addresses only. */
+/* One ring for each thread that gives commands, or, from the server, for each driver thread that
+ * calls back. Further threads share one. Rings that are never used take only addresses. */
 const struct rings_shape rings_to_server = {.count = 24, .capacity = 256u << 10};
 const struct rings_shape rings_to_client = {.count = 8, .capacity = 256u << 10};
 
 #define BEAT_NS NS_PER_S
-/* Of a frame: it is a part of a message of several, and more of them follow. */
+/* The frame is part of a message of several frames; more of them follow. */
 #define FLAG_PART 1u
 #define FLAG_MORE 2u
 
 struct head {
-    uint16_t type; /* 0: a sign of life. */
+    uint16_t type; /* 0: a heartbeat. */
     uint16_t flags;
     uint32_t none;
 };
@@ -33,19 +33,19 @@ _Static_assert(sizeof(struct head) == 8, "as it is sent");
 struct stream_rings {
     struct stream *stream;
     struct bell_peer peer;
-    struct lookout *lookout; /* In the program; or NULL. */
+    struct lookout *lookout; /* In the program, unless there is none; NULL in the server. */
     struct rings_writer *writer;
     struct rings_reader *reader;
     size_t part_most;
-    pthread_mutex_t posting; /* One message of several frames at a time. */
-    /* The receiver's alone: */
+    pthread_mutex_t posting; /* Held to post one message of several frames. */
+    /* Used by the receiving thread alone: */
     unsigned char *frame;
-    unsigned char *whole; /* A message of several. */
+    unsigned char *whole; /* A message of several frames. */
     size_t whole_used, whole_room;
-    bool whole_done; /* It was given out. */
+    bool whole_done; /* The caller has it. */
     struct bell_spin spin;
-    _Atomic uint64_t heard_ns; /* When the last frame came. */
-    /* The sign of life. */
+    _Atomic uint64_t heard_ns; /* When the last frame was received. */
+    /* The heartbeat. */
     bool beats;
     pthread_t beat;
     pthread_mutex_t lock;
@@ -55,7 +55,7 @@ struct stream_rings {
 
 /* ---- posting ---- */
 
-/* As much of both parts as fits in a frame. */
+/* Take as much of both parts as fits in a frame. */
 static unsigned stream_rings_take_part(struct iovec left[2], size_t most, struct iovec ret_part[2])
 {
     unsigned count = 0;
@@ -76,7 +76,8 @@ static size_t stream_rings_size_of(const struct iovec left[2])
     return left[0].iov_len + left[1].iov_len;
 }
 
-/* Others' frames may come between its frames: the message is where its last one is. */
+/* Frames of other threads may come in between. The message takes the place of its last frame in the
+ * order of messages. */
 static int stream_rings_post_parts(struct stream_rings *rings, unsigned type, struct iovec left[2])
 {
     int error = 0;
@@ -92,7 +93,7 @@ static int stream_rings_post_parts(struct stream_rings *rings, unsigned type, st
         error = rings_post(rings->writer, frame, count + 1, UINT64_MAX, NULL);
         begun |= error == 0;
     }
-    /* Half a message cannot be taken back. */
+    /* The peer has part of the message, and cannot go on without the rest. */
     if (error && begun)
         stream_rings_end(rings, error);
     pthread_mutex_unlock(&rings->posting);
@@ -133,7 +134,7 @@ static int stream_rings_add_part(struct stream_rings *rings, const unsigned char
     return 0;
 }
 
-/* It was used. What a long one needed is not kept. */
+/* The message was consumed. Its memory is freed, as messages this long are rare. */
 static void stream_rings_drop_whole(struct stream_rings *rings)
 {
     free(rings->whole);
@@ -142,7 +143,7 @@ static void stream_rings_drop_whole(struct stream_rings *rings)
     rings->whole_done = false;
 }
 
-/* The message that a frame is, or ends: 1. */
+/* Returns 1 if the frame is, or completes, a message; else 0 or -errno. */
 static int stream_rings_end_message(struct stream_rings *rings, size_t size,
                                     struct message *ret_message)
 {
@@ -152,7 +153,7 @@ static int stream_rings_end_message(struct stream_rings *rings, size_t size,
     memcpy(&head, rings->frame, sizeof(head));
     const unsigned char *body = rings->frame + sizeof(head);
     size -= sizeof(head);
-    /* It may answer what another thread posted. */
+    /* For ThreadSanitizer: the message may answer what another thread posted. */
     tsan_after(rings);
     if (head.flags == 0 && (head.type != 0 || size == 0)) {
         *ret_message = (struct message){head.type, body, size};
@@ -184,7 +185,7 @@ int stream_rings_receive(struct stream_rings *rings, uint64_t silence_ns,
     }
 }
 
-/* One message, if there is: 1. By who leads. */
+/* Returns 1 if there was a message, else 0 or -errno. Called by the leading thread. */
 static int stream_rings_take_one(struct stream_rings *rings, struct message *ret_message)
 {
     int error = 0;
@@ -207,7 +208,7 @@ int stream_rings_lead(struct stream_rings *rings, uint64_t silence_ns, struct me
     for (;;) {
         uint64_t heard = atomic_load_explicit(&rings->heard_ns, memory_order_relaxed);
         int error = rings_await(rings->reader, heard + silence_ns);
-        /* Who attends may have heard it in our place. */
+        /* A thread in stream_rings_attend() may have received something meanwhile. */
         if (error == -ETIMEDOUT &&
             atomic_load_explicit(&rings->heard_ns, memory_order_relaxed) != heard)
             continue;
@@ -229,7 +230,7 @@ void stream_rings_leave(struct stream_rings *rings)
     rings_leave(rings->reader);
 }
 
-/* 1: there may be more. */
+/* Returns 0 when nothing is left, or -errno. */
 static int stream_rings_take_all(struct stream_rings *rings,
                                  void (*take)(void *data, const struct message *message),
                                  void *data)
@@ -238,12 +239,12 @@ static int stream_rings_take_all(struct stream_rings *rings,
     int taken;
     while ((taken = stream_rings_take_one(rings, &message)) == 1)
         take(data, &message);
-    return taken; /* What is wrong stays so, and is found by who ends the session. */
+    return taken; /* An error stays, and the thread that ends the session finds it. */
 }
 
 #define LOOKS 16
 
-/* By who leads, and spins. */
+/* Spin; called by the leading thread. */
 static int stream_rings_attend_ring(struct stream_rings *rings, bool (*over)(void *data),
                                     void (*take)(void *data, const struct message *message),
                                     void *data)
@@ -271,7 +272,7 @@ void stream_rings_attend(struct stream_rings *rings, bool (*over)(void *data),
     int cancel = cancel_hold();
     bool leads = rings_attend(rings->reader);
     int error = leads ? stream_rings_attend_ring(rings, over, take, data) : 0;
-    /* What came last is for who sleeps, who was not woken for it. */
+    /* What came in the meantime is for the sleeping receiver, but that was not woken for it. */
     while (rings_attend_no_more(rings->reader, leads) && error == 0) {
         leads = rings_attend(rings->reader);
         if (leads)
@@ -285,7 +286,7 @@ bool stream_rings_has_more(const struct stream_rings *rings)
     return rings_has_next(rings->reader);
 }
 
-/* ---- its life ---- */
+/* ---- begin and end ---- */
 
 static void *stream_rings_beat(void *data)
 {
@@ -296,7 +297,7 @@ static void *stream_rings_beat(void *data)
         struct iovec frame = {(void *)&head, sizeof(head)};
         if (clock_wait(&rings->changed, &rings->lock, clock_now_ns() + BEAT_NS) == 0)
             continue;
-        /* Where there is no room, the client has much to hear anyway. */
+        /* If the ring is full, the client has other messages to hear. */
         pthread_mutex_unlock(&rings->lock);
         (void)!rings_post(rings->writer, &frame, 1, clock_now_ns(), NULL);
         pthread_mutex_lock(&rings->lock);
@@ -305,7 +306,7 @@ static void *stream_rings_beat(void *data)
     return NULL;
 }
 
-/* Why they end is said already. */
+/* The reason was set by bell_peer_end(). */
 static void stream_rings_wake_all(void *data)
 {
     struct stream_rings *rings = data;
@@ -362,7 +363,7 @@ static int stream_rings_begin(struct stream *stream, struct link *link,
         error = rings_writer_create(out, areas->out, &rings->peer, &rings->writer);
     if (error == 0)
         error = rings_reader_create(in, areas->in, &rings->peer, &rings->reader);
-    /* Without it, a program that closes the socket ends its session. */
+    /* Without a lookout, a program that closes the socket ends its session. */
     if (error == 0 && !beats)
         (void)!lookout_create(&rings->peer, stream_rings_wake_all, rings, &rings->lookout);
     if (error == 0 && beats)

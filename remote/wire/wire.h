@@ -9,25 +9,27 @@
 #include "state/base/compiler.h"
 
 /*
- * What the driver and a device server say to each other: doc/remote.md. Messages are described by
- * remote/wire/messages.txt; this is what they are made from.
+ * The protocol between the driver and a device server (doc/remote.md). remote/wire/messages.txt
+ * describes the messages; this file has what they consist of.
  */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as they lie in memory");
 
 #define WIRE_VERSION 1
-/** Of a greeting: messages go through rings in shared memory from then on. */
+/** Feature of a greeting: messages are sent through rings in shared memory. */
 #define FEATURE_RINGS UINT64_C(1)
-/** Its first message says where, and with which variables, drivers are opened for it. */
+/** The client's first message gives the working directory and environment in which drivers are
+ * opened. */
 #define FEATURE_ENVIRONMENT UINT64_C(2)
-/** Its server keeps binaries, and takes them from other servers. */
+/** The server keeps binaries, and takes them from other servers. */
 #define FEATURE_BINARIES UINT64_C(4)
-/** It only looks who is there: after the welcome it ends, and no driver is opened. */
+/** The client only asks who is there: the session ends after the welcome, and no driver is opened.
+ */
 #define FEATURE_LOOK (UINT64_C(1) << 63)
-/** All that there are. */
+/** All features. */
 #define WIRE_FEATURES (FEATURE_RINGS | FEATURE_ENVIRONMENT | FEATURE_BINARIES | FEATURE_LOOK)
 
-/** Areas of a session at a time, and their bytes. */
+/** Limits of a session: shared areas at a time, size of each, and bytes of all. */
 #define WIRE_AREAS_MAX  256u
 #define WIRE_AREA_SIZE  (UINT64_C(8) << 20)
 #define WIRE_BULK_BYTES (UINT64_C(8) << 30)
@@ -37,16 +39,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 /** Objects of one type in a session. */
 #define WIRE_OBJECTS_MAX (1u << 20)
 #define WIRE_SECRET_SIZE 16
-/** Bytes of a kernel's argument that is a value: more than any device's parameters have. */
+/** The longest kernel argument passed by value; no device takes more. */
 #define WIRE_VALUE_MAX 4096u
 
 /**
- * An object's name in a session, chosen by the client: its type, how often the place was used
- * before, and its place in a table of the type's. 0: none.
+ * The name of an object in a session, chosen by the client: its type, the generation of its place,
+ * and the place in a table for that type. 0: no object.
  */
 enum id_type {
     ID_NONE,
-    ID_DEVICE, /**< Its place is that in the inventory. */
+    ID_DEVICE, /**< The place is the index in the inventory. */
     ID_CONTEXT,
     ID_QUEUE,
     ID_MEMORY,
@@ -54,7 +56,7 @@ enum id_type {
     ID_PROGRAM,
     ID_KERNEL,
     ID_EVENT,
-    ID_CALL, /**< Somebody who waits for a reply. */
+    ID_CALL, /**< A call that waits for its reply. */
     ID_TYPES
 };
 
@@ -71,45 +73,45 @@ static inline uint32_t id_place(uint64_t id)
     return (uint32_t)id;
 }
 
-/** Of a command: what its event is for. */
-#define COMMAND_NAMED UINT32_C(1) /**< Others can wait for it: kept until it is released. */
-#define COMMAND_TELL  UINT32_C(2) /**< The client is told of its end. */
+/** Flags of a command: what its event is needed for. */
+#define COMMAND_NAMED UINT32_C(1) /**< Others can wait for it: kept until released. */
+#define COMMAND_TELL  UINT32_C(2) /**< Tell the client when the command ends. */
 
-/** Of msg_kernel_argument: what can be set as it. */
+/** In msg_kernel_argument: what kind of value a kernel's argument takes. */
 enum argument_kind {
-    ARGUMENT_UNKNOWN, /**< The driver does not tell, nor what it makes of values that are none. */
+    ARGUMENT_UNKNOWN, /**< The driver cannot tell, and may misread a handle passed as a value. */
     ARGUMENT_VALUE,
     ARGUMENT_BUFFER,
     ARGUMENT_IMAGE,
-    ARGUMENT_OBJECT, /**< One of these two. */
+    ARGUMENT_OBJECT, /**< A buffer or an image. */
     ARGUMENT_SAMPLER,
     ARGUMENT_LOCAL
 };
 
-/** Of msg_launch: which of its arrays count. */
+/** In msg_launch: which of its arrays are used. */
 #define LAUNCH_OFFSET UINT32_C(1)
 #define LAUNCH_LOCAL  UINT32_C(2)
 
-/** Of msg_give and msg_take: how the two ends of a transfer meet. */
+/** In msg_give and msg_take: how the two ends of a peer copy connect. */
 enum transfer_way {
-    TRANSFER_HERE,       /**< They are of one session. */
-    TRANSFER_DESCRIPTOR, /**< By a socket that comes with the message. */
-    TRANSFER_CONNECT,    /**< This one connects, with the ticket. */
-    TRANSFER_AWAIT,      /**< This one is connected to, by who has the ticket. */
+    TRANSFER_HERE,       /**< Both are in this session. */
+    TRANSFER_DESCRIPTOR, /**< Over a socket that comes with the message. */
+    TRANSFER_CONNECT,    /**< This server connects, with the ticket. */
+    TRANSFER_AWAIT,      /**< This server awaits a connection with the ticket. */
     TRANSFER_WAYS
 };
-/** In place of an OpenCL error: who was to be connected to is not there, or not let in. */
+/** In place of an OpenCL error: the other server cannot be reached, or refuses. */
 #define TRANSFER_UNREACHED (-1100)
-/** The same: the server has not the binary that is named. */
+/** In place of an OpenCL error: the server does not have the named binary. */
 #define BINARY_LACKING (-1101)
-/** Bytes of a binary that has a name (content_hash.h) and is kept: smaller ones are sent each time,
- *  for less than asking costs. */
+/** Binaries of these sizes are kept under their content hash (content_hash.h). Smaller ones are
+ * sent each time, which is cheaper than to ask. */
 #define WIRE_BINARY_MIN (UINT64_C(64) << 10)
 #define WIRE_BINARY_MAX (UINT64_C(256) << 20)
-/** Transfers of a session that have not ended. */
+/** Peer copies of a session that have not ended. */
 #define WIRE_TRANSFERS_MAX 1024
 
-/** The n-th of a list of ids in a message, which nothing aligns. */
+/** Entry @n of a list of ids in a message; it may be unaligned. */
 static inline uint64_t id_at(const void *ids, size_t n)
 {
     uint64_t id;
@@ -117,9 +119,10 @@ static inline uint64_t id_at(const void *ids, size_t n)
     return id;
 }
 
-/** A message's body being written. Failure is remembered. Small ones need no memory. */
+/** The body of a message that is being written. After a failure the rest is ignored. Small bodies
+ * need no allocation. */
 struct pack {
-    unsigned char *bytes; /**< `small`, or owned. */
+    unsigned char *bytes; /**< `small`, or on the heap. */
     size_t used, room;
     bool failed;
     unsigned char small[512];
@@ -128,10 +131,10 @@ struct pack {
 void pack_init(struct pack *pack);
 void pack_finish(struct pack *pack);
 void pack_bytes(struct pack *pack, const void *bytes, size_t size);
-/** A count, or a length, and that many elements. */
+/** A count, and that many elements of @size bytes. */
 void pack_list(struct pack *pack, const void *list, size_t count, size_t size);
 
-/** One being read. What is wrong is remembered. */
+/** A message that is being read. After an error everything reads as 0. */
 struct unpack {
     const unsigned char *at, *end;
     bool bad;
