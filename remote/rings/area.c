@@ -26,7 +26,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* With F_SEAL_SEAL nobody can forbid the other one to write later. */
+/* F_SEAL_SEAL keeps the other process from adding F_SEAL_WRITE later. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 size_t area_page(void)
@@ -54,7 +54,7 @@ int area_check(int fd, size_t size)
 {
     struct stat file;
     struct statfs system;
-    int seals = fcntl(fd, F_GET_SEALS); /* fails on all that is not of the kernel's own memory */
+    int seals = fcntl(fd, F_GET_SEALS); /* Fails for everything that is not a memfd. */
     if (seals < 0 || (seals & SEALS) != SEALS || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
         return -EPROTO;
     if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)
@@ -102,7 +102,8 @@ int area_map(int fd, size_t size, char **ret_bytes)
     if (before > 0)
         munmap(got, before);
     munmap(bytes + size, AREA_ALIGNMENT - before);
-    (void)madvise(bytes, size, MADV_HUGEPAGE); /* where shared memory may have them */
+    /* Has an effect where the system allows huge pages for shared memory. */
+    (void)madvise(bytes, size, MADV_HUGEPAGE);
     *ret_bytes = bytes;
     return 0;
 }
@@ -114,13 +115,13 @@ void area_unmap(char *bytes, size_t size)
 
 int area_populate(char *bytes, size_t size)
 {
-    /* Kernels before 5.14 do not know it: there a page comes when it is touched. */
+    /* Kernels before 5.14 lack this advice: there, pages are allocated when they are touched. */
     int err = madvise(bytes, size, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
     return err == 0 || err == EINVAL ? 0 : -ENOMEM;
 }
 
-/* A private page is the area's until it is written. This changes no byte, also where other threads
- * write. */
+/* Copy the pages of a private mapping, which belong to the file until they are written. No byte
+ * changes, even if other threads write at the same time. */
 static int area_copy_pages(char *bytes, size_t size)
 {
     if (madvise(bytes, size, MADV_POPULATE_WRITE) == 0)
@@ -134,10 +135,12 @@ static int area_copy_pages(char *bytes, size_t size)
 
 int area_make_private(const struct owned *area, size_t offset, size_t size, char *at)
 {
-    char *shared = mremap(at, 0, size, MREMAP_MAYMOVE); /* once more, to free the pages by */
+    /* A second mapping of the shared pages, by which they are freed below. */
+    char *shared = mremap(at, 0, size, MREMAP_MAYMOVE);
     char *bytes =
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, owned_fd(area), (off_t)offset);
-    bool ours = bytes != MAP_FAILED && owned_fd(area) >= 0; /* and not another file's by now */
+    /* The program may have closed the descriptor, and opened another file under its number. */
+    bool ours = bytes != MAP_FAILED && owned_fd(area) >= 0;
     bool moved = ours && mremap(bytes, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
     int error = moved ? area_copy_pages(at, size) : -EBADF;
     if (bytes != MAP_FAILED && !moved)
@@ -151,8 +154,8 @@ int area_make_private(const struct owned *area, size_t offset, size_t size, char
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic uint64_t *_Atomic mark; /* on a page that a child gets as zeroes */
-static _Atomic uint64_t last;          /* that was given; a child goes on from there */
+static _Atomic uint64_t *_Atomic mark; /* On a page that the kernel fills with zeroes in a child. */
+static _Atomic uint64_t last;          /* The last number used; a child continues from there. */
 
 static void process_make(void)
 {

@@ -7,77 +7,79 @@
 #include "state/base/compiler.h"
 
 /*
- * Memory that two processes share which do not trust each other: a memfd, sealed so that neither
- * can make it shorter under the other one, whose next access would end it with SIGBUS. What is in
- * it the other one may change at any moment.
+ * Memory shared by two processes that do not trust each other: a memfd, sealed so that neither can
+ * shrink it, which would make the other's next access fail with SIGBUS. The other process may
+ * change the contents at any moment.
  *
  * Everything here is thread-safe.
  */
 
 struct owned;
 
-/** Where the content of an area begins in memory, and may end in it: large pages fit there. */
+/** Alignment of an area in memory, which lets it have huge pages. */
 #define AREA_ALIGNMENT ((size_t)2 << 20)
 
-/** The size of a page: of what is mapped, all sizes and offsets are multiples. */
+/** The size of a page. All mapped sizes and offsets are multiples of it. */
 size_t area_page(void);
 
 /**
- * Make an area of zeroes. Its pages come when they are first touched.
+ * Make an area filled with zeroes. Its pages are allocated when they are first touched.
  *
- * @name  What /proc shows.
+ * @name  The name that /proc shows.
  * @size  Bytes: whole pages.
- * @ret_fd  To be closed, also once it is mapped and sent; closed by exec.
- * Returns 0, -EFBIG (RLIMIT_FSIZE, at which the kernel would end the program), or -errno.
+ * @ret_fd  Close-on-exec; the caller closes it, which does not end mappings or copies.
+ * Returns 0, -EFBIG (beyond RLIMIT_FSIZE, where the kernel would end the program), or -errno.
  */
 MUST_CHECK int area_create(const char *name, size_t size, int *ret_fd);
 
 /**
- * Look at an area that came from the other process, before anything of it is mapped.
+ * Check an area that the other process has sent, before it is mapped.
  *
- * @size  Bytes that it has to have.
- * Returns 0, or -EPROTO: it is of another size, can change it, or is no ordinary memory (of huge
- * pages, which can be missing at an access).
+ * @size  Bytes that it must have.
+ * Returns 0, or -EPROTO: the size differs or can change, or it is no ordinary memory (huge pages
+ * may be missing at an access).
  */
 MUST_CHECK int area_check(int fd, size_t size);
 
-/** Map all of it, from a multiple of AREA_ALIGNMENT. Returns 0 or -ENOMEM; area_unmap() it. */
+/** Map a whole area, aligned to AREA_ALIGNMENT. Returns 0 or -ENOMEM; the caller calls
+ * area_unmap(). */
 MUST_CHECK int area_map(int fd, size_t size, char **ret_bytes);
 void area_unmap(char *bytes, size_t size);
 
 /**
- * Addresses that nobody uses, of @size bytes, for area_map_at(); then area_unmap() for all at once.
- * Returns 0 or -ENOMEM.
+ * Reserve @size bytes of addresses for area_map_at(). One area_unmap() releases all. Returns 0 or
+ * -ENOMEM.
  */
 MUST_CHECK int area_reserve(size_t size, char **ret_bytes);
-/** Map @size bytes of an area from @offset at @at, within what was reserved. No child of a fork
- * has them. Returns 0 or -ENOMEM. */
+/** Map @size bytes of an area, from @offset on, at @at within reserved addresses. The children of a
+ * fork do not inherit the mapping. Returns 0 or -ENOMEM. */
 MUST_CHECK int area_map_at(int fd, size_t offset, size_t size, char *at);
 
 /**
- * Make @size bytes at @at, which are mapped from @offset of an area, this process's alone, with the
- * content that they have, also while other threads write there. Their pages in the area are freed.
+ * Replace @size shared bytes at @at, which are mapped from @offset of an area, by private memory
+ * with the same contents, even while other threads write there. Frees the area's pages.
  *
  * Blocks: it copies. Returns 0; or -EBADF (the program has closed @area's descriptor) or -ENOMEM:
- * then the other process's writes may still be seen there.
+ * then writes of the other process may still be seen there.
  */
 MUST_CHECK int area_make_private(const struct owned *area, size_t offset, size_t size, char *at);
 
 /**
- * Have the pages there before they are touched, so that want of memory is an error and no signal.
+ * Allocate pages before they are touched, so that a lack of memory is an error rather than a
+ * signal.
  *
- * Blocks for a millisecond for every few MiB that are fresh. Returns 0 or -ENOMEM.
+ * Blocks for a millisecond for every few MiB of new pages. Returns 0 or -ENOMEM.
  */
 MUST_CHECK int area_populate(char *bytes, size_t size);
 
 /*
- * Who is asking: the process that made something, or a child of a fork that only has a copy. What
- * is shared with a third process must not be written by both. pthread_atfork does not see all
- * forks, and getpid() is a system call; the kernel empties a page of every child instead.
+ * Tells the process that made something from a child of a fork, which has only a copy: memory
+ * shared with a third process must not be written by both. pthread_atfork() does not see all forks,
+ * and getpid() is a system call. Instead the kernel clears a page in each child (MADV_WIPEONFORK).
  */
 
-/** A number of this process, which no parent or child of it has. A nanosecond. 0: out of memory,
- * then nothing is to be made that depends on it. Thread-safe. */
+/** A number that no parent or child of this process has. Takes a nanosecond. 0: out of memory; the
+ * caller must then make nothing that depends on the number. Thread-safe. */
 uint64_t process_mark(void);
 
 #endif

@@ -12,17 +12,17 @@
 
 #include "state/base/clock.h"
 
-/* To sleep and be woken takes some 10 to 50 us: who spins as long before it sleeps never takes more
- * than twice what would have been best (tests/bench/bench_ring.c). */
+/* To sleep and be woken takes 10 to 50 us. Who spins for about as long before it sleeps never takes
+ * more than twice the best possible time (tests/bench/bench_ring.c). */
 #define SPIN_MOST_NS  50000u
 #define SPIN_LEAST_NS 1000u
-/* Both sides are woken for the end of each command of a device, which takes 60 to 140 us where GPUs
- * are: the drivers of these spin until there is an end. */
+/* For a device's command, both sides would have to be woken, which takes 60 to 140 us on hosts with
+ * GPUs, where drivers spin for the end of a command, too. */
 #define SPIN_DEVICE_NS (10 * NS_PER_MS)
-/* Processors of which two may spin for so long. */
+/* With so many processors, two threads may spin for SPIN_DEVICE_NS. */
 #define PROCESSORS_ENOUGH 4
 #define PAUSE_MOST        1024u
-/* Looks between two readings of the clock, which takes as long as about as many. */
+/* Checks between two readings of the clock; they take about as long as reading it does. */
 #define LOOKS 32
 
 uint64_t bell_look_first_ns = 10 * NS_PER_MS, bell_look_most_ns = 500 * NS_PER_MS;
@@ -30,7 +30,7 @@ uint64_t bell_look_first_ns = 10 * NS_PER_MS, bell_look_most_ns = 500 * NS_PER_M
 static uint32_t bell_spin_most(enum bell_spin_for what)
 {
     cpu_set_t set;
-    /* It fails where there are more than fit. */
+    /* Fails if the host has more processors than the set can hold. */
     int processors =
         sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : PROCESSORS_ENOUGH;
     if (processors < 2)
@@ -45,7 +45,7 @@ void bell_spin_init(struct bell_spin *spin, enum bell_spin_for what)
     *spin = (struct bell_spin){.what = what, .budget_ns = most_ns, .most_ns = most_ns, .pause = 1};
 }
 
-/* How often others took the processor from this thread. */
+/* How often the kernel preempted this thread. */
 static long bell_preemptions(void)
 {
     struct rusage usage;
@@ -65,7 +65,7 @@ uint64_t bell_spin_begin(struct bell_spin *spin)
         return 0;
     }
     if (spin->budget_ns == 0)
-        spin->most_ns = bell_spin_most(spin->what); /* the program may have been given others */
+        spin->most_ns = bell_spin_most(spin->what); /* The program's affinity may have changed. */
     if (spin->most_ns == 0) {
         spin->budget_ns = 0;
         spin->skip = PAUSE_MOST;
@@ -122,7 +122,7 @@ static bool bell_spin_until(struct bell_waiter *waiter, bool (*there)(void *data
     return false;
 }
 
-/* 0: woken, or for nothing. ETIMEDOUT. */
+/* Returns 0 after a wake-up, maybe a spurious one, or ETIMEDOUT. */
 static int bell_sleep_until(struct bell *bell, uint64_t until_ns)
 {
     const struct timespec until = clock_timespec(until_ns);
@@ -133,7 +133,7 @@ static int bell_sleep_until(struct bell *bell, uint64_t until_ns)
                : 0;
 }
 
-/* Why not to wait any longer: 0 or -errno. @look_ns is when the peer is looked at next. */
+/* Returns why to stop waiting, as -errno, or 0. @look_ns is when to check the peer next. */
 static int bell_over(struct bell_peer *peer, uint64_t deadline_ns, uint64_t now, uint64_t *look_ns,
                      uint64_t *look_pause)
 {
@@ -174,7 +174,7 @@ int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
 
 void bell_ring_slow(struct bell *bell)
 {
-    /* Only the first of several makes the call. */
+    /* Only the first of several threads makes the system call. */
     if (atomic_exchange(&bell->sleeps, 0) != 0)
         syscall(SYS_futex, &bell->sleeps, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -191,7 +191,8 @@ int bell_peer_look(struct bell_peer *peer)
         return atomic_load(&peer->ended);
     struct pollfd socket = {.fd = owned_fd(&peer->socket), .events = POLLRDHUP};
     const short over = POLLHUP | POLLRDHUP | POLLERR | POLLNVAL;
-    /* Without the socket, which the program has closed, nobody could tell. */
+    /* Without the socket, which the program has closed, the end of the peer would not be noticed.
+     */
     if (socket.fd < 0 || (poll(&socket, 1, 0) > 0 && (socket.revents & over)))
         bell_peer_end(peer, -EPIPE);
     return atomic_load(&peer->ended);

@@ -15,7 +15,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 
-/* A hole between blocks. */
+/* Free space between blocks. */
 struct hole {
     size_t offset, size;
 };
@@ -24,38 +24,38 @@ struct area {
     uint32_t number;
     char *bytes;
     size_t size;
-    struct hole *holes; /* by offset, none touching the next */
+    struct hole *holes; /* Sorted by offset; neighbours are merged. */
     size_t hole_count;
     size_t blocks;
-    struct owned fd; /* for bulk_detach() */
+    struct owned fd; /* For bulk_detach(). */
 };
 
 struct bulk {
-    struct bulk *next; /* of all; guarded by lock */
+    struct bulk *next; /* In `bulks`; guarded by lock. */
     struct bulk_limits limits;
     struct bulk_link link;
     uint64_t process;
     /* Guarded by lock: */
-    struct area *areas; /* has room for as many as there may be */
-    unsigned count;     /* of them, and how many are being made */
+    struct area *areas; /* Has room for limits.areas. */
+    unsigned count;     /* Of the areas, and of those being made. */
     unsigned making;
-    uint64_t bytes; /* of both */
-    uint64_t lent;  /* bytes of its loans */
-    bool detached;  /* loans are private: the session has ended */
+    uint64_t bytes; /* Of both. */
+    uint64_t lent;  /* Bytes of its loans. */
+    bool detached;  /* The session has ended: loans are private. */
     uint32_t last_number;
 };
 
 struct bulk_loan {
     struct bulk_loan *next;
-    struct bulk *bulk; /* NULL: it is closed, or this is a child of a fork */
+    struct bulk *bulk; /* NULL: the bulk was destroyed, or this is a child of a fork. */
     struct bulk_block block;
     const atomic_uint *maps;
-    bool is_private; /* the bytes are not in the area any more */
-    char *copy;      /* of the bytes, for a child of a fork; or NULL */
+    bool is_private; /* The bytes are not in the area any more. */
+    char *copy;      /* A copy of the bytes for the child of a fork that is being made; or NULL. */
 };
 
-/* All bulks': what is done under it takes less than a microsecond, but at a fork and at the end of
- * a session, where loans are copied. */
+/* One for all bulks. It is held for less than a microsecond, except in a fork and at the end of a
+ * session, where loans are copied. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct bulk *bulks;
 static struct bulk_loan *loans;
@@ -102,7 +102,7 @@ static void bulk_area_finish(struct area *area)
 
 /* ---- blocks of an area; the lock is held, or nobody else has the area ---- */
 
-/* A hole cannot begin with what a block of @size bytes may not. */
+/* Where a block of @size bytes could begin in the hole; SIZE_MAX: nowhere. */
 static size_t bulk_begin_in(const struct hole *hole, size_t size)
 {
     size_t begin =
@@ -112,7 +112,7 @@ static size_t bulk_begin_in(const struct hole *hole, size_t size)
                : SIZE_MAX;
 }
 
-/* The smallest hole that does; or hole_count. */
+/* The smallest hole in which it fits; or hole_count. */
 static size_t bulk_best_hole(const struct area *area, size_t size)
 {
     size_t best = area->hole_count;
@@ -129,7 +129,7 @@ static void bulk_hole_remove(struct area *area, size_t i)
     memmove(&area->holes[i], &area->holes[i + 1], (area->hole_count - i) * sizeof(area->holes[0]));
 }
 
-/* There is room for it. */
+/* There is room for it in the array. */
 static void bulk_hole_insert(struct area *area, size_t i, struct hole hole)
 {
     memmove(&area->holes[i + 1], &area->holes[i], (area->hole_count - i) * sizeof(area->holes[0]));
@@ -137,14 +137,14 @@ static void bulk_hole_insert(struct area *area, size_t i, struct hole hole)
     area->hole_count++;
 }
 
-/* Take @size bytes of a hole, of which up to two are left. */
+/* Take @size bytes of a hole, which leaves up to two smaller ones. */
 static int bulk_area_take(struct area *area, size_t i, size_t size, struct bulk_block *ret_block)
 {
     const struct hole hole = area->holes[i];
     size_t begin = bulk_begin_in(&hole, size), end = begin + size,
            hole_end = hole.offset + hole.size;
-    /* To give it back must not need memory: there are at most as many holes as blocks and one, and
-     * one more for a moment. */
+    /* Reserve room now, so that giving back needs no memory: there is at most one hole more than
+     * there are blocks, and one more while holes are merged. */
     struct hole *holes = reallocarray(area->holes, area->blocks + 3, sizeof(*holes));
     if (!holes)
         return -ENOMEM;
@@ -179,7 +179,8 @@ static void bulk_area_give(struct area *area, size_t offset, size_t size)
 
 /* ---- areas ---- */
 
-/* Locked. Take it from the smallest hole of all that does. 0, -ENOSPC, -ENOMEM. */
+/* Locked. Take a block from the smallest hole of all areas in which it fits. 0, -ENOSPC, -ENOMEM.
+ */
 static int bulk_take_here(struct bulk *bulk, uint32_t after, size_t size,
                           struct bulk_block *ret_block)
 {
@@ -198,7 +199,7 @@ static int bulk_take_here(struct bulk *bulk, uint32_t after, size_t size,
     return best ? bulk_area_take(best, best_i, size, ret_block) : -ENOSPC;
 }
 
-/* Locked. Room in the limits for one more area. */
+/* Locked. Count an area that will be made; false: the limits do not allow it. */
 static bool bulk_announce_area(struct bulk *bulk, size_t size, uint32_t *ret_number)
 {
     if (bulk->count + bulk->making >= bulk->limits.areas ||
@@ -222,7 +223,7 @@ static int bulk_area_init(struct area *area, uint32_t number, size_t size, int *
         return err;
     pages_populate(area->bytes, size, PAGES_THREADS, NULL);
     area->holes = malloc(sizeof(area->holes[0]));
-    /* What the threads could not get is told now, by an error. */
+    /* If the threads could not allocate all pages, fail now rather than at an access. */
     if (!area->holes || area_populate(area->bytes, size) != 0) {
         bulk_area_finish(area);
         return -ENOMEM;
@@ -233,7 +234,8 @@ static int bulk_area_init(struct area *area, uint32_t number, size_t size, int *
     return 0;
 }
 
-/* Takes the descriptor. Where it fails, the area's loans stay shared at the end of the session. */
+/* Takes the descriptor. If that fails, the area's loans stay shared after the end of the session.
+ */
 static void bulk_area_keep_descriptor(struct area *area, int *fd)
 {
     if (owned_take(*fd, &area->fd) != 0)
@@ -241,7 +243,7 @@ static void bulk_area_keep_descriptor(struct area *area, int *fd)
     *fd = -1;
 }
 
-/* A new area, which was announced, with the first block of it. */
+/* Make the area that was counted, and take its first block. */
 static int bulk_take_of_new(struct bulk *bulk, uint32_t number, size_t area_size, size_t size,
                             struct bulk_block *ret_block)
 {
@@ -343,8 +345,8 @@ bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_
     return found;
 }
 
-/* Locked. An area without a block, which is taken off; false when no more than @keep bytes are
- * such. */
+/* Locked. Remove an area without blocks from the list; false: areas without blocks have at most
+ * @keep bytes. */
 static bool bulk_take_idle(struct bulk *bulk, uint64_t keep, struct area *ret_area)
 {
     uint64_t idle = 0;
@@ -399,7 +401,7 @@ static struct area *bulk_area_of(const struct bulk_loan *loan)
     return NULL;
 }
 
-/* Locked. A child of a fork that no handler saw has nothing of it. */
+/* Locked. In a child whose fork ran no handlers, nothing is mapped there. */
 static void bulk_loan_end(const struct bulk_loan *loan)
 {
     const struct bulk_block *block = &loan->block;
@@ -410,7 +412,8 @@ static void bulk_loan_end(const struct bulk_loan *loan)
     if (process_mark() != loan->bulk->process)
         return;
     loan->bulk->lent -= block->size;
-    if (loan->is_private) { /* Its addresses are the area's, which goes with the session. */
+    /* The addresses belong to the area, and are unmapped with the session. */
+    if (loan->is_private) {
         (void)madvise(block->bytes, block->size, MADV_DONTNEED);
         return;
     }
@@ -434,13 +437,13 @@ void bulk_return(struct bulk_loan *loan)
     free(loan);
 }
 
-/* False in a child of a fork that no handler saw: it has nothing there. */
+/* False in a child whose fork ran no handlers: nothing is mapped there. */
 static bool bulk_loan_is_shared(const struct bulk_loan *loan)
 {
     return loan->bulk && !loan->is_private && loan->bulk->process == process_mark();
 }
 
-/* Memory that no other process has, with the bytes of this moment; or NULL. */
+/* A private copy of the bytes at this moment; or NULL. */
 static char *bulk_loan_copy(const struct bulk_loan *loan)
 {
     char *copy =
@@ -451,14 +454,14 @@ static char *bulk_loan_copy(const struct bulk_loan *loan)
     return copy;
 }
 
-/* Put a copy where the loan is. */
+/* Move a copy to the loan's address. */
 static bool bulk_loan_replace(const struct bulk_loan *loan, char *copy)
 {
     return mremap(copy, loan->block.size, loan->block.size, MREMAP_MAYMOVE | MREMAP_FIXED,
                   loan->block.bytes) != MAP_FAILED;
 }
 
-/* Locked. Other threads may write there meanwhile. */
+/* Locked. Other threads may be writing there. */
 static void bulk_loan_make_private(struct bulk_loan *loan)
 {
     const struct bulk_block *block = &loan->block;
@@ -511,7 +514,7 @@ void bulk_detach(struct bulk *bulk)
     cancel_allow(cancel);
 }
 
-/* Locked. The loan of an area with the lowest offset from @at on, or NULL. */
+/* Locked. The loan of an area with the lowest offset that is at least @at, or NULL. */
 static const struct bulk_loan *bulk_next_loan(const struct bulk *bulk, const struct area *area,
                                               size_t at)
 {
@@ -523,7 +526,7 @@ static const struct bulk_loan *bulk_next_loan(const struct bulk *bulk, const str
     return next;
 }
 
-/* Locked. Unmap all of an area but its loans. */
+/* Locked. Unmap an area except for its loans. */
 static void bulk_unmap_unlent(const struct bulk *bulk, const struct area *area)
 {
     for (size_t at = 0, end; at < area->size;) {
@@ -535,8 +538,8 @@ static void bulk_unmap_unlent(const struct bulk *bulk, const struct area *area)
     }
 }
 
-/* Locked. What nobody uses becomes memory without a file, of which images of the process can be
- * made. */
+/* Locked. Turn a loan that the program does not use into anonymous memory, which images of the
+ * process can contain. */
 static void bulk_loan_make_ordinary(const struct bulk_loan *loan)
 {
     char *copy = bulk_loan_copy(loan);
@@ -572,7 +575,7 @@ void bulk_destroy(struct bulk *bulk)
 
 /* ---- forks ---- */
 
-/* In the parent, so that the child has the bytes of this moment. */
+/* In the parent, so that the child gets the bytes of this moment. */
 static void bulk_before_fork(void)
 {
     for (struct bulk_loan *loan = loans; loan; loan = loan->next)
@@ -590,7 +593,7 @@ static void bulk_after_fork(void)
     }
 }
 
-/* Without the memory for a copy the child has nothing there, rather than wrong bytes. */
+/* Without memory for a copy, the child gets a fault there rather than wrong bytes. */
 static void bulk_loan_in_child(struct bulk_loan *loan)
 {
     const struct bulk_block *block = &loan->block;

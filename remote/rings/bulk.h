@@ -9,30 +9,30 @@
 #include "state/base/compiler.h"
 
 /*
- * Bulk data in memory that both processes have, so that nothing is copied on its way: the client
- * takes blocks of areas (area.h), the server maps the areas and registers them with the device
+ * Bulk data in shared memory, so that it is never copied on its way: the client takes blocks of
+ * areas (area.h), and the server maps the areas and registers them with the device
  * (CL_MEM_USE_HOST_PTR).
  *
  * Who owns what:
- * - The client makes areas and blocks, and only the client frees them. All that is known of them it
- *   keeps in memory of its own; in the areas there is nothing but data.
- * - A block that a frame has named is the server's until the server has answered that frame: then
- *   the client may write, read and give it. It cannot take a block back; a session that ends takes
- *   all of them, once the areas are unmapped or the server is gone.
- * - The server maps an area from when it was offered until it was withdrawn and nothing of it is
- *   held. What it reads there may change at any moment: it is data for a device, never something to
- *   be looked at twice.
- * - A block that the program has a pointer to is a loan. It is valid memory until it is returned,
- *   also where the session has ended before; and a child of a fork has a copy of it.
- * - Of other blocks a child of a fork has the same, not copies, and it takes and gives none: they
- * are the parent's.
+ * - The client makes areas and blocks, and only it frees them. It keeps all bookkeeping in its own
+ * memory; areas contain nothing but data.
+ * - A block that a frame has named belongs to the server until it has answered that frame; only
+ * then may the client write, read or give it back. The client cannot revoke a block. The end of the
+ * session returns all of them, once the areas are unmapped or the server has ended.
+ * - The server maps an area from when it is offered until it was withdrawn and nothing of it is
+ * held. Its contents may change at any moment: they are data for a device, and the server never
+ * reads anything there twice.
+ * - A block to which the program has a pointer is a loan. It stays valid memory until it is
+ * returned, even after the end of the session, and a child of a fork gets a copy.
+ * - All other blocks stay shared with a child of a fork, but belong to the parent; the child
+ * neither takes nor gives any.
  */
 
-/** What both sides agree on; neither goes beyond it. */
+/** Limits that both sides know and keep. */
 struct bulk_limits {
-    unsigned areas;     /**< At a time; at most BULK_AREAS_MOST. */
-    size_t area_size;   /**< Of an area with several blocks: whole large pages (AREA_ALIGNMENT). */
-    uint64_t all_bytes; /**< Of all areas. */
+    unsigned areas;     /**< Areas at a time; at most BULK_AREAS_MOST. */
+    size_t area_size;   /**< Size of an area for several blocks: a multiple of AREA_ALIGNMENT. */
+    uint64_t all_bytes; /**< Bytes of all areas together. */
 };
 #define BULK_AREAS_MOST 256u
 
@@ -45,13 +45,12 @@ struct bulk_block {
     char *bytes;
 };
 
-/** How the server gets to know of areas. Called without locks, by the thread that takes or trims.
- */
+/** How the server is told of areas. Called without locks, by the thread that takes or trims. */
 struct bulk_link {
-    /** Offer an area, whose pages are there; before any of its blocks is used. @fd is borrowed.
-     *  0 or -errno, with which bulk_take() fails. */
+    /** Offer an area before any of its blocks is used; its pages are allocated. @fd is borrowed. 0
+     * or -errno, which bulk_take() then returns. */
     int (*offer)(void *data, uint32_t area, int fd, size_t size);
-    /** It is unmapped here, and none of its blocks is used. */
+    /** The area is unmapped here, and none of its blocks is in use. */
     void (*withdraw)(void *data, uint32_t area);
     void *data;
 };
@@ -59,54 +58,55 @@ struct bulk_link {
 /** @limits and @link are copied. Returns 0, -EINVAL or -ENOMEM. */
 MUST_CHECK int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
                            struct bulk **ret_bulk);
-/** Nobody uses a block any more; nothing is withdrawn. Loans stay, made private by bulk_detach();
- * nobody but the program uses their bytes meanwhile. NULL is allowed. */
+/** No block may be in use, except for loans, which bulk_detach() makes private and of which only
+ * the program may still use the bytes. Areas are not withdrawn. NULL is allowed. */
 void bulk_destroy(struct bulk *bulk);
 
 /**
- * A block of at least @size bytes, more than 0; what is in it is whatever was. Blocks of
- * AREA_ALIGNMENT and more begin at a multiple of it. Thread-safe. Blocks where a new area is made,
- * for as long as its pages take (25 GB/s at best, state/base/memory/pages.h).
+ * Take a block of at least @size bytes (more than 0), with undefined contents. Blocks of
+ * AREA_ALIGNMENT and more are aligned to it. Thread-safe. Blocks if a new area must be made, while
+ * its pages are allocated (25 GB/s at best, state/base/memory/pages.h).
  *
  * Returns 0, -ENOMEM, -ENOSPC (the limits), -EFBIG (RLIMIT_FSIZE), -ECHILD (a child of a fork), or
- * what offer() returned.
+ * the error of offer().
  */
 MUST_CHECK int bulk_take(struct bulk *bulk, size_t size, struct bulk_block *ret_block);
-/** The same, of areas that were made after the one of number @after alone; and that number, of the
- *  last one that was begun; 0: of none. A server registers an area when it is offered: one that is
- *  made after something was said to it finds that there. */
+/** Take a block of an area that was made after area @after; bulk_last() returns the number of the
+ * newest area, 0 if there is none. The server registers an area when it is offered, with the
+ * contexts that exist by then. */
 MUST_CHECK int bulk_take_after(struct bulk *bulk, uint32_t after, size_t size,
                                struct bulk_block *ret_block);
 uint32_t bulk_last(struct bulk *bulk);
-/** Give back what bulk_take() returned, once. Thread-safe, does not block; in a child nothing. */
+/** Give back a block of bulk_take(), once. Thread-safe, does not block. Does nothing in a child. */
 void bulk_give(struct bulk *bulk, const struct bulk_block *block);
 
 struct bulk_loan;
 
-/** True while loans, with one more of @size bytes, take no more than @most, and there can be as
- * many areas again for transfers. */
+/** May one more block of @size bytes be lent? Only while loans take at most @most bytes and at most
+ * half of the areas exist. */
 bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most);
 /**
- * The program has a pointer to @block from now on; its loan returns it. Thread-safe.
+ * Lend @block to the program, which has a pointer to it from now on; bulk_return() then gives it
+ * back. Thread-safe.
  *
- * @maps  Borrowed until the loan is returned. While it is not 0 a child of a fork gets a copy of
- *        the bytes at its address, else zeroes.
- * Returns 0, or -ENOMEM: the block is the caller's still.
+ * @maps  Borrowed until the loan is returned. While it is not 0, a child of a fork gets a copy of
+ *        the bytes at the same address, else zeroes.
+ * Returns 0, or -ENOMEM: the block stays the caller's.
  */
 MUST_CHECK int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
                          struct bulk_loan **ret_loan);
 const struct bulk_block *bulk_loan_block(const struct bulk_loan *loan);
-/** Thread-safe, also once the session has ended and the bulk is destroyed. NULL is allowed. */
+/** Thread-safe, even after the session has ended and the bulk was destroyed. NULL is allowed. */
 void bulk_return(struct bulk_loan *loan);
 /** The session has ended: make all loans private memory, so that no device writes there any more.
  * Blocks: it copies. */
 void bulk_detach(struct bulk *bulk);
 
-/** Where [@bytes, @bytes + @size) is, if it is in an area. Thread-safe, does not block. */
+/** Find [@bytes, @bytes + @size) in an area. Thread-safe, does not block. */
 bool bulk_find(struct bulk *bulk, const void *bytes, size_t size, uint32_t *ret_area,
                uint64_t *ret_offset);
-/** Unmap and withdraw areas without a block until at most @keep bytes of such are left.
- *  Thread-safe. Returns the bytes of areas that are left. */
+/** Unmap and withdraw areas that have no blocks, until those have at most @keep bytes together.
+ * Thread-safe. Returns the bytes of the areas that are left. */
 uint64_t bulk_trim(struct bulk *bulk, uint64_t keep);
 
 #endif

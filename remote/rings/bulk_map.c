@@ -9,7 +9,7 @@
 
 struct mapped {
     uint32_t number;
-    char *bytes; /* NULL: it is being mapped */
+    char *bytes; /* NULL while it is being mapped. */
     size_t size;
     uint64_t held;
     bool withdrawn;
@@ -18,7 +18,7 @@ struct mapped {
 struct bulk_map {
     pthread_mutex_t lock;
     struct bulk_limits limits;
-    /* Guarded by it: */
+    /* Guarded by lock: */
     unsigned count;
     uint64_t bytes;
     struct mapped areas[];
@@ -47,7 +47,7 @@ void bulk_map_destroy(struct bulk_map *map)
     free(map);
 }
 
-/* Locked. NULL: there is none of that number. */
+/* Locked. The area of that number, or NULL. */
 static struct mapped *bulk_map_find(struct bulk_map *map, uint32_t number)
 {
     for (unsigned i = 0; i < map->count; i++)
@@ -63,7 +63,7 @@ static void bulk_map_forget(struct bulk_map *map, struct mapped *mapped)
     *mapped = map->areas[--map->count];
 }
 
-/* Locked. Count it before it is mapped. */
+/* Locked. Count an area before it is mapped. */
 static int bulk_map_announce(struct bulk_map *map, uint32_t number, size_t size)
 {
     if (bulk_map_find(map, number))
@@ -90,7 +90,7 @@ int bulk_map_add(struct bulk_map *map, uint32_t area, int fd, size_t size)
         err = area_map(fd, size, &bytes);
     pthread_mutex_lock(&map->lock);
     struct mapped *mapped =
-        bulk_map_find(map, area); /* it is: until it is mapped, nobody removes it */
+        bulk_map_find(map, area); /* Found: while it is being mapped, nobody removes it. */
     if (err == 0)
         mapped->bytes = bytes;
     else
@@ -99,7 +99,7 @@ int bulk_map_add(struct bulk_map *map, uint32_t area, int fd, size_t size)
     return err;
 }
 
-/* Unlocks. */
+/* Releases the lock. */
 static void bulk_map_unmap_if_over(struct bulk_map *map, struct mapped *mapped)
 {
     struct mapped over = *mapped;

@@ -17,11 +17,12 @@ struct lookout {
     void *data;
     pthread_t thread;
     sem_t begun;
-    int error; /* Why it could not; until it has begun. */
+    int error; /* Why the thread could not start; read before `begun` is posted to. */
     atomic_bool over;
 };
 
-/* None of the program's stays open in it: who reads a pipe waits until nobody can write there. */
+/* Keep no other descriptor of the program open in the thread: a copy of the write end of a pipe
+ * would keep its reader waiting. */
 static int lookout_have_alone(const struct owned *socket, int *ret_fd)
 {
     if (unshare(CLONE_FILES) != 0)

@@ -4,20 +4,20 @@
 #include "remote/rings/bell.h"
 
 /*
- * A thread that sees the peer hang up, in a program that may close any descriptor: daemons close
- * all that they do not know. Its table of descriptors is its own, and nothing but the socket is in
- * it. So the peer does not hear a program that closed its socket hang up, only one that has ended.
+ * A thread that notices when the peer hangs up, for programs that may close any descriptor, as
+ * daemons do. The thread has a descriptor table of its own, with nothing but the socket. So the
+ * peer sees the socket hang up only when the program ends, not when the program closes it.
  */
 struct lookout;
 
 /**
- * Blocks until the thread has the socket. From then on nobody but it asks the socket of @peer,
- * which outlives it.
+ * Start the thread; blocks until it has the socket. From then on only the thread checks the socket
+ * of @peer, which must outlive it.
  *
- * @wake  Called once the waits for @peer are to end, by the thread: wakes those who sleep.
+ * @wake  Called by the thread when waits for @peer have ended: must wake sleeping threads.
  *
- * 0; or, with all as it was, -ENOMEM, -EAGAIN (no thread), -ENOSYS (an old kernel, or a sandbox
- * does not let it have a table), -EBADF (the program has closed the socket already).
+ * Returns 0; or, with nothing changed, -ENOMEM, -EAGAIN (no thread), -ENOSYS (the kernel or a
+ * sandbox does not allow a separate table), -EBADF (the program has closed the socket already).
  */
 MUST_CHECK int lookout_create(struct bell_peer *peer, void (*wake)(void *data), void *data,
                               struct lookout **ret_lookout);

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* At a frame's beginning, in the bytes of the ring. */
+/* In front of each frame's bytes in the ring. */
 struct header {
     _Atomic uint64_t number, size;
 };
 _Static_assert(sizeof(struct header) == RING_HEADER, "frames are aligned to it");
 
-/* What a frame takes. */
+/* Bytes that a frame takes, with its header. */
 static size_t ring_whole(size_t size)
 {
     return RING_HEADER + (size + RING_HEADER - 1) / RING_HEADER * RING_HEADER;
@@ -33,7 +33,7 @@ static size_t ring_room(const struct ring_writer *writer)
     return writer->capacity - (size_t)(writer->head - writer->tail);
 }
 
-/* Read how far the reader is: between where it was and where we are. */
+/* Read the reader's position, which must be between its last one and ours. */
 static void ring_look_at_tail(struct ring_writer *writer)
 {
     uint64_t tail = atomic_load(&writer->shared->tail);
@@ -85,11 +85,11 @@ void ring_publish(struct ring_writer *writer, uint64_t number)
     atomic_store_explicit(&((struct header *)at)->number, number, memory_order_relaxed);
     writer->head += writer->open;
     writer->open = 0;
-    /* Before the reader's bell is looked at, so sequentially consistent. */
+    /* Sequentially consistent, as the reader's bell is checked next. */
     atomic_store(&writer->shared->head, writer->head);
 }
 
-/* Read how far the writer is: no farther than the ring is long. */
+/* Read the writer's position, which cannot be more than the ring's length ahead. */
 static void ring_look_at_head(struct ring_reader *reader)
 {
     uint64_t head = atomic_load(&reader->shared->head);
@@ -137,8 +137,8 @@ void ring_take(struct ring_reader *reader, void *buffer)
     reader->tail += ring_whole(reader->size);
     reader->front = false;
     atomic_store(&reader->shared->tail, reader->tail);
-    /* A writer that waits is woken once there is room for whatever it may wait for, not for each
-     * frame: it would write one, and wait again. */
+    /* Wake a waiting writer only when there is room for the largest frame: after each frame, it
+     * would write one and wait again. */
     if (reader->head - reader->tail <= reader->capacity / 2)
         bell_ring(&reader->shared->room);
 }

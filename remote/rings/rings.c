@@ -11,28 +11,30 @@
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/thread.h"
 
-/* At the beginning of the area; behind it the rings, each with a page of its own in front. */
+/* At the beginning of the area. The rings follow, each with its struct ring_shared in a page in
+ * front. */
 struct shared {
-    alignas(128) struct bell frames;    /* where the reader waits */
-    alignas(128) _Atomic uint64_t used; /* a bit for each ring that was written to; the writer's */
+    alignas(128) struct bell frames; /* Where the reader waits. */
+    /* A bit for each ring that was written to; set by the writer. */
+    alignas(128) _Atomic uint64_t used;
 };
 
-/* The area in memory, in which the bytes of each ring are twice. */
+/* The mapped area, with the bytes of each ring mapped twice. */
 struct rings {
     struct rings_shape shape;
     uint64_t process;
     char *bytes;
 };
 
-/* Threads that have no ring of their own. */
+/* The ring that threads without one of their own share. */
 #define COMMON 0u
-/* How often they look whether the peer has gone. */
+/* How often they check whether the peer has ended. */
 #define COMMON_LOOK_NS (500 * NS_PER_MS)
 
 struct slot {
-    alignas(128) atomic_bool taken; /* a thread has it: what follows is that thread's */
+    alignas(128) atomic_bool taken; /* A thread has it, and alone uses what follows. */
     bool ready;
-    atomic_bool open; /* a frame is being written: no signal's handler may post */
+    atomic_bool open; /* A frame is being written; a signal handler must not post. */
     struct ring_writer ring;
 };
 
@@ -40,11 +42,12 @@ struct rings_writer {
     struct rings rings;
     struct bell_peer *peer;
     struct shared *shared;
-    uint64_t serial;   /* to be known by, when a thread ends */
-    pthread_key_t key; /* of each thread's slot, with the serial */
+    /* Identifies the writer when a thread ends, perhaps after the writer was destroyed. */
+    uint64_t serial;
+    pthread_key_t key; /* Each thread's slot, together with the serial. */
     struct long_lock common;
-    struct rings_writer *next_writer;   /* guarded by registry */
-    alignas(128) _Atomic uint64_t next; /* number */
+    struct rings_writer *next_writer;   /* Guarded by registry. */
+    alignas(128) _Atomic uint64_t next; /* Number of the next frame. */
     struct slot slots[];
 };
 
@@ -53,24 +56,25 @@ struct rings_reader {
     struct bell_peer *peer;
     struct shared *shared;
     struct bell_waiter waiter;
-    uint64_t used;   /* bits: what was seen of shared->used */
-    uint64_t next;   /* number */
-    uint64_t gap_ns; /* since when there are later ones, but not that; 0: not so */
+    uint64_t used; /* Bits of shared->used that were seen. */
+    uint64_t next; /* Number of the next frame. */
+    /* Since when later frames are there but the next one is missing; 0: it is not. */
+    uint64_t gap_ns;
     unsigned last;
     bool broken;
-    atomic_bool led;      /* By who reads all of this. */
-    atomic_uint attended; /* So many are here who do not sleep. */
+    atomic_bool led;      /* A thread leads: it alone uses the rest of this. */
+    atomic_uint attended; /* How many threads are in rings_attend(). */
     struct ring_reader slots[];
 };
 
-/* The sets that a thread which ends may have a ring of. */
+/* All writers, for the threads that end. */
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
-static struct rings_writer *writers; /* guarded by it, as is: */
+static struct rings_writer *writers; /* Guarded by registry, as is: */
 static uint64_t last_serial;
 
 FORK_PART = {.rank = FORK_OBJECT, .lock = &registry};
 
-/* Some microseconds: longer than most messages take, and than to be woken does. */
+/* A few microseconds: longer than most messages take to handle, and shorter than a sleep. */
 #define LEAD_TRIES 200
 
 uint64_t rings_gap_ns = 60 * NS_PER_S;
@@ -91,7 +95,7 @@ size_t rings_size(const struct rings_shape *shape)
     return area_page() + shape->count * rings_ring_size(shape);
 }
 
-/* In memory every ring is longer by its second copy. */
+/* In memory each ring is longer by its second mapping. */
 static size_t rings_mapped_size(const struct rings_shape *shape)
 {
     return area_page() + shape->count * (rings_ring_size(shape) + shape->capacity);
@@ -134,7 +138,7 @@ static bool rings_is_ours(const struct rings *rings)
     return LIKELY(process_mark() == rings->process);
 }
 
-/* What is at those addresses in a child of a fork is the child's. */
+/* In a child of a fork, something of the child's may be mapped there by now. */
 static void rings_unmap(struct rings *rings)
 {
     if (rings_is_ours(rings))
@@ -143,7 +147,7 @@ static void rings_unmap(struct rings *rings)
 
 /* ---- who writes ---- */
 
-/* A thread ends, maybe after the set. */
+/* A thread ends, perhaps after the writer was destroyed. */
 static void rings_thread_ends(void *data)
 {
     uint64_t value = (uint64_t)(uintptr_t)data;
@@ -152,7 +156,7 @@ static void rings_thread_ends(void *data)
     while (writer && writer->serial != value / RINGS_MOST)
         writer = writer->next_writer;
     struct slot *slot = writer ? &writer->slots[value % RINGS_MOST] : NULL;
-    /* A handler ended the thread within a frame: the slot is of no use to others. */
+    /* A signal handler ended the thread within a frame, so that the slot cannot be used again. */
     if (slot && atomic_load_explicit(&slot->open, memory_order_relaxed))
         bell_peer_end(writer->peer, -EPROTO);
     else if (slot)
@@ -212,7 +216,7 @@ void rings_writer_destroy(struct rings_writer *writer)
     free(writer);
 }
 
-/* A ring for this thread, until it ends; or the common one. */
+/* A ring for this thread until it ends; or the common one. */
 static struct slot *rings_slot_find(struct rings_writer *writer)
 {
     for (unsigned i = COMMON + 1; i < writer->rings.shape.count; i++) {
@@ -229,7 +233,7 @@ static struct slot *rings_slot_find(struct rings_writer *writer)
     return &writer->slots[COMMON];
 }
 
-/* The first frame of a ring: have its memory there, and the reader look at it. */
+/* Before the first frame of a ring: allocate its memory, and tell the reader of it. */
 static int rings_slot_prepare(struct rings_writer *writer, struct slot *slot)
 {
     char *bytes = slot->ring.bytes;
@@ -244,7 +248,8 @@ static int rings_slot_prepare(struct rings_writer *writer, struct slot *slot)
     return 0;
 }
 
-/* From here to the publication nothing waits. 0, -EAGAIN: no room; -EMSGSIZE, -EPROTO. */
+/* Does not wait between taking a number and publishing the frame. 0, -EAGAIN (no room), -EMSGSIZE,
+ * -EPROTO. */
 static int rings_slot_write(struct rings_writer *writer, struct slot *slot,
                             const struct iovec *parts, unsigned count, size_t size,
                             uint64_t *ret_number)
@@ -257,7 +262,7 @@ static int rings_slot_write(struct rings_writer *writer, struct slot *slot,
     int err = ring_begin(&slot->ring, size, &bytes);
     if (err == 0) {
         for (unsigned i = 0; i < count; i++) {
-            if (parts[i].iov_len > 0) /* else there may be no base */
+            if (parts[i].iov_len > 0) /* memcpy() must not be given a NULL base. */
                 memcpy(bytes, parts[i].iov_base, parts[i].iov_len);
             bytes += parts[i].iov_len;
         }
@@ -289,13 +294,14 @@ static int rings_slot_post(struct rings_writer *writer, struct slot *slot,
     return err;
 }
 
-/* The lock of the common ring. 0, -ETIMEDOUT or why the peer has ended. */
+/* Take the common ring's lock. 0, -ETIMEDOUT or the error of the peer. */
 static int rings_common_take(struct rings_writer *writer, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t look_ns = clock_now_ns() + COMMON_LOOK_NS;
         bool last = deadline_ns <= look_ns;
-        uint64_t until_ns = !last ? look_ns : deadline_ns > 0 ? deadline_ns : 1; /* 0: no end */
+        /* 0 would mean no deadline. */
+        uint64_t until_ns = !last ? look_ns : deadline_ns > 0 ? deadline_ns : 1;
         if (long_lock_take(&writer->common, until_ns))
             return 0;
         int err = bell_peer_look(writer->peer);
@@ -304,7 +310,7 @@ static int rings_common_take(struct rings_writer *writer, uint64_t deadline_ns)
     }
 }
 
-/* -EMSGSIZE where it cannot even be counted. */
+/* Returns -EMSGSIZE also if the sum would overflow. */
 static int rings_total(const struct iovec *parts, unsigned count, size_t most, size_t *ret_size)
 {
     size_t size = 0;
@@ -385,8 +391,8 @@ void rings_reader_destroy(struct rings_reader *reader)
     free(reader);
 }
 
-/* Whether it has the next frame. What is later than all that can be in the rings, or has been, is
- * no number of this session. */
+/* Does the ring have the next frame? A number beyond what all rings together can hold breaks the
+ * protocol. */
 static bool rings_ring_has_next(struct rings_reader *reader, unsigned i, bool *ret_later)
 {
     const struct rings_shape *shape = &reader->rings.shape;
@@ -403,24 +409,24 @@ static bool rings_ring_has_next(struct rings_reader *reader, unsigned i, bool *r
     return number == reader->next;
 }
 
-/* There are later ones, but not the next. */
+/* Later frames are there, but the next one is missing. */
 static void rings_look_at_gap(struct rings_reader *reader)
 {
     uint64_t now = clock_now_ns();
     if (reader->gap_ns == 0)
         reader->gap_ns = now;
     else if (now - reader->gap_ns >= rings_gap_ns)
-        reader->broken = true; /* whoever took that number does not publish it any more */
+        reader->broken = true; /* The thread that took the number will not publish it any more. */
 }
 
-/* Find the next frame, and where it is. */
+/* Find the ring that has the next frame. */
 static bool rings_find(struct rings_reader *reader)
 {
     const unsigned count = reader->rings.shape.count;
     const uint64_t all = ~UINT64_C(0) >> (RINGS_MOST - count);
     bool later = false;
     if (rings_ring_has_next(reader, reader->last,
-                            &later)) /* most often it is where the last one was */
+                            &later)) /* Usually the ring of the frame before. */
         return true;
     reader->used |= atomic_load(&reader->shared->used) & all;
     for (uint64_t left = reader->used; left != 0; left &= left - 1) {
@@ -474,7 +480,7 @@ void rings_leave(struct rings_reader *reader)
     atomic_store_explicit(&reader->led, false, memory_order_release);
 }
 
-/* While somebody leads there is nothing for others. */
+/* While a thread leads, other threads find nothing. */
 static bool rings_found_unled(void *data)
 {
     struct rings_reader *reader = data;
@@ -485,7 +491,7 @@ static bool rings_found_unled(void *data)
     return found;
 }
 
-/* Nor does who may sleep look, and get in the way of, who does not. */
+/* Threads that may sleep leave the rings to those that spin in rings_attend(). */
 static bool rings_found_unattended(void *data)
 {
     struct rings_reader *reader = data;
@@ -503,7 +509,7 @@ bool rings_attend(struct rings_reader *reader)
 {
     bool leads = false;
     atomic_fetch_add(&reader->attended, 1);
-    /* Who leads now uses a message, or only looks. */
+    /* The leading thread is handling a message, or only checking. */
     for (unsigned i = 0; !(leads = rings_lead(reader)) && i < LEAD_TRIES; i++)
         bell_relax();
     if (leads)
