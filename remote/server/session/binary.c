@@ -14,7 +14,7 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
-/* A listening process that stands still keeps nothing. */
+/* Go on without a binary if the listening process does not answer in this time. */
 #define PATIENCE_NS (10 * NS_PER_S)
 #define SEALS       (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
@@ -52,7 +52,7 @@ void binary_told(const struct channel_message *message, int passed)
         asking = false;
         pthread_cond_signal(&answered);
     } else if (passed >= 0) {
-        close(passed); /* Nobody waits for it any more. */
+        close(passed); /* The request timed out, or was for another binary. */
     }
     pthread_mutex_unlock(&lock);
 }
@@ -76,7 +76,7 @@ static int binary_ask(struct server *server, const unsigned char name[CONTENT_HA
     return fd;
 }
 
-/* Nobody changes it from here on: as it is read, it is used. */
+/* The seals guarantee that the bytes that are verified are those that are used. */
 static int binary_map_sealed(struct binary *binary)
 {
     binary->size = kept_check(binary->fd);
@@ -115,7 +115,7 @@ int binary_find(struct server *server, const unsigned char name[CONTENT_HASH_SIZ
     return error;
 }
 
-/* To be written. 0 or -ENOMEM. */
+/* Make a writable memory file. 0 or -ENOMEM. */
 static int binary_make(size_t size, struct binary *ret_binary)
 {
     struct binary binary = {.size = size};
@@ -133,7 +133,7 @@ failed:
     return -ENOMEM;
 }
 
-/* It is whole. */
+/* The binary is complete: make it read-only. */
 static int binary_seal(struct binary *binary)
 {
     munmap(binary->bytes, binary->size);
@@ -168,7 +168,7 @@ void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t
 
 /* ---- from server to server ---- */
 
-/* What is under way may have as much as is kept of one client. */
+/* Bytes that are being received from other servers: at most as much as is kept for one client. */
 static _Atomic uint64_t coming;
 
 struct handing {
@@ -187,7 +187,7 @@ static void binary_handing_destroy(struct handing *handing)
     free(handing);
 }
 
-/* In the peer copy's thread. What came is kept only as what it is. */
+/* In the peer copy's thread. A received binary is kept only if it matches its name. */
 static void binary_handed(void *data, cl_int error)
 {
     struct handing *handing = data;
@@ -203,7 +203,8 @@ static void binary_handed(void *data, cl_int error)
         binary_say_keep(handing->server, &handing->binary, handing->name);
         log_info("took a binary of %zu bytes from another server", size);
     }
-    handing->binary.size = size; /* Whatever became of its memory. */
+    /* binary_seal() sets it to 0 on failure, but `coming` counts the full size. */
+    handing->binary.size = size;
     server_reply(handing->server, handing->call, error, NULL, 0);
     binary_handing_destroy(handing);
 }
@@ -217,7 +218,7 @@ static cl_int binary_begin(struct handing *handing, struct peer_copy_wish *wish,
     return peer_copy_begin_bytes(wish, handing->binary.bytes, binary_handed, handing);
 }
 
-/* NULL: the session ends, or was answered. */
+/* NULL: the session ends, or the call was answered. */
 static struct handing *binary_handing_create(struct server *server, uint64_t call, const void *name,
                                              uint32_t name_size, uint32_t way)
 {

@@ -9,14 +9,14 @@
 #include "state/base/clock.h"
 
 /*
- * Commands. None is waited for here: whoever sees its end (pending.h) tells the client, and takes
- * the bytes that it read along.
+ * Commands. Nothing here waits for one to end: the thread that sees the end (pending.h) tells the
+ * client, and sends the bytes that the command read.
  */
 
-/* What is less is copied sooner than held. */
+/* Smaller reads use the heap rather than memory of the pool. */
 #define POOLED_LEAST (UINT64_C(64) << 10)
 
-/* One being given to the driver. */
+/* A command that is being given to a driver. */
 struct giving {
     struct server *server;
     const struct msg_command *message;
@@ -26,9 +26,9 @@ struct giving {
     cl_event event;
     struct staged staged;
     bool reads;
-    struct peer_copy *peer_copy; /* Of a transfer between devices; a reference. */
+    struct peer_copy *peer_copy; /* For one end of a transfer between devices; a reference. */
     cl_int error;
-    struct pace *pace; /* Whom to tell of its end; NULL: nobody. */
+    struct pace *pace; /* For pacing_ended(); NULL: not needed. */
     uint64_t began_ns;
 };
 
@@ -48,7 +48,7 @@ static bool commands_begin(struct giving *giving, struct server *server,
     return !server->wrong;
 }
 
-/* A memory object of the command's; NULL: it has none, or the session ends. */
+/* A memory object that the command uses; NULL: it could not be created, or the session ends. */
 static cl_mem commands_memory(struct giving *giving, uint64_t id)
 {
     const struct entry *entry = server_find_with(giving->server, id, giving->queue);
@@ -57,7 +57,7 @@ static cl_mem commands_memory(struct giving *giving, uint64_t id)
     return entry ? entry->real : NULL;
 }
 
-/* Bytes that both sides have. What the client writes there meanwhile, the device may see. */
+/* Bytes in shared memory. If the client changes them meanwhile, the device may see the change. */
 static void *commands_stage_shared(struct giving *giving, uint64_t size)
 {
     const struct msg_command *message = giving->message;
@@ -71,15 +71,15 @@ static void *commands_stage_shared(struct giving *giving, uint64_t size)
     return bytes;
 }
 
-/* A client that reads slower than its devices do, or never, is refused what it reads; and what it
-   writes where it has the device wait, or sends faster than that takes. */
+/* False: the client reads slower than its devices produce, or sends faster than they consume. Then
+ * the command is refused. */
 static bool commands_has_room(struct server *server, uint64_t size)
 {
     uint64_t there = atomic_load(&server->staged) + stream_kept(&server->stream);
     return there <= server->staged_max && size <= server->staged_max - there;
 }
 
-/* The bytes that came: where they lie, if the most of that is them; else copied. */
+/* Keep the received bytes: hold the message if they are most of it, else copy them. */
 static void commands_stage_content(struct giving *giving, const void *content, uint64_t size)
 {
     struct staged *staged = &giving->staged;
@@ -95,7 +95,7 @@ static void commands_stage_content(struct giving *giving, const void *content, u
         memcpy(staged->bytes, content, size);
 }
 
-/* Room for what is read, and sent from there. */
+/* Allocate memory for what is read, from which it is also sent. */
 static void commands_stage_room(struct giving *giving, uint64_t size)
 {
     struct staged *staged = &giving->staged;
@@ -109,7 +109,7 @@ static void commands_stage_room(struct giving *giving, uint64_t size)
     }
 }
 
-/* Bytes that the command keeps until it ends. */
+/* Memory for the command's bytes until it ends. */
 static void *commands_stage(struct giving *giving, const void *content, uint64_t size, bool reads)
 {
     if (giving->error || giving->server->wrong)
@@ -132,7 +132,7 @@ static void *commands_stage(struct giving *giving, const void *content, uint64_t
     return staged->bytes;
 }
 
-/* Is there anything to give? */
+/* Can the command still be given to the driver? */
 static bool commands_ready(const struct giving *giving)
 {
     return giving->error == CL_SUCCESS && !giving->server->wrong;
@@ -143,7 +143,7 @@ static cl_uint commands_wait_count(const struct giving *giving)
     return giving->waits ? giving->message->waits_count : 0;
 }
 
-/* Is there work to give to the device? Waits for the session's time slice. */
+/* The same for commands that need a time slice; blocks until the session has it. */
 static bool commands_ready_to_work(struct giving *giving)
 {
     if (!commands_ready(giving))
@@ -153,7 +153,7 @@ static bool commands_ready_to_work(struct giving *giving)
     return true;
 }
 
-/* Where the driver's event goes, if anybody wants it. */
+/* Where the driver stores the event; NULL if nobody needs one. */
 static cl_event *commands_wanted(struct giving *giving)
 {
     return giving->message->event || giving->staged.bytes || giving->pace ? &giving->event : NULL;
@@ -161,8 +161,8 @@ static cl_event *commands_wanted(struct giving *giving)
 
 #define GIVEN(giving) commands_wait_count(giving), (giving)->waits, commands_wanted(giving)
 
-/* It could not be given: whoever waits for it learns that, and not from the driver. POCL's (3.1)
-   never ends what is to wait for an event that has failed. */
+/* The command could not be given to the driver. We tell whoever waits for it: POCL 3.1 never ends a
+ * command that waits for a failed event. */
 static void commands_tell_failure(struct giving *giving)
 {
     struct server *server = giving->server;
@@ -247,7 +247,7 @@ static void commands_end(struct giving *giving)
 /* size_t and u64 are the same here (state/base/compiler.h). */
 #define SIZES(array) ((const size_t *)(array))
 
-/* A box of bytes: false when it does not fit in 64 bits. */
+/* Bytes of a region; false: more than a message may have. */
 static bool commands_box_bytes(const uint64_t region[3], uint64_t element, uint64_t *ret_bytes)
 {
     uint64_t bytes = element;
@@ -325,7 +325,7 @@ void server_write_rect(struct server *server, const struct msg_write_rect *messa
     commands_end(&giving);
 }
 
-/* Packed bytes of a region of an image. */
+/* Bytes of a region of an image, packed. */
 static uint64_t commands_image_bytes(struct giving *giving, cl_mem image, const uint64_t region[3])
 {
     size_t element = 0;
@@ -491,7 +491,7 @@ void server_launch(struct server *server, const struct msg_launch *message)
         return;
     const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
     if (!kernel)
-        giving.error = CL_INVALID_KERNEL; /* The session ends. */
+        giving.error = CL_INVALID_KERNEL; /* server_find_with() has ended the session. */
     else if (giving.error == CL_SUCCESS)
         giving.error = server_kernel_error(kernel);
     if (message->dimensions < 1 || message->dimensions > 3)
@@ -514,7 +514,7 @@ void server_marker(struct server *server, const struct msg_marker *message)
     commands_end(&giving);
 }
 
-/* Not even what was given before. */
+/* An event that is complete at once, without waiting even for earlier commands. */
 void server_nothing(struct server *server, const struct msg_nothing *message)
 {
     struct giving giving;
@@ -553,7 +553,7 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
     commands_end(&giving);
 }
 
-/* What both ends of a transfer say of themselves. */
+/* Both kinds of message, for give and take. */
 struct passing {
     uint64_t buffer;
     uint32_t way;

@@ -25,7 +25,7 @@ static void greeting_refuse(struct link *link, const char *reason)
     log_warn("%s refused: %s", link->peer, reason);
 }
 
-/* Who comes, and whether both speak the same. What it says lies in @buffer. */
+/* Receive the client's first message and check its version. *ret_hello points into @buffer. */
 static int greeting_hear(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
                          struct msg_hello *ret_hello)
 {
@@ -66,7 +66,7 @@ int greeting_welcome(struct link *link, const struct session_key *key, uint32_t 
     return error;
 }
 
-/* One that waits for nobody needs none. */
+/* A session that cannot be resumed has no key. */
 static int greeting_make_key(uint32_t patience_s, struct session_key *ret_key)
 {
     struct session_key key = {0};
@@ -77,7 +77,7 @@ static int greeting_make_key(uint32_t patience_s, struct session_key *ret_key)
     return 0;
 }
 
-/* What the server is asked for a client that says @hello. */
+/* What to ask the listening process for a client that says @hello. */
 static int greeting_make_question(const struct msg_hello *hello, const struct guest *guest,
                                   struct client_question *question)
 {
@@ -87,7 +87,7 @@ static int greeting_make_question(const struct msg_hello *hello, const struct gu
     question->received = hello->received;
     if (!question->again)
         return greeting_make_key(guest->patience_s, &question->key);
-    /* A secret of another length is none: it gets the answer that a wrong one gets. */
+    /* A secret of a wrong length is treated as a wrong secret. */
     if (hello->secret_size == sizeof(question->key.secret)) {
         question->key.number = hello->session;
         memcpy(question->key.secret, hello->secret, hello->secret_size);
@@ -95,7 +95,7 @@ static int greeting_make_question(const struct msg_hello *hello, const struct gu
     return 0;
 }
 
-/* Where the client is on this machine, which user and process it is. */
+/* Find out which user and process of this machine the client is. */
 static int greeting_find_process(int fd, struct guest *guest, struct client_question *question)
 {
     struct ucred peer;
@@ -103,17 +103,18 @@ static int greeting_find_process(int fd, struct guest *guest, struct client_ques
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
         return -errno;
     snprintf(question->name, sizeof(question->name), "unix:%u", peer.uid);
-    /* In another namespace it is not to be seen; then its link is all that there is of it. */
+    /* Fails for a process of another PID namespace: then only the link tells whether the client
+     * lives. */
     guest->process = pidfd_open(peer.pid, 0);
     return 0;
 }
 
-/* Somebody with a ticket, who is led to its session. */
+/* A client with a ticket, on its way to the session of that ticket. */
 struct bringer {
-    int channel, session; /* -1: there is none yet. */
+    int channel, session; /* -1: no session yet. */
 };
 
-/* Its session knows the key, once. */
+/* OpenSSL asks for a ticket's key: ask the session, which gives each key out once. */
 static int greeting_find_key(void *data, const struct ticket_name *name,
                              unsigned char ret_key[TICKET_KEY_SIZE])
 {
@@ -143,7 +144,7 @@ static int greeting_find_key(void *data, const struct ticket_name *name,
     return error;
 }
 
-/* It has the ticket: what it brings is passed on to the session, by this process. */
+/* The client has proven the ticket. This process becomes the relay between it and the session. */
 static _Noreturn void greeting_bring(struct link *link, const struct bringer *bringer)
 {
     const char done = 1;
@@ -179,7 +180,8 @@ static int greeting_admit(const struct link_kind *kind, int fd, int channel, str
     return error ? error : tls_grant(guest->link, &guest->grant);
 }
 
-/* To the session that it goes on with: @plain, or what leads to it through this process. */
+/* Pass the link to the session that the client wants to resume: @plain itself, or, for an encrypted
+ * link, a socket to this process, which becomes the relay. */
 static int greeting_hand_over(struct guest *guest, const struct client_question *question,
                               int channel, int plain, const char **ret_refusal)
 {
@@ -222,7 +224,7 @@ static int greeting_receive_guest_hello(const struct link_kind *kind, int fd, in
     if (!hello.session && guest->link->ops->socket)
         guest->features |=
             hello.features & (FEATURE_RINGS | (limits->isolates ? FEATURE_ENVIRONMENT : 0));
-    /* The other end of rings is there or it is not. */
+    /* Rings cannot be resumed over another link. */
     if (guest->features & FEATURE_RINGS)
         guest->patience_s = 0;
     error = greeting_make_question(&hello, guest, &question);
@@ -250,7 +252,7 @@ int greeting_receive_guest(const struct link_kind *kind, int fd, int channel,
                            const struct session_limits *limits, struct guest *ret_guest)
 {
     struct guest guest = {.grant = limits->local, .process = -1};
-    /* Nothing is sealed there, so that a session can have it as it is. */
+    /* The link is not encrypted, so the session can use the socket itself. */
     int plain = kind->anyone ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     int error = !kind->anyone && plain < 0 ? -errno : 0;
     if (error)

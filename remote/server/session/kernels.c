@@ -5,9 +5,9 @@
 #include "state/base/log.h"
 
 /*
- * Kernels. A driver takes the bytes that it is given as an argument for whatever the kernel
- * declares there: of an object, for its own address of it. So what each argument is decides what a
- * client may set as it, and only the server ever sets objects, from its tables.
+ * Kernels. A driver interprets the bytes of an argument by the kernel's declaration, and may take
+ * them for an address of an object of its own. So the server finds out what each argument is and
+ * lets the client set only that. Only the server sets objects, from its tables.
  */
 
 static char *kernels_argument_text(const struct entry *kernel, cl_uint index,
@@ -25,7 +25,7 @@ static char *kernels_argument_text(const struct entry *kernel, cl_uint index,
     return text;
 }
 
-/* What a value of a type of OpenCL C's has as bytes; 0: another type. */
+/* Size of a scalar or vector type of OpenCL C; 0: another type. */
 static size_t kernels_type_size(const char *type)
 {
     static const struct {
@@ -50,9 +50,9 @@ static size_t kernels_type_size(const char *type)
     return 0;
 }
 
-/* What is not declared in words that are known, by how the driver takes what no kernel can be
-   given: nothing for an object is none, nothing for a value is an error. @kernel is for that alone.
- */
+/* Find out about an argument whose declared type is not known, by how the driver reacts to values
+ * that no kernel can take: for an object, NULL means none; for a value, it is an error. @kernel is
+ * used only for this. */
 static enum argument_kind kernels_try_argument(const cl_icd_dispatch *cl, cl_kernel kernel,
                                                cl_uint index, bool private)
 {
@@ -69,11 +69,11 @@ static enum argument_kind kernels_try_argument(const cl_icd_dispatch *cl, cl_ker
         return ARGUMENT_SAMPLER;
     if (zero == CL_INVALID_MEM_OBJECT)
         return ARGUMENT_IMAGE;
-    /* One of eight bytes, or an object of a driver that takes none for it. */
+    /* CL_SUCCESS: an eight-byte value, or a driver that takes 0 for no object. */
     return private || zero == CL_INVALID_ARG_SIZE ? ARGUMENT_VALUE : ARGUMENT_UNKNOWN;
 }
 
-/* UNKNOWN: it is to be tried. */
+/* ARGUMENT_UNKNOWN: kernels_try_argument() must find out. */
 static enum argument_kind kernels_declared_kind(cl_kernel_arg_address_qualifier address,
                                                 const char *type)
 {
@@ -81,7 +81,7 @@ static enum argument_kind kernels_declared_kind(cl_kernel_arg_address_qualifier 
     switch (address) {
     case CL_KERNEL_ARG_ADDRESS_GLOBAL:
     case CL_KERNEL_ARG_ADDRESS_CONSTANT:
-        /* Of another name, an image goes by one of the program's. */
+        /* A type without an asterisk may be a typedef of a pointer or an image. */
         return is_image ? ARGUMENT_IMAGE : strchr(type, '*') ? ARGUMENT_BUFFER : ARGUMENT_OBJECT;
     case CL_KERNEL_ARG_ADDRESS_LOCAL:
         return ARGUMENT_LOCAL;
@@ -95,7 +95,7 @@ static enum argument_kind kernels_declared_kind(cl_kernel_arg_address_qualifier 
     }
 }
 
-/* Address 0: the driver does not tell. */
+/* Fills in the row, with address 0 if the driver does not tell. */
 static void kernels_describe_argument(const struct entry *kernel, cl_uint index, cl_program program,
                                       const char *name, cl_kernel *trial, struct pack *pack)
 {
@@ -131,7 +131,7 @@ static void kernels_describe_argument(const struct entry *kernel, cl_uint index,
     free(own_name);
 }
 
-/* @pack  Of the answer, or NULL. */
+/* @pack  Gets the answer; or NULL. */
 static void kernels_describe_kernel(struct entry *kernel, cl_program program, const char *name,
                                     struct pack *pack)
 {
@@ -190,7 +190,7 @@ void server_clone_kernel(struct server *server, const struct msg_clone_kernel *m
         server_find(server, message->source) ? server_add(server, message->kernel) : NULL;
     if (!entry)
         return;
-    /* The table may have moved. */
+    /* server_add() may have moved the table. */
     const struct entry *source = server_find(server, message->source);
     entry->cl = source->cl;
     entry->context = source->context;
@@ -200,7 +200,7 @@ void server_clone_kernel(struct server *server, const struct msg_clone_kernel *m
         entry->error = CL_OUT_OF_HOST_MEMORY;
         return;
     }
-    if (source->arguments) /* One that was not made has none. */
+    if (source->arguments) /* NULL if the kernel could not be created. */
         memcpy(entry->arguments, source->arguments,
                source->argument_count * sizeof(*entry->arguments));
     entry->argument_count = source->argument_count;
@@ -210,8 +210,8 @@ void server_clone_kernel(struct server *server, const struct msg_clone_kernel *m
 
 /* ---- arguments ---- */
 
-/* A kernel and its argument, if it is one of these kinds, or not known. NULL: there is nothing to
-   be set, or the session ends. */
+/* A kernel and its argument of that index, if the argument is of one of @kinds or unknown. NULL:
+ * there is no driver's kernel, or the session ends. */
 static struct entry *kernels_take_argument(struct server *server, uint64_t id, uint32_t index,
                                            unsigned kinds, struct argument **ret_argument)
 {
@@ -230,8 +230,8 @@ static struct entry *kernels_take_argument(struct server *server, uint64_t id, u
     return kernel;
 }
 
-/* What a driver says of an argument too late for the call is said of the launches, until it is set
-   again: they must not run with what was there before. */
+/* If the driver refuses an argument, the client has already returned from the call. Launches fail
+ * with the error until the argument is set again, as they must not run with the old value. */
 static void kernels_set_argument(struct entry *kernel, struct argument *argument, size_t size,
                                  const void *value)
 {
@@ -314,9 +314,9 @@ void server_set_sampler(struct server *server, const struct msg_set_sampler *mes
         kernels_set_argument(kernel, argument, sizeof(cl_sampler), &sampler->real);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
-/* The client takes it for a limit, and refuses launches of larger groups. */
+/* The client treats the group size as a limit. */
 static cl_int kernels_describe_group(const struct entry *kernel, const struct device *on,
                                      struct pack *pack)
 {
@@ -352,7 +352,7 @@ static cl_int kernels_describe_sub_groups(const struct entry *kernel, cl_device_
     if (message->input_size > SUB_GROUP_INPUT_MAX || !kernel->cl->clGetKernelSubGroupInfo)
         return CL_INVALID_OPERATION;
     memcpy(input, message->input, message->input_size);
-    /* Zeroed first, since how much a driver writes depends on the question. */
+    /* How many bytes a driver writes depends on the query; the rest must be 0. */
     memset(answer, 0, sizeof(answer));
     size_t room =
         message->what == CL_KERNEL_LOCAL_SIZE_FOR_SUB_GROUP_COUNT ? sizeof(input) : sizeof(size_t);

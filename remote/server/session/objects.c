@@ -4,18 +4,18 @@
 #include "remote/server/session/gates.h"
 #include "remote/server/session/server.h"
 
-/* Contexts, queues, memory, samplers: what the client says exists, whether or not it could be made.
-   What cannot be is told by the commands that use it. */
+/* Contexts, queues, memory objects, samplers. The client assumes that each exists; if one cannot be
+ * created, the commands that use it fail. */
 
-/* The client keeps the host's side of memory: what programs lend never leaves their process. */
+/* Flags about host memory are for the client: the program's memory never leaves its process. */
 #define HOST_FLAGS                                                                                 \
     (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR | CL_MEM_HOST_WRITE_ONLY | \
      CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 #define DEVICE_FLAGS                                                                               \
     (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_KERNEL_READ_AND_WRITE)
 
-/* The device's side of a client's flags. Others are of extensions, some of which have the driver
-   take what it is given for handles. */
+/* The flags that are passed to the driver. Flags of extensions are refused: with some, drivers
+ * interpret other parameters as handles. */
 static cl_mem_flags objects_device_flags(struct server *server, uint64_t flags)
 {
     if (flags & ~(uint64_t)(HOST_FLAGS | DEVICE_FLAGS))
@@ -37,8 +37,8 @@ static void CL_CALLBACK objects_on_news(const char *text, const void *info, size
         &(struct msg_context_news){.context = listener->context, .text = text ? text : ""});
 }
 
-/* Of a second context, which is likely to get what the first one has: whether its devices can have
-   part in that is found out by then. */
+/* A second context is likely to exchange data with the first one, so find out early whether its
+ * devices support gates. */
 static void objects_try_gates(const struct entry *entry, const void *const *devices, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -54,7 +54,7 @@ void server_create_context(struct server *server, const struct msg_create_contex
         first ? server_find_all(server, message->devices, message->devices_count, first, &error)
               : NULL;
     struct entry *entry = server_add(server, message->context);
-    struct listener *listener = malloc(sizeof(*listener)); /* drivers may call at any time */
+    struct listener *listener = malloc(sizeof(*listener)); /* The driver may call it at any time. */
     if (!entry || !devices || !listener) {
         if (entry && !error)
             server_wrong(server, "there is no memory for its objects");
@@ -129,7 +129,7 @@ void server_create_sub_buffer(struct server *server, const struct msg_create_sub
     struct entry *entry = parent ? server_add(server, message->memory) : NULL;
     if (!entry)
         return;
-    /* The table may have moved. */
+    /* server_add() may have moved the table. */
     parent = server_find(server, message->parent);
     entry->cl = parent->cl;
     entry->context = parent->context;
@@ -156,7 +156,7 @@ static void CL_CALLBACK objects_on_gone(cl_mem memory, void *data)
     free(watcher);
 }
 
-/* Commands keep what they use, and only the driver knows for how long. */
+/* Reports when a memory object is destroyed: only the driver knows until when commands use it. */
 void server_watch_memory(struct server *server, const struct msg_watch_memory *message)
 {
     const struct entry *entry = server_find(server, message->memory);
@@ -172,7 +172,7 @@ void server_watch_memory(struct server *server, const struct msg_watch_memory *m
     server_reply(server, message->call, CL_OUT_OF_HOST_MEMORY, NULL, 0);
 }
 
-/* Bytes of a packed image; UINT64_MAX: more than can be. */
+/* Bytes of a packed image; UINT64_MAX on overflow. */
 static uint64_t objects_packed_bytes(const struct msg_create_image *message, size_t element)
 {
     uint64_t bytes = element;
@@ -183,7 +183,7 @@ static uint64_t objects_packed_bytes(const struct msg_create_image *message, siz
     return __builtin_mul_overflow(bytes, layers, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* How many bytes the driver will read, only it knows: ask it first. */
+/* Only the driver knows how many bytes it will read: make an image without content, and ask. */
 static bool objects_content_fits(struct server *server, struct entry *entry, cl_mem_flags flags,
                                  const cl_image_format *format, const cl_image_desc *desc,
                                  const struct msg_create_image *message)
@@ -220,7 +220,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     if (message->parent && !source)
         return;
     if (message->content_size && source) {
-        /* Whose pitches the driver would read it with. */
+        /* The driver would read the content with the parent's pitches. */
         server_wrong(server, "an image of another object has content of its own");
         return;
     }
@@ -237,7 +237,8 @@ void server_create_image(struct server *server, const struct msg_create_image *m
     cl_mem_flags flags = objects_device_flags(server, message->flags);
     if (server->wrong)
         return;
-    /* How large its elements are, only the driver knows: what it makes is counted afterwards. */
+    /* Only the driver knows the size of elements. First check that the image could fit with one
+     * byte for each; the real size is counted once it exists. */
     struct session_budget *least =
         source ? NULL
                : server_take_memory(server, entry->devices, objects_packed_bytes(message, 1));

@@ -6,34 +6,35 @@
 #include "remote/server/listener/timeslices.h"
 #include "state/base/clock.h"
 
-/* Whose device is idle for so long gives its time slice to others: a client over a network, who
-   waits for each command, needs some time between. */
+/* A session whose device is idle for this long gives up its time slice. A client over a network
+ * that waits for each command needs some time between commands. */
 #define LINGER_NS  (2 * NS_PER_MS)
 #define WINDOW_MAX 256u
-/* Nobody waits longer: a listening process that stands still decides nothing any more, and the
-   driver can share as well. */
+/* The longest wait: a listening process that does not answer by then is stuck, and the driver
+ * divides the device. */
 #define PATIENCE_NS (60 * NS_PER_S)
 
-/* A queue that was given work while nobody looked. */
+/* A queue that was used while the session had the device to itself, so that ends of commands were
+ * not observed. */
 struct lane {
     const cl_icd_dispatch *cl;
     cl_command_queue queue;
 };
 
-/* One device. Guarded by `lock`, but for what is said. */
+/* One device. All fields are guarded by `lock`, except where noted. */
 struct pace {
-    atomic_bool alone; /* Ours until it is recalled. */
+    atomic_bool alone; /* Atomic. The device is ours until it is recalled. */
     bool yours, asked;
-    bool waiting; /* The session's thread is, to give something. */
-    bool owes;    /* Our time slice went to others before what we gave had ended. */
+    bool waiting; /* The session's thread is waiting to submit a command. */
+    bool owes;    /* The time slice went to others before our commands had ended. */
     uint64_t until_ns;
-    unsigned given;  /* Commands that are seen to end. */
-    unsigned window; /* As many at once. */
-    unsigned room;   /* Of who owes: as many more. */
-    unsigned grow;   /* The next time. */
+    unsigned given;  /* Submitted commands whose end will be observed. */
+    unsigned window; /* How many of them there may be. */
+    unsigned room;   /* While owing: how many more may be submitted. */
+    unsigned grow;   /* `room` of the next time slice while owing. */
     uint64_t cost_ns, last_end_ns;
-    uint64_t idle_ns;       /* Since when nothing is given. */
-    _Atomic uint32_t round; /* Of lanes. */
+    uint64_t idle_ns;       /* Since when `given` has been 0. */
+    _Atomic uint32_t round; /* Atomic. Number of the present list of lanes. */
     struct lane *lanes;
     size_t lane_count;
     int channel;
@@ -50,8 +51,9 @@ static void pacing_say(const struct pace *pace, enum channel_kind kind)
                                     .kind = kind, .device = pace->number, .again = pace->asked});
 }
 
-/* All that was given has ended. Who gave something just now wants another time slice: a client that
-   waits for each command says so a little later, and would come after all others. */
+/* All submitted commands have ended. If one was submitted or ended a moment ago, ask for the next
+ * time slice at once: a client that waits for each command asks a little later, and would come
+ * after all others. */
 static void pacing_end_timeslice(struct pace *pace, uint64_t now_ns)
 {
     pace->yours = pace->owes = false;
@@ -60,11 +62,11 @@ static void pacing_end_timeslice(struct pace *pace, uint64_t now_ns)
     pacing_say(pace, CHANNEL_OVER);
 }
 
-/* Under the lock: may one more be given now? */
+/* May one more command be submitted now? The lock is held. */
 static bool pacing_may_give(struct pace *pace, uint64_t now_ns)
 {
     if (pace->yours && now_ns >= pace->until_ns) {
-        /* Those who owe had their time slice beside others', and nobody waits for its end. */
+        /* While owing, the time slice was beside those of others, and nobody waits for its end. */
         if (pace->given == 0)
             pacing_end_timeslice(pace, now_ns);
         else if (pace->owes)
@@ -79,12 +81,12 @@ static bool pacing_may_give(struct pace *pace, uint64_t now_ns)
     return pace->owes ? pace->room != 0 : pace->given < pace->window;
 }
 
-/* Of the session's thread, under the lock. */
+/* Called by the session's thread, with the lock. */
 static void pacing_note_lane(struct pace *pace, struct entry *queue)
 {
     struct lane *lanes = reallocarray(pace->lanes, pace->lane_count + 1, sizeof(*pace->lanes));
     if (!lanes)
-        return; /* Its work is not waited for, when others come. */
+        return; /* Without memory, the end of its commands is not observed after a recall. */
     lanes[pace->lane_count++] = (struct lane){queue->cl, queue->real};
     pace->lanes = lanes;
     queue->round = pace->round;
@@ -112,7 +114,7 @@ struct pace *pacing_wait(struct server *server, struct entry *queue)
                                                                                     : patience);
             continue;
         }
-        /* What waits here may be waited for: by us. */
+        /* Our own unflushed commands may be what we would wait for. */
         pthread_mutex_unlock(&lock);
         server_flush(server);
         flushed = true;
@@ -130,7 +132,8 @@ struct pace *pacing_wait(struct server *server, struct entry *queue)
     return alone ? NULL : pace;
 }
 
-/* Under the lock: how much fits into a time slice, by how long this took. */
+/* Estimate how many commands fit into a time slice, from the time that this one took. The lock is
+ * held. */
 static void pacing_learn(struct pace *pace, uint64_t began_ns, uint64_t now_ns)
 {
     uint64_t from = began_ns > pace->last_end_ns ? began_ns : pace->last_end_ns;
@@ -168,22 +171,22 @@ void pacing_forget(struct server *server, const struct entry *queue)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- what is heard ---- */
+/* ---- messages of the listening process ---- */
 
-/* See the end of what a queue was given. */
+/* Observe the end of all commands that were submitted to a queue. */
 static void pacing_watch_lane(struct server *server, struct pace *pace, const struct lane *lane)
 {
     cl_event event = NULL;
     if (lane->cl->clEnqueueMarkerWithWaitList(lane->queue, 0, NULL, &event) ||
         server_see_end(server, lane->cl, event, pace))
-        pacing_ended(pace, clock_now_ns()); /* It cannot be seen. */
+        pacing_ended(pace, clock_now_ns()); /* The end cannot be observed: count it as ended. */
     if (event)
         lane->cl->clReleaseEvent(event);
     lane->cl->clFlush(lane->queue);
     lane->cl->clReleaseCommandQueue(lane->queue);
 }
 
-/* Others wait: from now on ends are seen, also that of what was given until now. */
+/* Others wait for the device: from now on observe ends, also of the commands submitted before. */
 static void pacing_recall(struct server *server, struct pace *pace, uint64_t ns)
 {
     pthread_mutex_lock(&lock);

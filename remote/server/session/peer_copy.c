@@ -14,16 +14,17 @@
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
-/* So often who waits for a driver looks whether it forgot to say that a command failed. */
+/* How often a thread that waits for a driver's callback queries the status: the driver may not call
+ * back for a command that failed. */
 #define TICK_NS NS_PER_S
-/* Threads that wait for links and drivers. */
+/* Stack of the threads that wait for links and drivers. */
 #define STACK ((size_t)512 << 10)
-/* A ticket counts for so long, and who has one needs no longer to come. */
+/* How long a ticket is valid, and how long its holder may take to connect. */
 #define TICKET_NS  (60 * NS_PER_S)
 #define CONNECT_NS (10 * NS_PER_S)
 
 static pthread_mutex_t peer_copy_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Those that have not ended, guarded by peer_copy_lock. */
+/* Peer copies that have not ended; guarded by peer_copy_lock. */
 static struct peer_copy *peer_copies;
 static pthread_cond_t peer_copy_listed = PTHREAD_COND_INITIALIZER;
 static unsigned peer_copy_count;
@@ -101,9 +102,9 @@ cl_int peer_copy_await_start(struct peer_copy *peer_copy, cl_int (*tick)(void *d
     }
 }
 
-/* ---- ends of one session ---- */
+/* ---- both ends in this session ---- */
 
-/* The other end of @peer_copy, if it has come. Under the lock. */
+/* The other end of @peer_copy, if its message has come. The lock is held. */
 static struct peer_copy *peer_copy_find_other(const struct peer_copy *peer_copy)
 {
     struct peer_copy *at = peer_copies;
@@ -113,7 +114,8 @@ static struct peer_copy *peer_copy_find_other(const struct peer_copy *peer_copy)
     return at;
 }
 
-/* By the session's thread, which also forgets: nothing else matches them. */
+/* Called by the session's thread, which also handles server_forget(), so that no other thread sets
+ * `other`. */
 static bool peer_copy_match(struct peer_copy *peer_copy)
 {
     pthread_mutex_lock(&peer_copy_lock);
@@ -137,7 +139,7 @@ static void peer_copy_unlist(struct peer_copy *peer_copy)
     pthread_mutex_unlock(&peer_copy_lock);
 }
 
-/* It has ended so, and what waited for it goes on. */
+/* The peer copy has ended with @error; let the commands that wait for it go on. */
 static void peer_copy_settle(struct peer_copy *peer_copy, cl_int error)
 {
     peer_copy_unlist(peer_copy);
@@ -152,7 +154,7 @@ static void peer_copy_settle(struct peer_copy *peer_copy, cl_int error)
     peer_copy_unref(peer_copy);
 }
 
-/* Both ends, for which the one that came later has a thread. */
+/* Runs both ends; started for the end whose message came second. */
 static void *peer_copy_run_here(void *data)
 {
     struct peer_copy *late = data;
@@ -170,7 +172,7 @@ static void *peer_copy_run_here(void *data)
     return NULL;
 }
 
-/* ---- an end whose other one is elsewhere ---- */
+/* ---- the other end in another session ---- */
 
 static cl_int peer_copy_connect(struct peer_copy *peer_copy)
 {
@@ -189,7 +191,7 @@ static cl_int peer_copy_connect(struct peer_copy *peer_copy)
     return CL_SUCCESS;
 }
 
-/* Until somebody is let in with the ticket. */
+/* Wait until a peer has connected with the ticket. */
 static cl_int peer_copy_await_link(struct peer_copy *peer_copy)
 {
     uint64_t until = peer_copy->begun_ns + TICKET_NS;
@@ -197,7 +199,7 @@ static cl_int peer_copy_await_link(struct peer_copy *peer_copy)
     while (!peer_copy->link && !peer_copy->forgotten &&
            clock_wait(&peer_copy->changed, &peer_copy_lock, until) == 0)
         ;
-    peer_copy->met = true; /* Its ticket counts no more. */
+    peer_copy->met = true; /* From now on the ticket is not valid. */
     bool came = peer_copy->link && !peer_copy->forgotten;
     pthread_mutex_unlock(&peer_copy_lock);
     return came ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
@@ -221,13 +223,14 @@ static void *peer_copy_run_apart(void *data)
     return NULL;
 }
 
-/* ---- who comes with a ticket ---- */
+/* ---- peers with a ticket ---- */
 
-/* Who knows the session's number, and comes with whatever name, takes a thread for a while. */
+/* Threads for peers whose ticket was not checked yet. Anybody who knows the session's number can
+ * start one, with any name. */
 #define MEETING_MAX 128
 static atomic_uint meeting;
 
-/* Under the lock. */
+/* The lock is held. */
 static struct peer_copy *peer_copy_find_ticket(const struct ticket_name *name)
 {
     struct peer_copy *found = NULL;
@@ -237,8 +240,8 @@ static struct peer_copy *peer_copy_find_ticket(const struct ticket_name *name)
     return found;
 }
 
-/* The peer copy that a ticket of that name is for, held, which has none from now on. What was told
-   to the other server may come before what was told to this one. */
+/* Find the peer copy of a ticket, and hold it; the ticket is not valid again. Waits, as the peer
+ * may have been told of the ticket before this session was. */
 static struct peer_copy *peer_copy_redeem(const struct ticket_name *name)
 {
     uint64_t until = clock_now_ns() + CONNECT_NS;
@@ -257,7 +260,7 @@ static struct peer_copy *peer_copy_redeem(const struct ticket_name *name)
     return found;
 }
 
-/* The link of who came, once that has shown that it has the key. */
+/* The peer's link, after it has proven that it has the key. */
 static struct link *peer_copy_take_link_of(int channel)
 {
     struct link *link = NULL;
@@ -286,7 +289,7 @@ static void peer_copy_meet_peer(int channel)
     if (link)
         peer_copy->link = link;
     else
-        peer_copy->forgotten = true; /* A ticket is for one attempt. */
+        peer_copy->forgotten = true; /* A ticket allows one attempt. */
     pthread_cond_broadcast(&peer_copy->changed);
     pthread_mutex_unlock(&peer_copy_lock);
     peer_copy_unref(peer_copy);
@@ -309,20 +312,21 @@ void peer_copy_meet(int channel)
     close(channel);
 }
 
-/* ---- beginnings ---- */
+/* ---- begin ---- */
 
 static int peer_copy_take_link(struct peer_copy *peer_copy)
 {
     struct server *server = peer_copy->server;
-    struct link *link = server->stream.link; /* The receiver's, who calls this. */
+    /* Only the receiving thread, which is this one, changes it. */
+    struct link *link = server->stream.link;
     int fd = -1;
     if (!link || !link->ops->take_descriptor)
         return -ENOENT;
-    /* Programs close descriptors that they do not know. */
+    /* The descriptor may not arrive: the program may have closed it. */
     if (server->stream.rings ? areas_take_descriptor(link, 0, &fd)
                              : link->ops->take_descriptor(link, &fd))
         return -ENOENT;
-    /* One of ours, as the client that connects is. */
+    /* The other end must be a process of our own user, as with any client. */
     return link_unix.admit(fd, 0, &peer_copy->link);
 }
 
@@ -337,7 +341,7 @@ static cl_int peer_copy_take_ticket(struct peer_copy *peer_copy, const struct pe
     return peer_copy->where ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
-/* A driver that is given what has failed to wait for may do so for ever (POCL 3.1). */
+/* POCL 3.1 may wait for ever for an event that has already failed. */
 static bool peer_copy_has_failed(const struct peer_copy_wish *wish)
 {
     cl_int status = CL_COMPLETE;
@@ -347,7 +351,7 @@ static bool peer_copy_has_failed(const struct peer_copy_wish *wish)
     return status < 0;
 }
 
-/* It begins once what it waits for has ended, and on an in-order queue all that is before it. */
+/* Wait for the events of the wait list, and on an in-order queue for all earlier commands. */
 static cl_int peer_copy_enqueue_start(struct peer_copy *peer_copy,
                                       const struct peer_copy_wish *wish)
 {
@@ -374,7 +378,7 @@ static cl_int peer_copy_enqueue_start(struct peer_copy *peer_copy,
     return error;
 }
 
-/* What follows waits for its end. */
+/* Let later commands of the queue wait for the end of the peer copy. */
 static cl_int peer_copy_enqueue(struct peer_copy *peer_copy, const struct peer_copy_wish *wish,
                                 cl_event *ret_event)
 {
@@ -429,7 +433,8 @@ static struct peer_copy *peer_copy_create(const struct peer_copy_wish *wish)
     return peer_copy;
 }
 
-/* The other end of this session's, which is still to come, learns it then. Takes @peer_copy. */
+/* Keep a refused end in the list until the other end of this session comes, and learns of it. Takes
+ * @peer_copy. */
 static void peer_copy_refuse_one(struct peer_copy *peer_copy)
 {
     peer_copy->refused = true;
@@ -455,7 +460,7 @@ void peer_copy_refuse(const struct peer_copy_wish *wish)
         peer_copy_unref(peer_copy);
 }
 
-/* Has the other end come, and is it one that goes? */
+/* Start the peer copy, unless its other end in this session has not come yet. */
 static cl_int peer_copy_start(struct peer_copy *peer_copy)
 {
     bool here = peer_copy->way == TRANSFER_HERE;
@@ -516,7 +521,7 @@ cl_int peer_copy_begin(const struct peer_copy_wish *wish, cl_event *ret_event,
     }
     cl_event end = NULL;
     error = peer_copy_enqueue(peer_copy, wish, &end);
-    peer_copy_hold(peer_copy); /* The caller's. */
+    peer_copy_hold(peer_copy); /* For *ret_peer_copy. */
     if (error == CL_SUCCESS)
         error = peer_copy_start(peer_copy);
     if (error) {

@@ -12,8 +12,9 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 
-#define TELL_ROUNDS    25     /* Of looks at all. */
-#define TIMER_SLACK_NS 1000ul /* Else a thread sleeps up to 50 us longer. */
+/* Rounds of pending_watch_commands() between two reports of how busy the session is. */
+#define TELL_ROUNDS    25
+#define TIMER_SLACK_NS 1000ul /* By default, a sleep may last 50 us longer. */
 
 void server_touch(struct server *server, struct entry *queue)
 {
@@ -21,7 +22,9 @@ void server_touch(struct server *server, struct entry *queue)
         return;
     uint64_t *touched = reallocarray(server->touched, server->touched_count + 1, sizeof(*touched));
     if (!touched)
-        return; /* Drivers begin without being told, some later. */
+        /* Without memory: drivers start commands even if they are not flushed, though some do so
+         * later. */
+        return;
     server->touched = touched;
     server->touched[server->touched_count++] = queue->id;
     queue->touched = true;
@@ -34,7 +37,7 @@ void server_flush(struct server *server)
         struct table *table = &server->tables[ID_QUEUE];
         struct entry *queue = &table->entries[id_place(id)];
         if (queue->id != id)
-            continue; /* Released, which flushes. */
+            continue; /* Releasing a queue flushes it. */
         queue->touched = false;
         if (queue->real)
             queue->cl->clFlush(queue->real);
@@ -52,11 +55,12 @@ static uint64_t pending_profile(const struct given *given, cl_event event, cl_pr
 
 static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct given *pending, *oldest;
-static uint64_t busy_since_ns, busy_ns; /* While there were any; guarded by pending_lock. */
-static bool closer; /* There is one more to be looked at closely; guarded by pending_lock. */
+/* How long commands were pending; guarded by pending_lock. */
+static uint64_t busy_since_ns, busy_ns;
+static bool closer; /* Another command needs frequent checks; guarded by pending_lock. */
 static pthread_cond_t closer_came = PTHREAD_COND_INITIALIZER;
 
-/* Under pending_lock. */
+/* The lock is held. */
 static void pending_count_busy(void)
 {
     uint64_t now_ns = clock_now_ns();
@@ -64,7 +68,7 @@ static void pending_count_busy(void)
     busy_since_ns = now_ns;
 }
 
-/* Under pending_lock. */
+/* The lock is held. */
 static void pending_unlink_given(struct given *given)
 {
     pending_count_busy();
@@ -109,7 +113,7 @@ static void pending_given_put(struct given *given)
     free(given);
 }
 
-/* False: it had ended already. */
+/* False: another thread has seen its end before. */
 static bool pending_take_end(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
@@ -160,7 +164,8 @@ static void pending_tell_end(const struct given *given, cl_event event, cl_int s
         }
         int error = post_done(&given->server->stream, &done);
         if (error == -ENOMEM) {
-            /* Without what it read, then; the client must not wait for ever. */
+            /* There is no memory for the bytes it read: report an error, so that the client does
+             * not wait for ever. */
             done = (struct msg_done){.event = given->id, .status = CL_OUT_OF_HOST_MEMORY};
             if (post_done(&given->server->stream, &done))
                 stream_end(&given->server->stream, -ENOMEM);
@@ -170,7 +175,7 @@ static void pending_tell_end(const struct given *given, cl_event event, cl_int s
         pacing_ended(given->pace, given->began_ns);
 }
 
-/* CL_QUEUED where the driver does not say. */
+/* CL_QUEUED if the query fails. */
 static cl_int pending_status(const struct given *given)
 {
     cl_int status = CL_QUEUED;
@@ -180,13 +185,13 @@ static cl_int pending_status(const struct given *given)
                : status;
 }
 
-/* Until it is called the driver may write what it was given, whoever told of the end: it is held.
- */
+/* The callback holds @given: the driver may write to its memory until it has called, even if
+ * another thread has seen the end. */
 static void CL_CALLBACK pending_on_end(cl_event event, cl_int status, void *data)
 {
     struct given *given = data;
     cl_int asked = given->asks ? pending_status(given) : status;
-    /* After a memory fault of a kernel NVIDIA's driver calls back with CL_COMPLETE. */
+    /* NVIDIA's driver reports CL_COMPLETE after a memory fault in a kernel. */
     if (pending_take_end(given))
         pending_tell_end(given, event, status == CL_COMPLETE && asked < 0 ? asked : status);
     pending_given_put(given);
@@ -197,7 +202,7 @@ static cl_int pending_ask_for_end(struct given *given)
     return given->cl->clSetEventCallback(given->event, CL_COMPLETE, pending_on_end, given);
 }
 
-/* With a reference for the callback, or whoever comes in its place. */
+/* Takes a reference, which the callback drops, or the thread that does without one. */
 static void pending_begin(struct given *given)
 {
     given->holders = 1;
@@ -205,25 +210,26 @@ static void pending_begin(struct given *given)
     pending_add_pending(given);
 }
 
-/* ---- ends that the session's thread looks for ---- */
+/* ---- ends that the session's thread checks for ---- */
 
-/* Its alone: the last command that was given, for whose end the driver was not asked yet. */
+/* Used by the session's thread alone: the last command, for which no callback was requested yet. */
 static struct given *fresh;
 static struct bell_spin looking;
 
-#define LOOKED_AT 8 /* Queues. */
+#define LOOKED_AT 8 /* Queues that are checked. */
 #define SEARCHED  32
-#define LOOKS     16   /* For messages, between two questions, */
-#define LOOK_NS   4096 /* and one more for so long: an end is told a hundredth of its time late. */
+#define LOOKS     16 /* Checks for messages between two queries of an event, */
+/* and one more for each LOOK_NS spent: the delay stays at a hundredth of the time. */
+#define LOOK_NS 4096
 
-/* Under pending_lock. None of its queue, which is looked at first, comes before it. */
+/* Is it the first pending command of its queue? Only the first is checked. The lock is held. */
 static bool pending_is_first(const struct given *given)
 {
     const struct given *before = given->next;
     return !before || !before->tell || before->queue != given->queue;
 }
 
-/* From here on it is looked at closely. */
+/* From now on pending_look_closely() checks it. */
 static void pending_mark_asked(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
@@ -241,7 +247,8 @@ static void pending_ask_for_fresh(struct server *server)
     fresh = NULL;
     if (!given)
         return;
-    pending_mark_asked(given); /* Before it is gone, as it may be with its callback. */
+    /* Before the callback is requested: that may run at once and free the command. */
+    pending_mark_asked(given);
     if (pending_ask_for_end(given))
         server_wrong(server, "there is no memory for its commands");
 }
@@ -255,8 +262,8 @@ void given_see_end(struct given *given)
         pending_ask_for_fresh(given->server);
 }
 
-/* Of each queue the one that ends first, as far as they are among the oldest; each is held.
- * @closely  Only those that may be looked at closely. */
+/* For each queue, the command that ends first, of the SEARCHED oldest. Each is held. @closely  Only
+ * commands that need frequent checks. */
 static size_t pending_list_oldest(bool closely, struct given *givens[LOOKED_AT])
 {
     size_t count = 0;
@@ -276,7 +283,7 @@ static size_t pending_list_oldest(bool closely, struct given *givens[LOOKED_AT])
     return count;
 }
 
-/* Has it ended? Then that is told. */
+/* Query whether a command has ended, and if so, report it. */
 static bool pending_look_at(struct given *given)
 {
     cl_int status = pending_status(given);
@@ -287,7 +294,7 @@ static bool pending_look_at(struct given *given)
     return true;
 }
 
-/* Look at each until one has ended, a message comes, or for so long. */
+/* Query all of them until one has ended, a message arrives, or @budget_ns is over. */
 static bool pending_look_for(const struct server *server, struct given *const *givens, size_t count,
                              uint64_t budget_ns, uint64_t *ret_took_ns)
 {
@@ -305,7 +312,7 @@ static bool pending_look_for(const struct server *server, struct given *const *g
     return ended;
 }
 
-/* Returns whether one ended. */
+/* Returns whether a command ended. */
 static bool pending_look_for_ends(const struct server *server)
 {
     struct given *givens[LOOKED_AT];
@@ -343,12 +350,12 @@ int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event ev
     *given = (struct given){
         .server = server, .cl = cl, .event = event, .pace = pace, .began_ns = clock_now_ns()};
     pending_begin(given);
-    /* One that calls nobody back is looked at all the same. */
+    /* If no callback can be requested, pending_watch_commands() still sees the end. */
     (void)!pending_ask_for_end(given);
     return 0;
 }
 
-/* Up to @room of those that have not ended, from the @skip-th; each is held. */
+/* At most @room pending commands, without the first @skip. Each is held. */
 static size_t pending_list_pending(struct given **givens, size_t skip, size_t room)
 {
     size_t count = 0;
@@ -365,9 +372,9 @@ static size_t pending_list_pending(struct given **givens, size_t skip, size_t ro
     return count;
 }
 
-/* POCL calls nobody back for a command that failed because what it waited for did; others may not
-   call at all, or be late. Whoever comes first tells. No driver is called under the lock: its
-   callback may come with locks of its own, and waits for ours. */
+/* Check all pending commands. POCL does not call back for a command that failed because its wait
+ * list did; other drivers may not call back at all, or late. The driver is not called under the
+ * lock: it may hold locks of its own while its callback waits for ours. */
 static void pending_look_at_all(void)
 {
     struct given *givens[64];
@@ -380,7 +387,7 @@ static void pending_look_at_all(void)
         }
 }
 
-/* For the operator, who sees how much each session has of a device. */
+/* Report how busy the session is, for `reseat server sessions`. */
 static void pending_tell_busy(const struct server *server)
 {
     pthread_mutex_lock(&pending_lock);
@@ -392,7 +399,7 @@ static void pending_tell_busy(const struct server *server)
         channel_tell(server->channel, &(struct channel_message){.kind = CHANNEL_BUSY, .ns = ns});
 }
 
-/* Until then, or until there is one more to be looked at closely. */
+/* Wait until @until_ns, or until another command needs frequent checks. */
 static void pending_rest(uint64_t until_ns)
 {
     pthread_mutex_lock(&pending_lock);
@@ -402,7 +409,7 @@ static void pending_rest(uint64_t until_ns)
     pthread_mutex_unlock(&pending_lock);
 }
 
-/* A GPU's driver calls back some milliseconds late where the command took as long. */
+/* GPU drivers may call back milliseconds late for commands of some milliseconds. */
 static void pending_look_closely(uint64_t until_ns)
 {
     struct given *givens[LOOKED_AT];

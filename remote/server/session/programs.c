@@ -9,8 +9,8 @@
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
-/* Programs. Compilers take long: each works in a thread of its own, and what the client sends
-   meanwhile is done. */
+/* Programs. Compilers are slow: each build runs in a thread of its own, while the client's next
+ * messages are executed. */
 
 #define BUILDS_MAX    64
 #define ARGUMENT_INFO "-cl-kernel-arg-info"
@@ -43,12 +43,12 @@ void server_create_il(struct server *server, const struct msg_create_il *message
         entry->error = CL_INVALID_OPERATION;
 }
 
-/* What create_binary and create_kept ask for. */
+/* The common part of create_binary and create_kept. */
 struct loading {
     uint64_t program, context, call;
     const void *devices;
     uint32_t count;
-    const unsigned char **binaries; /* As many, as all below. */
+    const unsigned char **binaries; /* An array of `count`, as are those below. */
     size_t *sizes;
     cl_int *status;
 };
@@ -69,7 +69,7 @@ static void programs_loading_finish(struct loading *loading)
     free(loading->status);
 }
 
-/* With @error, the program is one that could not be made. */
+/* With @error, add a program that could not be created. */
 static void programs_load_binary(struct server *server, const struct loading *loading, cl_int error)
 {
     struct entry *entry = server_add_to(server, loading->program, loading->context);
@@ -131,7 +131,8 @@ void server_create_binary(struct server *server, const struct msg_create_binary 
     programs_loading_finish(&loading);
 }
 
-/* Or BINARY_LACKING: then there is no program, and the client sends what it has. */
+/* Answers BINARY_LACKING if the binary is not kept: then no program is added, and the client sends
+ * the binary. */
 void server_create_kept(struct server *server, const struct msg_create_kept *message)
 {
     struct binary binary;
@@ -177,12 +178,12 @@ struct build {
     const cl_icd_dispatch *cl;
     cl_program program; /* A reference. */
     uint64_t call;
-    void **devices; /* Owned, with all below. */
+    void **devices; /* On the heap, as are the pointers below. */
     uint32_t device_count;
     char *options;
-    size_t added; /* In front of what the client said, so many bytes of the options. */
+    size_t added; /* How many bytes of the options we put in front of the client's. */
     void **inputs;
-    const char **names; /* NULL: built, not compiled. */
+    const char **names; /* NULL: clBuildProgram(), else clCompileProgram(). */
     char *names_text;
     uint32_t input_count;
     bool compile;
@@ -204,7 +205,7 @@ static void programs_build_destroy(struct build *build)
     free(build);
 }
 
-/* A text that the driver has: owned, "" when it has none. */
+/* Text of a driver's answer, on the heap; "" if there is none. */
 static char *programs_build_text(const struct build *build, cl_device_id device,
                                  cl_program_build_info what)
 {
@@ -272,8 +273,8 @@ static cl_int programs_build_with(const struct build *build, const char *options
                                            NULL, NULL);
 }
 
-/* Where the driver does not build it with what is added, it is built as the client said: the driver
-   does not tell of its kernels' arguments then, and they are tried. */
+/* If the build fails with the option that we add, build with the client's options alone. Then the
+ * driver tells nothing of the kernels' arguments, and kernels_try_argument() finds out. */
 static void *programs_run_build(void *data)
 {
     struct build *build = data;
@@ -287,10 +288,9 @@ static void *programs_run_build(void *data)
     return NULL;
 }
 
-/* Options for the driver: with what has it tell of the kernels' arguments, which decides what a
-   client may set as them. Drivers of OpenCL 1.1 do not know it, and of binaries there is nothing to
-   be told. In front: what the client wrote may end in a way that swallows another word. False: no
-   memory. */
+/* Add the option that makes the driver tell of kernel arguments, which decides what a client may
+ * set. Drivers of OpenCL 1.1 do not know it, and it has no effect on binaries. It goes in front,
+ * since the end of the client's options may swallow a word. False: out of memory. */
 static bool programs_add_options(struct build *build, const struct entry *program,
                                  const void *devices, const char *options)
 {
@@ -307,7 +307,7 @@ static bool programs_add_options(struct build *build, const struct entry *progra
     return build->options != NULL;
 }
 
-/* What all builds begin with; NULL: it was answered, or the session ends. */
+/* The common beginning of all builds. NULL: the call was answered, or the session ends. */
 static struct build *programs_build_create(struct server *server, const struct entry *program,
                                            const void *devices, uint32_t device_count,
                                            const char *options, uint64_t call)
@@ -373,7 +373,7 @@ void server_build(struct server *server, const struct msg_build *message)
         programs_start_build(build);
 }
 
-/* Drivers write headers into a folder of theirs, to files of these names. */
+/* Drivers write headers to files of these names in a temporary folder. */
 static bool programs_stays_inside(const char *name)
 {
     if (*name == '/')
@@ -386,7 +386,7 @@ static bool programs_stays_inside(const char *name)
     return true;
 }
 
-/* Names of headers, one after the other, each with its NUL. */
+/* Split names of headers, each of which ends with NUL. */
 static bool programs_split_names(struct build *build, const void *names, uint64_t size)
 {
     build->names_text = malloc(size + 1);
@@ -436,7 +436,7 @@ void server_compile(struct server *server, const struct msg_compile *message)
     }
 }
 
-/* In this thread: the linked program's id must stand for something at once. */
+/* Links in the session's thread: the new program's id must be valid for the next message. */
 void server_link(struct server *server, const struct msg_link *message)
 {
     struct entry *entry = server_add_to(server, message->program, message->context);
@@ -465,7 +465,7 @@ void server_link(struct server *server, const struct msg_link *message)
     programs_build_destroy(build);
 }
 
-/* As the driver has them, in the order of its devices. */
+/* The driver's binaries, in the order of its devices. */
 static cl_int programs_read_binaries(const struct entry *program, struct pack *pack)
 {
     cl_uint count = 0;

@@ -20,12 +20,13 @@
 
 #include "state/base/log.h"
 
-/* Each step allows less than the one before, and its filter is loaded beside that one's. */
+/* Each step allows less than the one before. Filters add up: all that were loaded must allow a
+ * call. */
 enum step { STEP_GREETING, STEP_OPENING, STEP_RUNNING };
 
-/* What drivers, compilers and their linkers use on memory, threads, time, and what they have open
-   or may open; all that any of these can reach is their own process, or files. What the kernel, or
-   the library, does not know is passed over. */
+/* What drivers, compilers and linkers need at work: memory, threads, time, and files that are open
+ * or may be opened. None of these calls reaches another process. Names that this kernel or
+ * libseccomp does not know are skipped. */
 static const char running[] =
     "read readv pread64 preadv preadv2 write writev pwrite64 pwritev pwritev2 lseek _llseek "
     "sendfile copy_file_range recvfrom recvmsg recvmmsg sendto sendmsg sendmmsg recv send "
@@ -50,19 +51,19 @@ static const char running[] =
     "getrandom capget sched_yield sched_getaffinity sched_getparam sched_getscheduler "
     "sched_getattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval";
 
-/* Until the drivers are open: some connect with daemons of theirs, or look for them. */
+/* Needed until the drivers are open: some connect to daemons, or look for them. */
 static const char opening[] =
     "connect bind listen accept accept4 seccomp capset landlock_create_ruleset "
     "landlock_add_rule landlock_restrict_self";
 
-/* Until there is a client, of whom a process is made. */
+/* Needed until the client is admitted, to change user and namespaces. */
 static const char greeting[] =
     "unshare mount setresuid setresgid setgroups setresuid32 setresgid32 setgroups32 "
     "pidfd_open";
 
 static const char programs[] = "execve execveat";
 
-/* All of a relay's, and of a sanitizer's where a thread begins and where it ends. */
+/* What a relay needs, and a sanitizer when a thread begins or ends. */
 static const char relays[] =
     "read readv recvfrom recvmsg write writev sendto sendmsg poll ppoll close shutdown futex "
     "clock_gettime clock_nanosleep nanosleep restart_syscall exit exit_group brk mmap munmap "
@@ -72,21 +73,21 @@ static const char relays[] =
 
 static bool shows_denied;
 
-/* Names, with blanks between. */
+/* Allow calls by their names, which blanks separate. */
 static int sandbox_add_all(scmp_filter_ctx filter, const char *names)
 {
     char *copy = strdup(names), *rest = copy;
     int error = copy ? 0 : -ENOMEM;
     for (char *name; error == 0 && (name = strsep(&rest, " "));) {
         int number = seccomp_syscall_resolve_name(name);
-        if (number >= 0) /* Below are those of other machines. */
+        if (number >= 0) /* Negative numbers: the call does not exist on this architecture. */
             error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
     }
     free(copy);
     return error;
 }
 
-/* An allowed call with one argument that is @value in the bits of @mask. */
+/* Allow a call if one of its arguments is @value in the bits of @mask. */
 static int sandbox_add_masked(scmp_filter_ctx filter, const char *name, unsigned argument,
                               uint64_t mask, uint64_t value)
 {
@@ -96,16 +97,16 @@ static int sandbox_add_masked(scmp_filter_ctx filter, const char *name, unsigned
                                          SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value));
 }
 
-/* The kernel reads 32 bits of such an argument, and a filter 64. */
+/* The kernel reads 32 bits of these arguments, but a filter compares 64. */
 #define WORD UINT64_C(0xffffffff)
 
-/* Those of devices, by the letter that their numbers have: NVIDIA's, DRM's, AMD's, shared buffers,
-   their fences, and without a letter those of NVIDIA's unified memory; and what the C library asks
-   of a descriptor. Not of terminals, sockets, and who is sent signals. */
+/* Allow the ioctls of devices by the letter in their numbers: NVIDIA's, DRM's, AMD's, shared
+ * buffers and their fences; NVIDIA's unified memory has no letter. And what the C library asks of
+ * descriptors. Not allowed: terminals, sockets, and changes of who gets signals. */
 static int sandbox_add_ioctl(scmp_filter_ctx filter)
 {
     static const uint64_t letters[] = {0, 'F', 'd', 'K', 'b', '>'};
-    /* Of unified memory, too: its first and its last. */
+    /* The first and last call of unified memory, then those of the C library. */
     static const uint64_t numbers[] = {0x30000001, 0x30000002, TCGETS,  TIOCGWINSZ,
                                        FIONREAD,   FIONBIO,    FIOCLEX, FIONCLEX};
     int error = sandbox_add_masked(filter, "ioctl", 1, 0xffffff00, 0);
@@ -116,7 +117,8 @@ static int sandbox_add_ioctl(scmp_filter_ctx filter)
     return error;
 }
 
-/* Not who is sent signals, which kill(2) is not needed for then. */
+/* Not allowed: to choose who gets a descriptor's signals, by which any process could be signalled
+ * without kill(2). */
 static int sandbox_add_fcntl(scmp_filter_ctx filter)
 {
     static const uint64_t commands[] = {F_DUPFD,     F_DUPFD_CLOEXEC, F_GETFD,      F_SETFD,
@@ -133,8 +135,8 @@ static int sandbox_add_fcntl(scmp_filter_ctx filter)
     return error;
 }
 
-/* No file that changes users, and none emptied that is opened to be read: Landlock knows of that
-   only since Linux 6.2. */
+/* No set-user-id files. And O_TRUNC only with write access: Landlock controls truncation only since
+ * Linux 6.2. */
 static int sandbox_add_open_of(scmp_filter_ctx filter, int number, unsigned flags)
 {
     const uint64_t how = O_TRUNC | O_ACCMODE;
@@ -156,7 +158,7 @@ static int sandbox_add_open(scmp_filter_ctx filter)
     return error ? error : sandbox_add_masked(filter, "creat", 1, S_ISUID | S_ISGID | S_ISVTX, 0);
 }
 
-/* About itself. */
+/* Options that concern the process itself. */
 static int sandbox_add_prctl(scmp_filter_ctx filter)
 {
     static const uint64_t options[] = {PR_SET_NAME,         PR_GET_NAME,         PR_GET_DUMPABLE,
@@ -169,15 +171,16 @@ static int sandbox_add_prctl(scmp_filter_ctx filter)
     return error;
 }
 
-/* Threads and processes, in the namespaces that there are; signals, limits and processors of its
-   own alone. */
+/* Threads and processes without new namespaces; signals, limits and affinity of the process itself.
+ */
 static int sandbox_add_tasks(scmp_filter_ctx filter)
 {
     static const uint64_t spaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
     const uint64_t self = (uint64_t)getpid();
     int error = sandbox_add_masked(filter, "clone", 0, spaces, 0);
-    /* Its flags are in memory, where no filter looks. Who gets this answer uses clone(). */
+    /* The flags of clone3() are in memory, which a filter cannot read. After ENOSYS, the C library
+     * uses clone(). */
     if (error == 0)
         error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
     if (error == 0)
@@ -188,11 +191,11 @@ static int sandbox_add_tasks(scmp_filter_ctx filter)
         error = sandbox_add_masked(filter, "prlimit64", 0, WORD, 0);
     if (error == 0)
         error = sandbox_add_masked(filter, "sched_setaffinity", 0, WORD, 0);
-    /* That it is asked, and not changed. */
+    /* Only the query. */
     return error ? error : sandbox_add_masked(filter, "personality", 0, WORD, WORD);
 }
 
-/* One of a pair of datagrams could be connected with, or send to, any of its user's. */
+/* A datagram socket of a pair could be connected to, or send to, any socket of the user. */
 static int sandbox_add_pairs(scmp_filter_ctx filter)
 {
     int error = sandbox_add_masked(filter, "socketpair", 1, 0xf, SOCK_STREAM);
@@ -220,7 +223,8 @@ static void sandbox_on_denied(int number, siginfo_t *info, void *context)
     if (call < 64 * ARRAY_SIZE(told) && (atomic_fetch_or(&told[call / 64], bit) & bit))
         return;
     const char *name =
-        seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, (int)call); /* Is never freed. */
+        /* Not freed: this is a signal handler. */
+        seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, (int)call);
     log_warn("denied: system call %d (%s), arguments 0x%llx, 0x%llx", (int)call,
              name ? name : "unknown", first, second);
 }
@@ -233,14 +237,14 @@ int sandbox_show_denied(void)
     return sigaction(SIGSYS, &action, NULL) ? -errno : 0;
 }
 
-/* For all threads; what is refused the kernel's log names. */
+/* Load for all threads; the kernel logs what is denied. */
 static int sandbox_load(scmp_filter_ctx filter, int error)
 {
     if (error == 0)
         error = seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
     if (error == 0)
         error = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-    if (error == 0) /* A tree, as lists of that length are slow. */
+    if (error == 0) /* A binary tree: a list of this length would be slow. */
         (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (error == 0)
         error = seccomp_load(filter);
@@ -269,14 +273,14 @@ static int sandbox_allow_step(enum step step, bool runs)
                                       : sandbox_add_prctl(filter);
     if (error == 0 && step <= STEP_OPENING)
         error = sandbox_add_masked(filter, "socket", 0, WORD, AF_UNIX);
-    /* Callers go on with openat() and with what they have. */
+    /* The flags of openat2() are in memory, too; callers go on with openat(). */
     if (error == 0 && seccomp_syscall_resolve_name("openat2") >= 0)
         error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS),
                                  seccomp_syscall_resolve_name("openat2"), 0);
     return sandbox_load(filter, error);
 }
 
-/* But those of @kept, a bit each. */
+/* Drop all capabilities but those of @kept, a bit mask. */
 static int sandbox_drop_capabilities(uint32_t kept)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -287,7 +291,8 @@ static int sandbox_drop_capabilities(uint32_t kept)
     memset(sets, 0, sizeof(sets));
     sets[0].effective = sets[0].permitted = kept;
     for (int i = 0; kept == 0 && prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
-        (void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* Who may not has none to lose. */
+        /* Fails without CAP_SETPCAP; then there is none to lose. */
+        (void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
     return syscall(SYS_capset, &header, sets) ? -errno : 0;
 }
 
@@ -306,7 +311,7 @@ int sandbox_admitted(void)
 int sandbox_processes(int *ret_notices)
 {
     static const char *const others[] = {"fork", "vfork"};
-    if (seccomp_api_get() < 5) /* The level that has notices. */
+    if (seccomp_api_get() < 5) /* The first API level with notifications. */
         return -ENOSYS;
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (!filter)

@@ -15,7 +15,7 @@
 #include "remote/server/session/sandbox.h"
 #include "state/base/log.h"
 
-/* Of later kernels than the headers may be. */
+/* Missing in older kernel headers. */
 #define ACCESS_REFER     (UINT64_C(1) << 13)
 #define ACCESS_TRUNCATE  (UINT64_C(1) << 14)
 #define ACCESS_IOCTL_DEV (UINT64_C(1) << 15)
@@ -24,15 +24,16 @@
 #define SCOPE_ABSTRACT   (UINT64_C(1) << 0)
 #define SCOPE_SIGNALS    (UINT64_C(1) << 1)
 
-/* All rights that there are up to the version of Landlock found: what no rule gives is denied. */
+/* All rights that the kernel's version of Landlock knows. What no rule allows is denied. */
 struct attributes {
     uint64_t files, network, scoped;
 };
 
 #define EXECUTE LANDLOCK_ACCESS_FS_EXECUTE
 #define READS   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-#define FIRST   ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* Those of the first version. */
-/* In folders of its own. No link, as another session may follow it, no socket and no node. */
+#define FIRST   ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* All rights of the first version. */
+/* Rights in folders for writing. No links, which another session might follow, no sockets and no
+ * device nodes. */
 #define CACHES                                                                                     \
     (READS | EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |             \
      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |  \
@@ -43,8 +44,8 @@ struct attributes {
     (EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | ACCESS_TRUNCATE |    \
      ACCESS_IOCTL_DEV)
 
-/* What is installed, what drivers and compilers look up, and what the kernel says of the machine.
-   Of /proc no process but itself. */
+/* Installed programs; what drivers and compilers look up; and what the kernel tells about the
+ * machine. Of the processes in /proc, only the own one. */
 static const char *const installed[] = {"/usr",   "/bin",    "/sbin", "/lib",       "/lib32",
                                         "/lib64", "/libx32", "/opt",  "/nix/store", "/gnu/store"};
 static const char *const looked_up[] = {
@@ -70,7 +71,7 @@ struct rules {
     size_t writable_count;
 };
 
-/* One that is not there needs no rule. */
+/* A path that does not exist needs no rule. */
 static void sandbox_files_allow(const struct rules *rules, const char *path, uint64_t access)
 {
     int fd = open(path, O_PATH | O_CLOEXEC);
@@ -80,12 +81,13 @@ static void sandbox_files_allow(const struct rules *rules, const char *path, uin
     if (fd < 0)
         return;
     if (fstat(fd, &stat) == 0 && !S_ISDIR(stat.st_mode))
-        attr.allowed_access &= OF_FILES; /* With more, it is no rule. */
+        /* For files, the kernel refuses rules with the rights of folders. */
+        attr.allowed_access &= OF_FILES;
     (void)!syscall(SYS_landlock_add_rule, rules->ruleset, LANDLOCK_RULE_PATH_BENEATH, &attr, 0);
     close(fd);
 }
 
-/* A driver that would make it could not. */
+/* Make the folder, as the driver will not be allowed to create its parents. */
 static void sandbox_files_make(const char *folder)
 {
     char path[PATH_MAX];
@@ -105,15 +107,15 @@ static bool sandbox_files_is_within(const char *path, const char *folder)
     return !strncmp(path, folder, length) && (path[length] == '/' || path[length] == '\0');
 }
 
-/* As the kernel reads it. */
+/* The kernel ignores repeated slashes. */
 static void sandbox_files_drop_slashes(char *path)
 {
     for (char *at; (at = strstr(path, "//"));)
         memmove(at, at + 1, strlen(at));
 }
 
-/* One in another of them may have been made a link to anywhere, by a session of before: that is no
-   reason to write there. */
+/* A path below another writable folder gets no rule of its own: an earlier session may have
+ * replaced it by a link to anywhere. */
 static void sandbox_files_allow_writing(struct rules *rules, const char *folder,
                                         const char *beneath)
 {
@@ -131,8 +133,9 @@ static void sandbox_files_allow_writing(struct rules *rules, const char *folder,
     strcpy(rules->writable[rules->writable_count++], path);
 }
 
-/* But the authority, whose keys make anybody a client of any rights. What is made later in the
-   folders around that is not read. */
+/* Allow reading, except for the authority's folder, whose keys would make anybody a client with any
+ * rights. If @path contains that folder, each of the other entries gets a rule; entries created
+ * later cannot be read. */
 static void sandbox_files_allow_reading(const struct rules *rules, const char *path)
 {
     char real[PATH_MAX];
@@ -146,7 +149,7 @@ static void sandbox_files_allow_reading(const struct rules *rules, const char *p
     DIR *folder = opendir(real);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         char inner[PATH_MAX];
-        /* A link's target has a name of its own. */
+        /* The target of a link has a name of its own. */
         if (entry->d_type != DT_LNK && strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
             snprintf(inner, sizeof(inner), "%s/%s", real, entry->d_name) < (int)sizeof(inner))
             sandbox_files_allow_reading(rules, inner);
@@ -160,8 +163,8 @@ static void sandbox_files_allow_node(void *data, const char *path)
     sandbox_files_allow(data, path, NODES);
 }
 
-/* Drivers, and what they are told in the environment: files and folders, with colons between. Those
-   of the user are elsewhere. */
+/* Allow the drivers' folders, and the paths in environment variables, which may have several
+ * separated by colons. Variables with the user's own folders are left out. */
 static void sandbox_files_allow_drivers(const struct rules *rules, const struct devices *known)
 {
     static const char *const users[] = {"HOME=", "OLDPWD=", "PATH=", "PWD=", "TMPDIR=", "XDG_"};
@@ -187,8 +190,8 @@ static void sandbox_files_allow_drivers(const struct rules *rules, const struct 
     }
 }
 
-/* Its user's home, also where the environment has none, as a service's. Nothing but caches in it
-   are used, so that it does not matter where that is. NULL: there is none. */
+/* The user's home, also if the environment lacks HOME, as in a service. Only caches in it are used,
+ * so a wrong HOME does no harm. NULL: none. */
 static const char *sandbox_files_find_home(char ret_real[PATH_MAX])
 {
     const char *home = getenv("HOME");
@@ -200,7 +203,7 @@ static const char *sandbox_files_find_home(char ret_real[PATH_MAX])
     return home && home[0] == '/' && realpath(home, ret_real) && ret_real[1] ? ret_real : NULL;
 }
 
-/* Where drivers keep what they have built, and how that is called in a client's own folder. */
+/* Variables by which drivers find their caches, and the names in a client's own folder. */
 static const struct {
     const char *variable, *name;
 } caches[] = {
@@ -209,7 +212,7 @@ static const struct {
     {"MESA_SHADER_CACHE_DIR", "mesa"},
 };
 
-/* In memory of its own: its user has no other folder. */
+/* The session's user has no folder on disk: use the private /dev/shm. */
 static int sandbox_files_in_memory(void)
 {
     static const char *const variables[][2] = {{"HOME", "/dev/shm/home"},
@@ -226,7 +229,7 @@ static int sandbox_files_in_memory(void)
     return 0;
 }
 
-/* Nobody but who made them can change what they are in. */
+/* The folders belong to the session's user, so that no other user can replace them. */
 int sandbox_own_caches(const char *client)
 {
     char home[PATH_MAX], own[PATH_MAX], path[PATH_MAX];
@@ -242,7 +245,7 @@ int sandbox_own_caches(const char *client)
                            : "",
                  named ? "" : "/.cache", client) >= (int)sizeof(own))
         return -ENAMETOOLONG;
-    /* What its user, and others' sessions, have in /tmp is not for this one to change. */
+    /* /tmp has files of the user and of other sessions. */
     if (snprintf(path, sizeof(path), "%s/tmp", own) >= (int)sizeof(path))
         return -ENAMETOOLONG;
     sandbox_files_make(path);
@@ -316,7 +319,8 @@ int sandbox_files(const struct devices *known, const struct grant *grant, const 
     for (size_t i = 0; i < ARRAY_SIZE(caches); i++)
         sandbox_files_allow_writing(&rules, getenv(caches[i].variable), "");
     sandbox_files_allow_writing(&rules, getenv("TMPDIR"), "");
-    /* It stays in memory, and so what the rule for it is of. */
+    /* Keep /proc/self in the kernel's cache, so that the inode with its rule is not freed. The
+     * descriptor stays open. */
     if (open("/proc/self", O_PATH | O_CLOEXEC) < 0)
         error = -errno;
     if (error == 0 && syscall(SYS_landlock_restrict_self, rules.ruleset, 0))

@@ -19,14 +19,15 @@
 #include "state/base/log.h"
 
 /*
- * Users of sessions: numbers that neither people, services (systemd's end at 65519) nor containers
- * (at 0x6fffffff) have. A process's number is no other's while it lives, and has 22 bits.
+ * User ids of sessions are USER_BASE plus the process id, which is unique while the process lives
+ * and has at most 22 bits. Neither people nor services (systemd's end at 65519) nor containers (up
+ * to 0x6fffffff) have ids in this range.
  */
 #define USER_BASE 0x70000000
 
-/* What /dev/shm holds: a part of the host's memory. */
+/* Options of the session's /dev/shm: at most a quarter of the host's memory. */
 #define SHARED_MEMORY "mode=1777,size=25%"
-/* Threads and processes: a driver of processors has one for each of them. */
+/* Limits of threads and processes: a CPU driver has a thread for each processor. */
 #define TASKS_BASE        512
 #define TASKS_EACH        4
 #define FILE_SIZE_MAX     ((rlim_t)16 << 30)
@@ -57,7 +58,7 @@ static int sandbox_space_put(const char *path, const char *text)
     return error;
 }
 
-/* Its user is who it was, and there is no other. */
+/* Map only the present user and group, to themselves. */
 static int sandbox_space_map_user(uid_t user, gid_t group)
 {
     char text[64];
@@ -69,15 +70,15 @@ static int sandbox_space_map_user(uid_t user, gid_t group)
     return error ? error : sandbox_space_put("/proc/self/gid_map", text);
 }
 
-/* Nothing that is mounted on /dev/shm here is seen outside of this namespace. The root of a chroot
-   is often no mount, so that its propagation cannot be changed; that of a mount below it can. */
+/* Keep mounts of this namespace from propagating to others. In a chroot, / is often no mount, so
+ * its propagation cannot be changed; then that of a mount below is changed. */
 static int sandbox_space_hide_mounts(void)
 {
     static const char *const mounts[] = {"/", "/dev/shm", "/dev"};
     for (size_t i = 0; i < ARRAY_SIZE(mounts); i++)
         if (mount(NULL, mounts[i], NULL, MS_REC | MS_SLAVE, NULL) == 0)
             return 0;
-        else if (errno != EINVAL) /* It is a mount. */
+        else if (errno != EINVAL) /* EINVAL: it is no mount. Any other error is final. */
             break;
     return -errno;
 }
@@ -98,14 +99,14 @@ int sandbox_space(void)
     return error;
 }
 
-/* ---- its user ---- */
+/* ---- the session's user ---- */
 
 struct groups {
     gid_t ids[SUPPLEMENTARY_MAX];
     size_t count;
 };
 
-/* Where it is the group that may open the node, and everybody may not. */
+/* Add the group of a node which the group may open, but not everybody. */
 static void sandbox_space_add_group(void *data, const char *path)
 {
     struct groups *groups = data;
@@ -129,7 +130,7 @@ int sandbox_become(const struct devices *known, const struct grant *grant)
         setresuid(user, user, user))
         return -errno;
     is_nobody = true;
-    /* The kernel forgot these with the user. Drivers look into /proc/self. */
+    /* The kernel resets both when the user changes. Drivers read /proc/self. */
     return prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_DUMPABLE, 1) ? -errno : 0;
 }
 
@@ -158,7 +159,8 @@ int sandbox_try(void)
 
 /* ---- bounds ---- */
 
-/* Bytes that a process may write to and nobody else has: what sanitizers have counts from there. */
+/* Private writable memory of the process now, to which the limit is added: sanitizers reserve a
+ * lot. */
 static rlim_t sandbox_space_data_now(void)
 {
     unsigned long pages = 0;
@@ -191,14 +193,14 @@ int sandbox_bounds(void)
         error = sandbox_space_bound(RLIMIT_FSIZE, FILE_SIZE_MAX);
     if (error == 0)
         error = sandbox_space_bound(RLIMIT_MSGQUEUE, 0);
-    /* Elsewhere they would be all of its user's. */
+    /* Without a user namespace, the limit would count all processes of the server's user. */
     return error == 0 && has_memory ? sandbox_space_bound(RLIMIT_NPROC, tasks) : error;
 }
 
 /* ---- device nodes ---- */
 
-/* The nodes that drivers open beside a device's own, by the beginning of the platform's name and
-   the kinds of devices. */
+/* Nodes that drivers open in addition to the device's own, by the beginning of the platform's name
+ * and the kind of device. */
 static const struct {
     const char *platform, *kind, *node;
 } nodes[] = {
@@ -217,7 +219,7 @@ static const struct {
     {"Xilinx", "other", "xfpga"},
 };
 
-/* "/dev/nvidia1" is the one of that address, as the driver says; NULL: which one is not known. */
+/* The node of the GPU with that PCI address, as NVIDIA's driver tells; NULL: not known. */
 static const char *sandbox_space_find_nvidia(const char *pci, char ret_path[NODE_PATH_MAX])
 {
     char path[NODE_PATH_MAX], line[128];

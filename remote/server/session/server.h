@@ -20,32 +20,33 @@
  * or in build threads, which only post messages.
  */
 
-/** What a kernel's argument is, and why it could not be set. */
+/** A kernel's argument. */
 struct argument {
     enum argument_kind kind;
-    uint64_t size; /**< Of a value; 0: not known. */
+    uint64_t size; /**< Of a value, in bytes; 0: not known. */
     cl_int error;
 };
 
-/** What one of the client's ids stands for. */
+/** What one of the client's ids stands for. The comments name the type if a field is only for one.
+ */
 struct entry {
-    uint64_t id; /**< 0: nothing. */
-    void *real;  /**< NULL: it could not be made, for `error`. */
+    uint64_t id; /**< 0: the entry is free. */
+    void *real;  /**< The driver's object; NULL: it could not be created, see `error`. */
     const cl_icd_dispatch *cl;
-    cl_context context; /**< What it is of; borrowed. */
-    uint64_t devices;   /**< Of that: a bit each, by their places. */
-    uint32_t device;    /**< Of a queue: the place of its own. */
-    uint32_t round;     /**< Of a queue: when pacing.h noted it. */
+    cl_context context; /**< The context of the object; borrowed. */
+    uint64_t devices;   /**< Bit i: device i belongs to the context. */
+    uint32_t device;    /**< Queue: index of its device. */
+    uint32_t round;     /**< Queue: the round in which pacing.h noted it. */
     cl_int error;
-    cl_device_id first;         /**< Of a context: its first device. */
-    bool profiled;              /**< Of a queue. */
-    bool touched;               /**< Of a queue: it was given commands since it was flushed. */
-    bool own_memory;            /**< Of a queue: its device has. */
-    bool asks;                  /**< Of a queue: an event can be asked in a callback. */
-    bool image;                 /**< Of a memory object. */
-    bool user;                  /**< Of an event: the client ends it. */
-    bool text;                  /**< Of a program: made from source or IL. */
-    struct argument *arguments; /**< Of a kernel; owned. */
+    cl_device_id first;         /**< Context: its first device. */
+    bool profiled;              /**< Queue: with profiling. */
+    bool touched;               /**< Queue: commands were submitted since the last flush. */
+    bool own_memory;            /**< Queue: its device has memory of its own. */
+    bool asks;                  /**< Queue: events may be queried in a callback. */
+    bool image;                 /**< Memory object: an image. */
+    bool user;                  /**< Event: a user event, which the client ends. */
+    bool text;                  /**< Program: made from source or IL. */
+    struct argument *arguments; /**< Kernel; on the heap. */
     cl_uint argument_count;
 };
 
@@ -59,19 +60,19 @@ struct server {
     struct device **devices;
     size_t device_count;
     struct table tables[ID_TYPES];
-    uint64_t *touched; /**< Queues to be flushed. */
+    uint64_t *touched; /**< Queues that server_flush() will flush. */
     size_t touched_count;
     const struct devices
-        *known; /**< As the listening process knows them; NULL: it shares nothing out. */
-    uint32_t numbers[DEVICES_MAX]; /**< There, of each place here. */
+        *known; /**< The listening process's list; NULL: devices are not shared out. */
+    uint32_t numbers[DEVICES_MAX]; /**< The number of each device in that list. */
     int channel;                   /**< To the listening process: channel.h. */
-    bool keeps;                    /**< Binaries of its client's are kept. */
-    atomic_bool told;              /**< The client was told its devices, which stay as they are. */
-    uint64_t memory; /**< Bytes that its memory objects may have, or GRANT_UNLIMITED_MEMORY. */
-    struct bulk_map *areas;  /**< Of shared memory; NULL: the session is over a link. */
-    uint64_t staged_max;     /**< Bytes, in host memory, that may wait for devices or the client. */
-    _Atomic uint64_t staged; /**< Those of commands that have not ended. */
-    const char *wrong;       /**< Why the session ends: its client broke the rules. */
+    bool keeps;                    /**< Keep binaries for the client. */
+    atomic_bool told; /**< The client has the list of devices, which does not change any more. */
+    uint64_t memory;  /**< Limit of its memory objects in bytes, or GRANT_UNLIMITED_MEMORY. */
+    struct bulk_map *areas;  /**< Shared memory; NULL: the session uses a link. */
+    uint64_t staged_max;     /**< Bytes of host memory that may wait for devices or the client. */
+    _Atomic uint64_t staged; /**< Of these, bytes of commands that have not ended. */
+    const char *wrong;       /**< The protocol violation that ends the session; or NULL. */
 };
 
 /** Find the object with that id. If there is none, returns NULL, and the session ends. */
@@ -79,8 +80,8 @@ struct entry *server_find(struct server *server, uint64_t id);
 /** Add an entry for a new object. Returns NULL, and the session ends, if the id is in use or there
  *  is no memory. */
 struct entry *server_add(struct server *server, uint64_t id);
-/** The same for an object of a context's. NULL also where the context could not be created: the
- *  entry has its error then, and there is no driver's object to create. */
+/** As server_add(), for an object of a context. Returns NULL also if the context could not be
+ * created: then the new entry has its error, and no driver's object must be created. */
 struct entry *server_add_to(struct server *server, uint64_t id, uint64_t context);
 /** End the session because its client broke the rules; @why is not copied. */
 void server_wrong(struct server *server, const char *why);
@@ -93,7 +94,7 @@ struct entry *server_find_with(struct server *server, uint64_t id, const struct 
 void **server_find_all(struct server *server, const void *ids, uint32_t count,
                        const struct entry *with, cl_int *ret_error);
 
-/** What a program's or kernel's answer says as text; drivers' are cut where they are absurd. */
+/** The longest text of a program or kernel that is sent; longer ones are not. */
 #define SERVER_TEXT_MAX (16u << 20)
 
 /** Returns CL_SUCCESS if the kernel's arguments allow a launch, or the OpenCL error. */
@@ -108,12 +109,12 @@ void server_print(struct server *server);
 /** Send standard output to the client from now on. Returns 0 or -errno. */
 MUST_CHECK int server_catch_output(struct server *server);
 
-/** Have drivers opened from now on as the client's own process would: its first message says how. 0
- *  or -errno. Before any of them is. */
+/** Receive the client's first message, and take over its working directory and environment, before
+ * any driver is opened. 0 or -errno. */
 MUST_CHECK int server_take_environment(struct server *server);
 
-/** Look for commands that failed without a message, and say how busy the session is, from now on. 0
- * or -errno. */
+/** Start the thread that finds commands whose end the driver did not report, and reports how busy
+ * the session is. 0 or -errno. */
 MUST_CHECK int server_watch_commands(struct server *server);
 
 struct pace;
@@ -127,24 +128,25 @@ struct channel_message;
  *  Returns NULL if there is not enough memory. */
 struct session_budget *server_take_memory(struct server *server, uint64_t devices, uint64_t bytes);
 void server_give_back(struct session_budget *session_budget);
-/** What was taken is for this object, until the driver gives it up. One with no charge is released,
- *  with an error. */
+/** Charge the memory to the object of @entry until the driver destroys it. If that cannot be
+ * observed, or @session_budget is NULL, the object is released, and the entry gets an error. */
 void server_session_budget(struct entry *entry, struct session_budget *session_budget);
-/** The same for one that was made, whose size only the driver knows. */
+/** The same for an object that exists already, as only the driver knows its size. */
 void server_session_budget_made(struct server *server, struct entry *entry);
 /** Take the listening process's answer to a request for memory. */
 void server_promised(struct server *server, const struct channel_message *message);
-/** Let a device have no more than @memory, and no more than the session may use. */
+/** Lower the reported memory of a device to @memory and to the session's limit. */
 void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info);
 
-/** Of a session over rings: take the descriptor of a message, which came over the link before the
- *  message was posted, with @area's number; 0: a transfer's. 0 or -errno. By the receiver. */
+/** In a session over rings: take the descriptor that came over the link before a message. @area:
+ * the number that must have been sent with it; 0: for a transfer. 0 or -errno. Called by the
+ * receiving thread. */
 MUST_CHECK int areas_take_descriptor(struct link *link, uint32_t area, int *ret_fd);
 /** Hold bytes of a shared area for a command, until bulk_map_release(). Returns 0 or -EPROTO: they
  *  are not all in an area that was offered. */
 MUST_CHECK int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t size,
                           char **ret_bytes);
-/** Take memory that the client offers. 0 or -ENOMEM. */
+/** Prepare for memory that the client offers. 0 or -ENOMEM. */
 MUST_CHECK int server_share_memory(struct server *server);
 /** Whether the device has memory of its own, so that host memory must be transferred to it. */
 bool device_has_own_memory(const struct device *device);
@@ -157,19 +159,19 @@ void server_touch(struct server *server, struct entry *queue);
 void server_flush(struct server *server);
 
 struct session_limits {
-    uint64_t memory;            /**< Bytes of its address space; 0: no limit. */
-    const char *const *devices; /**< Names of those offered, or NULL: all. */
+    uint64_t memory;            /**< Limit of the address space in bytes; 0: none. */
+    const char *const *devices; /**< Names of the offered devices, or NULL: all. */
     size_t device_count;
-    const struct devices *known; /**< NULL: nothing is shared out. */
-    struct grant local;          /**< Of who needs no certificate. */
-    const char *authority;       /**< Its folder, without links; NULL: there is none. */
-    bool open;                   /**< Its process may do what its user may. */
-    bool shows_denied;           /**< The log names system calls that are denied. */
-    bool isolates;               /**< Drivers are opened as the client's process would. */
-    uint32_t patience_s;         /**< A session waits no longer for another link. */
+    const struct devices *known; /**< NULL: devices are not shared out. */
+    struct grant local;          /**< The grant of clients without a certificate. */
+    const char *authority;       /**< The authority's folder, without symbolic links; NULL: none. */
+    bool open;                   /**< No sandbox. */
+    bool shows_denied;           /**< Log denied system calls. */
+    bool isolates; /**< Serves isolated programs: drivers are opened as in the client's process. */
+    uint32_t patience_s; /**< The longest wait for a client to reconnect. */
 };
-/** What the program does as the process of a connection, which the listening process executes
- *  (startup.h). Never returns. */
+/** The program's main function when the listening process executes it for a connection (startup.h).
+ * Never returns. */
 _Noreturn void session_main(void);
 
 #endif

@@ -25,12 +25,12 @@
 
 #define POOL_MOST ((size_t)64 << 20)
 #define POOL_OF   16
-/* As a process that has half of the host's memory more than it has. */
+/* Added to the kernel's OOM score: as much as half of the host's memory would add. */
 #define OOM_ADJUSTED 500
 
 static bool session_is_offered(const struct session_limits *limits, const struct device *device)
 {
-    /* Nothing runs there unless somebody waits, and nobody does here. */
+    /* Such a driver runs commands only while a thread waits for them; here, none does. */
     if (device->quirks & QUIRK_RUNS_IN_CALLER)
         return false;
     for (size_t i = 0; i < limits->device_count; i++)
@@ -39,7 +39,7 @@ static bool session_is_offered(const struct session_limits *limits, const struct
     return limits->device_count == 0;
 }
 
-/* By the listening process, if that shares devices out at all. */
+/* Does the listening process know the device? Always true if devices are not shared out. */
 static bool session_is_known(const struct server *server, const struct device *device,
                              uint32_t *ret_number)
 {
@@ -50,7 +50,8 @@ static bool session_is_known(const struct server *server, const struct device *d
     return true;
 }
 
-/* Take part in the sharing. Returns how much memory of it there is for all. */
+/* Tell the listening process that the session offers the device. Returns its memory, for all
+ * sessions together. */
 static uint64_t session_share_out(const struct server *server, uint32_t number)
 {
     if (!server->known)
@@ -76,8 +77,8 @@ static int session_open_devices(struct server *server, const struct session_limi
                      server->devices[i]->key.device);
             continue;
         }
-        /* Drivers leave out devices whose nodes cannot be opened, and so those behind them would
-           have other names. */
+        /* Use the listening process's name: drivers skip devices whose nodes cannot be opened,
+         * which changes the numbers of those behind. */
         if (!grant_has_device(grant, server->known ? server->known->rows[*number].name : name))
             continue;
         struct entry *entry =
@@ -107,7 +108,7 @@ static int session_tell_devices(struct server *server)
         return -ENOMEM;
     for (size_t i = 0; i < server->device_count; i++) {
         inventory.entries[i].key = server->devices[i]->key;
-        inventory.entries[i].info = server->devices[i]->info; /* borrowed */
+        inventory.entries[i].info = server->devices[i]->info; /* Borrowed. */
     }
     int error = inventory_encode(&inventory, &data, &size);
     if (error == 0)
@@ -118,7 +119,7 @@ static int session_tell_devices(struct server *server)
     return error;
 }
 
-/* As both said that they can. */
+/* Over rings if both sides have agreed on them. */
 static int session_open_stream(struct server *server, const struct guest *guest)
 {
     if (guest->features & FEATURE_RINGS) {
@@ -129,7 +130,8 @@ static int session_open_stream(struct server *server, const struct guest *guest)
     return error == 0 && !stream_attach(&server->stream, guest->link, 0) ? -EPROTO : error;
 }
 
-/* Until its client ends it, breaks the rules, or does not come back. */
+/* Execute messages until the client ends the session, breaks the protocol, or does not come back.
+ */
 static void session_serve(struct server *server)
 {
     struct message message;
@@ -171,8 +173,7 @@ void server_bye(struct server *server, const struct msg_bye *message)
     (void)server, (void)message;
 }
 
-/* What may wait for a client that is slow to take it, or for devices: half of the memory that there
- * is. */
+/* How many bytes may wait for a slow client or for devices: half of the memory. */
 static uint64_t session_staged_max(const struct session_limits *limits)
 {
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -181,14 +182,14 @@ static uint64_t session_staged_max(const struct session_limits *limits)
     return memory / 2;
 }
 
-/* Of bytes on their way: enough for the parts of a transfer, and little of what there is. */
+/* How much free memory the stream keeps for messages: enough for the parts of a transfer. */
 static size_t session_pool_most(const struct session_limits *limits)
 {
     return limits->memory && limits->memory / POOL_OF < POOL_MOST ? limits->memory / POOL_OF
                                                                   : POOL_MOST;
 }
 
-/* What the process never needs again. */
+/* Set limits that are never lifted. */
 static int session_give_up_rights(const struct session_limits *limits)
 {
     struct rlimit none = {0, 0}, memory = {limits->memory, limits->memory};
@@ -199,8 +200,8 @@ static int session_give_up_rights(const struct session_limits *limits)
     return 0;
 }
 
-/* Where the host's memory runs out, the kernel is to take a session that has much of it, and
-   neither the listening process nor what is none of the server's. */
+/* If the host runs out of memory, the kernel should end a session rather than the listening process
+ * or another program. */
 static void session_give_way(void)
 {
     int before = OOM_ADJUSTED;
@@ -213,7 +214,7 @@ static void session_give_way(void)
         fclose(file);
 }
 
-/* Without that, a session is served all the same. */
+/* A session without the limit is served all the same. */
 static void session_bound_processes(int channel, const char *peer)
 {
     int notices = -1, error = sandbox_processes(&notices);
@@ -254,11 +255,11 @@ static int session_start(struct server *server, const struct guest *guest, int c
     return error;
 }
 
-/* A stranger's process is nobody's: of a server of root's it is a user of its own, and else in
-   namespaces of its own at least, where the kernel allows that. */
+/* The process of a client that needs a certificate gets a user of its own if the server is root,
+ * and else namespaces of its own if the kernel allows it. */
 static int session_leave_user(const struct session_limits *limits, const struct grant *grant)
 {
-    if (sandbox_has_memory()) /* Root's. */
+    if (sandbox_has_memory()) /* session_begin() has made namespaces, so the server is root. */
         return sandbox_become(limits->known, grant);
     int error = sandbox_space();
     if (error)
@@ -266,11 +267,11 @@ static int session_leave_user(const struct session_limits *limits, const struct 
     return 0;
 }
 
-/* Its client is admitted, and nothing of it was done. */
+/* After the client was admitted, and before any of its messages is executed. */
 static int session_enter_sandbox(const struct session_limits *limits, const struct guest *guest,
                                  bool stranger, int channel)
 {
-    /* Compilers look for headers here, and end where they may not look. */
+    /* Compilers search the working directory, and fail if they may not read it. */
     int error = chdir("/") ? -errno : 0;
     if (error == 0 && stranger)
         error = session_leave_user(limits, &guest->grant);
@@ -287,7 +288,7 @@ static int session_enter_sandbox(const struct session_limits *limits, const stru
     return error;
 }
 
-/* What the greeting needs of its user's rights, and no more. */
+/* Drop all rights that the greeting does not need. */
 static int session_begin(const struct link_kind *kind, const struct session_limits *limits)
 {
     char problem[FOLDER_PROBLEM_MAX] = "";
@@ -307,7 +308,7 @@ static int session_begin(const struct link_kind *kind, const struct session_limi
     return error ? error : sandbox_begin();
 }
 
-/* From its greeting to the end of its session, or of its part in another's. */
+/* The main function of the process of a connection. */
 static _Noreturn void session_run(const struct link_kind *kind, int fd, int channel,
                                   const struct session_limits *limits)
 {
@@ -333,8 +334,7 @@ static _Noreturn void session_run(const struct link_kind *kind, int fd, int chan
         log_warn("the session of %s was ended: %s", guest.peer, server.wrong);
     else
         log_info("the session of %s ended", guest.peer);
-    /* The drivers' handlers of exit() are one more chance to hang; the system returns all they
-       have. */
+    /* Not exit(): handlers of drivers may hang. The kernel frees everything. */
     _exit(server.wrong ? 3 : 0);
 }
 
@@ -344,7 +344,7 @@ void session_main(void)
     const char *where = NULL;
     if (startup_read(&startup))
         _exit(1);
-    /* A server that is gone keeps no devices. */
+    /* Without the listening process, the session must not use devices. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != startup->parent)
         _exit(1);
@@ -352,7 +352,7 @@ void session_main(void)
     (void)setrlimit(RLIMIT_NOFILE, &startup->descriptors);
     if (!startup->logs)
         atomic_store(&log_threshold, LOG_LEVEL_OFF);
-    /* No program that a driver runs has any of these. */
+    /* Programs that drivers execute must not inherit these. */
     (void)fcntl(STARTUP_CONNECTION, F_SETFD, FD_CLOEXEC);
     (void)fcntl(STARTUP_CHANNEL, F_SETFD, FD_CLOEXEC);
     if (!startup->scheme[0])

@@ -74,7 +74,7 @@ void server_promised(struct server *server, const struct channel_message *messag
     pthread_mutex_unlock(&lock);
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static void session_budget_return_some(struct server *server, size_t device)
 {
     uint64_t standby = promised_to[device] - used_of[device],
@@ -87,7 +87,7 @@ static void session_budget_return_some(struct server *server, size_t device)
                                                             .bytes = standby - lump});
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static void session_budget_uncount(struct server *server, uint64_t devices, uint64_t bytes)
 {
     used -= bytes;
@@ -98,7 +98,7 @@ static void session_budget_uncount(struct server *server, uint64_t devices, uint
         }
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static bool session_budget_count(struct server *server, uint64_t devices, uint64_t bytes)
 {
     uint64_t done = 0;

@@ -33,7 +33,7 @@ struct startup {
     struct session_limits limits;
     /* The targets of the pointers in `limits`, which are NULL in the file. */
     bool shares;
-    struct devices known; /**< Rows alone. */
+    struct devices known; /**< Only the rows are filled in. */
     char names[DEVICES_MAX][sizeof(((struct device_key *)0)->device)];
     char authority[PATH_MAX];
 };
