@@ -158,9 +158,8 @@ bool memory_would_write(const struct memory *root, uint8_t residence_index)
            !memory_host_copy_is_latest(root);
 }
 
-/* True when each extent is up to date on some device that keeps it: one that is not lost, is not
- * the source of a move on demand, which goes, and has no command that may still read the host copy.
- */
+/* True when each extent is up to date in some residence that keeps it, that is not the source of a
+ * move on demand, which goes, and that has no command that may still read the host copy. */
 static bool host_copy_is_elsewhere(const struct memory *root, uint8_t drained)
 {
     bool elsewhere = true;
@@ -170,7 +169,7 @@ static bool host_copy_is_elsewhere(const struct memory *root, uint8_t drained)
         for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
             elsewhere = elsewhere ||
                         (root->real[residence_index] && (extent.latest & (1u << residence_index)) &&
-                         !residence_is_lost(root->context->at[residence_index]) &&
+                         context_keeps(root->context, residence_index) &&
                          context_life(root->context, residence_index) != RESIDENCE_SOURCE &&
                          (residence_index != extent.writer || residence_index == drained));
         at = extent.range.end;

@@ -208,7 +208,7 @@ uint64_t memory_only_at(const struct memory *root, uint8_t residence_index)
              places = 1u << RESIDENCE_HOST;
     uint64_t bytes = 0;
     for (uint8_t i = 0; i < RESIDENCES_MAX; i++)
-        if (root->real[i] && context->at[i] && !residence_is_lost(context->at[i]))
+        if (root->real[i] && context_keeps(context, i))
             places |= 1u << i;
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);

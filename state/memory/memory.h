@@ -213,7 +213,8 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
 }
 
 /** Bytes of @root whose latest version only the replica at @residence_index has, not counting
- * replicas on lost devices. RESIDENCE_NONE: bytes whose latest version no replica has. */
+ * replicas that are not kept (context_keeps). RESIDENCE_NONE: bytes whose latest version no replica
+ * has. */
 uint64_t memory_only_at(const struct memory *root, uint8_t residence_index);
 
 /** Record that a command names @root, which so becomes the most recently used. Inside the gate. */

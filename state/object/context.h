@@ -149,6 +149,14 @@ static inline bool context_is_readable(const struct context *context, uint8_t re
     enum residence_life life = context_life(context, residence_index);
     return life == RESIDENCE_LIVE || life == RESIDENCE_SOURCE;
 }
+/** True when replicas in @residence_index are kept: not on a lost device, nor in a residence that
+ * was made ahead of a move, which no command reads and which may be released at any time. */
+static inline bool context_keeps(const struct context *context, uint8_t residence_index)
+{
+    enum residence_life life = context_life(context, residence_index);
+    return life != RESIDENCE_DRAINING && life != RESIDENCE_LOST &&
+           !atomic_load_explicit(&context->ready[residence_index], memory_order_relaxed);
+}
 /** One context in a move of one of its virtual devices, as passed to the classes of its objects. */
 struct move_context {
     struct context *context; /**< Held. */

@@ -349,6 +349,26 @@ Test(spread, a_program_is_elastic_over_two_more_devices)
     cr_assert(engine_rig_empties(&s->rig, "three"), "%s", engine_rig_alive(&s->rig, "three"));
 }
 
+/* Helpers have the latest bytes of what a launch reads, but are released with any move: what the
+ * old device has stays there until it is fetched. */
+Test(spread, a_move_on_demand_leaves_no_bytes_to_helpers)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    const struct move_request request = {.target = engine_rig_key(&s->rig, "two"),
+                                         .fetch = MOVE_FETCH_ON_DEMAND};
+    struct move_report report;
+    spread_over(s, "three", NULL);
+    for (unsigned n = 0; n < 50 && launches(s, "three") == 0; n++)
+        end(launch(s));
+    cr_assert_gt(launches(s, "three"), 0);
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    OK(elastic_set(NULL, 0));
+    end(launch(s));
+    check(s);
+    scene_close(s);
+}
+
 /* Which is not there yet when the launch's first pieces are given. */
 Test(spread, a_place_begins_with_what_is_written_before_the_launch)
 {
