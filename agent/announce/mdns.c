@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
+#include "agent/protocol/common_messages.h"
 #include "state/base/bytes/text.h"
 
 /*
@@ -23,7 +23,7 @@
  * standard input is open.
  *
  * reseat-mdns browse: write a frame (MSG_SERVER) to standard output for each server announced, with
- * "address" and, where the server is gone, "gone". Announcements are not authenticated: the reader
+ * "address". Announcements are not authenticated: the reader
  * has to verify a server by other means.
  *
  * This is a separate program so that no other part of reseat depends on Avahi.
@@ -31,7 +31,7 @@
 
 #define SERVICE     "_reseat._tcp"
 #define RETRY_MS    5000
-#define HOST_MAX    256
+#define HOST_MAX    240
 #define RESOLVE_MAX 64 /* Resolvers running at a time; further announcements are ignored. */
 
 struct mdns {
@@ -45,46 +45,38 @@ struct mdns {
     char problem[256]; /* The last problem reported. */
 };
 
-static void mdns_send_frame(struct frame *frame)
+static void mdns_send(const struct server_news *news)
 {
-    int error = frame_seal(frame);
+    struct frame frame;
 
-    for (size_t sent = 0; !error && sent < frame->buffer.size;) {
-        ssize_t put = write(STDOUT_FILENO, frame->buffer.data + sent, frame->buffer.size - sent);
-        if (put < 0 && errno != EINTR)
-            _exit(0); /* The reader has closed the pipe. */
-        sent += put > 0 ? (size_t)put : 0;
-    }
-    frame_finish(frame);
+    frame_init(&frame, MSG_SERVER);
+    put_server_news(&frame, news);
+    if (frame_write(&frame, STDOUT_FILENO))
+        _exit(0); /* The reader has closed the pipe. */
 }
 
-static void mdns_tell_found(const char *host, uint16_t port, bool gone)
+static void mdns_tell_found(const char *host, uint16_t port)
 {
-    char address[HOST_MAX + 16];
-    struct frame frame;
+    struct server_news news = {.code = ""};
 
     if (strlen(host) >= HOST_MAX || !text_is_safe(host, strlen(host)))
         return;
-    snprintf(address, sizeof(address), "tcp:%s:%u", host, port);
-    frame_init(&frame, MSG_SERVER);
-    frame_string(&frame, "address", address);
-    frame_bool(&frame, "gone", gone);
-    mdns_send_frame(&frame);
+    snprintf(news.address, sizeof(news.address), "tcp:%s:%u", host, port);
+    mdns_send(&news);
 }
 
 /** Report the state: as a frame when browsing, as a line on standard error when announcing. */
 static void mdns_tell_state(struct mdns *mdns, const char *problem)
 {
-    struct frame frame;
+    struct server_news news = {.code = ""};
 
     if (mdns->name) {
         if (problem[0] && strcmp(problem, mdns->problem) != 0)
             fprintf(stderr, "reseat-mdns: %s is not announced: %s\n", mdns->name, problem);
     } else {
-        frame_init(&frame, MSG_SERVER);
-        frame_string(&frame, "code", problem[0] ? "avahi" : "");
-        frame_string(&frame, "problem", problem);
-        mdns_send_frame(&frame);
+        strcpy(news.code, problem[0] ? "avahi" : "");
+        snprintf(news.problem, sizeof(news.problem), "%s", problem);
+        mdns_send(&news);
     }
     snprintf(mdns->problem, sizeof(mdns->problem), "%s", problem);
 }
@@ -146,7 +138,7 @@ static void mdns_resolved(AvahiServiceResolver *resolver, AvahiIfIndex interface
     (void)interface, (void)protocol, (void)name, (void)type, (void)domain, (void)address;
     (void)text, (void)flags;
     if (event == AVAHI_RESOLVER_FOUND)
-        mdns_tell_found(host, port, false);
+        mdns_tell_found(host, port);
     mdns->resolving--;
     avahi_service_resolver_free(resolver);
 }

@@ -7,7 +7,8 @@
 import sys
 
 NUMBERS = {"u32": "UINT32_MAX", "bytes": "MESSAGE_BYTES_MAX", "u64": "UINT64_MAX"}
-TYPES = list(NUMBERS) + ["bool", "ms", "vdev", "word", "text", "path", "device", "protection"]
+TYPES = list(NUMBERS) + ["signed", "bool", "ms", "vdev", "word", "text", "path", "device", "protection", "place", "by"]
+LISTED = ["u64", "bool", "word", "device", "place"] # of which there may be an array, beside maps
 
 
 class Field:
@@ -16,65 +17,106 @@ class Field:
     def __init__(self, words, map_, words_of, where):
         self.key, type_, *members = words
         self.omitted, type_ = type_.endswith("?"), type_.rstrip("?")
+        type_, _, self.count = type_.rstrip("]").partition("[")
         self.type, _, self.of = type_.partition(":")
         if self.type == "words":
             known = self.of in words_of
+        elif self.type == "map":
+            known = bool(self.of)
         else:
-            known = bool(self.of) if self.type == "map" else self.type in TYPES
+            known = self.type in (LISTED if self.count else TYPES)
         if not known:
-            sys.exit(f"{where}: '{type_}' is no type")
+            sys.exit(f"{where}: '{words[1]}' is no type")
         self.words = words_of.get(self.of)
-        self.of, _, self.count = self.of.partition("[")
-        self.members = {side: self.key for side in map_.structs}
+        self.map = map_
+        self.members, self.types = {side: self.key for side in map_.structs}, {}
         for member in members:
             side, _, name = member.partition("=")
             if side not in map_.structs:
                 sys.exit(f"{where}: {map_.name} has no side '{side}'")
-            self.members[side] = name
+            self.members[side], _, other = name.partition(":") # A side may have it as another type.
+            if other:
+                self.types[side] = other
 
     def member(self, side):
         """The member, and the one that says whether it is there; None: this side has none."""
         name, _, flag = self.members[side].partition("?")
-        return (None if name == "-" else f"value->{name}"), (f"value->{flag}" if flag else None)
+        return (None if name == "-" else place(name)), (place(flag) if flag else None)
 
-    def put(self, side):
-        value, flag = self.member(side)
-        key, type_ = f'"{self.key}"', self.type
-        if type_ == "map" and self.count:
-            count = f"value->{self.count.rstrip(']')}"
-            return [f"frame_array(frame, {key});", f"for (size_t i = 0; i < {count}; i++) {{", "    frame_map(frame, NULL);",
-                    f"    put_{self.of}(frame, &{value}[i]);", "    frame_end(frame);", "}", "frame_end(frame);"]
+    def put_one(self, side, key, value, maps):
+        type_ = self.types.get(side, self.type)
         if type_ == "map":
-            lines = [f"frame_map(frame, {key});", f"put_{self.of}(frame, &{value});", "frame_end(frame);"]
-        elif type_ in NUMBERS or type_ in ("vdev", "ms"):
-            lines = [f"frame_u64(frame, {key}, {value});"]
-        elif type_ == "bool":
-            lines = [f"frame_bool(frame, {key}, {value});"]
-        elif type_ == "words":
-            lines = [f"frame_string(frame, {key}, words_{self.of}[{value}]);"]
-        elif type_ in ("device", "protection"):
-            lines = [f"message_put_{type_}(frame, {key}, &{value});"]
-        elif type_ == "text":
-            lines = [f"message_put_text(frame, {key}, {value});"]
+            call = f"put_{self.of}(frame, {'agent, ' if maps[self.of].told(maps) else ''}&{value});"
+            return [call] if self.key == "-" else [f"frame_map(frame, {key});", call, "frame_end(frame);"]
+        if type_ in NUMBERS or type_ in ("vdev", "ms"):
+            return [f"frame_u64(frame, {key}, {value});"]
+        if type_ == "bool":
+            return [f"frame_bool(frame, {key}, {value});"]
+        if type_ == "place":
+            return [f"devices_put_place(agent, frame, {key}, {value});"]
+        if type_ == "words":
+            return [f"frame_string(frame, {key}, words_{self.of}[{value}]);"]
+        if type_ in ("device", "protection"):
+            return [f"message_put_{type_}(frame, {key}, &{value});"]
+        if type_ in ("text", "signed"):
+            return [f"message_put_{type_}(frame, {key}, {value});"]
+        return [f"frame_string(frame, {key}, {value});"]
+
+    def put(self, side, maps):
+        value, flag = self.member(side)
+        if self.type == "by":
+            return [f"{self.members[side]}(frame, {'agent, ' if self.map.told(maps) else ''}value);"]
+        if self.count:
+            lines = ["    " + line for line in self.put_one(side, "NULL", element(value), maps)]
+            lines = [f'frame_array(frame, "{self.key}");', f"for (size_t i = 0; i < {place(self.count)}; i++) {{",
+                     *lines, "}", "frame_end(frame);"]
         else:
-            lines = [f"frame_string(frame, {key}, {value});"]
-        condition = flag if type_ != "device" else None
-        if self.omitted and type_ == "vdev":
+            lines = self.put_one(side, f'"{self.key}"', value, maps)
+        condition = flag if self.type != "device" else None
+        if self.omitted and self.type == "vdev":
             condition = f"{value} != UINT32_MAX"
-        elif self.omitted and type_ == "protection":
+        elif self.omitted and self.type == "protection":
             condition = f"{value}.word != PROTECTION_UNSAID"
         elif self.omitted and not condition:
-            condition = value + ("[0]" if type_ in ("word", "text", "path") else "")
+            condition = value + ("[0]" if self.type in ("word", "text", "path") else "")
         return lines if not condition else [f"if ({condition}) {{"] + ["    " + line for line in lines] + ["}"]
 
-    def take(self, side):
+    def take_array(self, value, flag, maps):
+        """Of a list the count is taken too; what other structs have it in goes by its place."""
+        one, count = element(value), place(self.count)
+        items, most = f'message_items(map, "{self.key}", &items', f"ARRAY_SIZE({value.split('[]')[0]})"
+        lines = ["const msgpack_object *items;", f"size_t count = {items}, {most});"]
+        if self.type == "map":
+            agent = "agent, " if maps[self.of].told(maps) else ""
+            lines += ["for (size_t i = 0; i < count; i++)", f"    take_{self.of}({agent}&items[i], &{one});"]
+        elif self.type == "device" and "[]" not in value: # Without those that are no keys.
+            lines += [f"{count} = 0;", "for (size_t i = 0; i < count; i++)",
+                      f"    {count} += message_item_device(&items[i], &{value}[{count}]);"]
+        elif self.type in ("u64", "bool", "device"):
+            lines += ["for (size_t i = 0; i < count; i++)",
+                      f"    message_item_{self.type}(&items[i], &{one});"]
+        else:
+            sys.exit(f"an array of {self.type} is not taken yet")
+        if "[]" not in value and self.type != "device":
+            lines.append(f"{count} = (__typeof__({count}))count;")
+        lines = ["{"] + ["    " + line for line in lines] + ["}"]
+        return lines + ([f'{flag} = field_get(map, "{self.key}") != NULL;'] if flag else [])
+
+    def take(self, side, maps):
         value, flag = self.member(side)
-        key, type_ = f'"{self.key}"', self.type
-        lines = []
-        if type_ == "map" and self.count:
-            sys.exit(f"an array of {self.of} is not taken yet")
+        key, type_ = f'"{self.key}"', self.types.get(side, self.type)
+        if "(" in value or type_ == "by" or (type_ == "map" and side not in maps[self.of].takers):
+            return [] # Only what is put may be computed.
+        if self.count:
+            return self.take_array(value, flag, maps)
         if type_ == "map":
-            lines = [f"take_{self.of}(field_get(map, {key}), &{value});"]
+            map_ = "map" if self.key == "-" else f"field_get(map, {key})"
+            agent = "agent, " if maps[self.of].told(maps) else ""
+            lines = [f"take_{self.of}({agent}{map_}, &{value});"]
+            if flag:
+                return lines + [f"{flag} = message_is_map(map, {key});"]
+        elif type_ == "place":
+            lines = [f"{value} = devices_take_place(agent, map, {key});"]
         elif type_ in NUMBERS:
             cast = "(uint32_t)" if type_ == "u32" else ""
             lines = [f"{value} = {cast}message_number(map, {key}, {NUMBERS[type_]});"]
@@ -87,6 +129,8 @@ class Field:
             lines = [f"{value} = field_bool(map, {key}, false);"]
         elif type_ == "words":
             lines = [f"{value} = message_word(map, {key}, words_{self.of}, ARRAY_SIZE(words_{self.of}));"]
+        elif type_ == "signed":
+            lines = [f"{value} = message_signed(map, {key});"]
         elif type_ == "device":
             got = f"message_take_device(map, {key}, &{value})"
             return [f"{flag} = {got} || {flag};" if flag else f"(void){got};"]
@@ -94,7 +138,20 @@ class Field:
             lines = [f"message_take_protection(map, {key}, &{value});"]
         else:
             lines = [f"(void)field_{'string' if type_ == 'word' else type_}(map, {key}, {value}, sizeof({value}));"]
-        return lines + ([f"{flag} = field_get(map, {key}) != NULL;"] if flag else [])
+        there = f"message_is_number(map, {key})" if type_ in NUMBERS else f"field_get(map, {key}) != NULL"
+        return lines + ([f"{flag} = {there};"] if flag else [])
+
+
+def place(name):
+    """A member of the struct, or what a function makes of it."""
+    return name if "(" in name else f"value->{name}" if name else "*value"
+
+
+def element(value):
+    """One of an array's, or of what a function gives for each."""
+    if value.endswith(")"):
+        return f"{value[:-1]},i)"
+    return value.replace("[]", "[i]") if "[]" in value else f"{value}[i]"
 
 
 class Map:
@@ -106,23 +163,56 @@ class Map:
         for one in structs:
             side, _, rest = one.partition("=")
             self.structs[side], _, self.headers[side] = rest.partition("@")
-        if set(self.senders + self.takers) != set(self.structs):
+        if set(self.senders + self.takers) - {"client"} != set(self.structs):
             sys.exit(f"{where}: not every side of {self.name} has a struct")
 
-    def function(self, side, puts):
+    def told(self, maps):
+        """The agent's functions need more than the struct."""
+        texts = [text for field in self.fields for text in [*field.members.values(), field.count]]
+        return any("agent," in text for text in texts) or any(
+            field.type == "place" or field.type == "map" and maps[field.of].told(maps) for field in self.fields)
+
+    def relay(self, maps):
+        """The agent passes the map on to a client, without what does not belong there."""
+        keys = [field.key for field in self.fields if field.type != "map"]
+        body = ["static const char *const keys[] = {" + ", ".join(f'"{key}"' for key in keys) + "};"]
+        body += ["frame_forward(frame, map, keys, ARRAY_SIZE(keys));"]
+        for field in self.fields:
+            if field.type == "map" and field.key == "-":
+                body.append(f"relay_{field.of}(frame, map);")
+            elif field.type == "map":
+                body += ["const msgpack_object *items;",
+                         f'size_t count = message_items(map, "{field.key}", &items, PROTOCOL_VDEVS_MAX);',
+                         f'frame_array(frame, "{field.key}");', "for (size_t i = 0; i < count; i++) {",
+                         "    frame_map(frame, NULL);", f"    relay_{field.of}(frame, &items[i]);",
+                         "    frame_end(frame);", "}", "frame_end(frame);"]
+        return ([f"void relay_{self.name}(struct frame *frame, const msgpack_object *map)"],
+                ["{"] + ["    " + line for line in body] + ["}", ""])
+
+    def blank(self):
+        """As of a program that has nothing to say."""
+        puts = {"text": 'frame_string(frame, {}, "");', "word": 'frame_string(frame, {}, "");',
+                "bool": "frame_bool(frame, {}, false);"}
+        body = [puts.get(field.type, "frame_u64(frame, {}, 0);").format(f'"{field.key}"') for field in self.fields]
+        return [f"void blank_{self.name}(struct frame *frame)"], ["{"] + ["    " + line for line in body] + ["}", ""]
+
+    def function(self, side, puts, maps):
         struct = self.structs[side]
         own = f"{side}_" if self.shared and side != "common" else "" # the library links both
+        agent = f"{'const ' if puts else ''}struct agent *agent, " if self.told(maps) else ""
         if puts:
-            lines = [f"void {own}put_{self.name}(struct frame *frame, const struct {struct} *value)"]
+            lines = [f"void {own}put_{self.name}(struct frame *frame, {agent}const struct {struct} *value)"]
         else:
-            lines = [f"void {own}take_{self.name}(const msgpack_object *map, struct {struct} *value)"]
+            lines = [f"void {own}take_{self.name}({agent}const msgpack_object *map, struct {struct} *value)"]
         body = [line for field in self.fields if field.member(side)[0]
-                for line in (field.put(side) if puts else field.take(side))]
-        return lines, ["{"] + ["    " + line for line in body] + ["}", ""]
+                for line in (field.put(side, maps) if puts else field.take(side, maps))]
+        used = ["(void)agent;"] if agent and not any("agent" in line for line in body) else []
+        return lines, ["{"] + ["    " + line for line in used + body] + ["}", ""]
 
 
 def read(path):
-    maps, words_of = [], {}
+    maps, words_of = {}, {}
+    last = None
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             text, where = line.split("#")[0], f"{path}:{number}"
@@ -130,11 +220,11 @@ def read(path):
             if not words:
                 continue
             if text[0] == " ":
-                maps[-1].fields.append(Field(words, maps[-1], words_of, where))
+                last.fields.append(Field(words, last, words_of, where))
             elif words[0] == "words":
                 words_of[words[1]] = [word.strip('"') for word in words[2:]]
             elif words[0] == "map":
-                maps.append(Map(words[1:], where))
+                last = maps[words[1]] = Map(words[1:], where)
             else:
                 sys.exit(f"{where}: '{words[0]}' is neither words nor a map")
     return maps, words_of
@@ -143,19 +233,24 @@ def read(path):
 def main():
     table, side, header, source = sys.argv[1:]
     maps, words_of = read(table)
-    maps = [m for m in maps if side in m.structs]
+    own = [m for m in maps.values() if side in m.structs]
     guard = f"RESEAT_AGENT_PROTOCOL_{side.upper()}_MESSAGES_H"
     declared, defined = [], []
-    for m in maps:
+    for m in own:
         for puts, sides in ((True, m.senders), (False, m.takers)):
             if side in sides:
-                first, body = m.function(side, puts)
+                first, body = m.function(side, puts, maps)
                 declared += [first[0] + ";"]
                 defined += first + body
-    used = {f.of for m in maps for f in m.fields if f.words and f.member(side)[0]}
+    for m in maps.values():
+        if side == "agent" and "program" in m.senders and "client" in m.takers:
+            for first, body in [m.relay(maps)] + ([] if any(f.type == "map" for f in m.fields) else [m.blank()]):
+                declared += [first[0] + ";"]
+                defined += first + body
+    used = {f.of for m in own for f in m.fields if f.words and f.member(side)[0] and side not in f.types}
     arrays = [f"static const char *const words_{name}[] = {{{', '.join(chr(34) + w + chr(34) for w in words_of[name])}}};"
               for name in sorted(used)]
-    includes = [f'#include "{path}"' for path in sorted({m.headers[side] for m in maps})]
+    includes = [f'#include "{path}"' for path in sorted({m.headers[side] for m in own})]
     texts = [[f"#ifndef {guard}", f"#define {guard}", "", '#include "agent/protocol/message.h"'] + includes +
              ["", "/* Of messages.txt: into an open map, and from one. */"] + declared + ["", "#endif", ""],
              [f'#include "agent/protocol/{side}_messages.h"', ""] + arrays + [""] + defined]

@@ -1,5 +1,8 @@
 #include "agent/protocol/message.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "state/base/bytes/text.h"
@@ -31,11 +34,28 @@ void message_put_protection(struct frame *frame, const char *key,
     frame_string(frame, key, text);
 }
 
+void message_put_signed(struct frame *frame, const char *key, int64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    frame_string(frame, key, text);
+}
+
 uint64_t message_number(const msgpack_object *map, const char *key, uint64_t most)
 {
     uint64_t value = field_u64(map, key, 0);
 
     return value < most ? value : most;
+}
+
+int32_t message_signed(const msgpack_object *map, const char *key)
+{
+    char text[24], *end = text;
+
+    long long value =
+        field_string(map, key, text, sizeof(text)) && text[0] ? strtoll(text, &end, 10) : 0;
+    return *end || value < INT32_MIN || value > INT32_MAX ? 0 : (int32_t)value;
 }
 
 uint32_t message_vdev(const msgpack_object *map, const char *key)
@@ -57,10 +77,9 @@ unsigned message_word(const msgpack_object *map, const char *key, const char *co
 
 bool message_take_device(const msgpack_object *map, const char *key, struct device_key *ret_device)
 {
-    char text[DEVICE_KEY_TEXT_MAX];
+    const msgpack_object *field = field_get(map, key);
 
-    return field_string(map, key, text, sizeof(text)) && text[0] &&
-           !device_key_parse(text, ret_device);
+    return field && message_item_device(field, ret_device);
 }
 
 void message_take_protection(const msgpack_object *map, const char *key,
@@ -71,4 +90,44 @@ void message_take_protection(const msgpack_object *map, const char *key,
     if (!field_string(map, key, text, sizeof(text)) ||
         protection_parse(text, ret_protection, reason, sizeof(reason)))
         *ret_protection = (struct protection){.word = PROTECTION_UNSAID};
+}
+
+bool message_is_number(const msgpack_object *map, const char *key)
+{
+    const msgpack_object *field = field_get(map, key);
+
+    return field && field->type == MSGPACK_OBJECT_POSITIVE_INTEGER;
+}
+
+bool message_is_map(const msgpack_object *map, const char *key)
+{
+    const msgpack_object *field = field_get(map, key);
+
+    return field && field->type == MSGPACK_OBJECT_MAP;
+}
+
+size_t message_items(const msgpack_object *map, const char *key, const msgpack_object **ret_items,
+                     size_t most)
+{
+    size_t count = field_array(map, key, ret_items);
+
+    return count < most ? count : most;
+}
+
+void message_item_u64(const msgpack_object *item, uint64_t *ret_value)
+{
+    *ret_value = item->type == MSGPACK_OBJECT_POSITIVE_INTEGER ? item->via.u64 : 0;
+}
+
+void message_item_bool(const msgpack_object *item, bool *ret_value)
+{
+    *ret_value = item->type == MSGPACK_OBJECT_BOOLEAN && item->via.boolean;
+}
+
+bool message_item_device(const msgpack_object *item, struct device_key *ret_device)
+{
+    char text[DEVICE_KEY_TEXT_MAX];
+
+    return object_string(item, text, sizeof(text)) && text[0] &&
+           !device_key_parse(text, ret_device);
 }

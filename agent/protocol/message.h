@@ -16,8 +16,12 @@ void message_put_device(struct frame *frame, const char *key, const struct devic
 void message_put_protection(struct frame *frame, const char *key,
                             const struct protection *protection);
 
+void message_put_signed(struct frame *frame, const char *key, int64_t value);
+
 /** 0 where there is none, and no more than @most. */
 uint64_t message_number(const msgpack_object *map, const char *key, uint64_t most);
+/** 0 where there is none, or it does not fit. */
+int32_t message_signed(const msgpack_object *map, const char *key);
 /** UINT32_MAX where there is none. */
 uint32_t message_vdev(const msgpack_object *map, const char *key);
 /** Its place in @words, or 0. */
@@ -27,5 +31,16 @@ unsigned message_word(const msgpack_object *map, const char *key, const char *co
 bool message_take_device(const msgpack_object *map, const char *key, struct device_key *ret_device);
 void message_take_protection(const msgpack_object *map, const char *key,
                              struct protection *ret_protection);
+/** True when the field is there, and of that type. */
+bool message_is_number(const msgpack_object *map, const char *key);
+bool message_is_map(const msgpack_object *map, const char *key);
+
+/** The elements of an array, and how many: no more than @most. */
+size_t message_items(const msgpack_object *map, const char *key, const msgpack_object **ret_items,
+                     size_t most);
+/** An element; one of another type is 0, false, or leaves @ret_device as it was. */
+void message_item_u64(const msgpack_object *item, uint64_t *ret_value);
+void message_item_bool(const msgpack_object *item, bool *ret_value);
+bool message_item_device(const msgpack_object *item, struct device_key *ret_device);
 
 #endif

@@ -52,4 +52,20 @@ struct request {
     struct protection protection; /**< Of a protection. */
 };
 
+/** MSG_GRANT, MSG_SHRINK and MSG_RETURN: memory of a virtual device. */
+struct amount {
+    uint32_t vdev; /**< UINT32_MAX: it names none, and is ignored. */
+    uint64_t bytes;
+    bool said; /**< It has `bytes`. */
+};
+
+/** MSG_NOTICE. */
+struct program_notice {
+    char what[PROTOCOL_WORD_MAX]; /**< NOTICE_... */
+    uint32_t vdev;                /**< UINT32_MAX: it is about none. */
+    uint64_t in_ns, value;
+    bool valued; /**< It has `value`. */
+    char text[PROTOCOL_TEXT_MAX];
+};
+
 #endif

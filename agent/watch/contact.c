@@ -16,9 +16,9 @@
 
 /* Record a problem. Returns false, so that a check can end with `return contact_wrong(...)`. */
 PRINTF(3, 4)
-static bool contact_wrong(struct contact *contact, const char *code, const char *format, ...)
+static bool contact_wrong(struct server_news *contact, const char *code, const char *format, ...)
 {
-    char text[CONTACT_PROBLEM_MAX];
+    char text[sizeof(contact->problem)];
     va_list list;
 
     va_start(list, format);
@@ -41,7 +41,7 @@ static void contact_day_of(const ASN1_TIME *time, char ret[32])
 }
 
 /** Check our certificate's dates: the server would reject an invalid one without a clear reason. */
-static bool contact_counts_now(const X509 *certificate, struct contact *contact)
+static bool contact_counts_now(const X509 *certificate, struct server_news *contact)
 {
     char day[32];
 
@@ -64,7 +64,7 @@ static bool contact_counts_now(const X509 *certificate, struct contact *contact)
     return true;
 }
 
-static bool contact_has_credentials(const struct address *address, struct contact *contact)
+static bool contact_has_credentials(const struct address *address, struct server_news *contact)
 {
     char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX], name[ADDRESS_TEXT_MAX];
     struct credentials credentials;
@@ -96,7 +96,8 @@ static bool contact_has_credentials(const struct address *address, struct contac
 /* ---- the server ---- */
 
 /** Record the problem that @error, which link_kind's connect() returned, stands for. */
-static bool contact_not_connected(const struct address *address, int error, struct contact *contact)
+static bool contact_not_connected(const struct address *address, int error,
+                                  struct server_news *contact)
 {
     const char *said = address->kind == ADDRESS_UNIX ? "" : tls_reason();
 
@@ -132,7 +133,7 @@ static bool contact_not_connected(const struct address *address, int error, stru
                          error == -ENOENT ? "there is no such host or socket" : strerror(-error));
 }
 
-static bool contact_greet(struct link *link, uint64_t deadline_ns, struct contact *contact)
+static bool contact_greet(struct link *link, uint64_t deadline_ns, struct server_news *contact)
 {
     unsigned char buffer[STREAM_GREETING_MAX];
     struct message message;
@@ -165,9 +166,9 @@ static bool contact_greet(struct link *link, uint64_t deadline_ns, struct contac
     return true;
 }
 
-void contact_look(const char *address, uint64_t deadline_ns, struct contact *ret_contact)
+void contact_look(const char *address, uint64_t deadline_ns, struct server_news *ret_news)
 {
-    struct contact contact = {.code = ""};
+    struct server_news contact = {.code = ""};
     struct address parsed;
     char reason[ADDRESS_REASON_MAX];
     const char *where = NULL;
@@ -187,5 +188,5 @@ void contact_look(const char *address, uint64_t deadline_ns, struct contact *ret
     }
     if (link)
         link->ops->destroy(link);
-    *ret_contact = contact;
+    *ret_news = contact;
 }

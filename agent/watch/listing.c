@@ -62,7 +62,7 @@ static uint64_t listing_measure_round_trip(const struct bench *bench)
     return least == UINT64_MAX ? 0 : least;
 }
 
-static void listing_measure(const struct device *device, struct listing *listing)
+static void listing_measure(const struct device *device, struct server_news *news)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
@@ -78,9 +78,9 @@ static void listing_measure(const struct device *device, struct listing *listing
         bench.memory =
             bench.cl->clCreateBuffer(context, CL_MEM_READ_WRITE, MOST_BYTES, NULL, &error);
     if (bench.memory) {
-        listing->write = listing_measure_way(&bench, false);
-        listing->read = listing_measure_way(&bench, true);
-        listing->round_trip_ns = listing_measure_round_trip(&bench);
+        news->write = listing_measure_way(&bench, false);
+        news->read = listing_measure_way(&bench, true);
+        news->round_trip_ns = listing_measure_round_trip(&bench);
         bench.cl->clReleaseMemObject(bench.memory);
     } else {
         log_info("the link to %s is not measured (%d)", device->key.device, error);
@@ -92,10 +92,10 @@ static void listing_measure(const struct device *device, struct listing *listing
     free(bench.bytes);
 }
 
-int listing_make(const char *address, const char *path, struct listing *ret_listing)
+int listing_make(const char *address, const char *path, struct server_news *ret_news)
 {
     struct inventory inventory = {0};
-    struct listing listing = {0};
+    struct server_news news = {.code = ""};
     struct device **devices = NULL;
     /* The session ends with this process: the server need not keep it for a reconnect. */
     if (setenv("RESEAT_PATIENCE", "0", 1))
@@ -117,11 +117,10 @@ int listing_make(const char *address, const char *path, struct listing *ret_list
         inventory.entries[i].key = device->key;
         inventory.entries[i].info = device->info; /* Borrowed: devices are never freed. */
     }
-    listing.devices = inventory.count;
-    listing_measure(devices[0], &listing);
+    listing_measure(devices[0], &news);
     error = inventory_write(path, &inventory);
     if (!error)
-        *ret_listing = listing;
+        *ret_news = news;
     free(inventory.entries);
     free(devices);
     return error;

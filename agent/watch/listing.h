@@ -1,24 +1,18 @@
 #ifndef RESEAT_AGENT_WATCH_LISTING_H
 #define RESEAT_AGENT_WATCH_LISTING_H
 
-#include <stdint.h>
-
+#include "agent/protocol/server_news.h"
 #include "state/base/compiler.h"
-
-/** Measurements of the link between this host and the server's first device; 0: not known. */
-struct listing {
-    uint64_t devices;
-    uint64_t round_trip_ns; /**< Shortest duration of a blocking read of 4 bytes. */
-    uint64_t read, write;   /**< Bytes per second. */
-};
 
 /**
  * Write an inventory of a server's devices as programs see them through our driver, and measure the
  * link. Starts a session that ends with the process: call this once in a process.
  *
- * @path  As for inventory_write().
+ * @path      As for inventory_write().
+ * @ret_news  The link between this host and the server's first device: the shortest duration of a
+ *            blocking read of 4 bytes, and the rates of large transfers.
  * Returns 0, -ENOENT (no session, or no device in it; the log gives the reason), or -errno.
  */
-MUST_CHECK int listing_make(const char *address, const char *path, struct listing *ret_listing);
+MUST_CHECK int listing_make(const char *address, const char *path, struct server_news *ret_news);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
+#include "agent/protocol/common_messages.h"
 #include "agent/watch/contact.h"
 #include "agent/watch/listing.h"
 #include "state/base/clock.h"
@@ -37,18 +37,17 @@
 struct watch {
     const char *address, *file;
     bool once;
-    bool over;   /* Standard input or output is closed. */
-    bool woken;  /* A check was requested. */
-    bool asked;  /* A new list of devices was requested. */
-    bool listed; /* The devices were listed since the server last was unreachable. */
-    struct listing listing;
+    bool over;               /* Standard input or output is closed. */
+    bool woken;              /* A check was requested. */
+    bool asked;              /* A new list of devices was requested. */
+    bool listed;             /* The devices were listed since the server last was unreachable. */
+    struct server_news link; /* As it was measured with the last list. */
 };
 
 /** The result of a child, sent in one write. */
 struct found {
-    struct contact contact;
-    struct listing listing;
-    int listing_error; /* 0 or -errno of listing_make(); 1 if it was not called. */
+    struct server_news news; /* As contact_look() or listing_make() set it. */
+    int listing_error;       /* 0 or -errno of listing_make(); 1 if it was not called. */
 };
 
 static void watch_run_in_child(const struct watch *watch, bool list, int to)
@@ -57,9 +56,9 @@ static void watch_run_in_child(const struct watch *watch, bool list, int to)
 
     found.listing_error = 1;
     if (list)
-        found.listing_error = listing_make(watch->address, watch->file, &found.listing);
+        found.listing_error = listing_make(watch->address, watch->file, &found.news);
     else
-        contact_look(watch->address, clock_now_ns() + LOOK_NS, &found.contact);
+        contact_look(watch->address, clock_now_ns() + LOOK_NS, &found.news);
     (void)!write(to, &found, sizeof(found));
 }
 
@@ -121,60 +120,48 @@ static bool watch_run_child(struct watch *watch, bool list, struct found *ret_fo
     return came;
 }
 
-static void watch_tell(struct watch *watch, const struct contact *contact, bool listed)
+static void watch_tell(struct watch *watch, struct server_news *news)
 {
     struct frame frame;
 
+    if (watch->link.round_trip_ns)
+        news->round_trip_ns = watch->link.round_trip_ns;
+    news->read = watch->link.read;
+    news->write = watch->link.write;
     frame_init(&frame, MSG_SERVER);
-    frame_string(&frame, "code", contact->code);
-    frame_string(&frame, "problem", contact->problem);
-    frame_u64(&frame, "round_trip_ns",
-              watch->listing.round_trip_ns ? watch->listing.round_trip_ns : contact->round_trip_ns);
-    frame_bool(&frame, "listed", listed);
-    frame_u64(&frame, "read", watch->listing.read);
-    frame_u64(&frame, "write", watch->listing.write);
-    int error = frame_seal(&frame);
-    for (size_t sent = 0; !error && !watch->over && sent < frame.buffer.size;) {
-        ssize_t put = write(STDOUT_FILENO, frame.buffer.data + sent, frame.buffer.size - sent);
-        if (put >= 0)
-            sent += (size_t)put;
-        else if (errno != EINTR)
-            watch->over = true;
-    }
-    frame_finish(&frame);
+    put_server_news(&frame, news);
+    watch->over = frame_write(&frame, STDOUT_FILENO) || watch->over;
 }
 
 /** True when the server answers and, except with --look, its devices were listed. */
 static bool watch_look_once(struct watch *watch)
 {
     static struct found found;
-    bool listed = false;
+    struct server_news news = {.code = "silent"};
 
     watch->woken = false;
-    if (!watch_run_child(watch, false, &found)) {
-        found.contact = (struct contact){.code = "silent"};
-        snprintf(found.contact.problem, sizeof(found.contact.problem),
-                 "looking for it took more than %u s", (unsigned)(LOOK_NS / NS_PER_S));
-    }
+    snprintf(news.problem, sizeof(news.problem), "looking for it took more than %u s",
+             (unsigned)(LOOK_NS / NS_PER_S));
+    if (watch_run_child(watch, false, &found))
+        news = found.news;
     /* A busy server is reachable, although it has no room for another session. */
-    struct contact contact = found.contact;
-    bool there = !contact.code[0] || (watch->listed && !strcmp(contact.code, "busy"));
-    if (there && !contact.code[0] && !watch->once && (watch->asked || !watch->listed)) {
+    bool there = !news.code[0] || (watch->listed && !strcmp(news.code, "busy"));
+    if (there && !news.code[0] && !watch->once && (watch->asked || !watch->listed)) {
         watch->asked = false;
-        listed = watch_run_child(watch, true, &found) && !found.listing_error;
-        if (listed) {
-            watch->listing = found.listing;
+        news.listed = watch_run_child(watch, true, &found) && !found.listing_error;
+        if (news.listed) {
+            watch->link = found.news;
         } else if (!watch->listed) {
             there = false;
-            strcpy(contact.code, "no-devices");
-            strcpy(contact.problem, "the server has no device for us, or could not list them "
-                                    "within 75 s; its own log says more");
+            strcpy(news.code, "no-devices");
+            strcpy(news.problem, "the server has no device for us, or could not list them "
+                                 "within 75 s; its own log says more");
         }
     }
-    watch->listed = there && (watch->listed || listed);
+    watch->listed = there && (watch->listed || news.listed);
     if (there)
-        contact.code[0] = contact.problem[0] = '\0';
-    watch_tell(watch, &contact, listed);
+        news.code[0] = news.problem[0] = '\0';
+    watch_tell(watch, &news);
     return there;
 }
 

@@ -10,14 +10,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "agent/protocol/protocol.h"
+#include "agent/protocol/common_messages.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_park.h"
 #include "interpose/control/control_protect.h"
-#include "interpose/control/control_status.h"
 #include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
 #include "state/base/clock.h"
@@ -201,7 +200,7 @@ static void control_send_status(struct link *link)
 {
     struct frame frame;
 
-    control_status_pack(&frame);
+    control_frame_status(&frame);
     uint64_t digest = XXH64(frame.buffer.data, frame.buffer.size, 0);
     if (!link->status_due && digest == link->sent) {
         frame_finish(&frame);
@@ -465,25 +464,18 @@ static void control_take_power(const msgpack_object *map)
 /** Notify the program. A notice of an unknown kind is ignored. */
 static void control_take_notice(const msgpack_object *map)
 {
-    static const struct {
-        const char *word;
-        uint32_t what;
-    } whats[] = {
-        {NOTICE_ADDED, RESEAT_DEVICE_ADDED},
-        {NOTICE_TAKEN, RESEAT_DEVICE_TAKEN},
-        {NOTICE_POWER, RESEAT_POWER},
-        {NOTICE_QUOTA, RESEAT_QUOTA},
-    };
-    char text[PROTOCOL_TEXT_MAX];
-    uint64_t vdev = field_u64(map, "vdev", UINT32_MAX);
+    static const char *const whats[] = {[RESEAT_DEVICE_ADDED] = NOTICE_ADDED,
+                                        [RESEAT_DEVICE_TAKEN] = NOTICE_TAKEN,
+                                        [RESEAT_POWER] = NOTICE_POWER,
+                                        [RESEAT_QUOTA] = NOTICE_QUOTA};
+    struct program_notice notice;
 
-    (void)field_text(map, "text", text, sizeof(text));
-    for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {
-        if (field_is(map, "what", whats[i].word)) {
-            aware_notice(whats[i].what, vdev < PROTOCOL_VDEVS_MAX ? (uint32_t)vdev : UINT32_MAX,
-                         field_u64(map, "in_ns", 0), field_u64(map, "value", 0), text);
-        }
-    }
+    take_notice(map, &notice);
+    if (notice.vdev >= PROTOCOL_VDEVS_MAX)
+        notice.vdev = UINT32_MAX;
+    for (uint32_t i = RESEAT_DEVICE_ADDED; i < ARRAY_SIZE(whats); i++)
+        if (strcmp(notice.what, whats[i]) == 0)
+            aware_notice(i, notice.vdev, notice.in_ns, notice.value, notice.text);
 }
 
 /** Handlers of the agent's messages. Other types, of later versions, are ignored. */
@@ -539,7 +531,9 @@ static void control_link_connect(struct link *link)
 {
     const char *other = control_park_socket(), *path = other ? other : getenv(CONTROL_ENV_SOCKET);
     const char *id = control_park_restored() ? NULL : getenv(CONTROL_ENV_ID);
-    struct aware_wish wish;
+    const char *name = getenv(CONTROL_ENV_NAME);
+    struct control_hello hello = {
+        .name = name ? name : "", .id = id ? id : "", .program = program_invocation_short_name};
     struct frame frame;
 
     if (!path || wire_open(&link->wire, path))
@@ -547,9 +541,9 @@ static void control_link_connect(struct link *link)
     pthread_mutex_lock(&control.lock);
     control.connection++;
     pthread_mutex_unlock(&control.lock);
-    aware_wish(&wish);
-    link->wish = wish.edition;
-    control_frame_hello(&frame, getenv(CONTROL_ENV_NAME), id, &wish);
+    aware_wish(&hello.wish);
+    link->wish = hello.wish.edition;
+    control_frame_hello(&frame, &hello);
     control_link_send(link, &frame);
 }
 

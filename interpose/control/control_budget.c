@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/protocol/common_messages.h"
+#include "agent/protocol/program_messages.h"
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
@@ -27,12 +29,6 @@ struct need {
     const struct budget_need *asked;
     bool sent, answered;
     enum budget_answer answer;
-};
-
-/** A shrink that the agent asked for, while it is done. */
-struct shrink {
-    uint32_t vdev;
-    uint64_t bytes;
 };
 
 static struct {
@@ -187,12 +183,7 @@ static void control_budget_send_needs(void *data, void (*send)(void *data, struc
             need->sent = true;
             frame_init(&frame, MSG_NEED);
             frame_u64(&frame, "id", need->id);
-            frame_u64(&frame, "vdev", need->asked->vdev);
-            frame_u64(&frame, "total", need->asked->total);
-            frame_u64(&frame, "least", need->asked->least);
-            frame_u64(&frame, "wanted", need->asked->wanted);
-            frame_bool(&frame, "owns", need->asked->owns);
-            frame_bool(&frame, "failed", need->asked->failed);
+            put_need(&frame, need->asked);
         }
         pthread_mutex_unlock(&room.lock);
         if (!need)
@@ -250,11 +241,11 @@ bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struc
         return false;
     control_budget_send_needs(data, send);
     for (uint32_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++) {
-        uint64_t bytes = look ? budget_slack(vdev) : 0;
+        struct amount given = {vdev, look ? budget_slack(vdev) : 0, true};
 
         pthread_mutex_lock(&room.lock);
-        bytes += room.returns[vdev];
-        bool due = bytes != 0 || room.shrunk[vdev];
+        given.bytes += room.returns[vdev];
+        bool due = given.bytes != 0 || room.shrunk[vdev];
         room.returns[vdev] = 0;
         room.shrunk[vdev] = false;
         pthread_mutex_unlock(&room.lock);
@@ -262,8 +253,7 @@ bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struc
             continue;
         struct frame frame;
         frame_init(&frame, MSG_RETURN);
-        frame_u64(&frame, "vdev", vdev);
-        frame_u64(&frame, "bytes", bytes);
+        put_amount(&frame, &given);
         send(data, &frame);
     }
     return true;
@@ -280,25 +270,11 @@ static void control_budget_shrink_ended(uint32_t vdev, uint64_t gone)
 
 static void *control_budget_shrink_main(void *data)
 {
-    struct shrink *shrink = data;
+    struct amount *most = data;
 
-    control_budget_shrink_ended(shrink->vdev, budget_shrink(shrink->vdev, shrink->bytes));
-    free(shrink);
+    control_budget_shrink_ended(most->vdev, budget_shrink(most->vdev, most->bytes));
+    free(most);
     return NULL;
-}
-
-/** Shrink on a thread of its own, because that waits for the device. The agent waits for the
- * answer, so it is told even if there is no memory or thread for the shrink. */
-static void control_budget_take_shrink(uint32_t vdev, uint64_t bytes)
-{
-    struct shrink *shrink = malloc(sizeof(*shrink));
-
-    if (shrink)
-        *shrink = (struct shrink){vdev, bytes};
-    if (!shrink || thread_start("reseat-shrink", 0, control_budget_shrink_main, shrink, NULL)) {
-        free(shrink);
-        control_budget_shrink_ended(vdev, 0);
-    }
 }
 
 void control_budget_answer(const msgpack_object *map)
@@ -322,19 +298,31 @@ void control_budget_answer(const msgpack_object *map)
 
 void control_budget_granted(const msgpack_object *map)
 {
-    uint64_t vdev = field_u64(map, "vdev", PROTOCOL_VDEVS_MAX);
-    uint64_t bytes = field_u64(map, "bytes", UINT64_MAX);
+    struct amount more;
 
-    if (vdev < PROTOCOL_VDEVS_MAX && bytes != UINT64_MAX)
-        budget_grant((uint32_t)vdev, bytes);
+    take_amount(map, &more);
+    if (more.vdev < PROTOCOL_VDEVS_MAX && more.said && more.bytes != UINT64_MAX)
+        budget_grant(more.vdev, more.bytes);
 }
 
+/** Shrink on a thread of its own, because that waits for the device. The agent waits for the
+ * answer, so it is told even if there is no memory or thread for the shrink. */
 void control_budget_shrink(const msgpack_object *map)
 {
-    uint64_t vdev = field_u64(map, "vdev", PROTOCOL_VDEVS_MAX);
+    struct amount said, *most;
 
-    if (vdev < PROTOCOL_VDEVS_MAX)
-        control_budget_take_shrink((uint32_t)vdev, field_u64(map, "bytes", UINT64_MAX));
+    take_amount(map, &said);
+    if (said.vdev >= PROTOCOL_VDEVS_MAX)
+        return;
+    if (!said.said)
+        said.bytes = UINT64_MAX;
+    most = malloc(sizeof(*most));
+    if (most)
+        *most = said;
+    if (!most || thread_start("reseat-shrink", 0, control_budget_shrink_main, most, NULL)) {
+        free(most);
+        control_budget_shrink_ended(said.vdev, 0);
+    }
 }
 
 /* The needs are those of the parent's threads: the child forgets them. */

@@ -206,6 +206,8 @@ static void control_job_store(const struct control_request *request,
     uint64_t begun = clock_now_ns();
     ret_report->stores = true;
     stored_put(&image, &ret_report->image);
+    if (ret_report->image.result != MOVE_DONE)
+        ret_report->image.image[0] = '\0';
     ret_report->whole.total_ns += clock_now_ns() - begun;
 }
 
@@ -222,6 +224,8 @@ static void control_job_checkpoint(const struct control_request *request,
     }
     ret_report->stores = true;
     checkpoint_make(&image, &ret_report->image);
+    if (made->result != MOVE_DONE)
+        ret_report->image.image[0] = '\0';
     whole->result = made->result;
     whole->total_ns = made->total_ns;
     whole->downtime_ns = made->downtime_ns;
@@ -300,11 +304,8 @@ static void control_job_dispatch(const struct control_request *request,
     uint32_t count = control_job_choose(request, vdevs);
     *ret_report = (struct control_report){.already = count == 0};
     for (uint32_t i = 0; i < count; i++)
-        ret_report->again = ret_report->again || control_job_outgrew(request, vdevs[i]);
-    if (ret_report->again) {
-        ret_report->whole.result = MOVE_ROLLED_BACK;
-        return;
-    }
+        if (control_job_outgrew(request, vdevs[i]))
+            ret_report->whole.result = CONTROL_AGAIN;
     for (uint32_t i = 0; i < count && ret_report->whole.result == MOVE_DONE; i++) {
         struct move_request move = request->move;
         struct move_report report = {0};

@@ -40,9 +40,11 @@ struct control_request {
                                           the first is meant, with "" all are. */
 };
 
+/** A result beside those of moves, as agent/protocol/messages.txt has them: RESULT_AGAIN. */
+#define CONTROL_AGAIN ((enum move_result)(MOVE_ENDED + 1))
+
 struct control_report {
     struct move_report whole; /**< Sums of all moves, and the result of the last one. */
-    bool again;               /**< RESULT_AGAIN. */
     bool already;             /**< There was nothing to do. */
     bool stores;              /**< An image was to be written: */
     struct image_report image;
@@ -52,7 +54,7 @@ struct control_report {
                        park_end(). */
     uint64_t box;   /**< If parked: address of the box by which the program is resumed. */
     uint32_t count; /**< Number of virtual devices that were tried. */
-    struct {
+    struct control_tried {
         uint32_t vdev;
         struct move_report report;
     } each[PROTOCOL_VDEVS_MAX];

@@ -88,12 +88,11 @@ int control_protect_apply(const struct protection *protection, uint64_t order)
     return error;
 }
 
-void control_protect_words(char ret_text[PROTECTION_TEXT_MAX])
+void control_protect_read(struct protection *ret_protection)
 {
     pthread_mutex_lock(&own.lock);
-    const struct protection now = own.now;
+    *ret_protection = own.now;
     pthread_mutex_unlock(&own.lock);
-    protection_format(&now, ret_text);
 }
 
 /* A child is protected when its agent says so. The thread that held `change` may be missing in it.

@@ -26,7 +26,7 @@ uint64_t control_protect_order(void);
  * Blocks on a snapshot or a move that is under way. 0, -ENOMEM or -EAGAIN (no thread).
  */
 MUST_CHECK int control_protect_apply(const struct protection *protection, uint64_t order);
-/** How the program is protected, in the agent's words; "" before the start. Any thread. */
-void control_protect_words(char ret_text[PROTECTION_TEXT_MAX]);
+/** How the program is protected; PROTECTION_UNSAID before the start. Any thread. */
+void control_protect_read(struct protection *ret_protection);
 
 #endif

@@ -1,6 +1,6 @@
 #include "interpose/control/control_trace.h"
 
-#include "state/base/span.h"
+#include "agent/protocol/program_messages.h"
 
 /* The engine's ring holds the spans of a few turns. */
 #define TURN_MS    20
@@ -29,27 +29,6 @@ unsigned control_trace_ms(void)
     return trace.on ? TURN_MS : 0;
 }
 
-static const char *const tracks[] = {
-    [SPAN_THREAD] = TRACK_THREAD, [SPAN_GATE] = TRACK_GATE,   [SPAN_QUEUE] = TRACK_QUEUE,
-    [SPAN_LAUNCH] = TRACK_LAUNCH, [SPAN_CHUNK] = TRACK_CHUNK,
-};
-
-static void control_trace_put_span(struct frame *frame, const struct span *span)
-{
-    frame_map(frame, NULL);
-    frame_string(frame, "name", span->name);
-    frame_string(frame, "category", span->category);
-    frame_u64(frame, "begin_ns", span->begin_ns);
-    frame_u64(frame, "end_ns", span->end_ns);
-    frame_string(frame, "track", tracks[span->track]);
-    frame_u64(frame, "of", span->of);
-    if (span->key) {
-        frame_string(frame, "key", span->key);
-        frame_u64(frame, "value", span->value);
-    }
-    frame_end(frame);
-}
-
 /* Returns whether more spans may be waiting. */
 static bool control_trace_put_spans(struct frame *frame)
 {
@@ -57,8 +36,11 @@ static bool control_trace_put_spans(struct frame *frame)
     size_t count = span_take(spans, FRAME_MAX);
     frame_init(frame, MSG_SPANS);
     frame_array(frame, "spans");
-    for (size_t i = 0; i < count; i++)
-        control_trace_put_span(frame, &spans[i]);
+    for (size_t i = 0; i < count; i++) {
+        frame_map(frame, NULL);
+        put_span(frame, &spans[i]);
+        frame_end(frame);
+    }
     frame_end(frame);
     return count == FRAME_MAX;
 }

@@ -45,7 +45,7 @@ TestSuite(remote_watch, .fini = stop, .timeout = 200);
 
 static void expect(const char *address, const char *code)
 {
-    struct contact contact;
+    struct server_news contact;
 
     contact_look(address, SOON, &contact);
     cr_assert_str_eq(contact.code, code, "%s: %s: %s", address, contact.code, contact.problem);
@@ -175,7 +175,7 @@ static pid_t listen_tcp(const char *answer, char ret_address[64])
 Test(remote_watch, nobody_somebody_silent_and_somebody_else_are_told_apart)
 {
     char path[PATH_MAX], address[64];
-    struct contact contact;
+    struct server_news contact;
 
     serve_tcp(NULL, NULL, path);
     expect("tcp:127.0.0.1:1", "unreachable");

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/protocol/agent_messages.h"
+#include "agent/protocol/common_messages.h"
 #include "state/base/files/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)
@@ -57,7 +59,7 @@ void wish_handle(struct peer *peer, struct message *message)
     struct program *program = peer->program;
     bool before = program->wish.aware;
 
-    program_take_wish(program, &message->root);
+    take_wish(&message->root, &program->wish);
     if (before)
         program->managed.wished = ++agent->governor->events;
     else
@@ -156,7 +158,7 @@ void cancel_handle(struct peer *peer, struct message *message)
 void notice_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
-    char what[PROTOCOL_WORD_MAX], text[PROTOCOL_TEXT_MAX];
+    struct program_notice notice;
     size_t vdev;
     struct program *program = client_program(client, map, &vdev);
     struct frame frame;
@@ -171,26 +173,24 @@ void notice_handle(struct peer *client, struct message *message)
                    program->peer ? "has not registered with reseat.h" : "does not answer");
         return;
     }
-    (void)field_string(map, "what", what, sizeof(what));
-    if (!field_text(map, "text", text, sizeof(text)) && field_get(map, "text")) {
+    take_notice(map, &notice);
+    if (!notice.text[0] && field_get(map, "text") && !field_is(map, "text", "")) {
         peer_error(client, ERR_USAGE, "the text of a notice is one line");
         return;
     }
-    if ((strcmp(what, NOTICE_POWER) == 0 || strcmp(what, NOTICE_QUOTA) == 0) &&
-        !field_get(map, "value")) {
-        peer_error(client, ERR_USAGE, "a notice of %s has a value", what);
+    bool valued = strcmp(notice.what, NOTICE_POWER) == 0 || strcmp(notice.what, NOTICE_QUOTA) == 0;
+    if (valued && !notice.valued) {
+        peer_error(client, ERR_USAGE, "a notice of %s has a value", notice.what);
         return;
     }
-    if (strcmp(what, NOTICE_ADDED) && strcmp(what, NOTICE_TAKEN) && strcmp(what, NOTICE_POWER) &&
-        strcmp(what, NOTICE_QUOTA)) {
+    if (!valued && strcmp(notice.what, NOTICE_ADDED) && strcmp(notice.what, NOTICE_TAKEN)) {
         peer_error(client, ERR_USAGE, "there is no notice \"%s\"; there are %s, %s, %s and %s",
-                   what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
+                   notice.what, NOTICE_ADDED, NOTICE_TAKEN, NOTICE_POWER, NOTICE_QUOTA);
         return;
     }
-    program_notify(program, vdev, what, field_u64(map, "in_ns", 0), field_u64(map, "value", 0),
-                   text);
+    program_notify(program, vdev, notice.what, notice.in_ns, notice.value, notice.text);
     frame_init(&frame, MSG_NOTICE);
     report_put_program(&frame, program);
-    frame_string(&frame, "what", what);
+    frame_string(&frame, "what", notice.what);
     peer_send(client, &frame);
 }

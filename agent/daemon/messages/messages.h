@@ -1,6 +1,7 @@
 #ifndef RESEAT_AGENT_DAEMON_MESSAGES_MESSAGES_H
 #define RESEAT_AGENT_DAEMON_MESSAGES_MESSAGES_H
 
+#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
@@ -44,14 +45,40 @@ void notice_handle(struct peer *peer, struct message *message);
 void explain_handle(struct peer *peer, struct message *message);
 void use_handle(struct peer *peer, struct message *message);
 
-/* Descriptions of programs and devices for clients. */
+/* Descriptions of programs and devices for clients, as agent/protocol/messages.txt has them. */
+
+/** A program as clients are told of it. */
+struct described {
+    const struct program *program;
+    const struct program_status *status;
+    const struct managed *managed;
+    const struct program_protect *protect;
+    const struct program_loss *loss;
+    const struct operation *moving; /**< What moves it; or NULL. */
+    const char *pinned;
+    /* Of all of its virtual devices: */
+    uint64_t device_bytes, moves, granted_bytes, wanted_bytes, spilled_bytes, peak_bytes,
+        wanted_peak_bytes, least_bytes;
+    bool limited, displaced;
+    uint64_t quota_bytes, ticket;
+    uint64_t snapshot_age_ns, protected_ns, loss_age_ns, image_age_ms;
+};
 
 /** Put the fields of one program into an open map. */
 void describe_program(const struct agent *agent, const struct program *program,
                       struct frame *frame);
-/** Put the ledger's fields of a device into an open map. */
-void describe_entry(const struct agent *agent, const struct ledger_device *device,
-                    struct frame *frame);
+/** The name of a device; for a device that is not listed, the name that its driver gives it. */
+const char *describe_name(const struct agent *agent, const struct device_key *key);
+/* Fields of a program, a device and a program's requirements. */
+void describe_program_power(struct frame *frame, const struct agent *agent,
+                            const struct described *what);
+void describe_ways(struct frame *frame, const struct agent *agent, const struct described *what);
+void describe_ready(struct frame *frame, const struct agent *agent, const struct described *what);
+void describe_spread(struct frame *frame, const struct agent *agent, const struct described *what);
+void describe_vdevs(struct frame *frame, const struct agent *agent, const struct described *what);
+void describe_power(struct frame *frame, const struct agent *agent,
+                    const struct ledger_device *device);
+void describe_features(struct frame *frame, const struct reseat_limits *limits);
 /** The answer to MSG_DEVICES: all devices, with those programs on them that @peer may see. */
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame);
 

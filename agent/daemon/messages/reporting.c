@@ -3,6 +3,7 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/power/power.h"
+#include "agent/protocol/agent_messages.h"
 
 #include <string.h>
 
@@ -50,8 +51,7 @@ static void reporting_put_whole(const struct program *program, struct frame *fra
     frame_array(frame, "whole");
     for (size_t i = 0; i < program->whole_count; i++) {
         frame_map(frame, NULL);
-        frame_string(frame, "kernel", program->whole[i].kernel);
-        frame_string(frame, "reason", program->whole[i].reason);
+        put_whole(frame, &program->whole[i]);
         frame_end(frame);
     }
     frame_end(frame);
@@ -135,16 +135,8 @@ static void reporting_put_history(const struct agent *agent, const struct histor
 {
     uint64_t age = uv_now(&agent->loop) - history->begin_ms;
 
-    frame_u64(frame, "span_ms", history->span_ms);
     frame_u64(frame, "age_ms", history->span_ms ? age : 0);
-    frame_array(frame, "granted");
-    for (uint32_t i = 0; i < history->count; i++)
-        frame_u64(frame, NULL, history->spans[i].granted);
-    frame_end(frame);
-    frame_array(frame, "held");
-    for (uint32_t i = 0; i < history->count; i++)
-        frame_u64(frame, NULL, history->spans[i].held);
-    frame_end(frame);
+    put_history(frame, history);
 }
 
 static void reporting_put_device(const struct agent *agent, uint32_t index, struct frame *frame)
@@ -155,7 +147,7 @@ static void reporting_put_device(const struct agent *agent, uint32_t index, stru
 
     frame_map(frame, NULL);
     frame_string(frame, "name", device->name);
-    describe_entry(agent, device, frame);
+    put_entry(frame, agent, device);
     frame_u64(frame, "held_bytes", device->held);
     frame_u64(frame, "programs", device->accounts);
     reporting_put_history(
@@ -187,15 +179,7 @@ static void reporting_put_ended(const struct peer *client, struct frame *frame)
         if (!access_may_act(client->uid, one->uid))
             continue;
         frame_map(frame, NULL);
-        frame_string(frame, "id", one->id);
-        frame_string(frame, "name", one->name);
-        frame_string(frame, "device", one->device);
-        frame_u64(frame, "capacity_bytes", one->own);
-        frame_u64(frame, "wanted_peak_bytes", one->wanted_peak);
-        frame_u64(frame, "peak_bytes", one->held_peak);
-        frame_u64(frame, "granted_peak_bytes", one->granted_peak);
-        frame_u64(frame, "waits", one->waits);
-        frame_u64(frame, "waited_ms", one->waited_ms);
+        put_ended(frame, one);
         frame_end(frame);
     }
     frame_end(frame);

@@ -4,6 +4,7 @@
 
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/protocol/agent_messages.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
@@ -180,20 +181,6 @@ static bool asking_moves(const struct operation *op, const struct program *progr
            (!operation_stays(op) || op->verb == OPERATION_PREWARM);
 }
 
-static void asking_put_phase(struct frame *frame, const struct operation *op)
-{
-    const struct request_progress *progress = &op->progress;
-
-    frame_string(frame, "to", op->to);
-    frame_string(frame, "phase", progress->phase);
-    frame_u64(frame, "done", progress->done);
-    frame_u64(frame, "total", progress->total);
-    frame_u64(frame, "builds", progress->builds);
-    frame_u64(frame, "built", progress->built);
-    frame_string(frame, "building", progress->building);
-    frame_u64(frame, "round", progress->round);
-}
-
 bool asking_cancel_program(struct agent *agent, const struct program *program)
 {
     bool any = false;
@@ -215,34 +202,22 @@ void asking_progress(struct peer *peer, struct message *whole)
 
     if (!op)
         return;
-    struct request_progress *progress = &op->progress;
-    field_string(message, "phase", progress->phase, sizeof(progress->phase));
-    field_text(message, "building", progress->building, sizeof(progress->building));
-    progress->done = field_u64(message, "done", 0);
-    progress->total = field_u64(message, "total", 0);
-    progress->builds = field_u64(message, "builds", 0);
-    progress->built = field_u64(message, "built", 0);
-    progress->round = field_u64(message, "round", 0);
+    take_progress(message, &op->progress);
     if (!op->client)
         return;
     frame_init(&frame, MSG_PROGRESS);
-    asking_put_phase(&frame, op);
+    frame_string(&frame, "to", op->to);
+    put_progress(&frame, &op->progress);
     peer_send(op->client, &frame);
 }
 
-void asking_put_progress(const struct agent *agent, const struct program *program,
-                         struct frame *frame)
+const struct operation *asking_moving(const struct agent *agent, const struct program *program)
 {
     const struct operation *op = agent->operations;
 
     while (op && !asking_moves(op, program))
         op = op->next;
-    if (!op)
-        return;
-    frame_map(frame, "move");
-    frame_string(frame, "verb", operation_name(op));
-    asking_put_phase(frame, op);
-    frame_end(frame);
+    return op;
 }
 
 /** The virtual devices that the operation moved, as bits. */

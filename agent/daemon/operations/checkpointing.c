@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/daemon/operations/verbs.h"
-#include "state/base/bytes/text.h"
 
 /*
  * Images of programs, which the programs write themselves. The agent forwards requests, and makes
@@ -81,23 +80,6 @@ void checkpointing_tick(struct agent *agent)
         wish.asked.timeout_ms = images->timeout_ms;
         (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next tick tries again. */
     }
-}
-
-void checkpointing_put(const struct agent *agent, const struct program *program,
-                       struct frame *frame)
-{
-    const struct program_images *images = &program->images;
-    char folder[sizeof(images->folder)];
-
-    text_make_safe(folder, sizeof(folder), images->folder, strlen(images->folder));
-    frame_map(frame, "checkpoints");
-    frame_u64(frame, "every_ms", images->every_ms);
-    frame_string(frame, "folder", folder);
-    frame_u64(frame, "keep", images->keep);
-    frame_string(frame, "image", images->image);
-    frame_u64(frame, "age_ms", images->image[0] ? uv_now(&agent->loop) - images->made_ms : 0);
-    frame_string(frame, "problem", images->problem);
-    frame_end(frame);
 }
 
 /** End the periodic images of a program. */

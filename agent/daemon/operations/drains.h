@@ -41,6 +41,14 @@ bool rebalance_step(struct agent *agent);
 
 /** Let @client wait for the end of a drain of @device, or of a rebalance. */
 void followers_add(struct peer *client, enum operation_verb verb, uint32_t device);
+/** A step of the policy as a client is told of it. */
+struct followed_step {
+    const struct program *program;
+    const char *from, *to; /**< Names of devices, or "". */
+    const char *result;    /**< RESULT_..., or "" of a step that is not done. */
+    const char *reason;
+};
+void followers_tell(struct peer *client, const struct followed_step *step);
 /** An operation of the policy has ended: tell the clients that follow it. */
 void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason);

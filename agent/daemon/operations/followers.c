@@ -2,6 +2,7 @@
 
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/protocol/agent_messages.h"
 
 /*
  * Clients that follow a drain or a rebalance. Each has an operation that belongs to no program and
@@ -34,11 +35,19 @@ static bool followers_concerns(const struct agent *agent, const struct operation
     return at && (at == op->from || at[-1] == ',') && (at[length] == '\0' || at[length] == ',');
 }
 
+void followers_tell(struct peer *client, const struct followed_step *step)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_STEP);
+    put_step(&frame, step);
+    peer_send(client, &frame);
+}
+
 void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason)
 {
     for (struct operation *follower = agent->operations; follower; follower = follower->next) {
-        struct frame frame;
         if (!followers_is_one(follower) || !followers_concerns(agent, follower, op))
             continue;
         bool done = strcmp(result, RESULT_DONE) == 0;
@@ -46,13 +55,12 @@ void followers_step(struct agent *agent, const struct operation *op, const char 
         follower->failed += strcmp(result, RESULT_ROLLED_BACK) == 0 ||
                             strcmp(result, RESULT_EXPIRED) == 0 ||
                             strcmp(result, RESULT_CANCELED) == 0;
-        frame_init(&frame, MSG_STEP);
-        report_put_program(&frame, op->program);
-        frame_string(&frame, "from", op->from);
-        frame_string(&frame, "to", op->to);
-        frame_string(&frame, "result", result);
-        frame_string(&frame, "reason", done ? op->why : reason);
-        peer_send(follower->client, &frame);
+        followers_tell(follower->client,
+                       &(struct followed_step){.program = op->program,
+                                               .from = op->from,
+                                               .to = op->to,
+                                               .result = result,
+                                               .reason = done ? op->why : reason});
     }
 }
 

@@ -4,34 +4,36 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
+#include "agent/protocol/common_messages.h"
 #include "state/base/files/access.h"
 
 #define WITHHOLDS_MS 10000
 
 /* ---- messages ---- */
 
+static void ledger_sync_tell(const struct program *program, const char *type, uint32_t vdev,
+                             uint64_t bytes)
+{
+    struct frame frame;
+
+    frame_init(&frame, type);
+    put_amount(&frame, &(struct amount){vdev, bytes, true});
+    peer_send(program->peer, &frame);
+}
+
 void grants_add(struct agent *agent, struct program *program, uint32_t index, uint64_t bytes)
 {
     struct program_device *vdev = &program->vdevs[index];
-    struct frame frame;
 
     ledger_set_granted(&agent->ledger, &vdev->entry, vdev->entry.granted + bytes);
     vdev->exchanged_ms = vdev->granted_ms = uv_now(&agent->loop);
-    frame_init(&frame, MSG_GRANT);
-    frame_u64(&frame, "vdev", index);
-    frame_u64(&frame, "bytes", bytes);
-    peer_send(program->peer, &frame);
+    ledger_sync_tell(program, MSG_GRANT, index, bytes);
 }
 
 void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
                    uint64_t patience_ms, bool trims)
 {
-    struct frame frame;
-
-    frame_init(&frame, MSG_SHRINK);
-    frame_u64(&frame, "vdev", vdev);
-    frame_u64(&frame, "bytes", bytes);
-    peer_send(program->peer, &frame);
+    ledger_sync_tell(program, MSG_SHRINK, vdev, bytes);
     program->vdevs[vdev].exchanged_ms = uv_now(&agent->loop);
     program->managed.shrinks = true;
     program->managed.trims = trims;
@@ -65,14 +67,17 @@ void grants_return(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
     struct program *program = peer->program;
-    uint64_t index = field_u64(&message->root, "vdev", 0);
-    uint64_t bytes = field_u64(&message->root, "bytes", 0);
+    struct amount given;
 
-    if (index >= program->vdev_count)
+    take_amount(&message->root, &given);
+    if (!field_get(&message->root, "vdev"))
+        given.vdev = 0;
+    if (given.vdev >= program->vdev_count)
         return;
-    struct program_device *vdev = &program->vdevs[index];
+    struct program_device *vdev = &program->vdevs[given.vdev];
     uint64_t granted = vdev->entry.granted;
-    ledger_set_granted(&agent->ledger, &vdev->entry, bytes < granted ? granted - bytes : 0);
+    ledger_set_granted(&agent->ledger, &vdev->entry,
+                       given.bytes < granted ? granted - given.bytes : 0);
     /*
      * The returned memory is not held any more, although the program's status does not say so yet.
      */

@@ -214,11 +214,8 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
 /** Handle MSG_PROGRESS or MSG_REPORT from a program. */
 void asking_progress(struct peer *peer, struct message *message);
 void asking_report(struct peer *peer, struct message *message);
-/**
- * Put "move": the target and progress of a move of @program. Puts nothing when it is not moving.
- */
-void asking_put_progress(const struct agent *agent, const struct program *program,
-                         struct frame *frame);
+/** What moves @program to another device, or prepares one; or NULL. */
+const struct operation *asking_moving(const struct agent *agent, const struct program *program);
 
 /** @program sent a message of any type. */
 void liveness_heard(struct agent *agent, struct program *program);

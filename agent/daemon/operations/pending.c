@@ -4,6 +4,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/peers.h"
+#include "agent/protocol/agent_messages.h"
 
 /* Calls of programs that are blocked until memory is free. */
 
@@ -41,13 +42,6 @@ static void pending_answer_one(const struct program *program, uint64_t id, const
     peer_send(program->peer, &frame);
 }
 
-static uint64_t pending_amount(const msgpack_object *message, const char *key)
-{
-    uint64_t bytes = field_u64(message, key, 0);
-
-    return bytes < LEDGER_BYTES_MAX ? bytes : LEDGER_BYTES_MAX;
-}
-
 /**
  * A driver refused an allocation: for a while, the device's memory is what is held there now. A
  * report of another user's program has this effect only for that program (world_fill()).
@@ -68,38 +62,32 @@ void pending_take(struct peer *peer, struct message *whole)
     const msgpack_object *message = &whole->root;
     struct program *program = peer->program;
     struct agent *agent = peer->agent;
-    uint64_t vdev = field_u64(message, "vdev", 0), id = field_u64(message, "id", 0);
+    struct pending said = {
+        .program = program, .id = field_u64(message, "id", 0), .since_ms = uv_now(&agent->loop)};
 
-    if (vdev >= program->vdev_count || program->managed.waiting >= PENDING_MAX) {
-        pending_answer_one(program, id, WAY_REFUSE,
-                           vdev >= program->vdev_count
+    take_need(message, &said);
+    if (said.vdev >= program->vdev_count || program->managed.waiting >= PENDING_MAX) {
+        pending_answer_one(program, said.id, WAY_REFUSE,
+                           said.vdev >= program->vdev_count
                                ? "the program has no such virtual device"
                                : "too many calls of the program wait for memory");
         return;
     }
-    struct pending *pending = calloc(1, sizeof(*pending));
+    struct pending *pending = malloc(sizeof(*pending));
     if (!pending) {
-        pending_answer_one(program, id, WAY_REFUSE,
+        pending_answer_one(program, said.id, WAY_REFUSE,
                            "the agent has no memory to note that the call waits");
         return;
     }
-    *pending = (struct pending){.program = program,
-                                .vdev = (uint32_t)vdev,
-                                .id = id,
-                                .total = pending_amount(message, "total"),
-                                .least = pending_amount(message, "least"),
-                                .wanted = pending_amount(message, "wanted"),
-                                .owns = field_bool(message, "owns", false),
-                                .failed = field_bool(message, "failed", false),
-                                .ticket = ++agent->tickets,
-                                .since_ms = uv_now(&agent->loop)};
+    *pending = said;
+    pending->ticket = ++agent->tickets;
     struct pending **at = &agent->governor->needs;
     while (*at)
         at = &(*at)->next;
     *at = pending;
     program->managed.waiting++;
     if (pending->failed && ledger_sync_believe(program))
-        pending_note_failure(agent, &program->vdevs[vdev]);
+        pending_note_failure(agent, &program->vdevs[said.vdev]);
     agent->changed = true;
 }
 

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/daemon/operations/verbs.h"
-#include "state/base/clock.h"
 
 /*
  * Programs that survive the loss of their device. The agent stores the protection that each program
@@ -42,39 +41,6 @@ void protecting_tick(struct agent *agent)
             (void)protecting_ask(agent, program, NULL,
                                  PROTECT_MS); /* Without memory, the next tick tries again. */
     }
-}
-
-void protecting_put(const struct agent *agent, const struct program *program, struct frame *frame)
-{
-    const struct program_protect *protect = &program->status.protect;
-    const struct program_loss *loss = &program->status.loss;
-    const struct inventory_entry *entry =
-        loss->count ? device_by_key(&agent->devices.inventory, &loss->device) : NULL;
-    uint64_t now = clock_now_ns();
-
-    frame_map(frame, "protection");
-    program_put_protect(program, frame);
-    frame_bool(frame, "on", protect->on);
-    frame_string(frame, "broken", protect->broken);
-    frame_string(frame, "recovery", protect->recovery);
-    frame_u64(frame, "snapshots", protect->points);
-    frame_u64(frame, "snapshot_bytes", protect->point_bytes);
-    frame_u64(frame, "snapshot_age_ns",
-              protect->at_ns && now > protect->at_ns ? now - protect->at_ns : 0);
-    frame_u64(frame, "snapshot_downtime_ns", protect->downtime_ns);
-    frame_u64(frame, "paused_ns", protect->paused_ns);
-    frame_u64(frame, "put_off_ns", protect->put_off_ns);
-    frame_u64(frame, "protected_ns",
-              protect->on && now > protect->since_ns ? now - protect->since_ns : 0);
-    frame_u64(frame, "recoveries", protect->recoveries);
-    frame_u64(frame, "differences", protect->differences);
-    frame_end(frame);
-    frame_map(frame, "loss");
-    frame_u64(frame, "count", loss->count);
-    frame_string(frame, "device", entry ? entry->name : loss->device.device);
-    frame_string(frame, "reason", loss->reason);
-    frame_u64(frame, "age_ns", loss->count && now > loss->at_ns ? now - loss->at_ns : 0);
-    frame_end(frame);
 }
 
 void protecting_handle(struct peer *client, struct message *message)

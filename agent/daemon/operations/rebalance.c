@@ -59,13 +59,12 @@ static void rebalance_dry_run(struct peer *client)
             break;
         const struct policy_program *row = &world->programs[step.program];
         bool placed = row->device != POLICY_NONE;
-        frame_init(&frame, MSG_STEP);
-        report_put_program(&frame, world->groups[step.program].program);
-        frame_string(&frame, "from", placed ? world->devices[row->device].name : "");
-        frame_string(&frame, "to", world->devices[step.device].name);
-        frame_string(&frame, "result", "");
-        frame_string(&frame, "reason", step.reason);
-        peer_send(client, &frame);
+        followers_tell(
+            client, &(struct followed_step){.program = world->groups[step.program].program,
+                                            .from = placed ? world->devices[row->device].name : "",
+                                            .to = world->devices[step.device].name,
+                                            .result = "",
+                                            .reason = step.reason});
         rebalance_pretend(world, &step);
     }
     frame_init(&frame, MSG_BALANCE);

@@ -6,6 +6,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 
 #define WHO_MAX 600
@@ -194,19 +195,8 @@ static void serving_describe(struct peer *client, const struct server *server, s
     const struct inventory *inventory = &agent->devices.inventory;
 
     frame_map(frame, NULL);
-    frame_string(frame, "name", server->name);
-    frame_string(frame, "address", server->address);
-    frame_bool(frame, "configured", server->configured);
-    frame_bool(frame, "found", server->found);
-    frame_bool(frame, "tried", server->tried);
-    frame_string(frame, "state", server_state_name(server));
-    frame_string(frame, "code", server->code);
-    frame_string(frame, "problem", server->problem);
-    frame_u64(frame, "round_trip_ns", server->round_trip_ns);
-    frame_u64(frame, "read_bytes_s", server->read);
-    frame_u64(frame, "write_bytes_s", server->write);
+    put_shown_server(frame, server);
     frame_u64(frame, "since_ms", uv_now(&agent->loop) - server->since_ms);
-    frame_u64(frame, "losses", server->losses);
     /* The text names programs of all users. */
     frame_string(frame, "lost_with",
                  access_may_manage(geteuid(), client->uid) ? server->lost_with : "");
@@ -221,7 +211,7 @@ static void serving_describe(struct peer *client, const struct server *server, s
             !serving_is_there(agent, program, server, NULL))
             continue;
         frame_map(frame, NULL);
-        program_put_identity(program, frame);
+        put_identity(frame, program);
         frame_string(frame, "reason", server->leaves ? drain_stay_reason(agent, program) : "");
         frame_end(frame);
     }

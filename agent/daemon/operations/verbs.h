@@ -86,15 +86,10 @@ void checkpointing_handle(struct peer *client, struct message *message);
 void checkpointing_tick(struct agent *agent);
 void checkpointing_answered(struct agent *agent, const struct operation *op,
                             const msgpack_object *report);
-/** Put "checkpoints" into an open map: the periodic images of @program. */
-void checkpointing_put(const struct agent *agent, const struct program *program,
-                       struct frame *frame);
 
 void protecting_handle(struct peer *client, struct message *message);
 /** Tell programs that report another protection than they are to have. */
 void protecting_tick(struct agent *agent);
-/** Put "protect" and "loss" into an open map: the protection and losses that @program reported. */
-void protecting_put(const struct agent *agent, const struct program *program, struct frame *frame);
 
 void trace_handle(struct peer *client, struct message *message);
 /** Forward a program's MSG_SPANS to the client that traces it. */

@@ -180,7 +180,7 @@ void programs_save(const struct agent *agent, const struct program *program)
 
     frame_init(&frame, "app");
     frame_u64(&frame, "version", PROTOCOL_VERSION);
-    program_put_identity(program, &frame);
+    put_identity(&frame, program);
     frame_u64(&frame, "start", program->start);
     frame_u64(&frame, "uid", program->uid);
     frame_bool(&frame, "named", program->named);

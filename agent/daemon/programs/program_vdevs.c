@@ -6,13 +6,6 @@
 
 /* Reads programs' reports on their virtual devices, and describes these. */
 
-void program_put_identity(const struct program *program, struct frame *frame)
-{
-    frame_string(frame, "id", program->id);
-    frame_string(frame, "name", program->name);
-    frame_u64(frame, "pid", (uint64_t)program->pid);
-}
-
 void program_put_devices(const struct program *program, struct frame *frame)
 {
     char key[DEVICE_KEY_TEXT_MAX];
@@ -89,14 +82,14 @@ static void program_vdevs_take_sources(struct program_device *vdev, const msgpac
 }
 
 static void program_vdevs_take_vdev(struct program *program, size_t index,
-                                    const msgpack_object *map, bool seeks)
+                                    const msgpack_object *map)
 {
     struct program_device *vdev = &program->vdevs[index];
     uint64_t moves = vdev->moves, downtime = vdev->last_downtime_ns;
     uint64_t wanted = vdev->wanted, least = vdev->least;
 
     take_vdev(map, vdev);
-    vdev->seeks = seeks && vdev->lost && !vdev->suspended;
+    vdev->seeks = program->status.protect.seeks && vdev->lost && !vdev->suspended;
     /* It may be counted before its end is known. */
     if (moves != vdev->moves || downtime != vdev->last_downtime_ns || !program->status.known)
         program->status.last_downtime_ns = vdev->last_downtime_ns;
@@ -120,12 +113,13 @@ static void program_vdevs_take_vdev(struct program *program, size_t index,
 static void program_vdevs_take_ready(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *items;
-    size_t count = field_array(message, "ready", &items), before = program->ready_count;
+    size_t count = message_items(message, "ready", &items, PROGRAM_READY_MAX);
+    size_t before = program->ready_count;
     struct program_ready known[PROGRAM_READY_MAX];
 
     memcpy(known, program->ready, sizeof(known));
     program->ready_count = 0;
-    for (size_t i = 0; i < count && program->ready_count < PROGRAM_READY_MAX; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct program_ready *ready = &program->ready[program->ready_count], said = {0};
         take_ready(&items[i], &said);
         if (!said.device.icd[0])
@@ -139,39 +133,20 @@ static void program_vdevs_take_ready(struct program *program, const msgpack_obje
     }
 }
 
-static void program_vdevs_take_whole(struct program *program, const msgpack_object *message)
+/** The program reports how it is protected; one that no agent knew is to stay so. */
+static void program_vdevs_note_protection(struct program *program)
 {
-    const msgpack_object *items;
-    size_t count = field_array(message, "whole", &items);
+    struct program_protect *protect = &program->status.protect;
 
-    program->whole_count = count < PROGRAM_WHOLE_MAX ? count : PROGRAM_WHOLE_MAX;
-    for (size_t i = 0; i < program->whole_count; i++)
-        take_whole(&items[i], &program->whole[i]);
-}
-
-static void program_vdevs_take_protect(struct program *program, const msgpack_object *message)
-{
-    const msgpack_object *map = field_get(message, "protect");
-    struct program_protect protect = {.on = false};
-
-    message_take_protection(map, "as", &protect.as);
-    if (protect.as.word != PROTECTION_UNSAID) {
-        take_protect(map, &protect);
-        field_text(map, "recovery", protect.recovery, sizeof(protect.recovery));
-        if (program->stranger && protect.as.word == PROTECTION_ON) {
-            program->policy.protect = protect.as;
-            program->policy.overrides |= OVERRIDE_PROTECT;
-        }
-        program->stranger = false;
+    if (protect->as.word == PROTECTION_UNSAID) {
+        *protect = (struct program_protect){.seeks = protect->seeks};
+        return;
     }
-    program->status.protect = protect;
-}
-
-static void program_vdevs_take_loss(struct program_loss *loss, const msgpack_object *map)
-{
-    *loss = (struct program_loss){.count = 0};
-    if (message_take_device(map, "device", &loss->device))
-        take_loss(map, loss);
+    if (program->stranger && protect->as.word == PROTECTION_ON) {
+        program->policy.protect = protect->as;
+        program->policy.overrides |= OVERRIDE_PROTECT;
+    }
+    program->stranger = false;
 }
 
 /* A process that executes another program keeps the lease, which the new program then has. */
@@ -199,32 +174,27 @@ void program_put_right(const struct program *program, struct frame *frame)
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *vdevs;
-    size_t count = field_array(message, "vdevs", &vdevs);
+    size_t count = message_items(message, "vdevs", &vdevs, PROTOCOL_VDEVS_MAX);
     struct program_status *status = &program->status;
 
-    bool seeks = field_bool(field_get(message, "protect"), "seeks", false);
-
     program->awaited = false;
+    status->loss.device.icd[0] = '\0';
+    take_status(message, program);
+    if (!status->loss.device.icd[0])
+        status->loss = (struct program_loss){.count = 0};
+    program_vdevs_note_protection(program);
     program_vdevs_take_ready(program, message);
-    program_vdevs_take_whole(program, message);
     /*
      * A program that is starting has no virtual devices yet, and keeps those of its registration.
      */
     if (count != 0) {
-        const msgpack_object *first = &vdevs[0];
-        program->vdev_count = count < PROTOCOL_VDEVS_MAX ? count : PROTOCOL_VDEVS_MAX;
-        for (size_t i = 0; i < program->vdev_count; i++)
-            program_vdevs_take_vdev(program, i, &vdevs[i], seeks);
+        program->vdev_count = count;
+        for (size_t i = 0; i < count; i++)
+            program_vdevs_take_vdev(program, i, &vdevs[i]);
         /* These values are of the whole program. */
-        take_objects(first, status);
+        take_objects(&vdevs[0], status);
     }
     status->known = true;
-    status->warm = field_u64(message, "warm", 0);
-    take_launches(message, status);
-    status->stored = message_number(message, "stored", MESSAGE_BYTES_MAX);
-    program_vdevs_take_protect(program, message);
-    program_vdevs_take_loss(&status->loss, field_get(message, "loss"));
-    take_lease(field_get(message, "right"), status);
     program_vdevs_take_right(program, field_get(message, "right"));
 }
 

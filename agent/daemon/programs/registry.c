@@ -8,6 +8,7 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/peers.h"
+#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 #include "state/driver/device_key.h"
 
@@ -262,30 +263,27 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
 int programs_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
                      bool *ret_first)
 {
-    char name[sizeof(((struct program *)0)->name)], id[sizeof(((struct program *)0)->id)],
-        command[64];
+    struct program_hello said;
     uint64_t start;
     int error = process_start_time(peer->pid, &start);
 
     if (error)
         return error;
-    field_text(hello, "name", name, sizeof(name));
-    field_string(hello, "id", id, sizeof(id));
-    field_text(hello, "program", command, sizeof(command));
+    take_hello(hello, &said);
     struct program *program = registry_program_of_process(agent, peer, start);
     if (!program) {
         /*
          * A child of a program that was started with `reseat run`, or a program that an earlier
          * agent knew.
          */
-        const struct program *known = registry_program_by_id(agent, id), *parent;
+        const struct program *known = registry_program_by_id(agent, said.id), *parent;
         program = registry_program_create(agent, peer->pid, start, peer->uid);
         if (!program)
             return -ENOMEM;
         parent = known && known->uid == program->uid ? known : NULL;
-        if (!known && registry_valid_id(id)) {
-            snprintf(program->id, sizeof(program->id), "%s", id);
-            registry_reserve_id(agent, id);
+        if (!known && registry_valid_id(said.id)) {
+            memcpy(program->id, said.id, sizeof(program->id));
+            registry_reserve_id(agent, said.id);
         } else {
             registry_give_id(agent, program);
         }
@@ -301,8 +299,8 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
                 program->vdevs[i].device = parent->vdevs[i].device;
             }
         }
-        registry_set_name(program, parent && !parent->named ? command : name,
-                          command[0] ? command : program->id);
+        registry_set_name(program, parent && !parent->named ? said.program : said.name,
+                          said.program[0] ? said.program : program->id);
         program->stranger = !parent;
         if (!parent)
             program_named(agent, program);
@@ -320,7 +318,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     program->connected = true;
     program_reset_status(program);
     peer->program = program;
-    program_take_wish(program, hello);
+    take_wish(hello, &program->wish);
     programs_save(agent, program);
     agent_log("%s: %s (pid %d) connected", program->id, program->name, (int)program->pid);
     return 0;

@@ -198,6 +198,7 @@ struct program_spread {
 /** A program's report on its protection from the loss of its device. */
 struct program_protect {
     struct protection as; /**< PROTECTION_UNSAID: not reported yet. */
+    bool seeks;           /**< It waits for another device. */
     bool on;
     char broken[256];  /**< Why it is not protected at the moment, although it is to be; or "". */
     char recovery[64]; /**< The recovery from a loss that is in progress; or "". */
@@ -256,6 +257,12 @@ struct program_costs;
 struct program_wish {
     bool aware;
     struct reseat_limits minimum, preferred;
+};
+
+/** Who a program says that it is, in its hello. */
+struct program_hello {
+    char name[64], id[32]; /**< As `reseat run` or its parent told it; or "". */
+    char program[64];      /**< The name of its executable. */
 };
 
 /** Bytes of the name of a file with a list of devices: "inventory-" and a digest. */
@@ -367,8 +374,6 @@ MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const
                              struct program **ret_program, size_t *ret_vdev, char *ret_error,
                              size_t error_size);
 
-/** "id", "name" and "pid", into an open map. */
-void program_put_identity(const struct program *program, struct frame *frame);
 /**
  * Put the keys of a program's devices, one for each virtual device, as "devices" into an open map;
  * and read them.
@@ -468,14 +473,6 @@ void program_device_names(const struct agent *agent, const struct program *progr
                           bool present, char *ret, size_t size);
 
 /* Programs that registered through policy/reseat.h: their requirements, and their notices. */
-
-/** Read "aware" of a hello or a MSG_WISH; without it the program is not registered. */
-void program_take_wish(struct program *program, const msgpack_object *map);
-/**
- * Put "aware" into an open map: an object with its requirements. Puts nothing if it did not
- * register.
- */
-void program_put_wish(const struct program *program, struct frame *frame);
 
 /**
  * False for a device of the ledger that does not meet a requirement of the program, with the reason

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
+#include "agent/protocol/common_messages.h"
 
 /*
  * Longer than the longest time between two messages of a watcher: one probe, one listing, and its
@@ -128,14 +129,14 @@ static void servers_set_state(struct server *server, enum server_state state, bo
     server->since_ms = uv_now(&agent->loop);
 }
 
-static void servers_is_there(struct server *server, const msgpack_object *map)
+static void servers_is_there(struct server *server, const struct server_news *news)
 {
-    server->round_trip_ns = field_u64(map, "round_trip_ns", 0);
-    server->read = field_u64(map, "read", 0);
-    server->write = field_u64(map, "write", 0);
+    server->round_trip_ns = news->round_trip_ns;
+    server->read = news->read;
+    server->write = news->write;
     server->code[0] = server->problem[0] = '\0';
     server->wait_ms = 0;
-    servers_set_state(server, SERVER_UP, field_bool(map, "listed", false));
+    servers_set_state(server, SERVER_UP, news->listed);
 }
 
 static void servers_is_not_there(struct server *server, const char *code, const char *problem)
@@ -179,14 +180,13 @@ static void servers_wait_for_credentials(struct server *server)
              path);
 }
 
-static void servers_take_announcement(struct agent *agent, const msgpack_object *map)
+static void servers_take_announcement(struct agent *agent, const struct server_news *news)
 {
-    char text[PROTOCOL_TEXT_MAX], address[SERVER_ADDRESS_MAX], name[SERVER_NAME_MAX], why[256];
+    char address[SERVER_ADDRESS_MAX], name[SERVER_NAME_MAX], why[256];
     unsigned found = 0;
 
-    if (!field_string(map, "address", text, sizeof(text)) ||
-        !server_address_read(text, address, why, sizeof(why)) || strncmp(address, "tcp:", 4) ||
-        !server_name_from(address, name) || field_bool(map, "gone", false))
+    if (!server_address_read(news->address, address, why, sizeof(why)) ||
+        strncmp(address, "tcp:", 4) || !server_name_from(address, name))
         return;
     struct server *same = NULL;
     for (struct server *server = agent->servers; server; server = server->next) {
@@ -219,20 +219,18 @@ static void servers_take_announcement(struct agent *agent, const msgpack_object 
 static void servers_told(void *data, const msgpack_object *map)
 {
     struct server *server = data;
-    char code[sizeof(server->code)], problem[sizeof(server->problem)];
+    struct server_news news;
 
     server->heard_ms = uv_now(&server->agent->loop);
+    take_server_news(map, &news);
     if (field_get(map, "address")) {
         if (servers_is_announcer(server))
-            servers_take_announcement(server->agent, map);
-        return;
+            servers_take_announcement(server->agent, &news);
+    } else if (news.code[0]) {
+        servers_is_not_there(server, news.code, news.problem);
+    } else {
+        servers_is_there(server, &news);
     }
-    field_text(map, "code", code, sizeof(code));
-    field_text(map, "problem", problem, sizeof(problem));
-    if (code[0])
-        servers_is_not_there(server, code, problem);
-    else
-        servers_is_there(server, map);
 }
 
 static void servers_put_off(struct server *server)

@@ -29,12 +29,19 @@ void protect_end(void)
     ended++;
 }
 
-static void expect_words(const char *words)
+static bool is(const char *words)
 {
     char text[PROTECTION_TEXT_MAX];
+    struct protection protection;
 
-    control_protect_words(text);
-    cr_expect_str_eq(text, words);
+    control_protect_read(&protection);
+    protection_format(&protection, text);
+    return strcmp(text, words) == 0;
+}
+
+static void expect_words(const char *words)
+{
+    cr_expect(is(words), "%s", words);
 }
 
 static int say(const char *words, uint64_t order)
@@ -113,12 +120,9 @@ Test(control_protect, a_child_is_not_until_its_agent_says_so)
     cr_expect_eq(say("6", control_protect_order()), 0);
     pid_t child = fork();
     if (child == 0) {
-        char text[PROTECTION_TEXT_MAX];
-        control_protect_words(text);
-        bool off = strcmp(text, "off") == 0;
+        bool off = is("off");
         bool told = say("7", control_protect_order()) == 0 && begun == 3;
-        control_protect_words(text);
-        _exit(off && told && strcmp(text, "7") == 0 ? 0 : 1);
+        _exit(off && told && is("7") ? 0 : 1);
     }
     int status;
     cr_assert_eq(waitpid(child, &status, 0), child);
