@@ -178,7 +178,7 @@ void contact_look(const char *address, uint64_t deadline_ns, struct server_news 
 
     if (!good) {
         contact_wrong(&contact, "address", "%s",
-                      kind ? reason : "it begins with unix:, tcp: or vsock:");
+                      kind ? reason : "it must begin with unix:, tcp: or vsock:");
     } else if (parsed.kind == ADDRESS_UNIX || contact_has_credentials(&parsed, &contact)) {
         int error = kind->connect(where, deadline_ns, &link);
         if (error)

@@ -133,20 +133,20 @@ static const char *address_read_tcp(const char *rest, struct address *address)
 
     rest += bracketed;
     if (!end || (bracketed && end[1] != ':'))
-        return bracketed ? "behind the bracket comes a colon and a port"
-                         : "a host has a port behind it, such as tcp:gpuhost:7460";
+        return bracketed ? "a colon and a port must follow the bracket"
+                         : "a port must follow the host, as in tcp:gpuhost:7460";
     if ((size_t)(end - rest) >= sizeof(host))
-        return "no host has so long a name";
+        return "its host is too long";
     if (!bracketed && memchr(rest, ':', (size_t)(end - rest)))
-        return "an IPv6 address is written in brackets, such as tcp:[2001:db8::1]:7460";
+        return "an IPv6 address must be in brackets, as in tcp:[2001:db8::1]:7460";
     memcpy(host, rest, (size_t)(end - rest));
     host[end - rest] = '\0';
     if (bracketed && !address_read_v6(host, address->host))
-        return "what is in the brackets is not an IPv6 address";
+        return "the text in brackets is not an IPv6 address";
     if (!bracketed && !address_read_host(host, address->host))
         return "its host is neither a name nor an IPv4 address";
     if (!address_read_number(end + 1 + bracketed, UINT16_MAX, &address->port))
-        return "a port of tcp is a number up to 65535";
+        return "its port must be a number up to 65535";
     return NULL;
 }
 
@@ -162,7 +162,7 @@ static const char *address_read_vsock(const char *rest, struct address *address)
     bool named = false;
 
     if (!colon)
-        return "a CID has a port behind it, such as vsock:host:7460";
+        return "a port must follow the CID, as in vsock:host:7460";
     if (length < sizeof(cid))
         memcpy(cid, rest, length);
     for (size_t i = 0; i < ARRAY_SIZE(names) && !named; i++) {
@@ -171,9 +171,9 @@ static const char *address_read_vsock(const char *rest, struct address *address)
     }
     /* CID 0 is reserved, and VMADDR_CID_ANY, the largest number, can only be written as "any". */
     if (!named && (!address_read_number(cid, VMADDR_CID_ANY - 1, &address->cid) || !address->cid))
-        return "a CID is a number from 1, or host, local, any";
+        return "its CID must be a number from 1, or host, local, any";
     if (!address_read_number(colon + 1, VMADDR_PORT_ANY - 1, &address->port))
-        return "a port of vsock is a number up to 4294967294";
+        return "its port must be a number up to 4294967294";
     return NULL;
 }
 
@@ -182,11 +182,11 @@ static const char *address_read_unix(const char *rest, struct address *address)
     size_t length = strlen(rest);
 
     if (rest[0] != '/' || rest[length - 1] == '/')
-        return "behind unix: is the absolute path of a socket";
+        return "an absolute path must follow unix:";
     if (length >= sizeof(((struct sockaddr_un *)0)->sun_path))
-        return "a socket's path has at most 107 bytes";
+        return "its path is longer than 107 bytes";
     if (!text_is_safe(rest, length))
-        return "its path is not plain text";
+        return "its path is not printable UTF-8";
     strcpy(address->host, rest);
     return NULL;
 }
@@ -213,7 +213,7 @@ int address_parse(const char *text, struct address *ret_address,
         *ret_address = address;
         return 0;
     }
-    return address_refuse(text, "it begins with unix:, tcp: or vsock:", ret_reason);
+    return address_refuse(text, "it must begin with unix:, tcp: or vsock:", ret_reason);
 }
 
 void address_format(const struct address *address, char ret_text[ADDRESS_TEXT_MAX])

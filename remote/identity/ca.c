@@ -246,7 +246,7 @@ static int ca_write_credentials(const char *path, const struct credentials *cred
         error = file_make(NULL, path, &(struct file_part){bytes, size}, 1);
         private_file_free(bytes, size);
     }
-    return error == -EEXIST ? ca_refuse(ret_problem, error, path, "is there already")
+    return error == -EEXIST ? ca_refuse(ret_problem, error, path, "already exists")
            : error          ? ca_refuse_error(ret_problem, error, path)
                             : 0;
 }
@@ -287,7 +287,7 @@ static int ca_record(const struct ca *ca, const struct credentials *made, const 
     char serial[CERTIFICATE_SERIAL_MAX], line[LINE_BYTES];
 
     if (certificate_serial(made->certificate, serial))
-        return ca_refuse(ret_problem, -EINVAL, name, "got no serial number");
+        return ca_refuse(ret_problem, -EINVAL, name, "could not get a serial number");
     snprintf(line, sizeof(line), "%s %lld %s\n", serial, (long long)until, name);
     return ca_replace_list(ca, ISSUED, &ca->issued, line, ret_problem);
 }
@@ -304,7 +304,7 @@ static int ca_create_in(const struct ca *ca, const char *server, time_t now, cha
         return ca_refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
     /* Check both files: the operator may have moved the key away. */
     if (access(key, F_OK) == 0 || access(own, F_OK) == 0)
-        return ca_refuse(ret_problem, -EEXIST, ca->folder, "has an authority already");
+        return ca_refuse(ret_problem, -EEXIST, ca->folder, "already has an authority");
     snprintf(common, sizeof(common), "reseat %.50s", server);
     int error = ca_make(&root, NULL, &authority, ret_problem);
     error = error ? error : ca_make(&leaf, &authority, &made, ret_problem);
@@ -325,7 +325,7 @@ int ca_create(const char *folder, const char *server, time_t now,
     struct ca ca;
 
     if (!address_is_name(server))
-        return ca_refuse(ret_problem, -EINVAL, server, "is not a name that a server can have");
+        return ca_refuse(ret_problem, -EINVAL, server, "is not a valid server name");
     int error = ca_open(folder, true, &ca, ret_problem);
     error = error ? error : ca_create_in(&ca, server, now, ret_problem);
     ca_close(&ca);
@@ -372,7 +372,7 @@ static int ca_issue_in(struct ca *ca, const struct ca_wish *wish, time_t now, ch
         return error;
     error = ca_each_that_counts(ca, wish->name, now, ca_refuse_second, NULL, ret_problem);
     if (error == -EEXIST)
-        ca_refuse(ret_problem, error, wish->name, "has a certificate; revoke it first");
+        ca_refuse(ret_problem, error, wish->name, "already has a certificate; revoke it first");
     error = error ? error : ca_make(&leaf, &authority, &made, ret_problem);
     snprintf(made.server, sizeof(made.server), "%s", wish->server ? wish->name : authority.server);
     error = error ? error : ca_hand_out(ca, &made, wish, until, ret_problem);
@@ -387,7 +387,7 @@ int ca_issue(const char *folder, const struct ca_wish *wish, time_t now,
     struct ca ca;
 
     if (wish->server ? !address_is_name(wish->name) : !certificate_name_is_valid(wish->name))
-        return ca_refuse(ret_problem, -EINVAL, wish->name, "is not a name that can be given");
+        return ca_refuse(ret_problem, -EINVAL, wish->name, "is not a valid name");
     int error = ca_open(folder, false, &ca, ret_problem);
     error = error ? error : ca_issue_in(&ca, wish, now, ret_problem);
     ca_close(&ca);
@@ -425,7 +425,7 @@ static int ca_revoke_in(struct ca *ca, const char *name, time_t now, size_t *ret
     error =
         error ? error : ca_each_that_counts(ca, name, now, ca_revoke_one, &revoking, ret_problem);
     if (!error && !revoking.count)
-        error = ca_refuse(ret_problem, -ESRCH, name, "has no certificate that counts");
+        error = ca_refuse(ret_problem, -ESRCH, name, "has no valid certificate");
     error =
         error ? error : ca_replace_list(ca, CA_REVOKED, &ca->revoked, revoking.lines, ret_problem);
     if (!error)

@@ -39,14 +39,14 @@ static const char *credentials_read_parts(const char *bytes, size_t size,
     CLEANUP(cleanup_bio) BIO *certificates = BIO_new_mem_buf(bytes, (int)size);
 
     if (!keys || !certificates)
-        return "does not fit into memory";
+        return "does not fit in memory";
     if (!credentials_read_server(bytes, credentials->server))
         return "does not begin with \"" HEADER "NAME\"";
     if (!(credentials->key = certificate_read_key(keys)))
         return "has no private key";
     if (!(credentials->certificate = certificate_read(certificates)) ||
         !(credentials->authority = certificate_read(certificates)))
-        return "lacks a certificate: its own and its authority's follow the key";
+        return "lacks a certificate: after the key, it needs its own and its authority's";
     if (X509_check_private_key(credentials->certificate, credentials->key) != 1)
         return "has a key that does not belong to its certificate";
     if (X509_verify(credentials->certificate, X509_get0_pubkey(credentials->authority)) != 1)

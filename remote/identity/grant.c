@@ -53,7 +53,7 @@ int grant_set_devices(struct grant *grant, const char *list, char ret_reason[GRA
             return grant_refuse(name, length, "is not the name of a device, such as gpu0",
                                 ret_reason);
         if (set.device_count == GRANT_DEVICES_MAX)
-            return grant_refuse(name, length, "is one device too many; * is all", ret_reason);
+            return grant_refuse(name, length, "is one device too many; use * for all", ret_reason);
         char *device = set.devices[set.device_count];
         memcpy(device, name, length);
         if (set.device_count && grant_has_device(&set, device))

@@ -36,10 +36,10 @@ static int private_file_check(int fd, const char *path, size_t limit, char *ret_
     if (!S_ISREG(stat.st_mode))
         return private_file_refuse(ret_problem, -EPERM, path, "is not a file");
     if (stat.st_uid != geteuid())
-        return private_file_refuse(ret_problem, -EPERM, path, "is another user's");
+        return private_file_refuse(ret_problem, -EPERM, path, "belongs to another user");
     if (stat.st_mode & 077)
         return private_file_refuse(ret_problem, -EPERM, path,
-                                   "can be used by others (its mode is not 0600)");
+                                   "can be used by others: its mode must be 0600");
     if ((uintmax_t)stat.st_size > limit)
         return private_file_refuse(ret_problem, -EFBIG, path, "is too large");
     return 0;

@@ -37,7 +37,7 @@ int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX])
     char path[PATH_MAX], revoked[PATH_MAX];
 
     if (ca_file(ca_folder, CA_SERVER, path) || ca_file(ca_folder, CA_REVOKED, revoked)) {
-        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: too long a name", ca_folder);
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: the path is too long", ca_folder);
         return -ENAMETOOLONG;
     }
     /* A list that cannot be read is an error at once, rather than at the first client. */
@@ -105,7 +105,7 @@ static int tls_begin(struct owned *socket, const struct credentials *credentials
         return error;
     }
     if (tls->ticketed)
-        snprintf(tls->link.peer, sizeof(tls->link.peer), "who has a ticket");
+        snprintf(tls->link.peer, sizeof(tls->link.peer), "a ticket");
     else if (!revoked)
         snprintf(tls->link.peer, sizeof(tls->link.peer), "%.*s", LINK_PEER_MAX - 1,
                  credentials->server);
@@ -138,7 +138,7 @@ int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link
     reason[0] = '\0';
     if (!server.open) {
         owned_close(socket);
-        snprintf(reason, sizeof(reason), "there is no authority here");
+        snprintf(reason, sizeof(reason), "the server has no authority");
         return -EPERM;
     }
     return tls_begin(socket, &server.credentials, NULL, server.revoked, deadline_ns, ret_link);

@@ -30,8 +30,8 @@ static int tls_connect_find_credentials(const struct address *address,
     address_format(address, text);
     if (error) {
         log_warn("%s: %s", text,
-                 error == -ENOTUNIQ ? "none of the credentials is called like it"
-                                    : "there are no credentials for it");
+                 error == -ENOTUNIQ ? "there are several credentials, and none is named after it"
+                                    : "no credentials were found");
         return error == -ENOENT || error == -ENOTUNIQ ? -ENOKEY : error;
     }
     error = credentials_load(path, ret_credentials, problem);
@@ -71,8 +71,7 @@ int tls_connect_ticket_to(const char *scheme, const char *where, tls_dial dial,
 int tls_listen_address(const char *scheme, const char *where, struct address *ret_address)
 {
     if (!tls_server_is_open()) {
-        log_error("without an authority no client can be admitted by %s: reseat serve --init-ca",
-                  scheme);
+        log_error("%s needs an authority: make one with reseat serve --init-ca", scheme);
         return -EPERM;
     }
     return tls_connect_read_address(scheme, where, ret_address);

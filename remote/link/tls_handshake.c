@@ -98,7 +98,7 @@ static int tls_handshake_admit(struct tls_link *tls, const X509 *certificate)
     if (certificate_name(certificate, tls->link.peer) ||
         certificate_serial(certificate, tls->serial) ||
         !ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &until)) {
-        snprintf(tls->reason, sizeof(tls->reason), "its certificate has no name of a client");
+        snprintf(tls->reason, sizeof(tls->reason), "its certificate has no valid client name");
         return -EPERM;
     }
     tls->until = timegm(&until);
@@ -111,7 +111,8 @@ static int tls_handshake_admit(struct tls_link *tls, const X509 *certificate)
     error = certificate_grant(certificate, &tls->grant);
     if (error)
         snprintf(tls->reason, sizeof(tls->reason),
-                 "%.64s: the certificate grants nothing that this server knows", tls->link.peer);
+                 "%.64s: the certificate has no grant that this server understands",
+                 tls->link.peer);
     return error;
 }
 
@@ -267,7 +268,7 @@ static int tls_handshake_explain(struct tls_link *tls, int error)
         error = -EPERM;
     } else if (error == -EPROTO &&
                ERR_GET_REASON(said) == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-        snprintf(tls->reason, sizeof(tls->reason), "it has no certificate");
+        snprintf(tls->reason, sizeof(tls->reason), "it sent no certificate");
         error = -EPERM;
     } else if (error == -EPROTO && alert && !tls->serves) {
         crypto_problem(problem);
@@ -278,8 +279,8 @@ static int tls_handshake_explain(struct tls_link *tls, int error)
         snprintf(tls->reason, sizeof(tls->reason), "%s", problem);
     } else if (!tls->reason[0]) {
         snprintf(tls->reason, sizeof(tls->reason), "%s",
-                 error == -EPIPE    ? "the connection was closed in the handshake"
-                 : error == -EPROTO ? "it does not speak TLS 1.3 as we do"
+                 error == -EPIPE    ? "the connection was closed during the handshake"
+                 : error == -EPROTO ? "its TLS is not compatible with ours"
                                     : strerror(-error));
     }
     ERR_clear_error();
@@ -305,7 +306,7 @@ int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
     /* A reused session is always a ticket, as resumption is off. */
     tls->ticketed = !error && SSL_session_reused(tls->ssl);
     if (!error && tls->ticket && !tls->ticketed) {
-        snprintf(tls->reason, sizeof(tls->reason), "it does not know the ticket");
+        snprintf(tls->reason, sizeof(tls->reason), "it does not have the ticket");
         error = -EPERM;
     }
     if (!error)

@@ -26,8 +26,8 @@ void greeter_serve(int fd, bool welcomes)
     if (welcomes)
         pack_welcome(&pack, &(struct msg_welcome){.version = WIRE_VERSION + 1});
     else
-        pack_refused(
-            &pack, &(struct msg_refused){.reason = "the server speaks version 7 and the client 1"});
+        pack_refused(&pack, &(struct msg_refused){
+                                .reason = "the server has protocol version 7, the client has 1"});
     _exit(greeting_send(link, welcomes ? MSG_WELCOME : MSG_REFUSED, pack.bytes, pack.used, deadline)
               ? 1
               : 0);

@@ -434,7 +434,7 @@ Test(remote_contained, a_server_that_cannot_leave_root_does_not_start)
     }
     close(ends[1]);
     cr_expect(read(ends[0], said, sizeof(said) - 1) > 0);
-    cr_expect(strstr(said, "sessions cannot be another user's than root"), "%s", said);
+    cr_expect(strstr(said, "sessions can only run as root"), "%s", said);
     close(ends[0]);
     cr_assert_eq(waitpid(pid, &status, 0), pid);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1);

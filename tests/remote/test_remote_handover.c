@@ -151,7 +151,7 @@ static void must_be_refused(const struct client *shown)
     memcpy(stranger.secret, shown->secret, sizeof(stranger.secret));
     cr_assert(link);
     cr_assert_eq(hello(&stranger, link), MSG_REFUSED);
-    cr_assert_str_eq(stranger.refusal, "there is no such session");
+    cr_assert_str_eq(stranger.refusal, "no such session");
     link->ops->destroy(link);
 }
 

@@ -135,7 +135,7 @@ Test(remote_processes, a_session_has_so_many_and_no_more)
     cr_assert_eq(count(session), PROCESSES_MAX);
     cr_assert_neq(build(seat, device), CL_SUCCESS);
     cr_assert_eq(count(session), PROCESSES_MAX);
-    cr_assert(served_writes(&served, "64 processes: it is refused more"));
+    cr_assert(served_writes(&served, "has reached the limit of 64 processes"));
     /* It goes on. */
     cr_assert_eq(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, word, 0, NULL, NULL),
                  CL_SUCCESS);

@@ -472,7 +472,7 @@ Test(remote_resume, a_session_that_is_stuck_in_a_driver_ends_with_its_client, .t
     await_no_session();
     unlink(path);
     served_stop(&served);
-    cr_assert(served_writes(&served, "a driver does not return"));
+    cr_assert(served_writes(&served, "a driver call does not return"));
 }
 
 /* A program that ends properly says so. */

@@ -174,7 +174,7 @@ Test(remote_rings, a_block_that_was_offered_is_read_into)
     area_unmap(bytes, SIZE);
     cr_assert_eq(post_withdraw(&rogue.stream, &(struct msg_withdraw){.area = 7}), 0);
     read_into(&rogue, 7, 0, 8);
-    must_end(&rogue, "it names bytes that it did not offer");
+    must_end(&rogue, "it used memory that it had not offered");
 }
 
 Test(remote_rings, an_area_that_was_not_offered_ends_the_session)
@@ -182,7 +182,7 @@ Test(remote_rings, an_area_that_was_not_offered_ends_the_session)
     struct rogue rogue;
     begin(&rogue);
     read_into(&rogue, 1, 0, 8);
-    must_end(&rogue, "it names bytes that it did not offer");
+    must_end(&rogue, "it used memory that it had not offered");
 }
 
 Test(remote_rings, a_block_beyond_its_area_ends_the_session)
@@ -193,7 +193,7 @@ Test(remote_rings, a_block_beyond_its_area_ends_the_session)
     offer(&rogue, fd, 1, 1, SIZE);
     close(fd);
     read_into(&rogue, 1, SIZE - 7, 8);
-    must_end(&rogue, "it names bytes that it did not offer");
+    must_end(&rogue, "it used memory that it had not offered");
 }
 
 Test(remote_rings, a_block_whose_end_overflows_ends_the_session)
@@ -204,7 +204,7 @@ Test(remote_rings, a_block_whose_end_overflows_ends_the_session)
     offer(&rogue, fd, 1, 1, SIZE);
     close(fd);
     read_into(&rogue, 1, UINT64_MAX - 3, 8);
-    must_end(&rogue, "it names bytes that it did not offer");
+    must_end(&rogue, "it used memory that it had not offered");
 }
 
 Test(remote_rings, an_area_that_can_be_cut_short_is_refused)
@@ -214,7 +214,7 @@ Test(remote_rings, an_area_that_can_be_cut_short_is_refused)
     cr_assert(fd >= 0 && ftruncate(fd, (off_t)SIZE) == 0);
     begin(&rogue);
     offer(&rogue, fd, 1, 1, SIZE);
-    must_end(&rogue, "it offers memory that is not as it says");
+    must_end(&rogue, "the memory that it offered is invalid");
     close(fd);
 }
 
@@ -224,7 +224,7 @@ Test(remote_rings, an_area_of_another_size_is_refused)
     int fd = sealed();
     begin(&rogue);
     offer(&rogue, fd, 1, 1, 2 * SIZE);
-    must_end(&rogue, "it offers memory that is not as it says");
+    must_end(&rogue, "the memory that it offered is invalid");
     close(fd);
 }
 
@@ -234,7 +234,7 @@ Test(remote_rings, a_descriptor_of_another_area_ends_the_session)
     int fd = sealed();
     begin(&rogue);
     offer(&rogue, fd, 1, 2, SIZE);
-    must_end(&rogue, "it offers memory that does not come");
+    must_end(&rogue, "the memory that it offered did not arrive");
     close(fd);
 }
 
@@ -254,7 +254,7 @@ Test(remote_rings, more_memory_than_agreed_is_not_taken)
     }
     close(fd);
     read_into(&rogue, WIRE_AREAS_MAX + 1, 0, 8);
-    must_end(&rogue, "it names bytes that it did not offer");
+    must_end(&rogue, "it used memory that it had not offered");
 }
 
 /* A client that writes rings as it likes: the server may be anywhere in them. */
@@ -280,7 +280,7 @@ Test(remote_rings, a_ring_that_skips_ends_the_session)
     /* It looks for another frame behind one that is good. */
     (void)!post_marker(&rogue.stream,
                        &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 0)}});
-    must_end(&rogue, "it sends no frames");
+    must_end(&rogue, "what it sends are no frames");
 }
 
 /* Frames whose beginning is not a message's. */
@@ -297,7 +297,7 @@ static void send_frame(const void *frame, size_t size)
     cr_assert_eq(
         stream_begin_rings(&rogue.stream, rogue.link, &rogue.areas, clock_now_ns() + SILENCE_NS),
         0);
-    must_end(&rogue, "it sends no frames");
+    must_end(&rogue, "what it sends are no frames");
     rings_writer_destroy(writer);
 }
 

@@ -77,7 +77,7 @@ static void no_object_as_value(uint32_t index)
 {
     rogue_make_kernel(&rogue, all_kinds);
     set_value(index, sizeof(void *));
-    ended_for("the kernel argument has another type");
+    ended_for("a kernel argument's type is wrong");
 }
 
 Test(remote_rules, no_bytes_are_taken_for_a_buffer)
@@ -117,14 +117,14 @@ Test(remote_rules, a_value_has_the_size_of_its_type)
 {
     rogue_make_kernel(&rogue, all_kinds);
     set_value(AN_INT, 16);
-    ended_for("an argument has another size");
+    ended_for("a kernel argument's size is wrong");
 }
 
 Test(remote_rules, there_are_no_more_arguments_than_there_are)
 {
     rogue_make_kernel(&rogue, all_kinds);
     set_value(AN_INT + 1, 4);
-    ended_for("a kernel has no such argument");
+    ended_for("a kernel argument's index is wrong");
 }
 
 Test(remote_rules, a_buffer_is_no_image)
@@ -135,7 +135,7 @@ Test(remote_rules, a_buffer_is_no_image)
                                                                          .index = AN_IMAGE,
                                                                          .memory = BUFFER}),
                  0);
-    ended_for("the kernel argument has another type");
+    ended_for("a kernel argument's type is wrong");
 }
 
 Test(remote_rules, a_value_is_no_local_memory)
@@ -145,7 +145,7 @@ Test(remote_rules, a_value_is_no_local_memory)
         post_set_local(&rogue.stream,
                        &(struct msg_set_local){.kernel = KERNEL, .index = AN_INT, .size = 64}),
         0);
-    ended_for("the kernel argument has another type");
+    ended_for("a kernel argument's type is wrong");
 }
 
 /* Of two arguments, the one that could not be set decides, whatever comes after it. */
@@ -203,7 +203,7 @@ static void make_other_context(uint64_t device)
         0);
 }
 
-static const char two_contexts[] = "it uses objects of two contexts together";
+static const char two_contexts[] = "it used objects of two contexts together";
 
 Test(remote_rules, a_buffer_of_another_context_is_not_read)
 {
@@ -403,7 +403,7 @@ Test(remote_rules, only_user_events_are_ended)
         0);
     cr_assert_eq(
         post_set_user_event(&rogue.stream, &(struct msg_set_user_event){.event = OTHER_EVENT}), 0);
-    ended_for("it ends what is not its to end");
+    ended_for("it set an event that is no user event");
 }
 
 Test(remote_rules, flags_of_extensions_reach_no_driver)
@@ -413,7 +413,7 @@ Test(remote_rules, flags_of_extensions_reach_no_driver)
                                                                                .flags = 1 << 29,
                                                                                .size = 64}),
                  0);
-    ended_for("a memory object has flags that are not offered");
+    ended_for("a memory object has unsupported flags");
 }
 
 Test(remote_rules, an_image_of_a_buffer_has_no_content_of_its_own)
@@ -433,7 +433,7 @@ Test(remote_rules, an_image_of_a_buffer_has_no_content_of_its_own)
                                                                     .content = few,
                                                                     .content_size = sizeof(few)}),
         0);
-    ended_for("an image of another object has content of its own");
+    ended_for("an image made from another object has content of its own");
 }
 
 /* Compile a program with a header of that name. */

@@ -36,7 +36,7 @@ Test(remote_server, another_version_is_refused_with_both_numbers)
     char refusal[256] = "";
     struct link *link = rogue_connect(&served);
     cr_assert_eq(rogue_greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
-    cr_assert_str_eq(refusal, "the server speaks version 1 and the client 2");
+    cr_assert_str_eq(refusal, "the server has protocol version 1, the client has 2");
     link->ops->destroy(link);
     ends();
 }

@@ -88,9 +88,10 @@ static void must_say(const char *text)
 
 Test(remote_versions, a_server_that_refuses_ours_is_heard)
 {
-    cr_assert_eq(
-        thread_start("server", 0, serve, "the server speaks version 2 and the client 1", NULL), 0);
-    must_say("the server speaks version 2 and the client 1");
+    cr_assert_eq(thread_start("server", 0, serve,
+                              "the server has protocol version 2, the client has 1", NULL),
+                 0);
+    must_say("the server has protocol version 2, the client has 1");
 }
 
 Test(remote_versions, one_that_welcomes_us_in_another_is_not_believed)

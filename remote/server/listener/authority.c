@@ -50,19 +50,18 @@ static int authority_do_init(const struct authority_options *options, const char
     else
         error = authority_own_name(name);
     if (error || !address_is_name(name))
-        return authority_say(
-            ret_text, -EINVAL,
-            "\"%.64s\" is not a name that a server can have: letters in lower case, digits, "
-            "dashes, and dots between; --name gives another",
-            error ? "" : name);
+        return authority_say(ret_text, -EINVAL,
+                             "\"%.64s\" is not a valid server name: use lower-case letters, "
+                             "digits, dashes, and dots "
+                             "between them; set another with --name",
+                             error ? "" : name);
     error = ca_create(folder, name, time(NULL), problem);
     if (error)
         return authority_say(ret_text, error, "%s", problem);
-    return authority_say(
-        ret_text, 0,
-        "The authority of server %s is in %s. Whoever reads it can be any client of the "
-        "server's.",
-        name, folder);
+    return authority_say(ret_text, 0,
+                         "The authority of server %s is in %s. Keep it private: it lets anybody "
+                         "be any client.",
+                         name, folder);
 }
 
 /** Read the grant of a client's certificate from the options. */
@@ -77,7 +76,7 @@ static int authority_read_grant(const struct authority_options *options, struct 
     if (options->memory && size_parse(options->memory, &grant->memory, reason, sizeof(reason)))
         return authority_say(ret_text, -EINVAL, "--memory: %s", reason);
     if (!grant->memory)
-        return authority_say(ret_text, -EINVAL, "--memory: a client with no memory can do nothing");
+        return authority_say(ret_text, -EINVAL, "--memory: must be above 0");
     if (options->sessions > GRANT_SESSIONS_MAX)
         return authority_say(ret_text, -EINVAL, "--sessions: " AUTHORITY_SESSIONS);
     if (options->sessions)
@@ -99,11 +98,10 @@ static int authority_do_issue(const struct authority_options *options, const cha
     bool limited = options->devices || options->memory || options->sessions || options->share;
 
     if (length >= PATH_MAX)
-        return authority_say(ret_text, -EINVAL, "--out: no file can have so long a name");
+        return authority_say(ret_text, -EINVAL, "--out: the name is too long");
     if (wish.server && limited)
-        return authority_say(
-            ret_text, -EINVAL,
-            "--for-server: what a server may do is not limited by its certificate");
+        return authority_say(ret_text, -EINVAL,
+                             "--for-server: a server's certificate has no limits");
     if (options->days > CA_DAYS_MAX)
         return authority_say(ret_text, -EINVAL, "--days: " AUTHORITY_DAYS);
     wish.days = options->days ? (unsigned)options->days : CA_DAYS;
@@ -128,7 +126,7 @@ static int authority_do_revoke(const struct authority_options *options, const ch
 
     if (error)
         return authority_say(ret_text, error, "%s", problem);
-    return authority_say(ret_text, 0, "%s is revoked, from the next connection on.",
+    return authority_say(ret_text, 0, "%s is revoked; new connections are refused.",
                          options->revoke);
 }
 
@@ -138,8 +136,7 @@ int authority_run(const struct authority_options *options, char ret_text[AUTHORI
     int asked = options->init + (options->issue != NULL) + (options->revoke != NULL);
 
     if (asked != 1)
-        return authority_say(ret_text, -EINVAL,
-                             "--init-ca, --issue and --revoke are done one at a time");
+        return authority_say(ret_text, -EINVAL, "give only one of --init-ca, --issue and --revoke");
     int error = ca_folder(options->ca, folder);
     if (error)
         return authority_say(ret_text, error, "the authority's folder: %s", strerror(-error));

@@ -15,9 +15,9 @@ enum verdict { YES, FULL, TOO_MANY, NO_SUCH, BUSY };
 
 static const char *const refusals[] = {
     [YES] = NULL,
-    [FULL] = "the server has as many clients as it may have",
-    [TOO_MANY] = "its certificate has as many sessions as it may have at once",
-    [NO_SUCH] = "there is no such session",
+    [FULL] = "the server has reached its limit of clients",
+    [TOO_MANY] = "its certificate has reached its limit of sessions",
+    [NO_SUCH] = "no such session",
 };
 
 int clients_init(struct clients *clients, unsigned max, struct devices *devices)

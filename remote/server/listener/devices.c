@@ -68,7 +68,7 @@ static _Noreturn void devices_list_in_child(int fd)
             _exit(1);
     }
     if (count > DEVICES_MAX)
-        log_warn("%zu devices are more than the %d that a server can have", count, DEVICES_MAX);
+        log_warn("%zu devices were found; the server uses %d", count, DEVICES_MAX);
     _exit(0);
 }
 

@@ -21,7 +21,8 @@ int operators_init(struct operators *operators, struct clients *clients,
         return error;
     int length = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%d", folder, (int)getpid());
     if (length >= (int)sizeof(at.sun_path)) {
-        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s is too long a name for a socket", folder);
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: the path is too long for a socket",
+                 folder);
         return -ENAMETOOLONG;
     }
     /* Left by an earlier server that had this process id and was killed. */
@@ -77,14 +78,14 @@ static void operator_drop(struct operators *operators, size_t at)
 
 static void operator_take(struct operators *operators)
 {
-    struct ucred peer;
+    struct ucred peer = {.uid = (uid_t)-1};
     socklen_t length = sizeof(peer);
     int fd = accept4(operators->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) ||
         (peer.uid != geteuid() && peer.uid != 0)) {
-        log_warn("another user's process would give orders to this server");
+        log_warn("refused a control connection of another user (uid %u)", peer.uid);
         close(fd);
         return;
     }

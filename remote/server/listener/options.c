@@ -166,7 +166,7 @@ bool options_read(int argc, char **argv, struct serve_options *options)
     options->limits.isolates = options->inherited || options->of_process;
     options->limits.open |= options->limits.isolates;
     if (options->limits.isolates && !options_are_local(options)) {
-        fprintf(stderr, "reseat-serve: --inherit and --while go with unix: alone\n");
+        fprintf(stderr, "reseat-serve: --inherit and --while allow only unix: addresses\n");
         return false;
     }
     return optind == argc && (options->count || options->inherited) && !of_authority;

@@ -93,7 +93,7 @@ static void processes_hold_back(struct processes *processes, const char *name, u
         processes->full_ns = now_ns;
     bool waited = now_ns - processes->full_ns >= PATIENCE_NS;
     if (waited && !processes->told)
-        log_warn("the session of %s has %u processes: it is refused more", name, PROCESSES_MAX);
+        log_warn("the session of %s has reached the limit of %u processes", name, PROCESSES_MAX);
     processes->told |= waited;
     if (waited)
         processes_answer_one(processes, -EAGAIN);

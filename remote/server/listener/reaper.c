@@ -110,7 +110,8 @@ void reaper_start(struct reaper *reaper, const struct clients *clients)
     }
     if (error == 0)
         return;
-    log_warn("what sessions start would outlive this server, were it killed: %s", strerror(-error));
+    log_warn("no reaper process: if the server is killed, processes of its sessions live on: %s",
+             strerror(-error));
     reaper_close(reaper);
     *reaper = REAPER_NONE;
 }

@@ -71,7 +71,7 @@ static bool serve_may_log(struct serve *serve)
     if (!rate_take(&serve->log_rate, &logged, clock_now_ns()))
         return false;
     if (serve->log_rate.refused)
-        log_warn("there were too many connections to log %lu of them", serve->log_rate.refused);
+        log_warn("%lu connections were not logged: there were too many", serve->log_rate.refused);
     serve->log_rate.refused = 0;
     return true;
 }
@@ -105,7 +105,7 @@ static void serve_end_revoked(const struct authority_options *options)
     if (error == 0)
         error = control_servers(serve_revoke_at, &revoking, problem);
     if (error)
-        fprintf(stderr, "reseat-serve: sessions that it has go on: %s\n", problem);
+        fprintf(stderr, "reseat-serve: its present sessions could not be ended: %s\n", problem);
     else if (revoking.ended)
         printf("%u of its sessions were ended.\n", revoking.ended);
 }
@@ -127,8 +127,8 @@ static int serve_check_root(const struct serve *serve)
     int error = geteuid() || serve->options.limits.open ? 0 : sandbox_try();
     if (error)
         fprintf(stderr,
-                "reseat-serve: sessions cannot be another user's than root here (%s): start the "
-                "server as an ordinary user, or with --no-sandbox\n",
+                "reseat-serve: sessions can only run as root here (%s): start the server as an "
+                "ordinary user, or with --no-sandbox\n",
                 strerror(-error));
     return error;
 }
@@ -169,7 +169,7 @@ static int serve_listen_all(struct serve *serve)
         int error = serve->kinds[i] ? serve->kinds[i]->listen(serve->where[i], &fd) : -EINVAL;
         if (error) {
             fprintf(stderr, "reseat-serve: %s: %s\n", serve->options.addresses[i],
-                    error == -EINVAL  ? "no address of a kind that is known"
+                    error == -EINVAL  ? "not a valid address"
                     : error == -EPERM ? "its folder must be yours alone (mode 0700)"
                                       : strerror(-error));
             return error;
@@ -190,7 +190,7 @@ static int serve_listen_inherited(struct serve *serve)
         return 0;
     if (serve->count == LISTEN_MAX || fcntl(fd, F_SETFD, FD_CLOEXEC) ||
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) || domain != AF_UNIX) {
-        fprintf(stderr, "reseat-serve: --inherit %d: no Unix socket\n", fd);
+        fprintf(stderr, "reseat-serve: --inherit %d: not a Unix socket\n", fd);
         return -EINVAL;
     }
     serve->kinds[serve->count] = &link_unix;
@@ -294,7 +294,7 @@ static void serve_take_stranger(struct serve *serve, size_t at, int fd, uint64_t
     int channel[2] = {-1, -1}, error = channel_make(channel);
     pid_t child = error ? error : serve_start(serve, serve->kinds[at], fd, channel[1]);
     if (child < 0)
-        log_warn("a stranger was turned away: %s", strerror(-child));
+        log_warn("a connection was refused: %s", strerror(-child));
     if (channel[1] >= 0)
         close(channel[1]);
     clients_forked(&serve->clients, id, child < 0 ? -1 : child, channel[0]);
@@ -314,7 +314,7 @@ static void serve_take_connection(struct serve *serve, size_t at)
     if (serve->kinds[at]->anyone &&
         clients_enter(&serve->clients, &from.any, clock_now_ns(), &id)) {
         if (serve_may_log(serve))
-            log_warn("a stranger was turned away: there are too many at the door");
+            log_warn("a connection was refused: too many are not authenticated yet");
     } else {
         serve_take_stranger(serve, at, fd, id);
     }
@@ -444,7 +444,7 @@ static void serve_open_operators(struct serve *serve)
                                  "%s%s", used ? " " : "", serve->options.addresses[i]);
     serve->operators.ca = serve->ca[0] ? serve->ca : NULL;
     if (operators_init(&serve->operators, &serve->clients, problem))
-        log_warn("no operator can look into this server: %s", problem);
+        log_warn("`reseat server` cannot reach this server: %s", problem);
 }
 
 /* Each client needs three descriptors here: its channel, its log and its process notifications.
@@ -461,7 +461,7 @@ static void serve_allow_descriptors(struct serve *serve)
         return;
     limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
     if (limit.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &limit))
-        log_warn("there may be fewer clients than %lu: ulimit -n is too low",
+        log_warn("the limit of open files (ulimit -n) is too low for %lu clients",
                  serve->options.clients_max);
 }
 
@@ -495,7 +495,7 @@ static int serve_list_devices(struct serve *serve)
     if (error)
         fprintf(stderr, "reseat-serve: the devices cannot be listed: %s\n", strerror(-error));
     else if (serve->devices.count == 0)
-        log_warn("no driver here has a device");
+        log_warn("no devices were found");
     serve->options.limits.known = &serve->devices;
     return error;
 }

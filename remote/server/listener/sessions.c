@@ -45,8 +45,8 @@ static void sessions_tell_with(struct client *client, const struct channel_messa
                     ? -EPIPE
                     : channel_send(client->channel, message, sizeof(*message), passed);
     if (error && error != -EPIPE && error != -ECONNRESET && !client->kill_ns) {
-        log_warn("the session of %s in process %d does not listen, and is ended", client->name,
-                 client->pid);
+        log_warn("ending the session of %s in process %d: it does not read its messages",
+                 client->name, client->pid);
         client->kill_ns = 1;
     }
 }
@@ -175,7 +175,7 @@ void session_hear(struct client *client, uint64_t now_ns)
                        (alone && sessions_take_message(client, &message, now_ns))))
         return;
     if (error != -EPIPE) {
-        log_warn("the session of %s in process %d breaks the rules, and is ended", client->name,
+        log_warn("ending the session of %s in process %d: it sent an invalid message", client->name,
                  client->pid);
         client->kill_ns = client->kill_ns ? client->kill_ns : 1;
     }
@@ -211,8 +211,8 @@ static void sessions_end_client(struct client *client, enum ending why, uint64_t
 {
     if (client->kill_ns)
         return;
-    log_warn("the session %u of %s in process %d is ended: %s", client->number, client->name,
-             client->pid, endings[why]);
+    log_warn("ending session %u of %s in process %d: %s", client->number, client->name, client->pid,
+             endings[why]);
     client->kill_ns = now_ns + POLITE_NS;
     sessions_tell(client, &(struct channel_message){.kind = CHANNEL_END, .why = why});
 }

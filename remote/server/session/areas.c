@@ -107,14 +107,14 @@ void server_offer(struct server *server, const struct msg_offer *message)
     CLEANUP(cleanup_close) int fd = -1;
     if (!server->areas || message->area == 0 ||
         areas_take_descriptor(server->stream.link, message->area, &fd)) {
-        server_wrong(server, "it offers memory that does not come");
+        server_wrong(server, "the memory that it offered did not arrive");
         return;
     }
     int error = bulk_map_add(server->areas, message->area, fd, message->size);
     if (error == 0)
         areas_register_area(server, message->area);
     if (error == -EPROTO)
-        server_wrong(server, "it offers memory that is not as it says");
+        server_wrong(server, "the memory that it offered is invalid");
     else
         server_reply(server, message->call, error ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS, NULL, 0);
 }
@@ -124,7 +124,7 @@ void server_withdraw(struct server *server, const struct msg_withdraw *message)
     if (message->area)
         areas_forget(NULL, message->area);
     if (!server->areas || bulk_map_remove(server->areas, message->area))
-        server_wrong(server, "it withdraws memory that it did not offer");
+        server_wrong(server, "it withdrew memory that it had not offered");
 }
 
 int server_share_memory(struct server *server)

@@ -105,7 +105,7 @@ int binary_find(struct server *server, const unsigned char name[CONTENT_HASH_SIZ
         return -ENOENT;
     int error = binary_map_sealed(&binary);
     if (error == 0 && !binary_has_name(&binary, name)) {
-        log_warn("a binary that was kept is not what its name says, and is not used");
+        log_warn("a kept binary does not match its hash, and is not used");
         error = -ENOENT;
     }
     if (error)
@@ -196,12 +196,12 @@ static void binary_handed(void *data, cl_int error)
         error = CL_OUT_OF_RESOURCES;
     if (error == CL_SUCCESS && handing->takes &&
         !binary_has_name(&handing->binary, handing->name)) {
-        log_warn("a binary that another server gave is not what its name says, and is refused");
+        log_warn("a binary from another server does not match its hash, and is refused");
         error = CL_INVALID_BINARY;
     }
     if (error == CL_SUCCESS && handing->takes) {
         binary_say_keep(handing->server, &handing->binary, handing->name);
-        log_info("took a binary of %zu bytes from another server", size);
+        log_info("received a binary of %zu bytes from another server", size);
     }
     /* binary_seal() sets it to 0 on failure, but `coming` counts the full size. */
     handing->binary.size = size;
@@ -224,7 +224,7 @@ static struct handing *binary_handing_create(struct server *server, uint64_t cal
 {
     if (!server->keeps || name_size != CONTENT_HASH_SIZE ||
         (way != TRANSFER_CONNECT && way != TRANSFER_AWAIT)) {
-        server_wrong(server, "a binary is handed on in a way that there is not");
+        server_wrong(server, "the name or way of a binary's transfer is invalid");
         return NULL;
     }
     struct handing *handing = calloc(1, sizeof(*handing));
@@ -268,7 +268,7 @@ void server_take_binary(struct server *server, const struct msg_take_binary *mes
                                   .ticket = message->ticket,
                                   .ticket_size = message->ticket_size};
     if (message->size < WIRE_BINARY_MIN || message->size > WIRE_BINARY_MAX) {
-        server_wrong(server, "a binary is handed on that is not kept");
+        server_wrong(server, "the size of a binary's transfer is invalid");
         return;
     }
     struct handing *handing = binary_handing_create(server, message->call, message->name,

@@ -64,7 +64,7 @@ static void *commands_stage_shared(struct giving *giving, uint64_t size)
     struct server *server = giving->server;
     char *bytes = NULL;
     if (areas_hold(server, message->area, message->place, size, &bytes)) {
-        server_wrong(server, "it names bytes that it did not offer");
+        server_wrong(server, "it used memory that it had not offered");
         return NULL;
     }
     giving->staged = (struct staged){.bytes = bytes, .area = message->area};
@@ -199,7 +199,7 @@ static void commands_keep_event(struct giving *giving)
     if (tell || giving->staged.bytes || giving->pace) {
         struct given *given = malloc(sizeof(*given));
         if (!given) {
-            server_wrong(server, "there is no memory for its commands");
+            server_wrong(server, "out of memory for its commands");
             return;
         }
         *given = (struct given){
@@ -315,7 +315,7 @@ void server_write_rect(struct server *server, const struct msg_write_rect *messa
     cl_mem buffer = commands_memory(&giving, message->buffer);
     if (!commands_box_bytes(message->region, 1, &size) ||
         (!message->command.area && size != message->content_size))
-        server_wrong(server, "a region's content has another size");
+        server_wrong(server, "the size of a region's content is wrong");
     void *bytes = commands_stage(&giving, message->content, size, false);
     if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueWriteBufferRect(
@@ -362,7 +362,7 @@ void server_write_image(struct server *server, const struct msg_write_image *mes
     cl_mem image = commands_memory(&giving, message->image);
     uint64_t size = commands_image_bytes(&giving, image, message->region);
     if (commands_ready(&giving) && !message->command.area && size != message->content_size)
-        server_wrong(server, "a region's content has another size");
+        server_wrong(server, "the size of a region's content is wrong");
     void *bytes = commands_stage(&giving, message->content, size, false);
     if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueWriteImage(
@@ -495,7 +495,7 @@ void server_launch(struct server *server, const struct msg_launch *message)
     else if (giving.error == CL_SUCCESS)
         giving.error = server_kernel_error(kernel);
     if (message->dimensions < 1 || message->dimensions > 3)
-        server_wrong(server, "a launch has no such dimensions");
+        server_wrong(server, "the number of dimensions of a launch is wrong");
     if (commands_ready_to_work(&giving))
         giving.error = giving.cl->clEnqueueNDRangeKernel(
             giving.queue->real, kernel->real, message->dimensions,
@@ -568,7 +568,7 @@ static void commands_pass(struct server *server, const struct msg_command *comma
     if (!commands_begin(&giving, server, command))
         return;
     if (passing.way >= TRANSFER_WAYS)
-        server_wrong(server, "a transfer goes a way that there is not");
+        server_wrong(server, "a transfer's way is invalid");
     wish->server = server;
     wish->way = (enum transfer_way)passing.way;
     wish->buffer = commands_memory(&giving, passing.buffer);

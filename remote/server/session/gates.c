@@ -151,7 +151,7 @@ enum gates gates_of(const cl_icd_dispatch *cl, cl_context context, cl_device_id 
     if (found == GATES_UNKNOWN && clock_now_ns() >= trial->begun_ns + TRIAL_NS)
         found = GATES_NONE;
     if (found == GATES_NONE && !trial->said)
-        log_info("a device hangs where a command waits for an event of ours: it has no part in "
+        log_info("a device cannot wait for user events without hanging, and is not used in "
                  "transfers between devices");
     trial->said = trial->said || found == GATES_NONE;
     return found;

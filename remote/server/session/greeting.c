@@ -35,12 +35,13 @@ static int greeting_hear(struct link *link, unsigned char buffer[STREAM_GREETING
         return error;
     struct unpack body = {message.body, message.body + message.size, false};
     if (message.type != MSG_HELLO || !unpack_hello(&body, ret_hello)) {
-        greeting_refuse(link, "this is a device server of reseat's, and that was no hello");
+        greeting_refuse(link,
+                        "this is a reseat device server, and the first message was no greeting");
         return -EPROTO;
     }
     if (ret_hello->version != WIRE_VERSION) {
         char reason[128];
-        snprintf(reason, sizeof(reason), "the server speaks version %d and the client %u",
+        snprintf(reason, sizeof(reason), "the server has protocol version %d, the client has %u",
                  WIRE_VERSION, ret_hello->version);
         greeting_refuse(link, reason);
         return -EPROTONOSUPPORT;

@@ -219,12 +219,12 @@ static struct entry *kernels_take_argument(struct server *server, uint64_t id, u
     if (!kernel || !kernel->real)
         return NULL;
     if (index >= kernel->argument_count) {
-        server_wrong(server, "a kernel has no such argument");
+        server_wrong(server, "a kernel argument's index is wrong");
         return NULL;
     }
     *ret_argument = &kernel->arguments[index];
     if (!((kinds | 1u << ARGUMENT_UNKNOWN) & 1u << (*ret_argument)->kind)) {
-        server_wrong(server, "the kernel argument has another type");
+        server_wrong(server, "a kernel argument's type is wrong");
         return NULL;
     }
     return kernel;
@@ -238,7 +238,8 @@ static void kernels_set_argument(struct entry *kernel, struct argument *argument
     cl_uint index = (cl_uint)(argument - kernel->arguments);
     argument->error = kernel->cl->clSetKernelArg(kernel->real, index, size, value);
     if (argument->error)
-        log_info("argument %u of a kernel was refused: %d", index, argument->error);
+        log_info("the driver refused argument %u of a kernel: OpenCL error %d", index,
+                 argument->error);
 }
 
 cl_int server_kernel_error(const struct entry *kernel)
@@ -264,7 +265,7 @@ void server_set_value(struct server *server, const struct msg_set_value *message
         return;
     if (message->value_size == 0 || message->value_size > sizeof(value) ||
         (argument->size && argument->size != message->value_size)) {
-        server_wrong(server, "an argument has another size");
+        server_wrong(server, "a kernel argument's size is wrong");
         return;
     }
     memcpy(value.bytes, message->value, message->value_size);
@@ -294,7 +295,7 @@ void server_set_memory(struct server *server, const struct msg_set_memory *messa
     bool image = memory && memory->image;
     if ((argument->kind == ARGUMENT_IMAGE && !image) ||
         (argument->kind == ARGUMENT_BUFFER && image))
-        server_wrong(server, "the kernel argument has another type");
+        server_wrong(server, "a kernel argument's type is wrong");
     else if (memory && !memory->real)
         argument->error = memory->error;
     else

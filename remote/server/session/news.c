@@ -79,8 +79,8 @@ static void news_look(void)
     pthread_mutex_unlock(&state.lock);
     if (since == 0 || clock_now_ns() < since + limit)
         return;
-    log_warn("the session of %s was ended: %s, and a driver does not return", state.peer,
-             comes ? "its client is back" : "its client is gone");
+    log_warn("the session of %s was ended: %s, and a driver call does not return", state.peer,
+             comes ? "its client has reconnected" : "its client is gone");
     _exit(0);
 }
 
@@ -241,6 +241,6 @@ int news_resume(struct server *server)
         if (news_go_on(server, fd, received) == 0)
             break;
     }
-    log_info("the session of %s goes on over another link", state.peer);
+    log_info("the session of %s continues over another link", state.peer);
     return 0;
 }

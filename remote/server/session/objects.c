@@ -19,7 +19,7 @@
 static cl_mem_flags objects_device_flags(struct server *server, uint64_t flags)
 {
     if (flags & ~(uint64_t)(HOST_FLAGS | DEVICE_FLAGS))
-        server_wrong(server, "a memory object has flags that are not offered");
+        server_wrong(server, "a memory object has unsupported flags");
     return flags & DEVICE_FLAGS;
 }
 
@@ -57,7 +57,7 @@ void server_create_context(struct server *server, const struct msg_create_contex
     struct listener *listener = malloc(sizeof(*listener)); /* The driver may call it at any time. */
     if (!entry || !devices || !listener) {
         if (entry && !error)
-            server_wrong(server, "there is no memory for its objects");
+            server_wrong(server, "out of memory for its objects");
         else if (entry)
             entry->error = error;
         free(devices);
@@ -106,7 +106,7 @@ void server_create_buffer(struct server *server, const struct msg_create_buffer 
         return;
     cl_mem_flags flags = objects_device_flags(server, message->flags);
     if (message->content_size && message->content_size != message->size)
-        server_wrong(server, "a buffer's content has another size");
+        server_wrong(server, "the size of a buffer's content is wrong");
     if (server->wrong)
         return;
     if (message->content_size)
@@ -197,7 +197,7 @@ static bool objects_content_fits(struct server *server, struct entry *entry, cl_
         entry->cl->clGetImageInfo(probe, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
     entry->cl->clReleaseMemObject(probe);
     if (asked || objects_packed_bytes(message, element) != message->content_size) {
-        server_wrong(server, "an image's content has another size");
+        server_wrong(server, "the size of an image's content is wrong");
         return false;
     }
     return true;
@@ -221,7 +221,7 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         return;
     if (message->content_size && source) {
         /* The driver would read the content with the parent's pitches. */
-        server_wrong(server, "an image of another object has content of its own");
+        server_wrong(server, "an image made from another object has content of its own");
         return;
     }
     const cl_image_format format = {message->order, message->data_type};
@@ -280,7 +280,7 @@ void server_set_user_event(struct server *server, const struct msg_set_user_even
 {
     const struct entry *entry = server_find(server, message->event);
     if (entry && (!entry->user || message->status > CL_COMPLETE))
-        server_wrong(server, "it ends what is not its to end");
+        server_wrong(server, "it set an event that is no user event, or to an invalid status");
     else if (entry && entry->real)
         entry->cl->clSetUserEventStatus(entry->real, message->status);
 }

@@ -124,5 +124,5 @@ int server_take_environment(struct server *server)
 void server_environment(struct server *server, const struct msg_environment *message)
 {
     (void)message;
-    server_wrong(server, "it says twice where drivers are opened");
+    server_wrong(server, "it sent a second environment");
 }

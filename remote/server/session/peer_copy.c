@@ -145,7 +145,7 @@ static void peer_copy_settle(struct peer_copy *peer_copy, cl_int error)
     peer_copy_unlist(peer_copy);
     atomic_store(&peer_copy->status, error ? error : CL_COMPLETE);
     if (error)
-        log_info("a transfer of %llu bytes between devices failed: %d",
+        log_info("a transfer of %llu bytes between devices failed: OpenCL error %d",
                  (unsigned long long)peer_copy->size, error);
     if (peer_copy->gate)
         peer_copy->cl->clSetUserEventStatus(peer_copy->gate, CL_COMPLETE);
@@ -180,7 +180,7 @@ static cl_int peer_copy_connect(struct peer_copy *peer_copy)
     int error = connector_ask(peer_copy->server->channel, peer_copy->where, &peer_copy->ticket,
                               clock_now_ns() + CONNECT_NS, &link);
     if (error) {
-        log_info("no way to %s: %s", peer_copy->where, strerror(-error));
+        log_info("cannot connect to %s: %s", peer_copy->where, strerror(-error));
         return TRANSFER_UNREACHED;
     }
     pthread_mutex_lock(&peer_copy_lock);
@@ -333,7 +333,7 @@ static int peer_copy_take_link(struct peer_copy *peer_copy)
 static cl_int peer_copy_take_ticket(struct peer_copy *peer_copy, const struct peer_copy_wish *wish)
 {
     if (wish->ticket_size != sizeof(peer_copy->ticket)) {
-        server_wrong(wish->server, "a transfer comes without its ticket");
+        server_wrong(wish->server, "a transfer has no valid ticket");
         return CL_INVALID_VALUE;
     }
     memcpy(&peer_copy->ticket, wish->ticket, sizeof(peer_copy->ticket));

@@ -250,7 +250,7 @@ static void pending_ask_for_fresh(struct server *server)
     /* Before the callback is requested: that may run at once and free the command. */
     pending_mark_asked(given);
     if (pending_ask_for_end(given))
-        server_wrong(server, "there is no memory for its commands");
+        server_wrong(server, "out of memory for its commands");
 }
 
 void given_see_end(struct given *given)

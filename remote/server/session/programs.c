@@ -99,13 +99,13 @@ static void programs_split_binaries(struct server *server, const struct msg_crea
     const unsigned char *at = message->binaries;
     uint64_t left = message->binaries_size;
     if (message->sizes_size != loading->count * sizeof(uint64_t)) {
-        server_wrong(server, "binaries are not as many as their devices");
+        server_wrong(server, "the number of binaries and devices differs");
         return;
     }
     for (uint32_t i = 0; i < loading->count; i++) {
         uint64_t size = id_at(message->sizes, i);
         if (size == 0 || size > left) {
-            server_wrong(server, "a binary is longer than what was sent");
+            server_wrong(server, "a binary is longer than the message");
             return;
         }
         loading->binaries[i] = at;
@@ -137,7 +137,7 @@ void server_create_kept(struct server *server, const struct msg_create_kept *mes
 {
     struct binary binary;
     if (!server->keeps || message->name_size != CONTENT_HASH_SIZE) {
-        server_wrong(server, "a binary is named in a way that there is not");
+        server_wrong(server, "the name of a binary is invalid");
         return;
     }
     if (binary_find(server, message->name, &binary)) {
@@ -315,7 +315,7 @@ static struct build *programs_build_create(struct server *server, const struct e
     cl_int error = program->error;
     struct build *build = calloc(1, sizeof(*build));
     if (!build) {
-        server_wrong(server, "there is no memory for its builds");
+        server_wrong(server, "out of memory for its builds");
         return NULL;
     }
     build->server = server;
@@ -426,7 +426,7 @@ void server_compile(struct server *server, const struct msg_compile *message)
     if (!programs_add_inputs(build, program, message->headers, message->headers_count)) {
         programs_build_destroy(build);
     } else if (!programs_split_names(build, message->names, message->names_size)) {
-        server_wrong(server, "headers are not as many as their names");
+        server_wrong(server, "the number of headers and names differs");
         programs_build_destroy(build);
     } else if (!programs_all_stay_inside(build)) {
         server_reply(server, message->call, CL_INVALID_VALUE, NULL, 0);

@@ -61,7 +61,7 @@ void relay_run(struct link *link, int fd)
     struct direction up = {link, session, room[0]}, down = {session, link, room[1]};
     if (thread_start("reseat-relay", 0, relay_carry, &down, NULL) || !relay_give_up_rights() ||
         sandbox_relay()) {
-        log_warn("nothing carries the link of %s: %m", link->peer);
+        log_warn("the link of %s could not be relayed: %m", link->peer);
         _exit(1);
     }
     relay_carry(&up);
@@ -142,7 +142,7 @@ void connector_run(int socket)
     if (answer == 0)
         answer = connector_connect_to_any(&request, &link);
     if (answer)
-        log_info("no way to another server: %s", strerror(-answer));
+        log_info("cannot connect to another server: %s", strerror(-answer));
     OPENSSL_cleanse(&request, sizeof(request));
     if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer) || answer ||
         fcntl(socket, F_SETFL, O_NONBLOCK))

@@ -252,8 +252,8 @@ int sandbox_own_caches(const char *client)
     if (access(path, W_OK | X_OK) && sandbox_has_memory())
         return sandbox_files_in_memory();
     if (access(path, W_OK | X_OK))
-        log_warn("%s cannot be written to (%m): drivers may build nothing there; XDG_CACHE_HOME "
-                 "names another folder",
+        log_warn("%s is not writable (%m), so drivers may fail to build programs; set "
+                 "XDG_CACHE_HOME to another folder",
                  path);
     if (setenv("XDG_CACHE_HOME", own, 1) || setenv("TMPDIR", path, 1))
         return -errno;
@@ -291,7 +291,7 @@ int sandbox_files(const struct devices *known, const struct grant *grant, const 
     long version =
         syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1) {
-        log_warn("this kernel does not keep sessions from files: %m");
+        log_warn("this kernel lacks Landlock, so sessions can use all files of their user: %m");
         return 0;
     }
     int error = sandbox_files_make_ruleset(version, &rules);

@@ -73,7 +73,7 @@ static int session_open_devices(struct server *server, const struct session_limi
         if (!session_is_offered(limits, server->devices[i]))
             continue;
         if (!session_is_known(server, server->devices[i], number)) {
-            log_warn("%s is left out: it was not there when the server began",
+            log_warn("%s is not offered: it was not there when the server started",
                      server->devices[i]->key.device);
             continue;
         }
@@ -93,7 +93,8 @@ static int session_open_devices(struct server *server, const struct session_limi
         server_cap_memory(server, memory, &device->info);
         int failed = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
         if (failed)
-            log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
+            log_warn("%s is offered without image formats: %s", device->key.device,
+                     strerror(-failed));
     }
     return error;
 }
@@ -138,7 +139,8 @@ static void session_serve(struct server *server)
     while (!server->wrong) {
         int error = stream_receive(&server->stream, 0, &message);
         if (error == -EPROTO || error == -ENOMEM)
-            server_wrong(server, error == -EPROTO ? "it sends no frames" : "there is no memory");
+            server_wrong(server,
+                         error == -EPROTO ? "what it sends are no frames" : "out of memory");
         else if (error && (server->stream.rings || news_resume(server)))
             return;
         if (error)
@@ -147,9 +149,9 @@ static void session_serve(struct server *server)
         if (message.type == MSG_BYE)
             return;
         if (!server_dispatch(server, message.type, &body))
-            server_wrong(server, "a message is malformed");
+            server_wrong(server, "it sent a malformed message");
         if (stream_kept(&server->stream) > 2 * server->staged_max)
-            server_wrong(server, "it does not take its answers");
+            server_wrong(server, "it does not read its answers");
         if (!stream_has_more(&server->stream))
             server_flush(server);
         pending_attend(server);
@@ -159,13 +161,13 @@ static void session_serve(struct server *server)
 void server_hello(struct server *server, const struct msg_hello *message)
 {
     (void)message;
-    server_wrong(server, "it greets twice");
+    server_wrong(server, "it sent a second greeting");
 }
 
 void server_rings(struct server *server, const struct msg_rings *message)
 {
     (void)message;
-    server_wrong(server, "it greets twice");
+    server_wrong(server, "it sent a second greeting");
 }
 
 void server_bye(struct server *server, const struct msg_bye *message)
@@ -219,8 +221,7 @@ static void session_bound_processes(int channel, const char *peer)
 {
     int notices = -1, error = sandbox_processes(&notices);
     if (error) {
-        log_warn("nothing bounds the processes that the session of %s starts: %s", peer,
-                 strerror(-error));
+        log_warn("the session of %s has no limit of processes: %s", peer, strerror(-error));
         return;
     }
     channel_tell_with(channel, &(struct channel_message){.kind = CHANNEL_PROCESSES}, notices);
@@ -263,7 +264,7 @@ static int session_leave_user(const struct session_limits *limits, const struct 
         return sandbox_become(limits->known, grant);
     int error = sandbox_space();
     if (error)
-        log_info("sessions have no namespaces of their own here: %s", strerror(-error));
+        log_info("sessions cannot have their own namespaces here: %s", strerror(-error));
     return 0;
 }
 
@@ -325,7 +326,7 @@ static _Noreturn void session_run(const struct link_kind *kind, int fd, int chan
     }
     error = session_start(&server, &guest, channel, limits);
     if (error) {
-        log_warn("%s has no session: %s", guest.peer, strerror(-error));
+        log_warn("the session of %s could not start: %s", guest.peer, strerror(-error));
         _exit(1);
     }
     log_info("%s has a session with %zu devices", guest.peer, server.device_count);

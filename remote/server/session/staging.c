@@ -132,7 +132,7 @@ bool registration_begin(struct registration *registration, const cl_icd_dispatch
     *registration =
         (struct registration){cl, cl->clCreateBuffer(context, flags, size, bytes, &error)};
     if (!registration->buffer)
-        log_info("host memory is not registered with a device (error %d)", error);
+        log_info("host memory could not be registered with a device (OpenCL error %d)", error);
     return registration->buffer != NULL;
 }
 

@@ -19,7 +19,7 @@ struct entry *server_find(struct server *server, uint64_t id)
 {
     struct table *table = &server->tables[id_type(id)];
     if (id_place(id) >= table->room || table->entries[id_place(id)].id != id) {
-        server_wrong(server, "it names an object that it does not have");
+        server_wrong(server, "it used an unknown object");
         return NULL;
     }
     return &table->entries[id_place(id)];
@@ -45,12 +45,12 @@ struct entry *server_add(struct server *server, uint64_t id)
 {
     struct table *table = &server->tables[id_type(id)];
     if (id_place(id) >= table->room && !table_grow(table, id_place(id))) {
-        server_wrong(server, "there is no memory for its objects");
+        server_wrong(server, "out of memory for its objects");
         return NULL;
     }
     struct entry *entry = &table->entries[id_place(id)];
     if (entry->id) {
-        server_wrong(server, "it uses a place twice");
+        server_wrong(server, "it used an object's id twice");
         return NULL;
     }
     *entry = (struct entry){.id = id};
@@ -79,7 +79,7 @@ struct entry *server_find_with(struct server *server, uint64_t id, const struct 
     if (entry->cl == with->cl &&
         (!entry->context || !with->context || entry->context == with->context))
         return entry;
-    server_wrong(server, "it uses objects of two contexts together");
+    server_wrong(server, "it used objects of two contexts together");
     return NULL;
 }
 
@@ -150,6 +150,6 @@ void server_release(struct server *server, const struct msg_release *message)
         break;
     default:
         *entry = old;
-        server_wrong(server, "it releases what it cannot");
+        server_wrong(server, "it released an object that it cannot release");
     }
 }

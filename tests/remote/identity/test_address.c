@@ -69,16 +69,16 @@ static void expect_refused(const char *text, const char *why)
 Test(address, what_is_wrong_with_one_is_said)
 {
     static const char *const rows[][2] = {
-        {"", "begins with unix:, tcp: or vsock:"},
-        {"gpuhost:7460", "begins with"},
-        {"TCP:gpuhost:7460", "begins with"},
+        {"", "must begin with unix:, tcp: or vsock:"},
+        {"gpuhost:7460", "must begin with"},
+        {"TCP:gpuhost:7460", "must begin with"},
         {"unix:", "absolute path"},
         {"unix:relative", "absolute path"},
         {"unix:/folder/", "absolute path"},
-        {"unix:/a\nb", "not plain text"},
-        {"unix:/\xff", "not plain text"},
-        {"tcp:", "has a port behind it"},
-        {"tcp:gpuhost", "has a port behind it"},
+        {"unix:/a\nb", "not printable"},
+        {"unix:/\xff", "not printable"},
+        {"tcp:", "a port must follow"},
+        {"tcp:gpuhost", "a port must follow"},
         {"tcp::7460", "neither a name nor"},
         {"tcp:gpuhost:", "up to 65535"},
         {"tcp:gpuhost:65536", "up to 65535"},
@@ -86,8 +86,8 @@ Test(address, what_is_wrong_with_one_is_said)
         {"tcp:gpuhost: 1", "up to 65535"},
         {"tcp:gpuhost:99999999999999999999", "up to 65535"},
         {"tcp:2001:db8::1:7460", "in brackets"},
-        {"tcp:[2001:db8::1]7460", "behind the bracket"},
-        {"tcp:[2001:db8::1", "behind the bracket"},
+        {"tcp:[2001:db8::1]7460", "must follow the bracket"},
+        {"tcp:[2001:db8::1", "must follow the bracket"},
         {"tcp:[gpuhost]:1", "not an IPv6 address"},
         {"tcp:[192.0.2.1]:1", "not an IPv6 address"},
         {"tcp:[fe80::1%]:1", "not an IPv6 address"},
@@ -99,13 +99,13 @@ Test(address, what_is_wrong_with_one_is_said)
         {"tcp:gpuhost.:1", "neither a name nor"},
         {"tcp:gpu host:1", "neither a name nor"},
         {"tcp:gpu_host:1", "neither a name nor"},
-        {"vsock:7460", "has a port behind it"},
-        {"vsock:guest:1", "a CID is"},
-        {"vsock:0:1", "a CID is"},
-        {"vsock:4294967295:1", "a CID is"},
-        {"vsock::1", "a CID is"},
-        {"vsock:-1:1", "a CID is"},
-        {"vsock:00000000000000000002:1", "a CID is"},
+        {"vsock:7460", "a port must follow"},
+        {"vsock:guest:1", "its CID must be"},
+        {"vsock:0:1", "its CID must be"},
+        {"vsock:4294967295:1", "its CID must be"},
+        {"vsock::1", "its CID must be"},
+        {"vsock:-1:1", "its CID must be"},
+        {"vsock:00000000000000000002:1", "its CID must be"},
         {"vsock:2:4294967295", "up to 4294967294"},
         {"vsock:2:", "up to 4294967294"},
     };
@@ -148,7 +148,7 @@ Test(address, lengths_are_bounded)
     memset(text, 'a', sizeof(text));
     memcpy(text, "tcp:", 4);
     memcpy(text + 4000, ":1", 3);
-    expect_refused(text, "so long a name");
+    expect_refused(text, "host is too long");
     memcpy(text, "unix:/", 6);
     text[112] = '\0';
     used = strlen(text) - strlen("unix:");
@@ -156,7 +156,7 @@ Test(address, lengths_are_bounded)
     (void)address_of(text);
     text[112] = 'a';
     text[113] = '\0';
-    expect_refused(text, "at most 107 bytes");
+    expect_refused(text, "longer than 107 bytes");
 }
 
 Test(address, a_reason_is_safe_to_print)

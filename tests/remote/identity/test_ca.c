@@ -220,7 +220,7 @@ Test(ca, credentials_that_others_may_use_are_refused)
     if (geteuid() == 0) {
         cr_assert_eq(chown(place.out, NOBODY, NOBODY), 0);
         cr_expect_eq(credentials_load(link, &credentials, problem), -EPERM);
-        cr_expect_not_null(strstr(problem, "is another user's"), "%s", problem);
+        cr_expect_not_null(strstr(problem, "belongs to another user"), "%s", problem);
     }
     cr_assert_eq(unlink(place.out), 0);
     cr_assert_eq(mkfifo(place.out, 0600), 0);
@@ -321,7 +321,7 @@ Test(ca, no_certificate_is_made_that_cannot_be_handed_out)
     cr_assert_eq(private_file_read(path, 65536, &before, &size_before, problem), 0);
     folder_put(place.above, "laptop.pem", "something of mine");
     cr_expect_eq(issue_at(&place, "laptop", NULL, time(NULL), problem), -EEXIST);
-    cr_expect_not_null(strstr(problem, "is there already"), "%s", problem);
+    cr_expect_not_null(strstr(problem, "already exists"), "%s", problem);
     cr_assert_eq(unlink(place.out), 0);
     cr_expect_eq(issue_at(&place, "laptop", "/nowhere/laptop.pem", time(NULL), problem), -ENOENT);
     cr_assert_eq(private_file_read(path, 65536, &after, &size_after, problem), 0);
@@ -522,21 +522,21 @@ Test(ca, options_that_do_not_go_together_are_refused)
         struct authority_options options;
         const char *why;
     } rows[] = {
-        {{.ca = place.ca}, "one at a time"},
-        {{.ca = place.ca, .init = true, .issue = "laptop"}, "one at a time"},
-        {{.ca = place.ca, .issue = "laptop", .revoke = "laptop"}, "one at a time"},
-        {{.ca = place.ca, .init = true, .name = "GPU host"}, "not a name that a server can have"},
-        {{.ca = place.ca, .issue = "../laptop"}, "not a name that can be given"},
-        {{.ca = place.ca, .issue = "-laptop"}, "not a name that can be given"},
-        {{.ca = place.ca, .issue = ""}, "not a name that can be given"},
+        {{.ca = place.ca}, "only one of"},
+        {{.ca = place.ca, .init = true, .issue = "laptop"}, "only one of"},
+        {{.ca = place.ca, .issue = "laptop", .revoke = "laptop"}, "only one of"},
+        {{.ca = place.ca, .init = true, .name = "GPU host"}, "not a valid server name"},
+        {{.ca = place.ca, .issue = "../laptop"}, "is not a valid name"},
+        {{.ca = place.ca, .issue = "-laptop"}, "is not a valid name"},
+        {{.ca = place.ca, .issue = ""}, "is not a valid name"},
         {{.ca = place.ca, .issue = "laptop", .devices = "gpu 0"}, "--devices: \"gpu 0\" is not"},
         {{.ca = place.ca, .issue = "laptop", .memory = "8"}, "--memory: \"8\" is not a size"},
-        {{.ca = place.ca, .issue = "laptop", .memory = "0"}, "--memory: a client with no memory"},
+        {{.ca = place.ca, .issue = "laptop", .memory = "0"}, "--memory: must be above 0"},
         {{.ca = place.ca, .issue = "laptop", .sessions = 4097}, "--sessions: a number"},
         {{.ca = place.ca, .issue = "laptop", .share = 1001}, "--share: a weight"},
         {{.ca = place.ca, .issue = "laptop", .days = 3651}, "--days: a number"},
         {{.ca = place.ca, .issue = "second", .for_server = true, .sessions = 1}, "--for-server:"},
-        {{.ca = place.ca, .issue = "a_b", .for_server = true}, "not a name that can be given"},
+        {{.ca = place.ca, .issue = "a_b", .for_server = true}, "is not a valid name"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         cr_expect_eq(authority_run(&rows[i].options, text), -EINVAL, "%zu", i);

@@ -126,7 +126,7 @@ Test(grant, the_longest_grant_fits)
     cr_expect_eq(memcmp(&grant, &read, sizeof(grant)), 0);
     strcat(list, ",one");
     cr_expect_eq(grant_set_devices(&grant, list, reason), -EINVAL);
-    cr_expect_str_eq(reason, "\"one\" is one device too many; * is all");
+    cr_expect_str_eq(reason, "\"one\" is one device too many; use * for all");
     cr_expect_eq(memcmp(&grant, &read, sizeof(grant)), 0);
     sprintf(list, "d%031d", 1);
     cr_expect_eq(grant_set_devices(&grant, list, reason), -EINVAL);

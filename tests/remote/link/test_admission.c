@@ -202,10 +202,10 @@ Test(admission, a_certificate_without_a_grant_or_a_name_grants_nothing)
 
     rig_init(&rig);
     struct credentials credentials = signed_by(&rig, &bare, NULL);
-    expect_refused(&credentials, "bare: the certificate grants nothing");
+    expect_refused(&credentials, "bare: the certificate has no grant");
     credentials_finish(&credentials);
     credentials = signed_by(&rig, &odd, NULL);
-    expect_refused(&credentials, "no name of a client");
+    expect_refused(&credentials, "no valid client name");
     credentials_finish(&credentials);
     rig_finish(&rig);
 }
@@ -263,7 +263,7 @@ Test(admission, nobody_without_a_certificate_or_with_an_old_version_gets_in)
         const char *why;
         ssize_t received;
     } rows[] = {
-        {NULL, TLS1_3_VERSION, -EPERM, "it has no certificate", -1},
+        {NULL, TLS1_3_VERSION, -EPERM, "it sent no certificate", -1},
         {&credentials, TLS1_2_VERSION, -EPROTO, "unsupported protocol", -1},
         {&credentials, TLS1_3_VERSION, 0, "", 1},
     };
