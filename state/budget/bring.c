@@ -104,7 +104,6 @@ static bool bring_is_absent(const struct absent *absent, uint8_t residence_index
 /*
  * Make the command's objects real in @residence_index. @ret_missing: bytes that there is no room
  * for; @ret_short then has the error. Gate closed.
- * @ret_short says who says so. Gate closed.
  */
 static cl_int bring_make_real(const struct bringing *b, uint8_t residence_index,
                               uint64_t *ret_missing, cl_int *ret_short)

@@ -7,11 +7,8 @@
 
 #include "state/base/cleanup.h"
 
-/*
- * Copy @options with one blank between words and none around them, unless quotes or backslashes
- * give blanks a meaning. Owned by the caller (free()); NULL without memory.
- * blanks mean something. Owned by the caller (free()); NULL without memory.
- */
+/* Copy @options with one blank between words and none around them, unless quotes or backslashes
+ * give blanks a meaning. Owned by the caller (free()); NULL without memory. */
 static char *recipe_hash_plain_options(const char *options)
 {
     if (strpbrk(options, "\"'\\"))
