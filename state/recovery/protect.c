@@ -18,7 +18,6 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/recovery.h"
-#include "state/recovery/replay.h"
 #include "state/snapshot/snapshot.h"
 
 /* How often the thread checks while the program has no objects, or no snapshot is due. */

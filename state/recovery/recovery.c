@@ -19,7 +19,6 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/protect.h"
-#include "state/recovery/replay.h"
 
 /* How often the thread looks whether a snapshot is due. */
 #define IDLE_NS UINT64_C(100000000)
