@@ -39,7 +39,7 @@ uint32_t aware_patience(enum aware_stage stage)
 
 unsigned aware_due(uint32_t vdev)
 {
-    bool has_device = vdev < the_vdev_count && atomic_load(&the_vdevs[vdev]->device);
+    bool has_device = vdev < vdevs_count() && atomic_load(&the_vdevs[vdev]->device);
     return aware.vdevs[vdev].due & (has_device ? UINT32_MAX : AWARE_BIT(AWARE_CANCEL));
 }
 
@@ -185,7 +185,7 @@ static bool aware_take_notice(struct call *call)
     call->notice = (struct reseat_notice){
         .size = sizeof(call->notice),
         .what = notice->what,
-        .device = notice->vdev < the_vdev_count ? (cl_device_id)the_vdevs[notice->vdev] : NULL,
+        .device = notice->vdev < vdevs_count() ? (cl_device_id)the_vdevs[notice->vdev] : NULL,
         .in_ns = notice->in_ns,
         .value = notice->value,
         .text = notice->text,
@@ -353,7 +353,7 @@ void aware_started(void)
 {
     pthread_mutex_lock(&aware.lock);
     aware.started = true;
-    for (uint32_t i = 0; aware.registered && i < the_vdev_count; i++)
+    for (uint32_t i = 0; aware.registered && i < vdevs_count(); i++)
         aware_follow(i);
     pthread_mutex_unlock(&aware.lock);
 }

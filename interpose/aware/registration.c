@@ -64,7 +64,7 @@ int aware_register(const struct reseat_program *given)
         aware.program = program;
         aware.registered = true;
         aware.edition++;
-        for (uint32_t i = 0; aware.started && i < the_vdev_count; i++)
+        for (uint32_t i = 0; aware.started && i < vdevs_count(); i++)
             aware_follow(i);
     }
     pthread_mutex_unlock(&aware.lock);

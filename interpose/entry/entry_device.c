@@ -27,7 +27,7 @@ cl_int device_select(cl_device_type type, struct vdev **ret_vdevs, cl_uint *ret_
     if (!entry_device_is_all(type) && (type == 0 || (type & ~(cl_device_type)TYPES) != 0))
         return CL_INVALID_DEVICE_TYPE;
     cl_uint count = 0;
-    for (uint32_t i = 0; i < the_vdev_count; i++)
+    for (uint32_t i = 0; i < vdevs_count(); i++)
         if (entry_device_is_meant(i, type))
             ret_vdevs[count++] = the_vdevs[i];
     if (count == 0)

@@ -104,7 +104,6 @@ static bool bring_is_absent(const struct absent *absent, uint8_t residence_index
 /*
  * Make the command's objects real in @residence_index. @ret_missing: bytes that there is no room
  * for; @ret_short then has the error. Gate closed.
- * @ret_short says who says so. Gate closed.
  */
 static cl_int bring_make_real(const struct bringing *b, uint8_t residence_index,
                               uint64_t *ret_missing, cl_int *ret_short)
@@ -472,6 +471,63 @@ cl_int command_bring(struct command *command)
     span_end(begun, "room", "bring", NULL, 0);
     command->refused = error;
     return error;
+}
+
+/*
+ * A source (a device left on demand) can be lost while it has bytes of the program. The program's
+ * present device is fine, but commands that need those bytes can never run. A protected program has
+ * everything in its snapshot and journal, so its present device is declared lost too, and the
+ * normal recovery follows.
+ */
+
+static bool bring_lost_data_of(const struct memory *root)
+{
+    return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
+           memory_only_at(root, RESIDENCE_NONE) != 0;
+}
+
+/* True when some context that is on a device has such objects. Inside the gate, or with it closed.
+ */
+static bool bring_lost_data_any(void)
+{
+    bool any = false;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        any = any || (context_lives(memory->context, context_home(memory->context)) &&
+                      bring_lost_data_of(memory));
+    return any;
+}
+
+bool budget_lose_data_lost(void)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    if (!the_upcalls || !the_upcalls->is_protected() || !bring_lost_data_any())
+        return false;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        uint8_t residence_index = context_home(context);
+        if (!context_lives(context, residence_index))
+            continue;
+        /* The device is not really lost and still writes to the program's memory: let that end now,
+         * not after recovery gave the memory back. */
+        (void)queue_drain(context, residence_index);
+        residence_lose(context->at[residence_index], "what the program left elsewhere is lost",
+                       true);
+    }
+    return true;
+}
+
+bool budget_find_data_lost(void)
+{
+    gate_enter();
+    bool data_lost = bring_lost_data_any();
+    gate_leave();
+    if (!data_lost || gate_close(0) != 0)
+        return false;
+    data_lost = budget_lose_data_lost();
+    gate_open();
+    return data_lost;
 }
 
 static void bring_in_child(void)

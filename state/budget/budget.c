@@ -28,13 +28,13 @@ void budget_set_policy(enum budget_answer (*ask)(const struct budget_need *need)
     atomic_store(&policy, ask);
 }
 
-/* Index of the first virtual device on @device; the_vdev_count when there is none. */
+/* Index of the first virtual device on @device; VDEVS when there is none. */
 static uint32_t budget_vdev_on(const struct device *device)
 {
-    uint32_t vdev = 0;
-    while (vdev < the_vdev_count && atomic_load(&the_vdevs[vdev]->device) != device)
-        vdev++;
-    return vdev;
+    for (uint32_t i = 0; i < vdevs_count(); i++)
+        if (atomic_load(&the_vdevs[i]->device) == device)
+            return i;
+    return VDEVS;
 }
 
 /* True for roots on @device, or that would be there if there were room. In a context with several
@@ -102,7 +102,7 @@ static void budget_describe(struct device *device, uint64_t least, struct budget
 /* Remove the limit of the program on @device. Lock held. */
 static void budget_unlimit(struct device *device)
 {
-    for (uint32_t i = 0; i < the_vdev_count; i++)
+    for (uint32_t i = 0; i < vdevs_count(); i++)
         if (atomic_load(&the_vdevs[i]->device) == device) {
             the_vdevs[i]->granted = 0;
             the_vdevs[i]->limited = false;
@@ -121,7 +121,7 @@ enum budget_answer budget_ask(struct device *device, uint64_t size, uint64_t lea
         return BUDGET_REFUSE;
     budget_describe(device, least, &need);
     gate_open();
-    if (need.vdev == the_vdev_count)
+    if (need.vdev == VDEVS)
         return BUDGET_AGAIN; /* the program moved meanwhile */
     uint64_t held = atomic_load(&budget->held);
     need.wanted += owns ? 0 : size;
@@ -153,7 +153,7 @@ enum budget_answer budget_ask(struct device *device, uint64_t size, uint64_t lea
 
 void budget_grant(uint32_t index, uint64_t bytes)
 {
-    if (index >= the_vdev_count)
+    if (index >= vdevs_count())
         return;
     pthread_mutex_lock(&grants);
     struct vdev *vdev = the_vdevs[index];
@@ -193,7 +193,7 @@ static uint64_t budget_give_up(struct vdev *vdev, struct device *device, uint64_
 
 static struct device *budget_device_of(uint32_t vdev)
 {
-    return vdev < the_vdev_count ? atomic_load(&the_vdevs[vdev]->device) : NULL;
+    return vdev < vdevs_count() ? atomic_load(&the_vdevs[vdev]->device) : NULL;
 }
 
 uint64_t budget_slack(uint32_t index)
@@ -263,7 +263,7 @@ void budget_read(uint32_t index, struct budget_use *ret_use)
             use.least = atomic_load(&budget->least);
             use.wanted = budget_wanted(device, NULL);
         }
-    } else if (index < the_vdev_count) {
+    } else if (index < vdevs_count()) {
         pthread_mutex_lock(&grants);
         use.least = atomic_load(&atomic_load(&the_vdevs[index]->last)->budget.least);
         use.limited = the_vdevs[index]->limited;
@@ -286,7 +286,7 @@ void budget_reserve(struct device *device, uint64_t grant)
 /* Lift the limits of @device if no virtual device is there any more. Lock held. */
 static void budget_close_if_empty(struct device *device)
 {
-    if (budget_vdev_on(device) != the_vdev_count)
+    if (budget_vdev_on(device) != VDEVS)
         return;
     atomic_store(&device->budget.limited, false);
     atomic_store(&device->budget.tight, false);
@@ -336,7 +336,7 @@ static void budget_in_child(void)
 {
     budget_unreserve_locked();
     /* The agent knows the child as another program. */
-    for (uint32_t i = 0; i < the_vdev_count; i++) {
+    for (uint32_t i = 0; i < vdevs_count(); i++) {
         struct device *device = atomic_load(&the_vdevs[i]->device);
         if (device) {
             budget_unlimit(device);

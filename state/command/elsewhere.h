@@ -17,8 +17,6 @@ bool elsewhere_can(const struct command *command, uint8_t residence_index);
  * Make a marker behind everything that @command must come after, as far as the driver of @residence
  * knows it, and return its watched event, held for the caller. @since: when the program enqueued
  * the command, by the host's clock. NULL when that is not possible. Inside the gate.
- * @residence knows of it; watched. @since: when the program enqueued the command, by the host's
- * clock. The caller owns a hold. NULL where that cannot be had. Inside the gate.
  */
 struct event *elsewhere_mark(const struct command *command, struct residence *residence,
                              uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
@@ -28,8 +26,6 @@ struct event *elsewhere_mark(const struct command *command, struct residence *re
  * After @marker has ended: give @command to the residence that has its bytes. Its event @event is
  * DEFERRED before and ISSUED afterwards. CL_SUCCESS, the command's error, or COMMAND_ABSENT: it
  * must run in its queue's residence. Inside the gate.
- * ISSUED then. CL_SUCCESS, the command's error, or COMMAND_ABSENT: it is to run where its queue is.
- * Inside the gate.
  */
 cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event);
 

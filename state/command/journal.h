@@ -72,7 +72,6 @@ void journal_add_content(struct memory *root, const void *bytes);
 /**
  * For command_ops.record: make a command that writes @range of the root of @memory again, with the
  * bytes that are at @from now. @queue may be NULL. 0 or -ENOMEM.
- * @from now. @queue may be NULL. 0 or -ENOMEM.
  */
 MUST_CHECK int journal_rewrite(struct queue *queue, struct memory *memory, const size_t origin[3],
                                const size_t region[3], struct range range, const void *from,

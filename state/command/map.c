@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "state/command/journal.h"
-#include "state/memory/mapping_priv.h"
+#include "state/memory/memory_priv.h"
 #include "state/memory/registered.h"
 #include "state/opencl/checks.h"
 

@@ -89,8 +89,7 @@ cl_command_queue parts_queue(struct event *event, struct part *part, struct resi
                              uint8_t residence_index);
 /**
  * @real, given to @residence_index at @given, is the next piece, with @items work-items, of @event,
- *        which is ISSUED with @parts. Owns @real. Called as parts_vacant.
- * which is ISSUED with @parts. Owns @real. As parts_vacant.
+ * which is ISSUED with its parts. Owns @real. Called as parts_vacant.
  */
 void parts_give(struct event *event, struct part *part, uint8_t residence_index, cl_event real,
                 uint64_t given, uint64_t items);

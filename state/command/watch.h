@@ -17,11 +17,8 @@ struct watch;
 
 /** The furthest status that the event is known to have reached; CL_QUEUED when nothing is known. */
 cl_int watch_reached(const struct event *event);
-/**
- * @event has reached @status: post the callbacks that are due. With engine_lock; does nothing
- *        without a watch.
- * engine_lock; no watch is allowed.
- */
+/** @event has reached @status: post the callbacks that are due. With engine_lock; does nothing for
+ * an event without a watch. */
 void watch_advance(struct event *event, cl_int status);
 /** @event has become ISSUED: ask its driver to report. Inside the gate. */
 void watch_issued(struct event *event);

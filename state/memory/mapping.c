@@ -2,7 +2,7 @@
 
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
-#include "state/memory/mapping_priv.h"
+#include "state/memory/memory_priv.h"
 
 /* Guards every root's list of mappings, and visits. Nothing else is locked under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

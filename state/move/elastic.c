@@ -188,7 +188,7 @@ static void *elastic_thread(void *unused)
     while (elastic_await_launch()) {
         elastic_let_go();
         /* The agent may have asked for it while the program starts. */
-        uint32_t count = __atomic_load_n(&the_vdev_count, __ATOMIC_ACQUIRE);
+        uint32_t count = vdevs_count();
         for (uint32_t vdev = 0; vdev < count && atomic_load(&member_count) != 0; vdev++) {
             elastic_make_ready(vdev, false);
             if (elastic_spread_launch(the_vdevs[vdev]) != -ENOTSUP)

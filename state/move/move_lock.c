@@ -208,7 +208,7 @@ static void move_lock_in_child(void)
     movers_lock.held = false;
     movers_lock.making = NULL;
     atomic_store(&waiting, 0);
-    for (uint32_t i = 0; i < the_vdev_count; i++)
+    for (uint32_t i = 0; i < vdevs_count(); i++)
         atomic_store(&the_vdevs[i]->moving, false);
 }
 

@@ -272,7 +272,6 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
 /**
  * Forget what the program used in the past, so that PLAN compares only live objects; with @restore,
  * undo that. Movers' lock held.
- * @restore. move_run's lock held.
  */
 void reconfigure_marks_renew(void);
 void reconfigure_marks_end(bool restore);

@@ -241,7 +241,7 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
     struct plan_use minimum;
     if (!move_await_start(request->deadline_ns, report))
         return;
-    if (request->vdev >= the_vdev_count) {
+    if (request->vdev >= vdevs_count()) {
         report->result = MOVE_REFUSED;
         snprintf(report->reason, sizeof(report->reason), "the program has no virtual device %u",
                  request->vdev);

@@ -68,7 +68,7 @@ void source_tell(const struct vdev *vdev)
 static bool source_is_reported(const struct device *device, uint32_t vdev)
 {
     bool is = false;
-    for (uint32_t i = 0; i < the_vdev_count; i++)
+    for (uint32_t i = 0; i < vdevs_count(); i++)
         is = is || atomic_load(&the_vdevs[i]->device) == device;
     for (uint32_t i = 0; i < vdev; i++)
         for (size_t j = 0; j < RESIDENCES_MAX; j++)

@@ -13,8 +13,7 @@
 
 uint32_t status_vdev_count(void)
 {
-    return __atomic_load_n(&the_vdev_count,
-                           __ATOMIC_ACQUIRE); /* written by the thread that starts the program */
+    return vdevs_count();
 }
 
 /* Shortest period whose share of waiting is meaningful. */
@@ -47,7 +46,7 @@ void status_vdev(uint32_t index, struct vdev_status *ret_status)
     /* Dropping the last reference releases an object in its driver, and this thread's may be the
      * last. */
     bool goes_on = work_begin();
-    if (index < the_vdev_count) {
+    if (index < vdevs_count()) {
         struct vdev *vdev = the_vdevs[index];
         struct device *device = atomic_load(&vdev->device);
         status.suspended = device == NULL;
@@ -84,7 +83,7 @@ uint64_t status_host_need(void)
     uintptr_t cursor = 0;
     struct memory *memory;
     bool counts = most != 0 && work_begin();
-    for (uint32_t i = 0; counts && i < the_vdev_count; i++)
+    for (uint32_t i = 0; counts && i < vdevs_count(); i++)
         counts = !atomic_load(&the_vdevs[i]->moving);
     while (counts && bytes < most && (memory = object_next(OBJECT_MEMORY, &cursor))) {
         bytes += memory_host_need(memory);

@@ -12,7 +12,7 @@
 
 struct platform *the_platform;
 struct vdev *the_vdevs[VDEVS];
-uint32_t the_vdev_count;
+_Atomic uint32_t the_vdev_count;
 
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
@@ -56,7 +56,7 @@ int vdevs_init(struct device *const *devices, uint32_t count)
     }
     object_publish(platform);
     pthread_mutex_lock(&wake_lock);
-    __atomic_store_n(&the_vdev_count, count, __ATOMIC_RELEASE);
+    atomic_store_explicit(&the_vdev_count, count, memory_order_release);
     the_platform = platform;
     pthread_cond_broadcast(&woken);
     pthread_mutex_unlock(&wake_lock);

@@ -80,7 +80,13 @@ MUST_CHECK int vdevs_init(struct device *const *devices, uint32_t count);
 MUST_CHECK int vdevs_wait_init(uint64_t deadline_ns);
 extern struct platform *the_platform; /* NULL before vdevs_init */
 extern struct vdev *the_vdevs[VDEVS];
-extern uint32_t the_vdev_count;
+extern _Atomic uint32_t the_vdev_count; /* read by vdevs_count() */
+/** Number of virtual devices; 0 before vdevs_init. The thread that starts the program sets it, and
+ * other threads may read it at the same time: what it counts in the_vdevs can be read then. */
+static inline uint32_t vdevs_count(void)
+{
+    return atomic_load_explicit(&the_vdev_count, memory_order_acquire);
+}
 
 /**
  * Enter the gate with at least one virtual device of @context on a device. While all are suspended,

@@ -49,7 +49,7 @@ void retry_wait(uint64_t wait_ns)
 
 static void retry_in_child(void)
 {
-    for (uint32_t i = 0; i < the_vdev_count; i++)
+    for (uint32_t i = 0; i < vdevs_count(); i++)
         the_vdevs[i]->retries = 0;
 }
 

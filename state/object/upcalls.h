@@ -39,11 +39,8 @@ struct upcalls {
     /** Bring missing bytes to where @command is to run. Blocks on the device that wrote them, on
      * the link and on the policy. CL_SUCCESS: check the command again. */
     cl_int (*bring)(struct command *command);
-    /**
-     * @kernel cannot run on @here: move @vdev back. True when it is on another device now, whoever
-     *          moved it.
-     * whomever it was moved.
-     */
+    /** @kernel cannot run on @here: move @vdev back. True when it is on another device now, whoever
+     * moved it. */
     bool (*move_back)(struct vdev *vdev, struct device *here, const char *kernel);
     /** Wait until no move is under way. */
     void (*await_move)(void);
@@ -53,20 +50,15 @@ struct upcalls {
     void (*lost)(void);
     /**
      * @residence is lost, and its program may be protected: wait until its work was done again
-     *             elsewhere. True: it was, and the caller continues as if there had been no loss.
-     *             False: there is nothing to wait for.
-     * again elsewhere. True: then it was, and the caller goes on as if nothing had been. False:
-     * there is nothing to wait for.
+     * elsewhere. True: it was, and the caller continues as if there had been no loss. False: there
+     * is nothing to wait for.
      */
     bool (*await_recovery)(struct residence *residence);
     /** A program that has no context yet lost its device: wait for another device. True: its
      * virtual device is there. */
     bool (*await_replacement)(void);
-    /**
-     * True when @vdev is lost and a move to another device recovers it: objects get the bytes of
-     * the last snapshot there, and the journal is replayed. Outside the gate, or with it closed.
-     * snapshot there, and the journal is given again. Outside the gate, or with it closed.
-     */
+    /** True when @vdev is lost and a move to another device recovers it: objects get the bytes of
+     * the last snapshot there, and the journal is replayed. Outside the gate, or with it closed. */
     bool (*can_recover)(const struct vdev *vdev);
     /** A recovering move begins; it ends, with or without `recover`. Called by the mover; they do
      * not block. */

@@ -1,4 +1,4 @@
-#include "state/program/cut_source.h"
+#include "state/program/program_cut.h"
 
 /*
  * The form of cut_word is twice the number of dimensions, plus the dimension that is cut: one

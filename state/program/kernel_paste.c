@@ -1,4 +1,4 @@
-#include "state/program/kernel_paste.h"
+#include "state/program/kernel_source.h"
 
 #include <errno.h>
 #include <stdio.h>

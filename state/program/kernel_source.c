@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/program/kernel_paste.h"
 
 /* As compilers have it: with "$", and letters of all alphabets. */
 static bool kernel_source_is_word(char c)

@@ -75,4 +75,13 @@ bool kernel_source_is_macro(const struct kernel_source *source, struct token nam
 size_t kernel_source_behind(const struct kernel_source *source, size_t at, size_t end,
                             const char *open, const char *close);
 
+/**
+ * The names that "##" makes in the macros of @source, as further definitions of these macros, one a
+ * line.
+ *
+ * @ret_text  The caller's (free()), on failure as well; NULL before.
+ * Returns 0, -ENOMEM, or -ENOTSUP where what is pasted is not known.
+ */
+MUST_CHECK int kernel_paste(const struct kernel_source *source, char **ret_text, size_t *ret_size);
+
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/program/cut_source.h"
 #include "state/program/kernel_source.h"
+#include "state/program/program_cut.h"
 
 struct reading {
     struct kernel_source source;

@@ -10,7 +10,7 @@
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/program/program_priv.h"
-#include "state/recipe/recipe_hash.h"
+#include "state/recipe/recipe.h"
 
 #define BACKOFF_MAX 1024
 /* A launch that is larger than those measured by more than this factor is not predicted. */

@@ -18,7 +18,6 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/recovery.h"
-#include "state/recovery/replay.h"
 #include "state/snapshot/snapshot.h"
 
 /* How often the thread checks while the program has no objects, or no snapshot is due. */
@@ -43,7 +42,7 @@ static atomic_bool on;
 
 const char *protect_refusal(void)
 {
-    return the_vdev_count > 1 ? "it has several virtual devices" : journal_broken();
+    return vdevs_count() > 1 ? "it has several virtual devices" : journal_broken();
 }
 
 bool protect_wants_thread(void)
@@ -253,11 +252,8 @@ bool protect_is_waited_for(void)
     return waits;
 }
 
-/*
- * @ret_most_ns  If a snapshot is due: how long it may stop the program; 0: without limit, because
- *               the program would soon not be protected, or would wait.
- * the program would soon not be protected, or would wait.
- */
+/* @ret_most_ns  If a snapshot is due: how long it may stop the program; 0: without limit, because
+ *               the program would soon not be protected, or would wait. */
 static bool protect_is_due(uint64_t *ret_most_ns)
 {
     uint64_t count, bytes;
@@ -279,7 +275,7 @@ static bool protect_is_due(uint64_t *ret_most_ns)
  * the driver's process dies. */
 static void protect_keep_standby(bool wanted)
 {
-    const struct device *device = the_vdev_count == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
+    const struct device *device = vdevs_count() == 1 ? atomic_load(&the_vdevs[0]->device) : NULL;
     if (device)
         isolated_standby(device->platform, wanted);
 }
@@ -287,7 +283,7 @@ static void protect_keep_standby(bool wanted)
 void protect_make_if_due(void)
 {
     uint64_t most_ns;
-    if (the_vdev_count == 1 && object_count(OBJECT_CONTEXT) != 0 && protect_is_due(&most_ns))
+    if (vdevs_count() == 1 && object_count(OBJECT_CONTEXT) != 0 && protect_is_due(&most_ns))
         (void)protect_make(most_ns);
     pthread_mutex_lock(&state.lock);
     bool has_snapshot = state.status.snapshots != 0;
@@ -314,7 +310,7 @@ int protect_begin(const struct protect_settings *settings)
     if (error != 0)
         atomic_store(&on, false);
     /* For a program without objects, make the first snapshot at once. */
-    if (error == 0 && the_vdev_count != 0 && object_count(OBJECT_CONTEXT) == 0)
+    if (error == 0 && vdevs_count() != 0 && object_count(OBJECT_CONTEXT) == 0)
         (void)protect_now();
     return error;
 }

@@ -19,7 +19,6 @@
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/protect.h"
-#include "state/recovery/replay.h"
 
 /* How often the thread looks whether a snapshot is due. */
 #define IDLE_NS UINT64_C(100000000)
@@ -216,7 +215,7 @@ static int recovery_replay(struct move_context *contexts, size_t count, struct r
 /* Enters the gate, so the lock must not be held. */
 static bool recovery_is_lost(void)
 {
-    return the_vdev_count == 1 && vdev_is_lost(the_vdevs[0]);
+    return vdevs_count() == 1 && vdev_is_lost(the_vdevs[0]);
 }
 
 static bool recovery_await(struct residence *residence)

@@ -95,4 +95,22 @@ MUST_CHECK int recovery_start(const struct device_key *keys, size_t key_count);
 /** After protection was turned off: wait until the thread has ended. */
 void recovery_await_end(void);
 
+/* replay.c: */
+
+struct move_context;
+
+/**
+ * Restore the objects of @contexts, which were just moved from lost residences, from the latest
+ * snapshot, at move_context.to; then replay all commands of the journal. Commands that the program
+ * may know to have ended give it no results again; the others end, and their events with them.
+ *
+ * Gate closed. Blocks on the devices. 0, or -errno with the reason: then the recovery can be tried
+ * again.
+ */
+MUST_CHECK int replay_run(struct move_context *contexts, size_t count, char *ret_reason,
+                          size_t reason_size);
+
+/** Replayed reads that gave other bytes than the program was given. */
+uint64_t replay_differences(void);
+
 #endif

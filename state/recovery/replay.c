@@ -1,4 +1,3 @@
-#include "state/recovery/replay.h"
 
 #include <errno.h>
 #include <stdarg.h>

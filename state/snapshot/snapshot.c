@@ -134,7 +134,7 @@ static int snapshot_close_gate(struct making *making)
 {
     int error = 0;
     making->closed_at = clock_now_ns();
-    for (uint32_t i = 0; error == 0 && i < the_vdev_count; i++) {
+    for (uint32_t i = 0; error == 0 && i < vdevs_count(); i++) {
         making->move.vdev = the_vdevs[i];
         error = i == 0 ? move_close_gate(&making->move) : move_check_pins(&making->move);
         if (error != 0 && i != 0)
@@ -302,7 +302,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
     int before = cancel_hold(), error = -ETIMEDOUT;
     memset(ret_report, 0, sizeof(*ret_report));
     (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "another move went on");
-    if (the_vdev_count == 0) {
+    if (vdevs_count() == 0) {
         error = -ENOENT;
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
     } else if (move_lock_until(request->deadline_ns, false)) {

@@ -28,8 +28,6 @@ void callback_post(struct callback_job *job);
  * In a job: run @call, which calls the program and may take forever; the end of the process does
  * not wait for it. The callback may end its thread (pthread_exit, pthread_cancel): then @gone is
  * called, as work again, and another thread takes over.
- * @gone is called instead of what follows, at work again, and another thread takes this one's
- * place.
  */
 void callback_program(void (*call)(void *data), void (*gone)(void *data), void *data);
 

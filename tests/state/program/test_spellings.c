@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/program/cut_source.h"
+#include "state/program/program_cut.h"
 #include "state/program/kernel_traits.h"
 #include "tests/support/folder.h"
 
