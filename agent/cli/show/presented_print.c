@@ -1,14 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "agent/cli/show/presented.h"
 #include "agent/config/paths.h"
-
-/* Columns on a terminal: the most for values, the least for reasons. */
-#define TOLD_MAX 22
-#define WHY_MIN  24
 
 /* True for lists that are printed separately. */
 static bool presented_print_has_own_part(cl_device_info name)
@@ -164,64 +158,28 @@ static json_t *presented_print_json_presented(const struct presented *presented)
 
 /* ---- as text ---- */
 
-static int presented_print_widest(const json_t *rows, const char *key, const char *title)
-{
-    size_t most = strlen(title), i;
-    const json_t *row;
-
-    json_array_foreach(rows, i, row)
-    {
-        size_t length = strlen(member_text(row, key));
-        most = length > most ? length : most;
-    }
-    return (int)most;
-}
-
-/**
- * Print a row. On a terminal the reason is wrapped to its width, but to at least WHY_MIN columns.
- */
-static void presented_print_row(const int widths[2], const char *name, const char *told,
-                                const char *why)
-{
-    int used = printf("%-*s %-*s ", widths[0], name, widths[1], told);
-    int indent = widths[0] + widths[1] + 2;
-    struct winsize size;
-
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col) {
-        puts(why);
-        return;
-    }
-    if (used > indent) {
-        printf("\n%*s", indent, "");
-        used = indent;
-    }
-    output_wrapped(stdout, size.ws_col > indent + WHY_MIN ? size.ws_col : indent + WHY_MIN, used,
-                   indent, why);
-}
-
+/** Print rows with a name, what programs are told, and why: those that are offered first. */
 static void presented_print_rows(const json_t *rows, const char *title)
 {
-    int widths[2] = {presented_print_widest(rows, "name", title),
-                     presented_print_widest(rows, "told", "TOLD")};
+    const struct table_column columns[] = {
+        {title, "{name}"},
+        {"TOLD", "{told}", TABLE_WRAP},
+        {"WHY", "[{?offered}on all][{!offered}{why}]", TABLE_WRAP},
+        {NULL},
+    };
+    struct table *table = table_create(columns);
     const json_t *row;
     size_t i;
 
-    if (isatty(STDOUT_FILENO) && widths[1] > TOLD_MAX)
-        widths[1] = TOLD_MAX;
-    presented_print_row(widths, title, "TOLD", "WHY");
-    /*
-     * First the features that are offered, then the others. Answers to queries have no such mark.
-     */
     for (int left_out = 0; left_out < 2; left_out++) {
         json_array_foreach(rows, i, row)
         {
-            const json_t *offered = json_object_get(row, "offered");
-            if (json_is_false(offered) == left_out) {
-                presented_print_row(widths, member_text(row, "name"), member_text(row, "told"),
-                                    json_is_true(offered) ? "on all" : member_text(row, "why"));
-            }
+            /* Answers to queries are neither offered nor left out. */
+            if (json_is_false(json_object_get(row, "offered")) == left_out)
+                table_add(table, row);
         }
     }
+    (void)!table_print(table);
 }
 
 /** Append the reasons why formats of a list are left out: each once, with the number of formats. */
@@ -261,7 +219,7 @@ static void presented_print_formats(const json_t *lists, cl_version version)
         if (version >= CL_MAKE_VERSION(2, 0, 0) ||
             strcmp(access, presented_access(CL_MEM_KERNEL_READ_AND_WRITE)) != 0) {
             words_add(&name, "%s, %s", member_text(list, "type"), access);
-            words_add(&count, "%lld", json_integer_value(json_object_get(list, "count")));
+            words_say(&count, list, "{count}");
             presented_print_add_format_reasons(json_object_get(list, "left_out"), &why);
             json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
                                                   count.text, "why", why.text));
@@ -273,16 +231,13 @@ static void presented_print_formats(const json_t *lists, cl_version version)
 
 static int presented_print_text(const json_t *object, cl_version version)
 {
+    const char *start = json_string_value(json_array_get(json_object_get(object, "devices"), 0));
     const json_t *entry;
+    struct words words = {.used = 0};
     size_t i;
 
-    printf("Told to every program of the portable profile, by ");
-    json_array_foreach(json_object_get(object, "devices"), i, entry)
-    {
-        printf("%s%s", i ? ", " : "", json_string_value(entry));
-    }
-    printf(" (it starts on %s)\n",
-           json_string_value(json_array_get(json_object_get(object, "devices"), 0)));
+    words_say(&words, object, "Told to every program of the portable profile, by {devices}");
+    printf("%s (it starts on %s)\n", words.text, start);
     json_array_foreach(json_object_get(object, "left_out"), i, entry)
     {
         printf("%s takes no part: %s\n", member_text(entry, "device"),
@@ -324,16 +279,11 @@ int presented_print(const struct output *output, const char *file)
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
     }
+    json_auto_t *answer = output_object(output, STATUS_DONE);
     json_t *object = presented_print_json_presented(&presented);
-    int status;
-    if (output->json) {
-        json_t *answer = output_object(output, STATUS_DONE);
-        json_object_set_new(answer, "presented", object);
-        status = output_print(answer, STATUS_DONE);
-    } else {
-        status = presented_print_text(object, presented.present.version);
-        json_decref(object);
-    }
+    json_object_set_new(answer, "presented", object);
+    int status = output->json ? output_print(json_incref(answer), STATUS_DONE)
+                              : presented_print_text(object, presented.present.version);
     presented_finish(&presented);
     inventory_finish(&inventory);
     return status;
