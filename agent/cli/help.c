@@ -130,9 +130,8 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
                 "reseat help COMMAND says more. Most take --json. Root asks another user's agent "
                 "by reseat --user USER COMMAND.");
     say_wrapped(to, 0, 0,
-                "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, "
-                "device or agent; 4 refused, the device cannot run it or has no room; 5 deadline "
-                "passed.");
+                "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device "
+                "or agent; 4 refused, the device cannot run it or has no room; 5 deadline passed.");
 }
 
 static json_t *help_options_json(const struct verb *verb)

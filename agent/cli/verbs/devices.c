@@ -20,8 +20,7 @@ static const struct verb_option devices_options[] = {
     {"links", NULL,
      "Show instead what was measured of the links to devices, from and to registered memory and "
      "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
-     "how "
-     "many of them, and the threads that copy; or straight from and to the program's memory.",
+     "how many of them, and the threads that copy; or straight from and to the program's memory.",
      OPTION_VALUE(struct devices, links)},
     {"measure", NULL,
      "With --links: measure first, with a process for each device. Programs use what was measured "

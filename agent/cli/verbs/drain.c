@@ -162,10 +162,9 @@ const struct verb verb_drain = {
     .arguments = "DEVICE",
     .summary = "Move every program off a device, and keep new ones away.",
     .text =
-        "Programs go to where the policy finds room. What fits nowhere is suspended and queues "
-        "for a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: "
-        "some failed to. It stays drained all the same, also when this command is "
-        "interrupted.",
+        "Programs go to where the policy finds room. What fits nowhere is suspended and queues for "
+        "a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: some "
+        "failed to. It stays drained all the same, also when this command is interrupted.",
     .members = "device drained left[] announced steps moved failed",
     .options = drain_options,
     .size = sizeof(struct steps),

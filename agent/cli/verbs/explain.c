@@ -127,9 +127,8 @@ static int explain_print(const struct output *output, const json_t *answer)
     explain_print_devices(answer);
     explain_say(answer,
                 "[{?fenced}it is fenced, so that it does not run twice, and its calls wait: "
-                "{right_problem}]"
-                "[{!fenced}{?right_problem}{right_problem}; when its lease expires, its calls will "
-                "wait]");
+                "{right_problem}][{!fenced}{?right_problem}{right_problem}; when its lease "
+                "expires, its calls will wait]");
     explain_print_protection(answer);
     explain_print_loss(answer);
     explain_say(json_object_get(answer, "checkpoints"),

@@ -16,8 +16,7 @@ static const struct verb_option limit_options[] = {
      OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE},
     {"power", "WATTS|none",
      "What it may draw: all of a device, or a program with what its device draws idle. Launches "
-     "wait so that "
-     "this is kept. Refused where nothing fits under it.",
+     "wait so that this is kept. Refused where nothing fits under it.",
      OPTION_VALUE(struct limit, power_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000,
      .initial = OPTION_UNSAID},
     {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
@@ -43,9 +42,8 @@ static int limit_print(const struct output *output, const json_t *answer)
                           "{device}: it has only {capacity_bytes}, so a limit of {memory_bytes} "
                           "changes nothing; granted now: {granted_bytes}");
     return output_say(output, answer,
-                      "{device}: programs may have [{?limited}{memory_bytes}]"
-                      "[{!limited}all of its memory, {capacity_bytes}]; granted now: "
-                      "{granted_bytes}");
+                      "{device}: programs may have [{?limited}{memory_bytes}][{!limited}all of its "
+                      "memory, {capacity_bytes}]; granted now: {granted_bytes}");
 }
 
 static int limit_run(struct call *call)

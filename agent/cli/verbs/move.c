@@ -65,16 +65,14 @@ static const struct verb_option move_options[] = {
      OPTION_VALUE(struct change, asked.non_blocking)},
     {"on-demand", NULL,
      "Let the program run on the new device at once: what a command names is brought first, and "
-     "the "
-     "rest while it runs (reseat ps says how much is there). Until then that stays on the device "
-     "it came from, which has to stay as well. Copying ahead, without this, stops the program for "
-     "less.",
+     "the rest while it runs (reseat ps says how much is there). Until then that stays on the "
+     "device it came from, which has to stay as well. Copying ahead, without this, stops the "
+     "program for less.",
      OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {"cancel", NULL,
      "Without DEVICE: cancel the move, suspend, resume or prewarm of APP that is under way, "
-     "whoever "
-     "asked for it. The program stays where it was. reseat ps shows what is under way.",
+     "whoever asked for it. The program stays where it was. reseat ps shows what is under way.",
      OPTION_VALUE(struct change, cancels)},
     {NULL}};
 
@@ -112,8 +110,7 @@ static const struct verb_option resume_options[] = {
 static const struct verb_option prewarm_options[] = {
     {"off", NULL,
      "Release what was made ready on each DEVICE, or without DEVICE on every device: the context "
-     "and "
-     "the programs built there.",
+     "and the programs built there.",
      OPTION_VALUE(struct change, asked.drop)},
     OPTION_TIMEOUT(
         struct change,
@@ -464,8 +461,7 @@ const struct verb verb_move = {
     .summary = "Move a program to another device, while it runs.",
     .text = "APP is a pid, a name or an id of reseat ps; DEVICE a name, UUID, PCI address or part "
             "of the driver's name of reseat devices. Ctrl-C cancels, and so does reseat move APP "
-            "--cancel "
-            "in another terminal.\n"
+            "--cancel in another terminal.\n"
             "Of a program with several virtual devices all move there, one after another; APP:N is "
             "one of them, counted from 0.",
     .members = REPORT_MEMBERS,

@@ -18,8 +18,9 @@ static void ps_devices(const json_t *app, struct words *words)
 }
 
 /** Append the devices that hold memory which is still to be fetched. */
-static void ps_sources(const json_t *app, const char *between, struct words *words)
+static void ps_sources(const json_t *app, const char *first, struct words *words)
 {
+    const char *between = first;
     const json_t *vdev, *source;
     size_t i, j;
 

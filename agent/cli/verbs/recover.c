@@ -433,9 +433,8 @@ const struct verb verb_recover = {
         "FOLDER is where reseat checkpoint --lease made images of them, on a disk that both hosts "
         "have. It is watched for as long as the leases are: what is heard of there lives, and is "
         "left alone, as is what ended by exit(). What is lost is started from its last image, "
-        "once, "
-        "however many hosts try, in its working folder, with its arguments, and on the standard "
-        "output of this command.",
+        "once, however many hosts try, in its working folder, with its arguments, and on the "
+        "standard output of this command.",
     .members = "folder programs",
     .options = options,
     .size = sizeof(struct recover),

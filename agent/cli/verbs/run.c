@@ -163,9 +163,8 @@ static const struct verb_option run_options[] = {
      OPTION_VALUE(struct run, quota), .kind = OPTION_SIZE},
     {"cap", "WATTS",
      "The most that it, with what its device draws idle, may draw; reseat limit changes it. Its "
-     "launches "
-     "wait so that this is kept, and it is moved to a device where it fits. Refused where it fits "
-     "on none.",
+     "launches wait so that this is kept, and it is moved to a device where it fits. Refused where "
+     "it fits on none.",
      OPTION_VALUE(struct run, cap_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000},
     {"priority", "N",
      "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
@@ -209,8 +208,7 @@ static const struct verb_option run_options[] = {
     {"isolate", NULL,
      "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
      "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
-     "is "
-     "lost. Default: as the configuration says, isolate in reseat.conf(5).",
+     "is lost. Default: as the configuration says, isolate in reseat.conf(5).",
      OPTION_VALUE(struct run, isolate)},
     {"no-isolate", NULL, "Open them in its own process, whatever the configuration says.",
      OPTION_VALUE(struct run, whole)},

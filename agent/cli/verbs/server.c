@@ -99,12 +99,11 @@ const struct verb verb_server_add = {
     .summary = "Use the devices of a device server, now and from now on.",
     .text =
         "ADDRESS is tcp:HOST:PORT, vsock:CID:PORT or unix:PATH, and NAME what its devices are "
-        "called by: NAME/gpu0. Programs that run can be moved there as soon as they are listed. "
-        "A server that cannot be reached, or does not admit us, is added all the same: it is "
-        "tried again for as long as it is there, and reseat server list says what it lacks. "
-        "ADDRESS may also be mdns:, for all servers that are announced in the local network and "
-        "for whose host there are credentials. "
-        "What it takes to be admitted is in reseat-serve(8).",
+        "called by: NAME/gpu0. Programs that run can be moved there as soon as they are listed. A "
+        "server that cannot be reached, or does not admit us, is added all the same: it is tried "
+        "again for as long as it is there, and reseat server list says what it lacks. ADDRESS may "
+        "also be mdns:, for all servers that are announced in the local network and for whose host "
+        "there are credentials. What it takes to be admitted is in reseat-serve(8).",
     .members = "server",
     .run = server_run_add,
 };

@@ -141,11 +141,10 @@ const struct verb verb_server_sessions = {
     .arguments = "[ADDRESS|-]",
     .summary = "List who uses the devices of this machine's device servers.",
     .text =
-        "ADDRESS is one that a server of yours listens on here, or its process; without it, all "
-        "of yours are asked. The server that has the drivers of isolated programs (reseat run "
+        "ADDRESS is one that a server of yours listens on here, or its process; without it, all of "
+        "yours are asked. The server that has the drivers of isolated programs (reseat run "
         "--isolate) is called isolated. NAME is that of the client's certificate, or its user. "
-        "MEMORY is "
-        "what the server promised it, and BUSY for how long its commands were under way.",
+        "MEMORY is what the server promised it, and BUSY for how long its commands were under way.",
     .members = "sessions",
     .run = server_sessions_run_sessions,
 };
