@@ -16,6 +16,9 @@
 #define LAUNCH_PAUSE_NS 20000000
 /* How long an agent with a long request may stay silent; it may be busy listing devices. */
 #define PATIENCE_MS 60000
+/* How long an answer to any other request may take; the first listing starts every driver. */
+#define ANSWER_MS 10000
+#define LIST_MS   60000
 
 /* The user whose agent is asked; set by --user. */
 static struct {
@@ -78,26 +81,19 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     return error ? output_fail_agent(output, error, what) : 0;
 }
 
-int ask(const struct output *output, const struct question *question, struct frame *frame,
-        json_t **ret_answer)
+int ask_on(const struct output *output, struct client *client, const struct question *question,
+           struct frame *frame, json_t **ret_answer)
 {
-    struct client client;
     struct message message;
-    int status = ask_connect(output, question->launch, question->what, &client);
+    int result = 0, status = 0;
 
-    if (status) {
-        frame_finish(frame);
-        client_close(&client);
-        return status;
-    }
-    int result;
     if (question->news) {
-        result = ask_follow(&client, frame, question->news, &message);
+        result = ask_follow(client, frame, question->news, &message);
     } else {
-        result = client_send(&client, frame);
-        result = result ? result : client_receive(&client, question->timeout_ms, -1, &message);
+        result = client_send(client, frame);
+        int timeout_ms = question->lists ? LIST_MS : ANSWER_MS;
+        result = result ? result : client_receive(client, timeout_ms, -1, &message);
     }
-    client_close(&client);
     if (result != 1)
         return output_fail_agent(output, result ? result : -EPROTO, question->what);
     if (field_is(&message.root, "type", question->type))
@@ -108,22 +104,29 @@ int ask(const struct output *output, const struct question *question, struct fra
     return status;
 }
 
+int ask(const struct output *output, const struct question *question, struct frame *frame,
+        json_t **ret_answer)
+{
+    struct client client;
+    int status = ask_connect(output, question->launch, question->what, &client);
+
+    if (status)
+        frame_finish(frame);
+    else
+        status = ask_on(output, &client, question, frame, ret_answer);
+    client_close(&client);
+    return status;
+}
+
 int ask_print(const struct output *output, const struct question *question, struct frame *frame)
 {
-    json_t *answer;
+    json_auto_t *answer = NULL;
     int status = ask(output, question, frame, &answer);
 
     if (status)
         return status;
-    if (output->json) {
-        json_t *object = output_object(output, STATUS_DONE);
-        output_add_members(object, answer, question->members);
-        status = output_print(object, STATUS_DONE);
-    } else {
-        status = question->print(output, answer);
-    }
-    json_decref(answer);
-    return status;
+    return question->print && !output->json ? question->print(output, answer)
+                                            : output_say(output, answer, question->say);
 }
 
 void ask_block_signals(sigset_t *ret_blocked)

@@ -71,15 +71,15 @@ struct news {
 };
 
 struct question {
-    const char *type;    /**< The MSG_... of the answer. */
-    const char *what;    /**< What the agent is asked to do, for messages: "list devices". */
-    bool launch;         /**< Start an agent if none runs. */
-    int timeout_ms;      /**< Limit for the answer, if `news` is NULL. */
-    const char *members; /**< Members that --json prints, as for output_add_members(). */
-    /** Print the answer as text; returns an exit status. */
+    const char *type; /**< The MSG_... of the answer. */
+    const char *what; /**< What the agent is asked to do, for messages: "list devices". */
+    bool launch;      /**< Start an agent if none runs. */
+    bool lists;       /**< The agent may have to list the devices first, which takes long. */
+    const char *say;  /**< The line that ask_print() prints, as output_say() takes it. */
+    /** Print the answer as text instead; returns an exit status. */
     int (*print)(const struct output *output, const json_t *answer);
-    const struct news
-        *news; /**< For a long request, whose answer is awaited as by ask_follow(); or NULL. */
+    /** For a long request, whose answer is awaited as by ask_follow(); or NULL. */
+    const struct news *news;
 };
 
 /**
@@ -105,6 +105,9 @@ MUST_CHECK int ask_connect(const struct output *output, bool launch, const char 
  */
 MUST_CHECK int ask(const struct output *output, const struct question *question,
                    struct frame *frame, json_t **ret_answer);
+/** As ask(), on a connection. @frame: as ask_follow() takes it. */
+MUST_CHECK int ask_on(const struct output *output, struct client *client,
+                      const struct question *question, struct frame *frame, json_t **ret_answer);
 /** As ask(), and print the answer. Returns an exit status. */
 MUST_CHECK int ask_print(const struct output *output, const struct question *question,
                          struct frame *frame);

@@ -28,7 +28,7 @@ static void help_print_usage(const struct verb *verb, bool first)
     snprintf(line, sizeof(line), "%sreseat %s%s%s%s%s", first ? "Usage: " : "", verb->name,
              program ? options : "", *arguments ? " " : "", arguments, program ? "" : options);
     printf("%*s", first ? 0 : USAGE, "");
-    output_wrapped(stdout, OUTPUT_COLUMNS, first ? 0 : USAGE, 2 * USAGE, line);
+    say_wrapped(stdout, first ? 0 : USAGE, 2 * USAGE, line);
 }
 
 static void help_print_labelled(FILE *to, const char *label, int width, const char *text)
@@ -39,7 +39,7 @@ static void help_print_labelled(FILE *to, const char *label, int width, const ch
         fprintf(to, "  %s\n%*s", label, width + 4, "");
     else
         fprintf(to, "  %-*s  ", width, label);
-    output_wrapped(to, OUTPUT_COLUMNS, width + 4, width + 4, text);
+    say_wrapped(to, width + 4, width + 4, text);
 }
 
 static void help_print_paragraphs(const char *text)
@@ -49,7 +49,7 @@ static void help_print_paragraphs(const char *text)
         size_t length = strcspn(text, "\n");
         snprintf(paragraph, sizeof(paragraph), "%.*s", (int)length, text);
         putchar('\n');
-        output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, paragraph);
+        say_wrapped(stdout, 0, 0, paragraph);
         text += length + strspn(text + length, "\n");
     }
 }
@@ -69,8 +69,17 @@ static void help_print_options(const struct verb *verb)
         help_label_of(option, label, sizeof(label));
         help_print_labelled(stdout, label, width, option->help);
     }
-    if (!verb->plain)
-        help_print_labelled(stdout, "--json", width, "Print one JSON object, on errors too.");
+    if (!verb->plain) {
+        struct words words = {.used = 0};
+        words_add(&words, "Print one JSON object, on errors too");
+        for (const char *at = verb->members; at && *at; at += strspn(at, "[]? ")) {
+            int length = (int)strcspn(at, "[? ");
+            words_add(&words, "%s%.*s", at == verb->members ? ". Its members: " : ", ", length, at);
+            at += length;
+        }
+        words_add(&words, ".");
+        help_print_labelled(stdout, "--json", width, words.text);
+    }
 }
 
 static bool help_begins_with(const struct verb *verb, const char *name)
@@ -117,15 +126,12 @@ void help_print_all(const struct verb *const *verbs, FILE *to)
             help_print_labelled(to, label, LABEL_MAX, verbs[i]->summary);
     }
     fputc('\n', to);
-    output_wrapped(
-        to, OUTPUT_COLUMNS, 0, 0,
-        "reseat help COMMAND says more. Most take --json. Root asks another user's agent "
-        "by reseat --user USER COMMAND.");
-    output_wrapped(
-        to, OUTPUT_COLUMNS, 0, 0,
-        "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, "
-        "device or agent; 4 refused, the device cannot run it or has no room; 5 deadline "
-        "passed.");
+    say_wrapped(to, 0, 0,
+                "reseat help COMMAND says more. Most take --json. Root asks another user's agent "
+                "by reseat --user USER COMMAND.");
+    say_wrapped(to, 0, 0,
+                "Exit status: 0 done; 1 tried and rolled back; 2 usage; 3 no such program, device "
+                "or agent; 4 refused, the device cannot run it or has no room; 5 deadline passed.");
 }
 
 static json_t *help_options_json(const struct verb *verb)
@@ -166,9 +172,8 @@ static int help_run(struct call *call)
     int status = STATUS_USAGE;
 
     if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        json_object_set_new(object, "verbs", help_json(call->verbs));
-        return output_print(object, STATUS_DONE);
+        json_auto_t *answer = json_pack("{s:o}", "verbs", help_json(call->verbs));
+        return output_result(&call->output, answer, NULL, NULL);
     }
     if (!call->count) {
         help_print_all(call->verbs, stdout);
@@ -190,23 +195,21 @@ const struct verb verb_help = {
     .name = "help",
     .arguments = "[COMMAND] [SUBCOMMAND]",
     .summary = "List the commands, or explain one.",
+    .members = "verbs",
     .run = help_run,
 };
 
 static int help_run_version(struct call *call)
 {
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        json_object_set_new(object, "version", json_string(RESEAT_VERSION));
-        json_object_set_new(object, "protocol", json_integer(PROTOCOL_VERSION));
-        return output_print(object, STATUS_DONE);
-    }
-    puts("reseat " RESEAT_VERSION);
-    return output_done();
+    json_auto_t *answer =
+        json_pack("{s:s, s:i}", "version", RESEAT_VERSION, "protocol", PROTOCOL_VERSION);
+
+    return output_say(&call->output, answer, "reseat {version}");
 }
 
 const struct verb verb_version = {
     .name = "version",
     .summary = "Print the version.",
+    .members = "version protocol",
     .run = help_run_version,
 };

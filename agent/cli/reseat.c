@@ -132,6 +132,7 @@ int main(int argc, char **argv)
     argc -= (int)taken;
     argv += taken;
     call.output.json = reseat_wants_json(call.verb, argc, argv);
+    call.output.members = call.verb->members;
     if (user && !call.verb->users)
         return output_fail(&call.output, ERR_USAGE, "--user is not for reseat %s", call.verb->name);
     status = user ? ask_for_user(&call.output, user) : 0;

@@ -85,7 +85,8 @@ struct verb {
     const char *summary;   /**< One sentence. */
     const char *text;      /**< Further sentences, in paragraphs; or NULL. */
     const struct verb_option *options;
-    bool plain;  /**< It has no --json, as its output is that of another program. */
+    const char *members; /**< Of its JSON object, as output_add_members() takes them; or NULL. */
+    bool plain;          /**< It has no --json, as its output is that of another program. */
     bool users;  /**< Only asks the agent, so root may ask another user's (reseat --user). */
     bool hidden; /**< For programs: not listed by help. */
 

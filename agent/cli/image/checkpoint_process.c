@@ -28,7 +28,7 @@ struct making {
     struct parked parked;
     int process; /**< A pidfd, since a pid may be reused; -1: none. */
     int guard;   /**< The connection to the guard (checkpoint_process_guard()), or -1. */
-    char name[OUTPUT_PROGRAM_MAX];
+    char name[SAY_PROGRAM_MAX];
     bool session; /**< It is not the leader of its session. */
     bool ran;     /**< It was not suspended before. */
     uint64_t begun_ns, parked_ns, went_ns;
@@ -84,19 +84,10 @@ int checkpoint_resume(const struct output *output, struct client *client, pid_t 
 static int checkpoint_process_prepare(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX];
+    int status = criu_need(m->output, m->wish->criu, m->criu);
 
-    if (criu_find(m->wish->criu, m->criu)) {
-        return output_fail(m->output, ERR_REFUSED,
-                           "an image of a process needs CRIU, and %s is not here (Debian's package "
-                           "is criu); reseat checkpoint without --process needs nothing",
-                           m->wish->criu ? m->wish->criu : "criu");
-    }
-    if (!criu_works(m->criu, problem)) {
-        return output_fail(m->output, ERR_REFUSED,
-                           "CRIU cannot keep processes here%s: %s; run criu check as root "
-                           "to see what is missing",
-                           geteuid() != 0 ? ", where you are not root" : "", problem);
-    }
+    if (status)
+        return status;
     int error = image_folder_open(m->wish->folder, IMAGE_TO_WRITE, &m->folder, problem);
     if (error)
         return output_fail(m->output, error == -EPERM ? ERR_REFUSED : ERR_FAILED, "%s", problem);
@@ -127,22 +118,14 @@ static bool checkpoint_process_has_children(pid_t pid)
 /** Ask the agent to park the program: suspended, without a driver, and without its agent. */
 static int checkpoint_process_park(struct making *m, json_t **ret_report)
 {
-    const struct news news = {.cancels = true};
+    static const struct news news = {.cancels = true};
+    static const struct question question = {
+        .type = MSG_REPORT, .what = MSG_CHECKPOINT, .news = &news};
     struct request asked = {.parks = true, .timeout_ms = m->wish->timeout_ms};
-    struct message message;
     struct frame frame;
 
     ask_request(&frame, MSG_CHECKPOINT, m->wish->app, &asked);
-    int result = ask_follow(m->client, &frame, &news, &message);
-    if (result != 1)
-        return output_fail_agent(m->output, result, MSG_CHECKPOINT);
-    int status = 0;
-    if (field_is(&message.root, "type", MSG_REPORT))
-        *ret_report = output_answer(&message);
-    else
-        status = output_fail_message(m->output, &message);
-    message_finish(&message);
-    return status;
+    return ask_on(m->output, m->client, &question, &frame, ret_report);
 }
 
 static int checkpoint_process_tell(const struct making *m, int signal)
@@ -155,16 +138,12 @@ static int checkpoint_process_is_parked(struct making *m, const json_t *report)
     const json_t *app = json_object_get(report, "app");
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
 
-    output_program(app, m->name);
+    say_program(app, m->name);
     m->ran = member_text(report, "from")[0];
     m->parked = (struct parked){.pid = (pid_t)member_number(app, "pid"),
                                 .box = member_number(report, "box")};
     if (strcmp(result, RESULT_DONE) != 0 || !m->parked.box) {
-        return output_fail(m->output,
-                           strcmp(result, RESULT_REFUSED) == 0   ? ERR_REFUSED
-                           : strcmp(result, RESULT_EXPIRED) == 0 ? ERR_EXPIRED
-                           : strcmp(result, RESULT_ENDED) == 0   ? ERR_GONE
-                                                                 : ERR_FAILED,
+        return output_fail(m->output, output_code_of(result),
                            "no image was made of %s: %s; it goes on", m->name,
                            reason[0] ? reason : result);
     }
@@ -371,12 +350,11 @@ int checkpoint_process(const struct output *output, const struct process_wish *w
         json_decref(report);
         return status;
     }
-    json_object_set_new(report, "image", json_string(m.written.name));
-    json_object_set_new(report, "image_bytes", json_integer((json_int_t)m.written.bytes));
-    json_object_set_new(report, "image_written", json_integer((json_int_t)m.written.stored));
-    json_object_set_new(report, "total_ns",
-                        json_integer((json_int_t)(clock_now_ns() - m.begun_ns)));
-    json_object_set_new(report, "downtime_ns", json_integer((json_int_t)(m.went_ns - m.parked_ns)));
+    json_object_update_new(report, json_pack("{s:s, s:I, s:I, s:I, s:I}", "image", m.written.name,
+                                             "image_bytes", (json_int_t)m.written.bytes,
+                                             "image_written", (json_int_t)m.written.stored,
+                                             "total_ns", (json_int_t)(clock_now_ns() - m.begun_ns),
+                                             "downtime_ns", (json_int_t)(m.went_ns - m.parked_ns)));
     *ret_report = report;
     return 0;
 }

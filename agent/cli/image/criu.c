@@ -149,3 +149,22 @@ bool criu_works(const char *path, char ret_problem[CRIU_PROBLEM_MAX])
     unlink(log);
     return error == 0;
 }
+
+int criu_need(const struct output *output, const char *word, char ret_path[PATH_MAX])
+{
+    char problem[CRIU_PROBLEM_MAX];
+
+    if (criu_find(word, ret_path)) {
+        return output_fail(output, ERR_REFUSED,
+                           "an image of a process needs CRIU, and %s is not here (Debian's package "
+                           "is criu); reseat checkpoint without --process needs nothing",
+                           word ? word : "criu");
+    }
+    if (!criu_works(ret_path, problem)) {
+        return output_fail(output, ERR_REFUSED,
+                           "CRIU cannot save or restore processes here%s: %s; run criu check as "
+                           "root to see what is missing",
+                           geteuid() != 0 ? ", where you are not root" : "", problem);
+    }
+    return 0;
+}

@@ -63,6 +63,7 @@ void image_summarize(const struct images *images, const char *name,
     struct image_summary *summary = ret_summary;
 
     *summary = (struct image_summary){0};
+    snprintf(summary->name, sizeof(summary->name), "%s", name);
     if (image_folder_manifest(images->folder, name, &summary->manifest, summary->problem)) {
         summary->damaged = true;
         return;
@@ -85,6 +86,24 @@ void image_summary_finish(struct image_summary *summary)
 {
     if (!summary->damaged)
         image_manifest_finish(&summary->manifest);
+}
+
+int images_find(const struct images *images, const char *name,
+                bool (*fits)(const struct image_summary *summary, const void *data),
+                const void *data, struct image_summary *ret_summary, const char **ret_name)
+{
+    for (size_t i = name ? 1 : images->names.count; i-- > 0;) {
+        const char *one = name ? name : images->names.names[i];
+        image_summarize(images, one, ret_summary);
+        if (ret_name)
+            *ret_name = one;
+        if (ret_summary->damaged)
+            return -EBADMSG;
+        if (!fits || fits(ret_summary, data))
+            return 0;
+        image_summary_finish(ret_summary);
+    }
+    return -ENOENT;
 }
 
 /** True if both are of one program: with the same lease, where both have one, as names repeat. */
@@ -158,4 +177,95 @@ int images_prune(const struct output *output, const struct images *images,
     if (*problem)
         output_note(output, "%s", problem);
     return 0;
+}
+
+/* ---- the image with which a new process starts ---- */
+
+static const char *images_last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/** If the last part of @path is a valid name of an image, cut it off and return it in @ret_name. */
+static void images_split_command(char path[PATH_MAX], char ret_name[IMAGE_NAME_MAX])
+{
+    char *slash = strrchr(path, '/');
+
+    if (!slash || slash == path || !image_name_is_valid(slash + 1))
+        return;
+    snprintf(ret_name, IMAGE_NAME_MAX, "%s", slash + 1);
+    *slash = '\0';
+}
+
+/** The last image of this program; images of others are noted. */
+struct images_search {
+    const char *program;
+    char *other; /**< Gets the program of the first image of another one. */
+    size_t size;
+};
+
+static bool images_is_of(const struct image_summary *summary, const void *data)
+{
+    const struct images_search *search = data;
+    bool its = strcmp(summary->about->program, search->program) == 0;
+
+    if (!its && !search->other[0])
+        snprintf(search->other, search->size, "%s", summary->about->program);
+    return its;
+}
+
+/**
+ * Find the image @name, or the last one of @program. A damaged one may be of any program: the
+ * command fails there rather than start silently from an older image.
+ */
+static int images_choose_image(const struct output *output, const struct images *images,
+                               const char *program, char name[IMAGE_NAME_MAX])
+{
+    char other[64] = "";
+    const struct images_search search = {program, other, sizeof(other)};
+    const char *named = name[0] ? name : NULL, *path = images->folder->path;
+    struct image_summary summary = {0};
+    int error = images_find(images, named, named ? NULL : images_is_of, &search, &summary, NULL);
+
+    if (error == -ENOENT)
+        return output_fail(output, ERR_NO_APP, "%s: there is no image of %s%s%s%s", path, program,
+                           other[0] ? "; the last one is of " : "", other,
+                           other[0] ? ", and can be named" : "");
+    const char *problem = "it has no progress: the program had no save callback (reseat.h)";
+    if (error)
+        problem = summary.problem;
+    else if (image_manifest_find(&summary.manifest, IMAGE_PROGRESS))
+        problem = NULL;
+    int status = !problem         ? 0
+                 : named && error ? output_fail(output, ERR_FAILED, "%s", problem)
+                 : named ? output_fail(output, ERR_REFUSED, "%s/%s: %s", path, named, problem)
+                         : output_fail(output, error ? ERR_FAILED : ERR_REFUSED,
+                                       "the last image is %s: %s; an older one can be named",
+                                       summary.name, problem);
+    if (!status && !named)
+        snprintf(name, IMAGE_NAME_MAX, "%s", summary.name);
+    image_summary_finish(&summary);
+    return status;
+}
+
+int images_find_start(const struct output *output, const char *word, const char *program,
+                      char ret_path[PATH_MAX])
+{
+    char path[PATH_MAX], name[IMAGE_NAME_MAX] = "";
+    struct images images;
+    int status = images_name_folder(output, word, path);
+
+    if (status)
+        return status;
+    images_split_command(path, name);
+    status = images_open(output, path, IMAGE_TO_READ, &images);
+    if (status)
+        return status;
+    status = images_choose_image(output, &images, images_last_part(program), name);
+    int length = snprintf(ret_path, PATH_MAX, "%s/%s", images.folder->path, name);
+    images_close(&images);
+    if (!status && length >= PATH_MAX)
+        status = output_fail(output, ERR_FAILED, "%s: the path is too long", word);
+    return status;
 }

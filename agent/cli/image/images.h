@@ -27,6 +27,7 @@ void images_close(struct images *images);
 
 /** What is printed about one image; of a damaged one only its problem is set. */
 struct image_summary {
+    char name[IMAGE_NAME_MAX];
     bool damaged;
     char problem[IMAGE_PROBLEM_MAX];
     struct image_manifest manifest;
@@ -36,6 +37,17 @@ struct image_summary {
 void image_summarize(const struct images *images, const char *name,
                      struct image_summary *ret_summary);
 void image_summary_finish(struct image_summary *summary);
+
+/**
+ * Find the image @name, or without it the last one that @fits (NULL: any). The search ends at a
+ * damaged one, which may be any program's.
+ *
+ * @ret_name  May be NULL. Borrowed from @images or @name.
+ * Returns 0, -ENOENT or -EBADMSG (the problem is in @ret_summary).
+ */
+int images_find(const struct images *images, const char *name,
+                bool (*fits)(const struct image_summary *summary, const void *data),
+                const void *data, struct image_summary *ret_summary, const char **ret_name);
 
 /** Which images to remove, and which were removed. */
 struct images_prune {
@@ -65,7 +77,7 @@ int images_prune(const struct output *output, const struct images *images,
  * @ret_path  The absolute path of the image.
  * Returns 0, or an exit status after printing the reason.
  */
-int restore_find(const struct output *output, const char *word, const char *program,
-                 char ret_path[PATH_MAX]);
+int images_find_start(const struct output *output, const char *word, const char *program,
+                      char ret_path[PATH_MAX]);
 
 #endif

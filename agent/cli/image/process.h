@@ -28,6 +28,9 @@ MUST_CHECK int criu_find(const char *word, char ret_path[PATH_MAX]);
 /** True if `criu check` succeeds on this host as this user. Blocks for about a second. */
 bool criu_works(const char *path, char ret_problem[CRIU_PROBLEM_MAX]);
 
+/** Find CRIU and check that it works. Returns 0, or an exit status after printing the reason. */
+MUST_CHECK int criu_need(const struct output *output, const char *word, char ret_path[PATH_MAX]);
+
 struct criu_call {
     const char *path;
     const char *const *words; /**< Its arguments; NULL ends them. */

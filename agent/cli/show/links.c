@@ -209,78 +209,37 @@ static json_t *links_json_ways(const struct links_known *known)
 
 /* ---- as text ---- */
 
-/** Put a number such as "12.3", or "" if it was not measured. */
-static void links_put_scaled(struct table *table, size_t column, const json_t *stage,
-                             const char *member, double scale)
-{
-    char text[32] = "";
-
-    if (json_is_object(stage))
-        snprintf(text, sizeof(text), "%.1f", (double)member_number(stage, member) * scale);
-    table_put(table, column, text);
-}
-
 static int links_print_links(const json_t *links)
 {
     static const struct table_column columns[] = {
-        {"NAME", "name"},
-        {"DEVICE", "device", .wrap = true},
-        {"READ GB/s", NULL, TABLE_TEXT, true},
-        {"WRITE GB/s", NULL, TABLE_TEXT, true},
-        {"PLAIN READ", NULL, TABLE_TEXT, true},
-        {"PLAIN WRITE", NULL, TABLE_TEXT, true},
-        {"SET-UP us", NULL, TABLE_TEXT, true},
-        {"MEASURED", "measured_ms", TABLE_DATE},
+        {"NAME", "{name}"},
+        {"DEVICE", "{device}", TABLE_WRAP},
+        {"READ GB/s", "{read.bytes_per_s:gb}", TABLE_RIGHT},
+        {"WRITE GB/s", "{write.bytes_per_s:gb}", TABLE_RIGHT},
+        {"PLAIN READ", "{plain_read.bytes_per_s:gb}", TABLE_RIGHT},
+        {"PLAIN WRITE", "{plain_write.bytes_per_s:gb}", TABLE_RIGHT},
+        {"SET-UP us", "{read.setup_ns:us}", TABLE_RIGHT},
+        {"MEASURED", "{measured_ms:date}"},
+        {NULL},
     };
-    static const char *const stages[] = {"read", "write", "plain_read", "plain_write"};
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    const json_t *link;
-    size_t i;
 
-    json_array_foreach(links, i, link)
-    {
-        table_add(table, link);
-        for (size_t j = 0; j < ARRAY_SIZE(stages); j++)
-            links_put_scaled(table, 2 + j, json_object_get(link, stages[j]), "bytes_per_s", 1e-9);
-        links_put_scaled(table, 6, json_object_get(link, "read"), "setup_ns", 1e-3);
-    }
-    return table_print(table);
+    return table_print_list(links, columns);
 }
 
 static int links_print_ways(const json_t *ways)
 {
-    enum { FROM, TO, CHUNK = 3, CHUNKS, THREADS, TIME };
     static const struct table_column columns[] = {
-        {"FROM"},
-        {"TO"},
-        {"SIZE", "bytes", TABLE_BYTES, true},
-        {"CHUNK", NULL, TABLE_TEXT, true},
-        {"CHUNKS", NULL, TABLE_TEXT, true},
-        {"THREADS", NULL, TABLE_TEXT, true},
-        {"PREDICTED", NULL, TABLE_TEXT, true},
+        {"FROM", "{from}[{!from}host memory]"},
+        {"TO", "{to}[{!to}host memory]"},
+        {"SIZE", "{bytes}", TABLE_RIGHT},
+        {"CHUNK", "[{?straight}straight][{!straight}{chunk_bytes}]", TABLE_RIGHT},
+        {"CHUNKS", "[{!straight}{chunks}]", TABLE_RIGHT},
+        {"THREADS", "[{!straight}{threads}]", TABLE_RIGHT},
+        {"PREDICTED", "{predicted_ns}", TABLE_RIGHT},
+        {NULL},
     };
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    const json_t *way;
-    size_t i;
 
-    json_array_foreach(ways, i, way)
-    {
-        char chunk[32] = "straight", chunks[32] = "", threads[32] = "", time[32];
-        table_add(table, way);
-        table_put(table, FROM, output_place(member_text(way, "from")));
-        table_put(table, TO, output_place(member_text(way, "to")));
-        if (!member_bool(way, "straight")) {
-            bytes_text(member_number(way, "chunk_bytes"), chunk, sizeof(chunk));
-            snprintf(chunks, sizeof(chunks), "%llu", member_number(way, "chunks"));
-            snprintf(threads, sizeof(threads), "%llu", member_number(way, "threads"));
-        }
-        output_seconds(member_number(way, "predicted_ns"), time, sizeof(time));
-        table_put(table, CHUNK, chunk);
-        table_put(table, CHUNKS, chunks);
-        table_put(table, THREADS, threads);
-        table_put(table, TIME, time);
-    }
-    return table_print(table);
+    return table_print_list(ways, columns);
 }
 
 static int links_print_text(const struct output *output, const struct links_known *known,
@@ -320,10 +279,11 @@ int links_print(const struct output *output, const char *file, uint64_t limit_ms
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
     }
-    json_t *object = output_object(output, STATUS_DONE), *links = json_array();
+    json_t *links = json_array();
     for (size_t i = 0; i < known.count; i++)
         json_array_append_new(links, links_json_link(&known.links[i]));
     bool measured = known.host_measured;
+    json_auto_t *object = output_object(output, STATUS_DONE);
     json_object_update_new(
         object,
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "links", links, "copy",
@@ -333,13 +293,8 @@ int links_print(const struct output *output, const char *file, uint64_t limit_ms
                   links_json_stage(&known.host.ring, measured), "hand_ns",
                   measured ? json_integer((json_int_t)(known.host.hand.setup * 1e9)) : json_null(),
                   "ways", links_json_ways(&known)));
-    int status;
-    if (output->json) {
-        status = output_print(object, STATUS_DONE);
-    } else {
-        status = links_print_text(output, &known, object);
-        json_decref(object);
-    }
+    int status = output->json ? output_print(json_incref(object), STATUS_DONE)
+                              : links_print_text(output, &known, object);
     free(known.links);
     return status;
 }

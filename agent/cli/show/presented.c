@@ -13,8 +13,8 @@ static bool presented_is_gpu(const struct inventory_entry *entry)
 }
 
 /* Order the devices: first the one that programs start on by default, then the others as listed. */
-static void presented_order_rows(const struct inventory *inventory,
-                                 const struct inventory_entry **ret_devices)
+static void presented_order_devices(const struct inventory *inventory,
+                                    const struct inventory_entry **ret_devices)
 {
     size_t start = 0, used = 1;
 
@@ -39,7 +39,7 @@ int presented_build(const struct inventory *inventory, uint64_t memory,
     if (!presented.devices)
         error = -ENOMEM;
     if (!error) {
-        presented_order_rows(inventory, presented.devices);
+        presented_order_devices(inventory, presented.devices);
         for (size_t i = 0; i < presented.count; i++)
             infos[i] = &presented.devices[i]->info;
         error =
@@ -62,7 +62,7 @@ void presented_finish(struct presented *presented)
     *presented = (struct presented){0};
 }
 
-void presented_version(cl_version version, struct words *words)
+static void presented_version(cl_version version, struct words *words)
 {
     words_add(words, "%u.%u.%u", CL_VERSION_MAJOR(version), CL_VERSION_MINOR(version),
               CL_VERSION_PATCH(version));
@@ -94,79 +94,66 @@ static uint64_t presented_number_at(const struct devinfo_value *value, size_t of
     return number;
 }
 
-static void presented_add_number(const struct devinfo_param *param, uint64_t number,
-                                 struct words *words)
-{
-    if (presented_is_truth(param))
-        words_add(words, "%s", number ? "true" : "false");
-    else if (presented_is_version(param))
-        presented_version((cl_version)number, words);
-    else if (param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE)
-        words_add(words, "0x%llx", (unsigned long long)number);
-    else
-        words_add(words, "%llu", (unsigned long long)number);
-}
-
-void presented_value(const struct devinfo_param *param, const struct devinfo_value *value,
-                     struct words *words)
-{
-    if (!value) {
-        words_add(words, "no answer");
-    } else if (param->size == 0) {
-        words_add(words, "\"%s\"", (const char *)value->bytes);
-    } else if (param->size == sizeof(cl_name_version)) {
-        for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
-            cl_name_version entry = devinfo_list_entry(value, i);
-            words_add(words, "%s%s ", i ? ", " : "", entry.name);
-            presented_version(entry.version, words);
-        }
-    } else {
-        for (size_t at = 0; at + param->size <= value->size; at += param->size) {
-            words_add(words, "%s", at ? " " : "");
-            presented_add_number(param, presented_number_at(value, at, param->size), words);
-        }
-    }
-}
-
 static json_t *presented_json_number(const struct devinfo_param *param, uint64_t number)
 {
-    struct words words = {0};
+    struct words words = {.used = 0};
 
     if (presented_is_truth(param))
         return json_boolean(number != 0);
-    if (presented_is_version(param)) {
-        presented_version((cl_version)number, &words);
-        return json_string(words.text);
-    }
-    return json_integer((json_int_t)(number & INT64_MAX));
+    if (!presented_is_version(param))
+        return json_integer((json_int_t)(number & INT64_MAX));
+    presented_version((cl_version)number, &words);
+    return json_string(words.text);
 }
 
-json_t *presented_json(const struct devinfo_param *param, const struct devinfo_value *value)
+/** A value as JSON; null if there is none. Returns NULL without memory. */
+static json_t *presented_json(const struct devinfo_param *param, const struct devinfo_value *value)
 {
-    json_t *list;
-
     if (!value)
         return json_null();
     if (param->size == 0)
         return output_text((const char *)value->bytes);
-    if (param->size == sizeof(cl_name_version)) {
-        list = json_array();
-        for (size_t i = 0; i < value->size / sizeof(cl_name_version); i++) {
-            cl_name_version entry = devinfo_list_entry(value, i);
-            struct words words = {0};
+    if (param->size != sizeof(cl_name_version) && param->rule != DEVINFO_MIN_EACH)
+        return presented_json_number(param, presented_number_at(value, 0, param->size));
+    json_t *list = json_array();
+    for (size_t at = 0; at + param->size <= value->size; at += param->size) {
+        if (param->size == sizeof(cl_name_version)) {
+            cl_name_version entry = devinfo_list_entry(value, at / param->size);
+            struct words words = {.used = 0};
             presented_version(entry.version, &words);
             json_array_append_new(list, json_pack("{s:o, s:s}", "name", output_text(entry.name),
                                                   "version", words.text));
+        } else {
+            json_array_append_new(
+                list, presented_json_number(param, presented_number_at(value, at, param->size)));
         }
-        return list;
     }
-    if (param->rule != DEVINFO_MIN_EACH)
-        return presented_json_number(param, presented_number_at(value, 0, param->size));
-    list = json_array();
-    for (size_t at = 0; at + param->size <= value->size; at += param->size)
-        json_array_append_new(
-            list, presented_json_number(param, presented_number_at(value, at, param->size)));
     return list;
+}
+
+/** Append such a value as text: "4096", "true", "0x3f", "1024 1024 64", "OpenCL C 1.2.0". */
+static void presented_say(const struct devinfo_param *param, const json_t *value,
+                          struct words *words)
+{
+    bool flags = param->rule == DEVINFO_AND || param->name == CL_DEVICE_TYPE;
+    const json_t *item;
+    size_t i;
+
+    if (!value || json_is_null(value))
+        words_add(words, "no answer");
+    else if (json_is_boolean(value))
+        words_add(words, "%s", json_is_true(value) ? "true" : "false");
+    else if (json_is_integer(value))
+        words_add(words, flags ? "0x%llx" : "%llu", (unsigned long long)json_integer_value(value));
+    else if (json_is_string(value))
+        words_add(words, presented_is_version(param) ? "%s" : "\"%s\"", json_string_value(value));
+    else if (json_is_object(value))
+        words_say(words, value, "{name} {version}");
+    json_array_foreach(value, i, item)
+    {
+        words_add(words, "%s", !i ? "" : json_is_object(item) ? ", " : " ");
+        presented_say(param, item, words);
+    }
 }
 
 /* Append names of devices: "cpu0, gpu0"; with @param, each followed by the device's own answer. */
@@ -187,8 +174,10 @@ static void presented_add_devices(const struct presented *presented, const bool 
             cl_version version = devinfo_version(&presented->devices[i]->info);
             words_add(words, " %u.%u", CL_VERSION_MAJOR(version), CL_VERSION_MINOR(version));
         } else if (param) {
+            json_auto_t *own =
+                presented_json(param, devinfo_find(&presented->devices[i]->info, param->name));
             words_add(words, " ");
-            presented_value(param, devinfo_find(&presented->devices[i]->info, param->name), words);
+            presented_say(param, own, words);
         }
     }
     if (left)
@@ -206,11 +195,8 @@ static void presented_add_why(const struct presented *presented, const struct re
         words_add(words, presented->count > 1 ? "the same on all" : "as it says itself");
         break;
     case REASON_LEAST:
-        words_add(words, "least of ");
-        presented_add_devices(presented, NULL, listed ? NULL : param, words);
-        break;
     case REASON_LARGEST:
-        words_add(words, "largest of ");
+        words_add(words, reason->rule == REASON_LEAST ? "least of " : "largest of ");
         presented_add_devices(presented, NULL, listed ? NULL : param, words);
         break;
     case REASON_MOST_MEMORY:
@@ -245,8 +231,9 @@ static void presented_add_why(const struct presented *presented, const struct re
         words_add(words, "; %s", reason->because);
 }
 
-void presented_why_json(const struct presented *presented, const struct reason *reason,
-                        const struct devinfo_param *param, json_t *object)
+/** Add a reason to an object, also as text, such as "least of cpu0 4096, gpu0 256". */
+static void presented_why_json(const struct presented *presented, const struct reason *reason,
+                               const struct devinfo_param *param, json_t *object)
 {
     struct words why = {0};
     static const char *const rules[] = {
@@ -262,81 +249,358 @@ void presented_why_json(const struct presented *presented, const struct reason *
         if (reason->by[i])
             json_array_append_new(by, json_string(presented->devices[i]->name));
     presented_add_why(presented, reason, param, &why);
-    json_object_set_new(object, "why", output_text(why.text));
-    json_object_set_new(object, "rule", json_string(rules[reason->rule]));
-    json_object_set_new(object, "by", by);
-    json_object_set_new(object, "because", json_string(reason->because ? reason->because : ""));
+    json_object_update_new(object, json_pack("{s:o, s:s, s:o, s:s}", "why", output_text(why.text),
+                                             "rule", rules[reason->rule], "by", by, "because",
+                                             reason->because ? reason->because : ""));
 }
 
-struct name {
-    uint32_t value;
-    const char *word;
-};
 #define NAME(value)                                                                                \
     {                                                                                              \
         value, #value                                                                              \
     }
 
-static const char *presented_name_of(const struct name *names, size_t count, uint32_t value)
+/** The name of an access, type, order or data type of images. Their values are all different. */
+static const char *presented_name(uint64_t value)
 {
-    for (size_t i = 0; i < count; i++)
-        if (names[i].value == value)
-            return names[i].word;
-    return "unknown";
-}
-
-const char *presented_access(cl_mem_flags access)
-{
-    static const struct name names[] = {
+    static const struct {
+        uint64_t value;
+        const char *name;
+    } names[] = {
         {CL_MEM_READ_ONLY, "read-only"},
         {CL_MEM_WRITE_ONLY, "write-only"},
         {CL_MEM_READ_WRITE, "read-write"},
         {CL_MEM_KERNEL_READ_AND_WRITE, "kernel-read-and-write"},
-    };
-
-    return presented_name_of(names, ARRAY_SIZE(names), (uint32_t)access);
-}
-
-const char *presented_image_type(cl_mem_object_type type)
-{
-    static const struct name names[] = {
         {CL_MEM_OBJECT_IMAGE1D, "1D"},
         {CL_MEM_OBJECT_IMAGE1D_ARRAY, "1D array"},
         {CL_MEM_OBJECT_IMAGE1D_BUFFER, "1D buffer"},
         {CL_MEM_OBJECT_IMAGE2D, "2D"},
         {CL_MEM_OBJECT_IMAGE2D_ARRAY, "2D array"},
         {CL_MEM_OBJECT_IMAGE3D, "3D"},
-    };
-
-    return presented_name_of(names, ARRAY_SIZE(names), type);
-}
-
-const char *presented_order(cl_channel_order order_of)
-{
-    static const struct name names[] = {
-        NAME(CL_R),    NAME(CL_A),         NAME(CL_RG),        NAME(CL_RA),
-        NAME(CL_RGB),  NAME(CL_RGBA),      NAME(CL_BGRA),      NAME(CL_ARGB),
-        NAME(CL_ABGR), NAME(CL_INTENSITY), NAME(CL_LUMINANCE), NAME(CL_Rx),
-        NAME(CL_RGx),  NAME(CL_RGBx),      NAME(CL_DEPTH),     NAME(CL_DEPTH_STENCIL),
-        NAME(CL_sRGB), NAME(CL_sRGBx),     NAME(CL_sRGBA),     NAME(CL_sBGRA),
-    };
-
-    return presented_name_of(names, ARRAY_SIZE(names), order_of);
-}
-
-const char *presented_data_type(cl_channel_type type)
-{
-    static const struct name names[] = {
-        NAME(CL_SNORM_INT8),       NAME(CL_SNORM_INT16),
-        NAME(CL_UNORM_INT8),       NAME(CL_UNORM_INT16),
-        NAME(CL_UNORM_SHORT_565),  NAME(CL_UNORM_SHORT_555),
-        NAME(CL_UNORM_INT_101010), NAME(CL_UNORM_INT_101010_2),
-        NAME(CL_SIGNED_INT8),      NAME(CL_SIGNED_INT16),
-        NAME(CL_SIGNED_INT32),     NAME(CL_UNSIGNED_INT8),
-        NAME(CL_UNSIGNED_INT16),   NAME(CL_UNSIGNED_INT32),
-        NAME(CL_HALF_FLOAT),       NAME(CL_FLOAT),
+        NAME(CL_R),
+        NAME(CL_A),
+        NAME(CL_RG),
+        NAME(CL_RA),
+        NAME(CL_RGB),
+        NAME(CL_RGBA),
+        NAME(CL_BGRA),
+        NAME(CL_ARGB),
+        NAME(CL_ABGR),
+        NAME(CL_INTENSITY),
+        NAME(CL_LUMINANCE),
+        NAME(CL_Rx),
+        NAME(CL_RGx),
+        NAME(CL_RGBx),
+        NAME(CL_DEPTH),
+        NAME(CL_DEPTH_STENCIL),
+        NAME(CL_sRGB),
+        NAME(CL_sRGBx),
+        NAME(CL_sRGBA),
+        NAME(CL_sBGRA),
+        NAME(CL_SNORM_INT8),
+        NAME(CL_SNORM_INT16),
+        NAME(CL_UNORM_INT8),
+        NAME(CL_UNORM_INT16),
+        NAME(CL_UNORM_SHORT_565),
+        NAME(CL_UNORM_SHORT_555),
+        NAME(CL_UNORM_INT_101010),
+        NAME(CL_UNORM_INT_101010_2),
+        NAME(CL_SIGNED_INT8),
+        NAME(CL_SIGNED_INT16),
+        NAME(CL_SIGNED_INT32),
+        NAME(CL_UNSIGNED_INT8),
+        NAME(CL_UNSIGNED_INT16),
+        NAME(CL_UNSIGNED_INT32),
+        NAME(CL_HALF_FLOAT),
+        NAME(CL_FLOAT),
         NAME(CL_UNORM_INT24),
     };
 
-    return presented_name_of(names, ARRAY_SIZE(names), type);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (names[i].value == value)
+            return names[i].name;
+    return "unknown";
+}
+
+/* ---- printing ---- */
+
+/* True for lists that are printed separately. */
+static bool presented_has_own_part(cl_device_info name)
+{
+    return name == CL_DEVICE_EXTENSIONS || name == CL_DEVICE_EXTENSIONS_WITH_VERSION ||
+           name == CL_DEVICE_OPENCL_C_FEATURES;
+}
+
+/*
+ * True if the query exists in the version that programs see. The absence of others needs no reason.
+ */
+static bool presented_is_asked(const struct presented *presented, const struct devinfo_param *param)
+{
+    return param->since && param->since <= presented->present.version;
+}
+
+static cl_version presented_listed_version(const struct presented *presented, cl_device_info list,
+                                           const char *name)
+{
+    const struct devinfo_value *value = devinfo_find(&presented->present.device, list);
+
+    for (size_t i = 0; i < devinfo_list_count(value); i++) {
+        const cl_name_version entry = devinfo_list_entry(value, i);
+        if (strncmp(entry.name, name, sizeof(entry.name)) == 0)
+            return entry.version;
+    }
+    return 0;
+}
+
+/* False for a reason that no device supports the feature: it is not printed. */
+static bool presented_is_told_of(const struct presented *presented, const struct reason *reason)
+{
+    for (size_t i = 0; i < presented->count; i++)
+        if (!reason->by[i])
+            return true;
+    return reason->rule != REASON_MISSING;
+}
+
+/* ---- as JSON, with the texts for people ---- */
+
+static json_t *presented_json_answers(const struct presented *presented)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < devinfo_param_count; i++) {
+        const struct devinfo_param *param = &devinfo_params[i];
+        const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
+        const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
+        struct words said = {.used = 0};
+        if (!reason || presented_has_own_part(param->name) ||
+            (!value && !presented_is_asked(presented, param)))
+            continue;
+        json_t *own = json_object();
+        for (size_t j = 0; j < presented->count; j++) {
+            const struct inventory_entry *device = presented->devices[j];
+            json_object_set_new(own, device->name,
+                                presented_json(param, devinfo_find(&device->info, param->name)));
+        }
+        json_t *json = presented_json(param, value);
+        presented_say(param, json, &said);
+        json_t *answer = json_pack("{s:s, s:o, s:o, s:o}", "name", param->word, "value", json,
+                                   "devices", own, "told", output_text(said.text));
+        presented_why_json(presented, reason, param, answer);
+        json_array_append_new(list, answer);
+    }
+    return list;
+}
+
+static json_t *presented_json_names(const struct presented *presented, enum reason_kind kind,
+                                    cl_device_info versions)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        bool offered = reason->rule == REASON_EQUAL;
+        struct words version = {0};
+        if (reason->kind != kind || !presented_is_told_of(presented, reason))
+            continue;
+        if (offered && presented_listed_version(presented, versions, reason->name))
+            presented_version(presented_listed_version(presented, versions, reason->name),
+                              &version);
+        json_t *entry = json_pack("{s:s, s:b, s:s, s:s}", "name", reason->name, "offered", offered,
+                                  "version", version.text, "told",
+                                  !offered          ? "-"
+                                  : version.text[0] ? version.text
+                                                    : "yes");
+        presented_why_json(presented, reason, NULL, entry);
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+static json_t *presented_json_left_out(const struct presented *presented, cl_mem_flags flags,
+                                       cl_mem_object_type type)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        if (reason->kind != REASON_FORMAT || reason->flags != flags || reason->type != type)
+            continue;
+        json_t *entry =
+            json_pack("{s:s, s:s}", "order", presented_name(reason->format.image_channel_order),
+                      "data_type", presented_name(reason->format.image_channel_data_type));
+        presented_why_json(presented, reason, NULL, entry);
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+static json_t *presented_json_formats(const struct presented *presented)
+{
+    json_t *lists = json_array();
+
+    for (size_t i = 0; i < presented->present.device.format_count; i++) {
+        const struct devinfo_formats *list = &presented->present.device.formats[i];
+        json_array_append_new(
+            lists,
+            json_pack("{s:s, s:s, s:I, s:o}", "type", presented_name(list->type), "access",
+                      presented_name(list->flags), "count", (json_int_t)list->count, "left_out",
+                      presented_json_left_out(presented, list->flags, list->type)));
+    }
+    return lists;
+}
+
+static json_t *presented_json_all(const struct presented *presented)
+{
+    json_t *devices = json_array(), *left_out = json_array();
+
+    for (size_t i = 0; i < presented->count; i++)
+        json_array_append_new(devices, json_string(presented->devices[i]->name));
+    for (size_t i = 0; i < presented->reasons.count; i++) {
+        const struct reason *reason = &presented->reasons.items[i];
+        for (size_t j = 0; reason->kind == REASON_DEVICE && j < presented->count; j++) {
+            if (reason->by[j]) {
+                json_array_append_new(left_out,
+                                      json_pack("{s:s, s:s}", "device", presented->devices[j]->name,
+                                                "because", reason->because));
+            }
+        }
+    }
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", "portable", "devices", devices,
+        "left_out", left_out, "answers", presented_json_answers(presented), "extensions",
+        presented_json_names(presented, REASON_EXTENSION, CL_DEVICE_EXTENSIONS_WITH_VERSION),
+        "features", presented_json_names(presented, REASON_FEATURE, CL_DEVICE_OPENCL_C_FEATURES),
+        "image_formats", presented_json_formats(presented));
+}
+
+/* ---- as text ---- */
+
+/** Print rows with a name, what programs are told, and why: those that are offered first. */
+static void presented_rows(const json_t *rows, const char *title)
+{
+    const struct table_column columns[] = {
+        {title, "{name}"},
+        {"TOLD", "{told}", TABLE_WRAP},
+        {"WHY", "[{?offered}on all][{!offered}{why}]", TABLE_WRAP},
+        {NULL},
+    };
+    struct table *table = table_create(columns);
+    const json_t *row;
+    size_t i;
+
+    for (int left_out = 0; left_out < 2; left_out++) {
+        json_array_foreach(rows, i, row)
+        {
+            /* Answers to queries are neither offered nor left out. */
+            if (json_is_false(json_object_get(row, "offered")) == left_out)
+                table_add(table, row);
+        }
+    }
+    (void)!table_print(table);
+}
+
+/** Append the reasons why formats of a list are left out: each once, with the number of formats. */
+static void presented_add_format_reasons(const json_t *left_out, struct words *words)
+{
+    const json_t *entry, *other;
+    size_t i, j;
+
+    if (!json_array_size(left_out))
+        words_add(words, "all that any device has");
+    json_array_foreach(left_out, i, entry)
+    {
+        size_t alike = 0, before = 0;
+        json_array_foreach(left_out, j, other)
+        {
+            bool same = strcmp(member_text(entry, "why"), member_text(other, "why")) == 0;
+            alike += same;
+            before += same && j < i;
+        }
+        if (!before) {
+            words_add(words, "%s%zu left out, %s", words->used ? "; " : "", alike,
+                      member_text(entry, "why"));
+        }
+    }
+}
+
+static void presented_formats(const json_t *lists, cl_version version)
+{
+    json_t *rows = json_array();
+    const json_t *list;
+    size_t i;
+
+    json_array_foreach(lists, i, list)
+    {
+        const char *access = member_text(list, "access");
+        struct words name = {0}, count = {0}, why = {0};
+        if (version >= CL_MAKE_VERSION(2, 0, 0) ||
+            strcmp(access, presented_name(CL_MEM_KERNEL_READ_AND_WRITE)) != 0) {
+            words_add(&name, "%s, %s", member_text(list, "type"), access);
+            words_say(&count, list, "{count}");
+            presented_add_format_reasons(json_object_get(list, "left_out"), &why);
+            json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", name.text, "told",
+                                                  count.text, "why", why.text));
+        }
+    }
+    presented_rows(rows, "IMAGE FORMATS");
+    json_decref(rows);
+}
+
+static int presented_text(const json_t *object, cl_version version)
+{
+    const char *start = json_string_value(json_array_get(json_object_get(object, "devices"), 0));
+    const json_t *entry;
+    struct words words = {.used = 0};
+    size_t i;
+
+    words_say(&words, object, "Told to every program of the portable profile, by {devices}");
+    printf("%s (it starts on %s)\n", words.text, start);
+    json_array_foreach(json_object_get(object, "left_out"), i, entry)
+    {
+        printf("%s takes no part: %s\n", member_text(entry, "device"),
+               member_text(entry, "because"));
+    }
+    putchar('\n');
+    presented_rows(json_object_get(object, "answers"), "ANSWER");
+    putchar('\n');
+    presented_rows(json_object_get(object, "extensions"), "EXTENSION");
+    putchar('\n');
+    if (version >= CL_MAKE_VERSION(3, 0, 0)) {
+        presented_rows(json_object_get(object, "features"), "FEATURE");
+        putchar('\n');
+    }
+    presented_formats(json_object_get(object, "image_formats"), version);
+    return output_done();
+}
+
+int presented_print(const struct output *output, const char *file)
+{
+    const char *size = getenv("RESEAT_MEMORY");
+    char reason[128] = "there has to be some";
+    uint64_t memory = 0;
+    struct inventory inventory = {0};
+    struct presented presented = {0};
+    int error;
+
+    if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory))
+        return output_usage(output, "RESEAT_MEMORY: %s", reason);
+    error = inventory_read(file, &inventory);
+    if (!error && !inventory.count) {
+        return output_fail(output, ERR_NO_DEVICE,
+                           "no OpenCL driver shows a device; install one, then see reseat doctor");
+    }
+    if (!error)
+        error = presented_build(&inventory, memory, &presented);
+    if (error) {
+        inventory_finish(&inventory);
+        return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
+                           strerror(-error));
+    }
+    json_auto_t *answer = output_object(output, STATUS_DONE);
+    json_t *object = presented_json_all(&presented);
+    json_object_set_new(answer, "presented", object);
+    int status = output->json ? output_print(json_incref(answer), STATUS_DONE)
+                              : presented_text(object, presented.present.version);
+    presented_finish(&presented);
+    inventory_finish(&inventory);
+    return status;
 }

@@ -9,8 +9,8 @@
 /** Print tables and the assumptions. Returns an exit status. */
 MUST_CHECK int published_report_print(const struct published_options *options,
                                       const struct published_all *all);
-/** Add the members to the command's object. Returns 0 or -ENOMEM. */
-MUST_CHECK int published_report_json(const struct published_options *options,
-                                     const struct published_all *all, json_t *object);
+/** The assumptions and the runs. Returns NULL without memory. */
+json_t *published_report_json(const struct published_options *options,
+                              const struct published_all *all);
 
 #endif

@@ -1,215 +1,71 @@
 #include "agent/cli/show/simulate_report.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <string.h>
 
 #define HOUR_MS 3600000.0
 
-struct cell {
-    char text[32];
-};
-
-static struct cell simulate_report_cell(const char *format, ...) PRINTF(1, 2);
-
-static struct cell simulate_report_cell(const char *format, ...)
+static void simulate_report_say_hours(struct words *words, double hours)
 {
-    struct cell ret;
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(ret.text, sizeof(ret.text), format, arguments);
-    va_end(arguments);
-    return ret;
+    words_add(words, hours < 100 ? "%.1f" : "%.0f", hours);
 }
 
-/* A duration: "0.3 s", "12 min", "4.5 h". */
-static struct cell simulate_report_span(uint64_t ms)
+static void simulate_report_say_lost(const json_t *run, struct words *words)
 {
-    double seconds = (double)ms / 1000;
-
-    if (seconds < 100)
-        return simulate_report_cell(ms ? "%.1f s" : "%.0f s", seconds);
-    return seconds < 6000 ? simulate_report_cell("%.0f min", seconds / 60)
-                          : simulate_report_cell("%.1f h", seconds / 3600);
+    simulate_report_say_hours(words, (double)member_number(run, "lost_device_ms") / HOUR_MS);
 }
 
-static struct cell simulate_report_hours(double value)
+static void simulate_report_say_cost(const json_t *run, struct words *words)
 {
-    return value < 100 ? simulate_report_cell("%.1f", value) : simulate_report_cell("%.0f", value);
+    simulate_report_say_hours(words, json_real_value(json_object_get(run, "cost")));
 }
 
-static struct cell simulate_report_rate(uint32_t millionths)
+static void simulate_report_say_nodes(const json_t *run, struct words *words)
 {
-    return simulate_report_cell("%g/h", millionths / 1e6);
+    simulate_report_say_hours(words, json_real_value(json_object_get(run, "node_cost")));
 }
 
-static void simulate_report_put(struct table *table, const struct cell *cells, size_t count)
+/* The reclaims of a level, at its first regime. */
+static void simulate_report_say_level(const json_t *run, struct words *words)
 {
-    table_add(table, NULL);
-    for (size_t i = 0; i < count; i++)
-        table_put(table, i, cells[i].text);
+    if (strcmp(member_text(run, "regime"), sim_regime_name(0)) == 0)
+        words_add(words, "%g/h", json_real_value(json_object_get(run, "reclaims_per_hour")));
+    else
+        words_add(words, " ");
 }
 
-static int simulate_report_print_results(const struct sim_report *report)
+static int simulate_report_print_results(const json_t *runs)
 {
     static const struct table_column columns[] = {
-        {"RECLAIM", .right = true}, {"REGIME"},
-        {"KILLED", .right = true},  {"SAVED", .right = true},
-        {"LOST h", .right = true},  {"WAIT", .right = true},
-        {"P99", .right = true},     {"TOOK", .right = true},
-        {"COST", .right = true},    {"NODES", .right = true},
+        {"RECLAIM", .say = simulate_report_say_level, .flags = TABLE_RIGHT},
+        {"REGIME", "{regime}"},
+        {"KILLED", "{terminations}", TABLE_RIGHT},
+        {"SAVED", "{saves}", TABLE_RIGHT},
+        {"LOST h", .say = simulate_report_say_lost, .flags = TABLE_RIGHT},
+        {"WAIT", "{wait_mean_ms}", TABLE_RIGHT},
+        {"P99", "{wait_p99_ms}", TABLE_RIGHT},
+        {"TOOK", "{took_mean_ms}", TABLE_RIGHT},
+        {"COST", .say = simulate_report_say_cost, .flags = TABLE_RIGHT},
+        {"NODES", .say = simulate_report_say_nodes, .flags = TABLE_RIGHT},
+        {NULL},
     };
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
 
-    for (size_t i = 0; i < report->count; i++) {
-        const struct sim_result *result = &report->results[i];
-        const struct cell cells[] = {
-            i % SIM_REGIMES ? simulate_report_cell(" ")
-                            : simulate_report_rate(result->level.reclaim),
-            simulate_report_cell("%s", sim_regime_name(result->regime)),
-            simulate_report_cell("%" PRIu64, result->terminations),
-            simulate_report_cell("%" PRIu64, result->saves),
-            simulate_report_hours((double)result->lost_ms / HOUR_MS),
-            simulate_report_span(result->wait_mean_ms),
-            simulate_report_span(result->wait_p99_ms),
-            simulate_report_span(result->took_mean_ms),
-            simulate_report_hours(result->cost),
-            simulate_report_hours(result->node_cost),
-        };
-        simulate_report_put(table, cells, ARRAY_SIZE(cells));
-    }
-    return table_print(table);
+    return table_print_list(runs, columns);
 }
 
-/* ---- assumptions ---- */
-
-static void simulate_report_print_trace(const struct sim_report *report)
+json_t *sim_models_json(const struct sim_models *models)
 {
-    const struct sim_trace *trace = report->trace;
-    const struct sim_counts *counts = &trace->counts;
-    struct words words = {0};
+    json_t *array = json_array();
 
-    words_add(&words, "Simulated: %s, seed %" PRIu64 ", %u devices in %u nodes, %u programs",
-              trace->name, report->options->seed, trace->device_count, trace->node_count,
-              trace->task_count);
-    words_add(&words, " (%u bound to some models, %u best effort, %u grow in steps).",
-              counts->ruled, counts->preemptible, counts->growing);
-    if (counts->rows != trace->task_count || counts->failed) {
-        words_add(&words, " Of %u tasks %u want no GPU and %u never ran (Pending: %s); ",
-                  counts->rows, counts->without_gpu, counts->pending,
-                  report->load->pending ? "taken as if they had" : "left out");
-        words_add(&words,
-                  "%u Failed count as the others; %u want several GPUs: of one node, all or "
-                  "none.",
-                  counts->failed, counts->several);
+    for (size_t i = 0; i < models->count; i++) {
+        const struct sim_model *model = &models->items[i];
+        json_array_append_new(array, json_pack("{s:s, s:I, s:f, s:f}", "model", model->name,
+                                               "memory_bytes", (json_int_t)model->memory, "speed",
+                                               model->speed / 1e3, "price", model->price / 1e3));
     }
-    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
+    return array;
 }
 
-static void simulate_report_print_levels(const struct sim_report *report)
-{
-    const struct sim_options *options = report->options;
-    struct words words = {0};
-
-    words_add(&words,
-              "RECLAIM: of each node, with its host memory, %s after a notice, for %s on "
-              "average; price",
-              simulate_report_span(options->notice_ms).text,
-              simulate_report_span(options->away_ms).text);
-    for (size_t i = 0; i < options->level_count; i++) {
-        words_add(&words, "%s %g at %s", i ? "," : "", options->levels[i].price / 1000.0,
-                  simulate_report_rate(options->levels[i].reclaim).text);
-    }
-    words_add(&words, " (on demand: 1). ");
-    if (options->fail) {
-        words_add(&words, "Failures: %s of each node, for %s. ",
-                  simulate_report_rate(options->fail).text,
-                  simulate_report_span(options->repair_ms).text);
-    }
-    words_add(&words, "KILLED: programs that lost their node; they begin again, on any, %s%s. ",
-              options->checkpoint_ms ? "with their last checkpoint, one each " : "from zero",
-              options->checkpoint_ms ? simulate_report_span(options->checkpoint_ms).text : "");
-    if (options->storage) {
-        words_add(&words, "Storage: %g GB/s for each node; who saves or loads stands meanwhile. ",
-                  (double)options->storage / 1e6);
-    }
-    words_add(&words,
-              "SAVED: programs that were saved within the notice. LOST: work done in vain, in "
-              "hours of the reference device. "
-              "WAIT (mean, P99): of a program in all, without a device or for memory. TOOK: from "
-              "arrival to end, the mean. COST: device time with a program there, by the models' "
-              "prices; 1 is an hour of the reference device on demand. NODES: the same where a "
-              "node with a "
-              "program is paid whole.");
-    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
-}
-
-static void simulate_report_print_regimes(const struct sim_report *report)
-{
-    const struct sim_options *options = report->options;
-    struct words words = {0};
-
-    words_add(&words,
-              "termination: programs get all memory that they will ever need, wait for it, and "
-              "end with their node. cheapest: the same, on the cheapest device with room. "
-              "saving: termination, and what can be saved within the notice is. overcommit: they "
-              "get what they use; what does not fit spills into host memory. reconfiguration: "
-              "they are moved, spilled and suspended, by the policy that the agent has, ");
-    if (options->between_hosts) {
-        words_add(&words, "also from node to node, at %g GB/s after %g s. ",
-                  (double)options->network / 1e6, (double)options->latency_ms / 1e3);
-    } else {
-        words_add(&words, "each on its node. ");
-    }
-    if (options->save)
-        words_add(&words, "Under these two what is left at a notice is saved, too. ");
-    words_add(
-        &words,
-        "Each step stops its program for %s and what it copies at %g GB/s. A program goes over all "
-        "its memory once in %s; what is spilled comes and goes each time. ",
-        simulate_report_span(options->fixed_ms).text, (double)options->link / 1e6,
-        simulate_report_span(options->touch_ms).text);
-    if (options->between_hosts && report->trace->device_count > options->cell)
-        words_add(&words, "One policy governs about %u devices. ", options->cell);
-    words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",
-              report->trace->models.from);
-    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
-}
-
-static void simulate_report_print_rest(const struct sim_report *report)
-{
-    for (size_t i = 0; i < report->count; i++) {
-        const struct sim_result *result = &report->results[i];
-        struct words words = {0};
-        if (!result->refused && !result->unfinished)
-            continue;
-        words_add(&words, "%s, %s: ", simulate_report_rate(result->level.reclaim).text,
-                  sim_regime_name(result->regime));
-        words_add(&words,
-                  "%" PRIu64 " programs fit no device and are left out, %" PRIu64 " had not "
-                  "ended when the simulation did.",
-                  result->refused, result->unfinished);
-        output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
-    }
-}
-
-int sim_report_print(const struct sim_report *report)
-{
-    int status = simulate_report_print_results(report);
-
-    if (status)
-        return status;
-    putchar('\n');
-    simulate_report_print_trace(report);
-    simulate_report_print_levels(report);
-    simulate_report_print_regimes(report);
-    simulate_report_print_rest(report);
-    return output_done();
-}
-
-/* ---- JSON ---- */
+/* ---- as JSON ---- */
 
 static json_t *simulate_report_trace_json(const struct sim_report *report)
 {
@@ -287,40 +143,125 @@ static json_t *simulate_report_result_json(const struct sim_result *result, bool
     return object;
 }
 
-int sim_report_json(const struct sim_report *report, json_t *object)
+json_t *sim_report_json(const struct sim_report *report)
 {
     json_t *runs = json_array();
 
     for (size_t i = 0; i < report->count; i++)
         json_array_append_new(
             runs, simulate_report_result_json(&report->results[i], report->options->check));
-    return json_object_set_new(object, "trace", simulate_report_trace_json(report)) ||
-                   json_object_set_new(object, "assumed", simulate_report_assumed_json(report)) ||
-                   json_object_set_new(object, "models", sim_models_json(&report->trace->models)) ||
-                   json_object_set_new(object, "runs", runs)
-               ? -ENOMEM
-               : 0;
+    return json_pack("{s:o, s:o, s:o, s:o}", "trace", simulate_report_trace_json(report), "assumed",
+                     simulate_report_assumed_json(report), "models",
+                     sim_models_json(&report->trace->models), "runs", runs);
+}
+
+/* ---- as text ---- */
+
+static void simulate_report_print_trace(const struct sim_report *report, const json_t *answer)
+{
+    const json_t *trace = json_object_get(answer, "trace");
+    struct words words = {.used = 0};
+
+    words_say(
+        &words, trace,
+        "Simulated: {name}, seed {seed}, {devices} devices in {nodes} nodes, {programs} programs "
+        "({bound} bound to some models, {best_effort} best effort, {growing} grow in steps).");
+    if (member_number(trace, "tasks") != member_number(trace, "programs") ||
+        member_number(trace, "failed")) {
+        words_say(&words, trace,
+                  " Of {tasks} tasks {without_gpu} want no GPU and {pending} never ran (Pending: ");
+        words_add(&words, "%s); ", report->load->pending ? "taken as if they had" : "left out");
+        words_say(&words, trace,
+                  "{failed} Failed count as the others; {several_gpus} want several GPUs: of one "
+                  "node, all or none.");
+    }
+    say_wrapped(stdout, 0, 0, words.text);
+}
+
+static void simulate_report_print_levels(const struct sim_report *report, const json_t *assumed)
+{
+    const struct sim_options *options = report->options;
+    struct words words = {.used = 0};
+
+    words_say(&words, assumed,
+              "RECLAIM: of each node, with its host memory, {notice_ms} after a notice, for "
+              "{away_ms} on average; price");
+    for (size_t i = 0; i < options->level_count; i++)
+        words_add(&words, "%s %g at %g/h", i ? "," : "", options->levels[i].price / 1000.0,
+                  options->levels[i].reclaim / 1e6);
+    words_say(
+        &words, assumed,
+        " (on demand: 1). [{?failures_per_hour}Failures: {failures_per_hour}/h of each node, for "
+        "{repair_ms}. ]KILLED: programs that lost their node; they begin again, on any, [with "
+        "their last checkpoint, one each {checkpoint_ms}][{!checkpoint_ms}from zero]. [Storage: "
+        "{storage_bytes_per_ms} for each node; who saves or loads stands meanwhile. ]SAVED: "
+        "programs that were saved within the notice. LOST: work done in vain, in hours of the "
+        "reference device. WAIT (mean, P99): of a program in all, without a device or for memory. "
+        "TOOK: from arrival to end, the mean. COST: device time with a program there, by the "
+        "models' prices; 1 is an hour of the reference device on demand. NODES: the same where a "
+        "node with a program is paid whole.");
+    say_wrapped(stdout, 0, 0, words.text);
+}
+
+static void simulate_report_print_regimes(const struct sim_report *report, const json_t *assumed)
+{
+    struct words words = {.used = 0};
+
+    words_say(&words, assumed,
+              "termination: programs get all memory that they will ever need, wait for it, and end "
+              "with their node. cheapest: the same, on the cheapest device with room. saving: "
+              "termination, and what can be saved within the notice is. overcommit: they get what "
+              "they use; what does not fit spills into host memory. reconfiguration: they are "
+              "moved, spilled and suspended, by the policy that the agent has, "
+              "[{?between_hosts}also from node to node, at {network_bytes_per_ms} after "
+              "{latency_ms}. ][{!between_hosts}each on its node. ][{?saved_everywhere}Under these "
+              "two what is left at a notice is saved, too. ]Each step stops its program for "
+              "{fixed_ms} and what it copies at {link_bytes_per_ms}. A program goes over all its "
+              "memory once in {touch_ms}; what is spilled comes and goes each time. ");
+    if (report->options->between_hosts && report->trace->device_count > report->options->cell)
+        words_say(&words, assumed, "One policy governs about {cell_devices} devices. ");
+    words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",
+              report->trace->models.from);
+    say_wrapped(stdout, 0, 0, words.text);
+}
+
+int sim_report_print(const struct sim_report *report, const json_t *answer)
+{
+    const json_t *assumed = json_object_get(answer, "assumed");
+    const json_t *runs = json_object_get(answer, "runs"), *run;
+    size_t i;
+    int status = simulate_report_print_results(runs);
+
+    if (status)
+        return status;
+    putchar('\n');
+    simulate_report_print_trace(report, answer);
+    simulate_report_print_levels(report, assumed);
+    simulate_report_print_regimes(report, assumed);
+    json_array_foreach(runs, i, run)
+    {
+        struct words words = {.used = 0};
+        words_say(&words, run,
+                  "{reclaims_per_hour}/h, {regime}: {refused} programs fit no device and are left "
+                  "out, {unfinished} had not ended when the simulation did.");
+        if (member_number(run, "refused") || member_number(run, "unfinished"))
+            say_wrapped(stdout, 0, 0, words.text);
+    }
+    return output_done();
 }
 
 /* ---- models ---- */
 
-int sim_models_print(const struct sim_models *models)
+int sim_models_print(const struct sim_models *models, const json_t *list)
 {
-    static const struct table_column columns[] = {
-        {"MODEL"}, {"MEMORY", .right = true}, {"SPEED", .right = true}, {"PRICE", .right = true}};
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    struct words words = {0};
+    static const struct table_column columns[] = {{"MODEL", "{model}"},
+                                                  {"MEMORY", "{memory_bytes}", TABLE_RIGHT},
+                                                  {"SPEED", "{speed}", TABLE_RIGHT},
+                                                  {"PRICE", "{price}", TABLE_RIGHT},
+                                                  {NULL}};
+    struct words words = {.used = 0};
+    int status = table_print_list(list, columns);
 
-    for (size_t i = 0; i < models->count; i++) {
-        const struct sim_model *model = &models->items[i];
-        struct cell cells[] = {simulate_report_cell("%s", model->name),
-                               {""},
-                               simulate_report_cell("%g", model->speed / 1000.0),
-                               simulate_report_cell("%g", model->price / 1000.0)};
-        bytes_text(model->memory, cells[1].text, sizeof(cells[1].text));
-        simulate_report_put(table, cells, ARRAY_SIZE(cells));
-    }
-    int status = table_print(table);
     if (status)
         return status;
     putchar('\n');
@@ -336,19 +277,6 @@ int sim_models_print(const struct sim_models *models)
     words_add(&words,
               "For another table, --models FILE: the line model,memory_gib,speed,price, then a "
               "line for each model.");
-    output_wrapped(stdout, OUTPUT_COLUMNS, 0, 0, words.text);
+    say_wrapped(stdout, 0, 0, words.text);
     return output_done();
-}
-
-json_t *sim_models_json(const struct sim_models *models)
-{
-    json_t *array = json_array();
-
-    for (size_t i = 0; i < models->count; i++) {
-        const struct sim_model *model = &models->items[i];
-        json_array_append_new(array, json_pack("{s:s, s:I, s:f, s:f}", "model", model->name,
-                                               "memory_bytes", (json_int_t)model->memory, "speed",
-                                               model->speed / 1e3, "price", model->price / 1e3));
-    }
-    return array;
 }

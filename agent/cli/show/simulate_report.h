@@ -14,13 +14,13 @@ struct sim_report {
     size_t count;
 };
 
-/** Print a table and the assumptions. Returns an exit status. */
-MUST_CHECK int sim_report_print(const struct sim_report *report);
-/** Add the report's members to the command's object. Returns 0 or -ENOMEM. */
-MUST_CHECK int sim_report_json(const struct sim_report *report, json_t *object);
+/** The trace, the assumptions, the models and the runs. Returns NULL without memory. */
+json_t *sim_report_json(const struct sim_report *report);
+/** Print @answer, as sim_report_json() made it. Returns an exit status. */
+MUST_CHECK int sim_report_print(const struct sim_report *report, const json_t *answer);
 
-/** The table of models: printed, returning an exit status, or as a JSON array. */
-MUST_CHECK int sim_models_print(const struct sim_models *models);
+/** The table of models as a JSON array, and printed from that. */
 json_t *sim_models_json(const struct sim_models *models);
+MUST_CHECK int sim_models_print(const struct sim_models *models, const json_t *list);
 
 #endif

@@ -11,43 +11,32 @@
 #define STOP_MS   5000
 #define TERM_MS   2000
 
-static int agent_print_agent(const struct output *output, json_t *about, const char *what)
-{
-    const char *problem = member_text(about, "config_problem");
-
-    if (output->json) {
-        json_t *object = output_object(output, STATUS_DONE);
-        json_object_set_new(object, "running", json_boolean(about));
-        json_object_set(object, "agent", about ? about : json_null());
-        return output_print(object, STATUS_DONE);
-    }
-    if (!about) {
-        puts(what);
-    } else {
-        printf("%s: pid %llu, release %s, %llu program(s), log %s/agent.log\n", what,
-               member_number(about, "pid"), member_text(about, "release"),
-               member_number(about, "apps"), member_text(about, "folder"));
-    }
-    if (problem[0])
-        output_note(output, "it uses its previous configuration; the new one was refused: %s",
-                    problem);
-    return output_done();
-}
-
 static int agent_show(const struct output *output, bool launch)
 {
     const struct question question = {
-        .type = MSG_AGENT, .what = "tell about itself", .launch = launch, .timeout_ms = ANSWER_MS};
+        .type = MSG_AGENT, .what = "tell about itself", .launch = launch};
     struct frame frame;
-    json_t *answer;
+    json_auto_t *about = NULL, *answer = NULL;
 
     frame_init(&frame, MSG_AGENT);
-    int status = ask(output, &question, &frame, &answer);
-    if (!status) {
-        status = agent_print_agent(output, answer, "the agent runs");
-        json_decref(answer);
-    }
+    int status = ask(output, &question, &frame, &about);
+    if (status)
+        return status;
+    answer = json_pack("{s:b, s:O}", "running", 1, "agent", about);
+    status = output_say(output, answer,
+                        "the agent runs: pid {agent.pid}, release {agent.release}, "
+                        "{agent.apps|program|programs}, log {agent.folder}/agent.log");
+    if (!output->json && member_text(about, "config_problem")[0])
+        output_note(output, "it uses its previous configuration; the new one was refused: %s",
+                    member_text(about, "config_problem"));
     return status;
+}
+
+static int agent_say_ended(const struct output *output, const char *what)
+{
+    json_auto_t *answer = json_pack("{s:b}", "running", 0);
+
+    return output_say(output, answer, what);
 }
 
 /** Wait until the process has ended: until then it holds the lock that a new agent needs. */
@@ -73,8 +62,8 @@ static int agent_end(const struct output *output, pid_t pid, uint64_t start)
         kill(pid, SIGKILL);
     if (!agent_gone(pid, start, STOP_MS))
         return output_fail(output, ERR_FAILED, "the agent (pid %d) does not end", (int)pid);
-    return agent_print_agent(output, NULL,
-                             "the agent did not answer and was ended; programs run on without it");
+    return agent_say_ended(output,
+                           "the agent did not answer and was ended; programs run on without it");
 }
 
 /** Send MSG_STOP. Returns as client_receive(): 1 and the answer. */
@@ -121,7 +110,7 @@ static int agent_stop_run(const struct output *output)
     message_finish(&message);
     if (!process_start_time(pid, &start) && !agent_gone(pid, start, STOP_MS))
         return agent_end(output, pid, start);
-    return agent_print_agent(output, NULL, "the agent has ended; programs run on without it");
+    return agent_say_ended(output, "the agent has ended; programs run on without it");
 }
 
 static int agent_run(struct call *call)
@@ -136,5 +125,6 @@ const struct verb verb_agent = {
     .name = "agent",
     .arguments = "[start|stop|status]",
     .summary = "Start or stop your agent, or say whether one runs (the default).",
+    .members = "running agent",
     .run = agent_run,
 };

@@ -5,6 +5,7 @@
 #include "agent/cli/image/images.h"
 #include "agent/cli/image/process.h"
 #include "agent/cli/verb.h"
+#include "state/base/clock.h"
 #include "state/image/image_folder.h"
 
 /* Images of a running program, made once or periodically. */
@@ -56,58 +57,43 @@ static const struct verb_option options[] = {
      OPTION_VALUE(struct checkpoint, criu)},
     {NULL}};
 
-static int checkpoint_print(const struct checkpoint *checkpoint, const json_t *report)
+static int checkpoint_print(const struct checkpoint *checkpoint, json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX], total[32], downtime[32], bytes[32], written[32];
+    const struct output *output = checkpoint->output;
+    char every[32];
 
-    if (checkpoint->output->json) {
-        json_t *object = output_object(checkpoint->output, STATUS_DONE);
-        output_add_members(object, report,
-                           "app image image_bytes image_written total_ns downtime_ns bytes");
-        json_object_set_new(object, "folder", output_text(checkpoint->asked.folder));
-        return output_print(object, STATUS_DONE);
-    }
-    output_program(json_object_get(report, "app"), name);
-    output_seconds(member_number(report, "total_ns"), total, sizeof(total));
-    output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
-    bytes_text(member_number(report, "image_bytes"), bytes, sizeof(bytes));
-    bytes_text(member_number(report, "image_written"), written, sizeof(written));
-    if (checkpoint->end_process)
-        snprintf(downtime, sizeof(downtime), "good");
-    printf("%s: image %s in %s, stopped for %s, %s, %s of it new\n", name,
-           member_text(report, "image"), total, downtime, bytes, written);
-    if (checkpoint->asked.every_ms != OPTION_UNSAID)
-        printf("another follows every %.3g s, until its end or reseat checkpoint --off\n",
-               (double)checkpoint->asked.every_ms / 1e3);
+    json_object_set_new(report, "folder", output_text(checkpoint->asked.folder));
+    json_object_set_new(report, "ended", json_boolean(checkpoint->end_process));
+    int status = output_say(output, report,
+                            "{app}: image {image} in {total_ns}, stopped for "
+                            "[{?ended}good][{!ended}{downtime_ns}], {image_bytes}, "
+                            "{image_written:bytes} of it new");
+    if (output->json || checkpoint->asked.every_ms == OPTION_UNSAID)
+        return status;
+    say_duration(checkpoint->asked.every_ms * NS_PER_MS, every, sizeof(every));
+    printf("another follows every %s, until its end or reseat checkpoint --off\n", every);
     return output_done();
 }
 
-static int checkpoint_take_report(const struct checkpoint *checkpoint, const json_t *report)
+static int checkpoint_take_report(const struct checkpoint *checkpoint, json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX];
+    char name[SAY_PROGRAM_MAX];
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
-    int status;
-    if (strcmp(result, RESULT_DONE) == 0 && member_text(report, "image")[0]) {
-        status = checkpoint_print(checkpoint, report);
-        if (member_text(report, "not_removed")[0])
-            output_note(checkpoint->output, "older images were not removed: %s",
-                        member_text(report, "not_removed"));
-    } else {
-        status = output_fail(
-            checkpoint->output, output_code_of(result), "no image was made of %s: %s; it runs on",
-            output_program(json_object_get(report, "app"), name), reason[0] ? reason : result);
+
+    if (checkpoint->asked.ends) {
+        struct output output = *checkpoint->output;
+        output.members = "app";
+        return output_say(&output, report, "{app}: no more images are made");
     }
+    if (strcmp(result, RESULT_DONE) != 0 || !member_text(report, "image")[0])
+        return output_fail(
+            checkpoint->output, output_code_of(result), "no image was made of %s: %s; it runs on",
+            say_program(json_object_get(report, "app"), name), reason[0] ? reason : result);
+    int status = checkpoint_print(checkpoint, report);
+    if (member_text(report, "not_removed")[0])
+        output_note(checkpoint->output, "older images were not removed: %s",
+                    member_text(report, "not_removed"));
     return status;
-}
-
-static int checkpoint_take_end(const struct checkpoint *checkpoint, const json_t *report)
-{
-    char name[OUTPUT_PROGRAM_MAX];
-
-    if (checkpoint->output->json)
-        return output_print_members(checkpoint->output, report, "app");
-    printf("%s: no more images are made\n", output_program(json_object_get(report, "app"), name));
-    return output_done();
 }
 
 static int checkpoint_request_make(const struct call *call, const struct checkpoint *checkpoint)
@@ -117,18 +103,13 @@ static int checkpoint_request_make(const struct call *call, const struct checkpo
         .type = MSG_REPORT, .what = MSG_CHECKPOINT, .news = &news};
     struct request asked = checkpoint->asked;
     struct frame frame;
-    json_t *report;
+    json_auto_t *report = NULL;
 
     if (checkpoint->asked.every_ms == OPTION_UNSAID)
         asked.every_ms = 0;
     ask_request(&frame, MSG_CHECKPOINT, call->words[0], &asked);
     int status = ask(&call->output, &question, &frame, &report);
-    if (status)
-        return status;
-    status = checkpoint->asked.ends ? checkpoint_take_end(checkpoint, report)
-                                    : checkpoint_take_report(checkpoint, report);
-    json_decref(report);
-    return status;
+    return status ? status : checkpoint_take_report(checkpoint, report);
 }
 
 /**
@@ -152,7 +133,7 @@ static int checkpoint_keep_process(const struct call *call, const struct checkpo
                                       .timeout_ms = checkpoint->asked.timeout_ms};
     struct client client;
     sigset_t blocked;
-    json_t *report = NULL;
+    json_auto_t *report = NULL;
     int status = ask_connect(&call->output, false, "reach the program", &client);
 
     /* A signal would end this process while CRIU has stopped the program. */
@@ -165,7 +146,6 @@ static int checkpoint_keep_process(const struct call *call, const struct checkpo
         status = checkpoint_print(checkpoint, report);
         checkpoint_keep_last(checkpoint, member_text(report, "image"));
     }
-    json_decref(report);
     return status;
 }
 
@@ -202,6 +182,7 @@ const struct verb verb_checkpoint = {
             "was at one moment; the program is stopped for that moment alone. What did not change "
             "since another image in FOLDER is shared with that. An image is complete or "
             "absent, and never changes another one. Ctrl-C cancels.",
+    .members = "app image image_bytes image_written total_ns downtime_ns bytes folder",
     .options = options,
     .size = sizeof(struct checkpoint),
     .run = checkpoint_run,

@@ -12,7 +12,6 @@
  * it again.
  */
 
-#define RELOAD_MS    5000
 #define SETTINGS_MAX 100
 #define GIVEN_MAX    256
 
@@ -102,22 +101,16 @@ static json_t *config_json_of_list(const struct config_list *list, void *entries
     return array;
 }
 
-static int config_print_json(const struct output *output, const struct config *config)
+static json_t *config_json(const struct config *config)
 {
-    json_t *object = output_object(output, STATUS_DONE);
-
-    json_object_set_new(object, "file", output_text(config->path));
-    json_object_set_new(object, "policy", config_json_of_policy(config));
-    json_object_set_new(
-        object, "devices",
-        config_json_of_list(&config_list_devices, config->devices, config->device_count));
-    json_object_set_new(
-        object, "programs",
-        config_json_of_list(&config_list_programs, config->programs, config->program_count));
-    json_object_set_new(
-        object, "servers",
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o}", "file", output_text(config->path), "policy",
+        config_json_of_policy(config), "devices",
+        config_json_of_list(&config_list_devices, config->devices, config->device_count),
+        "programs",
+        config_json_of_list(&config_list_programs, config->programs, config->program_count),
+        "servers",
         config_json_of_list(&config_list_servers, config->servers, config->server_count));
-    return output_print(object, STATUS_DONE);
 }
 
 /** Settings given as options. The texts are borrowed. */
@@ -156,13 +149,11 @@ static int config_run_print(struct call *call)
 
     if (config_load_effective(print->given, print->count, &config, &error))
         return config_refuse(&call->output, &error);
-    int status = call->output.json ? config_print_json(&call->output, &config) : 0;
-    if (!call->output.json) {
+    json_auto_t *answer = config_json(&config);
+    if (!call->output.json)
         (void)!config_print(&config, stdout);
-        status = output_done();
-    }
     config_finish(&config);
-    return status;
+    return output_result(&call->output, answer, NULL, NULL);
 }
 
 const struct verb verb_config_print = {
@@ -171,6 +162,7 @@ const struct verb verb_config_print = {
                "of each value.",
     .text = "The options are the settings of the policy: what each would change if it were given "
             "to reseatd.",
+    .members = "file policy devices programs servers",
     .other_options = config_setting_options,
     .size = sizeof(struct print),
     .run = config_run_print,
@@ -178,17 +170,16 @@ const struct verb verb_config_print = {
 
 /* ---- validate, path, reload ---- */
 
-static int config_say_right(const struct output *output, const char *path, bool exists)
+/** @template: for the text. */
+static int config_say_file(const struct output *output, const char *path, bool exists,
+                           const char *template)
 {
-    if (output->json) {
-        json_t *object = output_object(output, STATUS_DONE);
-        json_object_set_new(object, "file", output_text(path));
-        json_object_set_new(object, "exists", json_boolean(exists));
-        return output_print(object, STATUS_DONE);
-    }
-    printf(exists ? "%s: ok\n" : "%s: there is no such file; the defaults hold\n", path);
-    return output_done();
+    json_auto_t *answer = json_pack("{s:o, s:b}", "file", output_text(path), "exists", (int)exists);
+
+    return output_say(output, answer, template);
 }
+
+#define CONFIG_CHECKED "{file}: [{?exists}ok][{!exists}there is no such file; the defaults hold]"
 
 static int config_find_row(const struct output *output, char ret_path[PATH_MAX], bool *ret_exists)
 {
@@ -216,11 +207,11 @@ static int config_run_validate(struct call *call)
         source.path = path;
     }
     if (status || !exists)
-        return status ? status : config_say_right(output, path, false);
+        return status ? status : config_say_file(output, path, false, CONFIG_CHECKED);
     if (config_load(&source, &config, &error))
         return config_refuse(output, &error);
     config_finish(&config);
-    return config_say_right(output, source.path, true);
+    return config_say_file(output, source.path, true, CONFIG_CHECKED);
 }
 
 const struct verb verb_config_validate = {
@@ -229,6 +220,7 @@ const struct verb verb_config_validate = {
     .summary = "Check a file, or the one that is read.",
     .text = "What is wrong is told as FILE:LINE: and the reason, with exit status 2. That there is "
             "no file is right: the defaults hold.",
+    .members = "file exists",
     .run = config_run_validate,
 };
 
@@ -242,23 +234,20 @@ static int config_run_path(struct call *call)
     if (status)
         return status;
     exists = exists && access(path, F_OK) == 0;
-    if (output->json)
-        return config_say_right(output, path, exists);
-    puts(path);
-    if (output_done())
-        return STATUS_ROLLED_BACK;
-    if (!exists) {
+    status = config_say_file(output, path, exists, "{file}");
+    if (!status && !exists && !output->json) {
         /* A file that the environment names must exist. */
         const char *named = getenv("RESEAT_CONFIG");
         output_note(output, "there is no such file; %s",
                     named && *named ? "create it, or unset RESEAT_CONFIG" : "the defaults hold");
     }
-    return STATUS_DONE;
+    return status;
 }
 
 const struct verb verb_config_path = {
     .name = "config path",
     .summary = "Print which file is read, or, where there is none, which would be.",
+    .members = "file exists",
     .run = config_run_path,
 };
 
@@ -274,29 +263,20 @@ static int config_say_reloaded(const struct output *output, const json_t *answer
             fputs("reseat config: refused, the agent keeps its previous configuration: ", stderr);
         return config_refuse(output, &error);
     }
-    if (output->json)
-        return output_print_members(output, answer, "file");
-    if (file[0])
-        printf("the agent uses %s\n", file);
-    else
-        puts("no configuration file; using defaults");
-    return output_done();
+    return output_say(output, answer,
+                      file[0] ? "the agent uses {file}" : "no configuration file; using defaults");
 }
 
 static int config_run_reload(struct call *call)
 {
-    static const struct question question = {
-        .type = MSG_RELOAD, .what = "read its configuration again", .timeout_ms = RELOAD_MS};
+    static const struct question question = {.type = MSG_RELOAD,
+                                             .what = "read its configuration again"};
     struct frame frame;
-    json_t *answer;
+    json_auto_t *answer = NULL;
 
     frame_init(&frame, MSG_RELOAD);
     int status = ask(&call->output, &question, &frame, &answer);
-    if (!status) {
-        status = config_say_reloaded(&call->output, answer);
-        json_decref(answer);
-    }
-    return status;
+    return status ? status : config_say_reloaded(&call->output, answer);
 }
 
 const struct verb verb_config_reload = {
@@ -304,6 +284,7 @@ const struct verb verb_config_reload = {
     .summary = "Have the agent read its configuration again, and list devices anew.",
     .text = "SIGHUP does the same. One that is wrong is refused with its line and reason, exit "
             "status 2, and the agent keeps the one that it has.",
+    .members = "file",
     .users = true,
     .run = config_run_reload,
 };

@@ -5,8 +5,6 @@
 #include "agent/cli/show/presented.h"
 #include "agent/cli/verb.h"
 
-#define LIST_MS 60000
-
 struct devices {
     bool presented, links, measure;
     uint64_t timeout_ms;
@@ -22,8 +20,7 @@ static const struct verb_option devices_options[] = {
     {"links", NULL,
      "Show instead what was measured of the links to devices, from and to registered memory and "
      "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
-     "how "
-     "many of them, and the threads that copy; or straight from and to the program's memory.",
+     "how many of them, and the threads that copy; or straight from and to the program's memory.",
      OPTION_VALUE(struct devices, links)},
     {"measure", NULL,
      "With --links: measure first, with a process for each device. Programs use what was measured "
@@ -33,85 +30,68 @@ static const struct verb_option devices_options[] = {
      OPTION_SECONDS(struct devices, timeout_ms, 3, 1000, 3600000), .initial = 60000},
     {NULL}};
 
-/** The state to show: that of a drain, if the device is up. */
-static const char *devices_state_of(const json_t *device)
+/** Append the limit of the memory, or that the device takes no programs. */
+static void devices_say_limit(const json_t *device, struct words *words)
 {
-    const char *state = member_text(device, "state");
-
-    if (strcmp(state, "up") != 0)
-        return state;
-    return member_bool(device, "drained")    ? "drained"
-           : member_bool(device, "draining") ? "draining"
-                                             : "up";
+    if (member_bool(device, "drained"))
+        words_add(words, "drained");
+    else if (member_bool(device, "draining"))
+        words_say(words, device, "draining in {drains_in_ns}");
+    else if (member_bool(device, "limited"))
+        words_say(words, device, "{capacity_bytes}");
 }
 
-/** Power drawn and cap; "" if neither is known. */
-static void devices_power(const json_t *device, char *ret_text, size_t size)
+/** Append the state: that of a drain, if the device is up. */
+static void devices_say_state(const json_t *device, struct words *words)
+{
+    const char *state = member_text(device, "state");
+    bool up = strcmp(state, "up") == 0;
+
+    words_add(words, "%s",
+              up && member_bool(device, "drained")    ? "drained"
+              : up && member_bool(device, "draining") ? "draining"
+                                                      : state);
+}
+
+/** Append the power drawn and the cap, where they are known. */
+static void devices_say_power(const json_t *device, struct words *words)
 {
     double drawn = (double)member_number(device, "power_mw") / 1000;
-    uint64_t cap_mw = member_number(device, "power_cap_mw");
+    double cap = (double)member_number(device, "power_cap_mw") / 1000;
     bool read = member_bool(device, "power_read");
 
-    ret_text[0] = '\0';
-    if (read && cap_mw)
-        snprintf(ret_text, size, "%.0f of %.0f W", drawn, (double)cap_mw / 1000);
-    else if (read)
-        snprintf(ret_text, size, "%.0f W", drawn);
-    else if (cap_mw)
-        snprintf(ret_text, size, "? of %.0f W", (double)cap_mw / 1000);
+    if (read)
+        words_add(words, "%.0f", drawn);
+    else if (cap > 0)
+        words_add(words, "?");
+    if (cap > 0)
+        words_add(words, " of %.0f", cap);
+    if (words->used)
+        words_add(words, " W");
 }
 
 static int devices_print_devices(const json_t *devices)
 {
-    enum { HOST = 9, LINK, STATE, BY, UUID, POWER };
     static const struct table_column columns[] = {
-        {"NAME", "name"},
-        {"KIND", "kind"},
-        {"DEVICE", "device", .wrap = true},
-        {"VENDOR", "vendor", .wrap = true, .optional = true},
-        {"UNITS", "compute_units", TABLE_NUMBER, true},
-        {"MEMORY", "memory_bytes", TABLE_BYTES, true},
-        {"IN USE", "used_bytes", TABLE_BYTES, true},
-        {"GRANTED", "granted_bytes", TABLE_BYTES, true},
-        {"LIMIT", "capacity_bytes", TABLE_LIMIT, true},
-        {"HOST", .optional = true},
-        {"LINK"},
-        {"STATE"},
-        {"BY"},
-        {"UUID/PCI"},
-        {"POWER", .right = true}, /* Left out if no device's power is known. */
+        {"NAME", "{name}"},
+        {"KIND", "{kind}"},
+        {"DEVICE", "{device}", TABLE_WRAP},
+        {"VENDOR", "{vendor}", TABLE_WRAP | TABLE_OPTIONAL},
+        {"UNITS", "{compute_units}", TABLE_RIGHT},
+        {"MEMORY", "{memory_bytes}", TABLE_RIGHT},
+        {"IN USE", "{used_bytes}", TABLE_RIGHT},
+        {"GRANTED", "{granted_bytes}", TABLE_RIGHT},
+        {"LIMIT", .say = devices_say_limit, .flags = TABLE_RIGHT},
+        {"HOST", "{host}[{!host}here]", TABLE_OPTIONAL},
+        {"LINK", .say = say_link},
+        {"STATE", .say = devices_say_state},
+        {"BY", .say = say_users},
+        {"UUID/PCI", "{pci}[{!pci}{uuid}]"},
+        {"POWER", .say = devices_say_power, .flags = TABLE_RIGHT},
+        {NULL},
     };
-    char power[64];
-    const json_t *device;
-    bool powered = false;
-    size_t i;
 
-    json_array_foreach(devices, i, device)
-    {
-        devices_power(device, power, sizeof(power));
-        powered = powered || power[0];
-    }
-    struct table *table = table_create(columns, powered ? ARRAY_SIZE(columns) : POWER);
-
-    json_array_foreach(devices, i, device)
-    {
-        struct words by = {0};
-        const char *pci = member_text(device, "pci"), *host = member_text(device, "host");
-        char link[64];
-        table_add(table, device);
-        output_link(device, link, sizeof(link));
-        table_put(table, HOST, host[0] ? host : "here");
-        table_put(table, LINK, link);
-        table_put(table, STATE, devices_state_of(device));
-        output_add_users(device, &by);
-        table_put(table, BY, by.text);
-        table_put(table, UUID, pci[0] ? pci : member_text(device, "uuid"));
-        if (powered) {
-            devices_power(device, power, sizeof(power));
-            table_put(table, POWER, power);
-        }
-    }
-    return table_print(table);
+    return table_print_list(devices, columns);
 }
 
 static int devices_print(const struct call *call, const json_t *answer)
@@ -128,7 +108,7 @@ static int devices_print(const struct call *call, const json_t *answer)
         return links_print(&call->output, member_text(answer, "inventory"),
                            wanted->measure ? wanted->timeout_ms : 0);
     if (call->output.json)
-        return output_print_members(&call->output, answer, "devices[]");
+        return output_result(&call->output, answer, NULL, NULL);
     if (!json_array_size(devices)) {
         return output_fail(&call->output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
@@ -142,10 +122,10 @@ static int devices_print(const struct call *call, const json_t *answer)
 static int devices_run(struct call *call)
 {
     static const struct question question = {
-        .type = MSG_DEVICES, .what = "list devices", .launch = true, .timeout_ms = LIST_MS};
+        .type = MSG_DEVICES, .what = "list devices", .launch = true, .lists = true};
     const struct devices *wanted = call->options;
     struct frame frame;
-    json_t *answer;
+    json_auto_t *answer = NULL;
 
     if (wanted->measure && !wanted->links)
         return output_usage(&call->output, "--measure goes with --links");
@@ -154,16 +134,13 @@ static int devices_run(struct call *call)
     frame_init(&frame, MSG_DEVICES);
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &answer);
-    if (!status) {
-        status = devices_print(call, answer);
-        json_decref(answer);
-    }
-    return status;
+    return status ? status : devices_print(call, answer);
 }
 
 const struct verb verb_devices = {
     .name = "devices",
     .summary = "List every device of every OpenCL driver, what is in use of it, and by whom.",
+    .members = "devices[]",
     .options = devices_options,
     .size = sizeof(struct devices),
     .users = true,

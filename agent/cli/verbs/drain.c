@@ -32,103 +32,77 @@ static const struct verb_option rebalance_options[] = {
 
 static void drain_show_step(struct steps *steps, json_t *step)
 {
-    char name[OUTPUT_PROGRAM_MAX];
-    const char *result = member_text(step, "result"), *reason = member_text(step, "reason");
-    bool done = strcmp(result, RESULT_DONE) == 0;
+    struct words words = {.used = 0};
+    bool done = strcmp(member_text(step, "result"), RESULT_DONE) == 0;
 
     if (steps->list) {
         json_array_append(steps->list, step);
         return;
     }
-    printf("%s: %s -> %s%s%s%s%s\n", output_program(json_object_get(step, "app"), name),
-           output_place(member_text(step, "from")), output_place(member_text(step, "to")),
-           done || steps->dry_run ? "" : ", ", done ? "" : result, reason[0] ? ": " : "", reason);
+    words_say(&words, step, "{app}: {from:place} -> {to:place}");
+    words_say(&words, step, done ? "" : steps->dry_run ? "{result}" : ", {result}");
+    words_say(&words, step, "[: {reason}]");
+    puts(words.text);
     fflush(stdout);
 }
 
 /** Print the announcement of a drain that is not immediate. */
 static void drain_show_announced(struct steps *steps, json_t *announced)
 {
-    unsigned long long programs = member_number(announced, "programs");
+    struct words words = {.used = 0};
 
     if (steps->output->json) {
         steps->announced = json_incref(announced);
         json_object_del(announced, "device");
         return;
     }
-    printf("%s will be drained in %llu s; %llu program%s there, %llu told\n",
-           member_text(announced, "device"),
-           (member_number(announced, "in_ns") + 999999999) / 1000000000, programs,
-           programs == 1 ? " is" : "s are", member_number(announced, "told"));
+    words_say(&words, announced,
+              "{device} will be drained in {in_ns}; {programs|program is|programs are} there, "
+              "{told} told");
+    puts(words.text);
     fflush(stdout);
 }
 
-/** One line: the programs left on the device, and why. */
-static void drain_explain(const json_t *answer, struct words *words)
+/** One line: what stays where it was, and why. */
+static void drain_explain(const struct steps *steps, const json_t *answer, struct words *words)
 {
-    const char *device = member_text(answer, "device");
-    char name[OUTPUT_PROGRAM_MAX];
     const json_t *one;
     size_t i;
 
-    json_array_foreach(json_object_get(answer, "left"), i, one)
-    {
-        words_add(words, "%s%s stays: %s", i ? "; " : "",
-                  output_program(json_object_get(one, "app"), name), member_text(one, "reason"));
+    if (!steps->device) {
+        words_say(words, answer, "{moved} moved, {failed} did not; what did not is where it was");
+        return;
     }
-    words_add(words, "; %s takes no new programs (reseat drain %s --off)", device, device);
+    json_array_foreach(json_object_get(answer, "left"), i, one)
+        words_say(words, one, "{app} stays: {reason}; ");
+    words_say(words, answer, "{device} takes no new programs (reseat drain {device} --off)");
 }
 
-static int drain_finish_json(struct steps *steps, const json_t *answer, int status,
-                             const char *code, const char *why)
+static int drain_finish(struct steps *steps, json_t *answer)
 {
-    json_t *object = output_object(steps->output, status);
+    bool failed = member_number(answer, "failed"), bad = failed;
+    struct words why = {.used = 0};
 
     if (steps->device) {
-        json_t *drained = json_object_get(answer, "drained");
-        output_add_members(object, answer, "device");
-        json_object_set(object, "drained", drained ? drained : json_boolean(!steps->undo));
-        output_add_members(object, answer, "left[]");
-        json_object_set(object, "announced", steps->announced ? steps->announced : json_null());
+        bad = json_array_size(json_object_get(answer, "left")) > 0;
+        if (!json_object_get(answer, "drained"))
+            json_object_set_new(answer, "drained", json_boolean(!steps->undo));
+        json_object_set(answer, "announced", steps->announced);
     } else {
-        json_object_set_new(object, "dry_run", json_boolean(steps->dry_run));
+        json_object_set_new(answer, "dry_run", json_boolean(steps->dry_run));
     }
-    json_object_set(object, "steps", steps->list);
-    json_object_set_new(object, "moved", json_integer((json_int_t)member_number(answer, "moved")));
-    json_object_set_new(object, "failed",
-                        json_integer((json_int_t)member_number(answer, "failed")));
-    if (status)
-        output_add_error(object, code, why);
-    return output_print(object, status);
-}
-
-static int drain_finish(struct steps *steps, const json_t *answer)
-{
-    unsigned long long moved = member_number(answer, "moved");
-    unsigned long long failed = member_number(answer, "failed");
-    const char *device = member_text(answer, "device"), *code = failed ? ERR_FAILED : ERR_REFUSED;
-    bool bad = steps->device ? json_array_size(json_object_get(answer, "left")) > 0 : failed > 0;
-    struct words why = {0};
-
-    if (bad && steps->device)
-        drain_explain(answer, &why);
-    else if (bad)
-        words_add(&why, "%llu moved, %llu did not; what did not is where it was", moved, failed);
-    if (steps->output->json) {
-        int status = bad ? output_status_of(code) : STATUS_DONE;
-        return drain_finish_json(steps, answer, status, code, why.text);
+    json_object_set(answer, "steps", steps->list);
+    if (bad) {
+        drain_explain(steps, answer, &why);
+        return output_result(steps->output, answer, failed ? ERR_FAILED : ERR_REFUSED, why.text);
     }
-    if (bad)
-        return output_fail(steps->output, code, "%s", why.text);
-    if (!steps->device) {
-        printf("%llu program%s %s\n", moved, moved == 1 ? "" : "s",
-               steps->dry_run ? "would move" : "moved");
-    } else if (steps->undo) {
-        printf("%s takes programs again\n", device);
-    } else {
-        printf("%s is empty and takes no new programs (reseat drain %s --off)\n", device, device);
-    }
-    return output_done();
+    return output_say(steps->output, answer,
+                      steps->dry_run   ? "{moved|program|programs} would move"
+                      : !steps->device ? "{moved|program|programs} moved"
+                      : steps->undo
+                          ? "{device} takes programs again"
+                          : "{device} is empty and takes no new programs (reseat drain {device} "
+                            "--off)");
 }
 
 static bool drain_take_news(void *context, const struct message *message)
@@ -147,9 +121,9 @@ static int drain_carry_out(struct call *call, const char *type, const char *what
 {
     struct steps *steps = call->options;
     const struct news news = {.take = drain_take_news, .context = steps};
-    const struct question question = {type, what, launch, 0, NULL, NULL, &news};
+    const struct question question = {.type = type, .what = what, .launch = launch, .news = &news};
     struct frame frame;
-    json_t *answer;
+    json_auto_t *answer = NULL;
 
     steps->output = &call->output;
     steps->device = call->words[0];
@@ -162,10 +136,8 @@ static int drain_carry_out(struct call *call, const char *type, const char *what
     frame_bool(&frame, "dry_run", steps->dry_run);
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &answer);
-    if (!status) {
+    if (!status)
         status = drain_finish(steps, answer);
-        json_decref(answer);
-    }
     json_decref(steps->list);
     json_decref(steps->announced);
     return status;
@@ -190,10 +162,10 @@ const struct verb verb_drain = {
     .arguments = "DEVICE",
     .summary = "Move every program off a device, and keep new ones away.",
     .text =
-        "Programs go to where the policy finds room. What fits nowhere is suspended and queues "
-        "for a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: "
-        "some failed to. It stays drained all the same, also when this command is "
-        "interrupted.",
+        "Programs go to where the policy finds room. What fits nowhere is suspended and queues for "
+        "a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: some "
+        "failed to. It stays drained all the same, also when this command is interrupted.",
+    .members = "device drained left[] announced steps moved failed",
     .options = drain_options,
     .size = sizeof(struct steps),
     .users = true,
@@ -205,6 +177,7 @@ const struct verb verb_rebalance = {
     .summary = "Move programs to where the policy would rather have them, now.",
     .text = "They go to where they run faster, have more of what they prefer, or cost less, "
             "without minimum stay and budget.",
+    .members = "dry_run steps moved failed",
     .options = rebalance_options,
     .size = sizeof(struct steps),
     .users = true,

@@ -27,56 +27,35 @@ static json_t *image_summary_json(const char *name, const struct image_summary *
 
 /* ---- list ---- */
 
-static int image_print_list(const json_t *images)
-{
-    enum { OBJECTS = 4, SIZE, STATE };
-    static const struct table_column columns[] = {{"NAME", "name"},
-                                                  {"PROGRAM", "program", .wrap = true},
-                                                  {"MADE", "created_ms", TABLE_DATE},
-                                                  {"REASON", "reason", .wrap = true},
-                                                  {"OBJECTS", "objects", TABLE_NUMBER, true},
-                                                  {"SIZE", "size_bytes", TABLE_BYTES, true},
-                                                  {"STATE"}};
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    const json_t *image;
-    size_t i;
-
-    json_array_foreach(images, i, image)
-    {
-        bool damaged = member_bool(image, "damaged");
-        table_add(table, image);
-        table_put(table, STATE, damaged ? "damaged" : "good");
-        if (damaged) {
-            table_put(table, OBJECTS, "");
-            table_put(table, SIZE, "");
-        }
-    }
-    return table_print(table);
-}
-
 static int image_run_list(struct call *call)
 {
+    static const struct table_column columns[] = {
+        {"NAME", "{name}"},
+        {"PROGRAM", "{program}", TABLE_WRAP},
+        {"MADE", "{created_ms:date}"},
+        {"REASON", "{reason}", TABLE_WRAP},
+        {"OBJECTS", "[{!damaged}{objects}]", TABLE_RIGHT},
+        {"SIZE", "[{!damaged}{size_bytes}]", TABLE_RIGHT},
+        {"STATE", "[{?damaged}damaged][{!damaged}good]"},
+        {NULL},
+    };
     const struct output *output = &call->output;
+    json_t *list = json_array();
     struct images images;
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
         return status;
-    json_t *object = output_object(output, 0), *list = json_array();
+    json_auto_t *answer =
+        json_pack("{s:o, s:o}", "folder", output_text(images.folder->path), "images", list);
     for (size_t i = images.names.count; i-- > 0;) {
         struct image_summary summary = {0};
         image_summarize(&images, images.names.names[i], &summary);
         json_array_append_new(list, image_summary_json(images.names.names[i], &summary));
         image_summary_finish(&summary);
     }
-    json_object_set_new(object, "folder", output_text(images.folder->path));
-    json_object_set_new(object, "images", list);
     images_close(&images);
-    if (output->json)
-        return output_print(object, 0);
-    status = image_print_list(list);
-    json_decref(object);
-    return status;
+    return output_list(output, answer, "images", columns, NULL, NULL);
 }
 
 const struct verb verb_image_list = {
@@ -85,6 +64,7 @@ const struct verb verb_image_list = {
     .summary = "List the images of programs in a folder, the last one first.",
     .text = "STATE is that of the image's records; image verify also checks all of its bytes. "
             "Unfinished images are not listed.",
+    .members = "folder images",
     .run = image_run_list,
 };
 
@@ -92,15 +72,13 @@ const struct verb verb_image_list = {
 
 /** Choose the named image, or the newest. Returns 0, or an exit status after printing the error. */
 static int image_choose(const struct output *output, const struct images *images, const char *name,
-                        struct image_summary *ret_summary, const char **ret_name)
+                        struct image_summary *ret_summary)
 {
-    if (!name && !images->names.count)
+    int error = images_find(images, name, NULL, NULL, ret_summary, NULL);
+
+    if (error == -ENOENT)
         return output_fail(output, ERR_NO_APP, "%s: there are no images", images->folder->path);
-    *ret_name = name ? name : images->names.names[images->names.count - 1];
-    image_summarize(images, *ret_name, ret_summary);
-    if (!ret_summary->damaged)
-        return 0;
-    return output_fail(output, ERR_FAILED, "%s", ret_summary->problem);
+    return error ? output_fail(output, ERR_FAILED, "%s", ret_summary->problem) : 0;
 }
 
 static void image_say_json(void *data, const char *member, uint64_t number, const char *text)
@@ -125,41 +103,31 @@ static int image_run_inspect(struct call *call)
     const struct output *output = &call->output;
     struct images images;
     struct image_summary summary = {0};
-    const char *name = "";
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
         return status;
-    status =
-        image_choose(output, &images, call->count > 1 ? call->words[1] : NULL, &summary, &name);
+    status = image_choose(output, &images, call->words[1], &summary);
     if (status) {
         images_close(&images);
         return status;
     }
     json_t *records = json_array();
+    json_auto_t *answer = json_pack("{s:o, s:o}", "image",
+                                    image_summary_json(summary.name, &summary), "records", records);
     for (size_t i = 0; i < summary.manifest.count; i++) {
         const struct image_record *record = &summary.manifest.records[i];
         struct words words = {0};
-        json_t *object = json_object();
-        json_object_set_new(object, "record", json_string(image_record_name(record->kind)));
-        if (output->json)
-            image_record_describe(record, image_say_json, object);
-        else
-            image_record_describe(record, image_say_words, &words);
+        json_t *object = json_pack("{s:s}", "record", image_record_name(record->kind));
+        image_record_describe(record, image_say_json, object);
+        image_record_describe(record, image_say_words, &words);
         json_array_append_new(records, object);
         if (!output->json)
             printf("%s:%s\n", image_record_name(record->kind), words.text);
     }
-    if (output->json) {
-        json_t *object = output_object(output, 0);
-        json_object_set_new(object, "image", image_summary_json(name, &summary));
-        json_object_set(object, "records", records);
-        status = output_print(object, 0);
-    }
-    json_decref(records);
     image_summary_finish(&summary);
     images_close(&images);
-    return status ? status : output_done();
+    return output_result(output, answer, NULL, NULL);
 }
 
 const struct verb verb_image_inspect = {
@@ -167,6 +135,7 @@ const struct verb verb_image_inspect = {
     .arguments = "FOLDER [IMAGE]",
     .summary = "Show the records of an image.",
     .text = "Without IMAGE, a name that image list shows, the last one.",
+    .members = "image records",
     .run = image_run_inspect,
 };
 
@@ -199,21 +168,12 @@ static int image_run_verify(struct call *call)
         if (!output->json)
             printf("%s: %s\n", name, summary.damaged ? summary.problem : "good");
     }
-    status = damaged ? STATUS_ROLLED_BACK : STATUS_DONE;
-    if (output->json) {
-        json_t *object = output_object(output, status);
-        json_object_set_new(object, "folder", output_text(images.folder->path));
-        json_object_set(object, "images", list);
-        json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
-        if (damaged)
-            output_add_error(object, ERR_FAILED, "there are damaged images");
-        status = output_print(object, status);
-    } else if (output_done()) {
-        status = STATUS_ROLLED_BACK;
-    }
-    json_decref(list);
+    json_auto_t *answer = json_pack("{s:o, s:o, s:I}", "folder", output_text(images.folder->path),
+                                    "images", list, "damaged", (json_int_t)damaged);
     images_close(&images);
-    return status;
+    if (!output->json && output_done())
+        return STATUS_ROLLED_BACK;
+    return output_result(output, answer, damaged ? ERR_FAILED : NULL, "there are damaged images");
 }
 
 const struct verb verb_image_verify = {
@@ -222,6 +182,7 @@ const struct verb verb_image_verify = {
     .summary = "Read images, and compare all of their bytes with their digests.",
     .text = "Without IMAGE, all. The exit status is 1 where some are damaged; each damaged file is "
             "named, with what is wrong.",
+    .members = "folder images damaged",
     .run = image_run_verify,
 };
 
@@ -279,8 +240,8 @@ static int image_print_differences(const struct output *output,
                                    const struct difference *differences, size_t count)
 {
     static const struct table_column columns[] = {
-        {"OBJECT", "id"}, {"CHANGE", "change"}, {"SIZE", "bytes", TABLE_BYTES, true}};
-    json_t *object = output_object(output, 0), *list = json_array();
+        {"OBJECT", "{id}"}, {"CHANGE", "{change}"}, {"SIZE", "{bytes}", TABLE_RIGHT}, {NULL}};
+    json_t *list = json_array();
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -292,9 +253,8 @@ static int image_print_differences(const struct output *output,
                                               (json_int_t)differences[i].bytes));
         bytes += differences[i].bytes;
     }
-    json_object_set_new(object, "objects", list);
-    json_object_set_new(object, "bytes", json_integer((json_int_t)bytes));
-    return output_print_list(output, object, "objects", columns, ARRAY_SIZE(columns), 0);
+    json_auto_t *answer = json_pack("{s:o, s:I}", "objects", list, "bytes", (json_int_t)bytes);
+    return output_list(output, answer, "objects", columns, NULL, NULL);
 }
 
 static int image_diff_run(const struct output *output, const struct image_manifest *one,
@@ -314,14 +274,13 @@ static int image_run_diff(struct call *call)
 {
     struct images images;
     struct image_summary one = {0}, other = {0};
-    const char *name = "";
     int status = images_open(&call->output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
         return status;
-    status = image_choose(&call->output, &images, call->words[1], &one, &name);
+    status = image_choose(&call->output, &images, call->words[1], &one);
     if (!status) {
-        status = image_choose(&call->output, &images, call->words[2], &other, &name);
+        status = image_choose(&call->output, &images, call->words[2], &other);
         if (!status) {
             status = image_diff_run(&call->output, &one.manifest, &other.manifest);
             image_summary_finish(&other);
@@ -337,6 +296,7 @@ const struct verb verb_image_diff = {
     .arguments = "FOLDER IMAGE OTHER",
     .summary = "Show which objects two images have different bytes of, and how many.",
     .text = "Bytes are counted by chunks of 2 MiB. Objects are those of one program: its handles.",
+    .members = "objects bytes",
     .run = image_run_diff,
 };
 
@@ -363,30 +323,23 @@ static int image_run_prune(struct call *call)
                                  .keep = wanted->keep,
                                  .damaged = wanted->damaged,
                                  .removed = json_array()};
-    char text[32];
+    json_auto_t *answer = json_pack("{s:o}", "removed", prune.removed);
     struct images images;
     int status = images_open(output, call->words[0], IMAGE_TO_SWEEP, &images);
 
-    if (!status) {
-        status = images_prune(output, &images, &prune);
-        images_close(&images);
-        if (!status && output->json) {
-            json_t *object = output_object(output, 0);
-            json_object_update_new(object,
-                                   json_pack("{s:O, s:I, s:I, s:I}", "removed", prune.removed,
-                                             "unfinished", (json_int_t)prune.swept.images, "chunks",
-                                             (json_int_t)prune.swept.chunks, "removed_bytes",
-                                             (json_int_t)prune.swept.bytes));
-            status = output_print(object, 0);
-        } else if (!status) {
-            bytes_text(prune.swept.bytes, text, sizeof(text));
-            printf("%zu %s removed, %zu unfinished, %s of chunks\n", prune.count,
-                   prune.count == 1 ? "image" : "images", prune.swept.images, text);
-            status = output_done();
-        }
-    }
-    json_decref(prune.removed);
-    return status;
+    if (status)
+        return status;
+    status = images_prune(output, &images, &prune);
+    images_close(&images);
+    if (status)
+        return status;
+    json_object_update_new(
+        answer, json_pack("{s:I, s:I, s:I, s:I}", "count", (json_int_t)prune.count, "unfinished",
+                          (json_int_t)prune.swept.images, "chunks", (json_int_t)prune.swept.chunks,
+                          "removed_bytes", (json_int_t)prune.swept.bytes));
+    return output_say(output, answer,
+                      "{count|image|images} removed, {unfinished} unfinished, {removed_bytes} of "
+                      "chunks");
 }
 
 const struct verb verb_image_prune = {
@@ -395,6 +348,7 @@ const struct verb verb_image_prune = {
     .summary = "Remove images, and what no image needs.",
     .text = "What was left unfinished, and the chunks that no image names, go in any case; images "
             "only where an option says so. One that a program is suspended to stays.",
+    .members = "removed unfinished chunks removed_bytes",
     .options = prune_options,
     .size = sizeof(struct prune),
     .run = image_run_prune,

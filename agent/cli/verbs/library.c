@@ -13,8 +13,7 @@
 
 /* Management of the library of device binaries. */
 
-#define LIST_MS 60000
-#define DAY_MS  (UINT64_C(24) * 60 * 60 * 1000)
+#define DAY_MS (UINT64_C(24) * 60 * 60 * 1000)
 
 /* Digits of a key that the table shows; --json has all. */
 #define KEY_SHOWN 12
@@ -100,75 +99,60 @@ static json_t *library_item_json(const struct library_item *item)
 }
 
 /** The entries as JSON: all, or those selected. */
-static json_t *library_contents_json(const struct output *output, int status,
-                                     const struct contents *contents, bool all)
+static json_t *library_contents_json(const struct contents *contents, bool all)
 {
-    json_t *object = output_object(output, status), *entries = json_array();
+    json_t *entries = json_array();
 
     for (size_t i = 0; i < contents->list.count; i++)
         if (all || contents->chosen[i])
             json_array_append_new(entries, library_item_json(&contents->list.items[i]));
-    json_object_set_new(object, "folder", output_text(contents->library.folder));
-    json_object_set_new(object, "size_bytes", json_integer((json_int_t)contents->list.size));
-    json_object_set_new(object, "limit_bytes", json_integer((json_int_t)contents->library.limit));
-    json_object_set_new(object, "entries", entries);
-    return object;
+    return json_pack("{s:o, s:I, s:I, s:o, s:I}", "folder", output_text(contents->library.folder),
+                     "size_bytes", (json_int_t)contents->list.size, "limit_bytes",
+                     (json_int_t)contents->library.limit, "entries", entries, "count",
+                     (json_int_t)json_array_size(entries));
 }
 
 /* ---- list ---- */
 
-/** Print entries as a table. Long texts are cut and end with "..."; --json has all of them. */
-static int library_print_items(const struct contents *contents, const json_t *entries)
-{
-    enum { KEY, KERNELS = 6 };
-    static const struct table_column columns[] = {{"KEY"},
-                                                  {"ORIGIN", "origin"},
-                                                  {"DEVICE", "device", .wrap = true},
-                                                  {"DRIVER", "driver", .wrap = true},
-                                                  {"SIZE", "size_bytes", TABLE_BYTES, true},
-                                                  {"USED", "used_ms", TABLE_DATE},
-                                                  {"KERNELS", .wrap = true}};
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    char size[32], limit[32];
-    const json_t *entry;
-    size_t i;
+/* Long texts are cut in the table; --json has all of them. */
 
-    json_array_foreach(entries, i, entry)
-    {
-        char text[KERNELS_SHOWN + 4];
-        struct words kernels = {0};
-        words_add_names(&kernels, json_object_get(entry, "kernels"), ";");
-        table_add(table, entry);
-        snprintf(text, sizeof(text), "%.*s", KEY_SHOWN, member_text(entry, "key"));
-        table_put(table, KEY, text);
-        snprintf(text, sizeof(text), "%.*s%s", KERNELS_SHOWN, kernels.text,
-                 kernels.used > KERNELS_SHOWN ? "..." : "");
-        table_put(table, KERNELS, text);
-    }
-    int status = table_print(table);
-    bytes_text(contents->list.size, size, sizeof(size));
-    bytes_text(contents->library.limit, limit, sizeof(limit));
-    printf("%zu %s, %s of at most %s in %s\n", i, i == 1 ? "entry" : "entries", size, limit,
-           contents->library.folder);
-    return status ? status : output_done();
+static void library_say_key(const json_t *entry, struct words *words)
+{
+    words_add(words, "%.*s", KEY_SHOWN, member_text(entry, "key"));
+}
+
+static void library_say_kernels(const json_t *entry, struct words *words)
+{
+    words_say(words, entry, "{kernels}");
+    if (words->used > KERNELS_SHOWN)
+        strcpy(words->text + KERNELS_SHOWN, "...");
 }
 
 static int library_run_list(struct call *call)
 {
+    static const struct table_column columns[] = {
+        {"KEY", .say = library_say_key},
+        {"ORIGIN", "{origin}"},
+        {"DEVICE", "{device}", TABLE_WRAP},
+        {"DRIVER", "{driver}", TABLE_WRAP},
+        {"SIZE", "{size_bytes}", TABLE_RIGHT},
+        {"USED", "{used_ms:date}"},
+        {"KERNELS", .say = library_say_kernels, .flags = TABLE_WRAP},
+        {NULL},
+    };
     struct contents contents = {0};
     int status = library_contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
-    json_t *object = library_contents_json(&call->output, 0, &contents, true);
-    if (call->output.json) {
-        status = output_print(object, 0);
-    } else {
-        status = library_print_items(&contents, json_object_get(object, "entries"));
-        json_decref(object);
-    }
+    json_auto_t *answer = library_contents_json(&contents, true);
     library_contents_finish(&contents);
-    return status;
+    if (!call->output.json)
+        status = table_print_list(json_object_get(answer, "entries"), columns);
+    return status ? status
+                  : output_say(&call->output, answer,
+                               "{count|entry|entries}, {size_bytes} of at most {limit_bytes} in "
+                               "{folder}");
 }
 
 const struct verb verb_library_list = {
@@ -178,38 +162,31 @@ const struct verb verb_library_list = {
             "device is done once. ORIGIN is built, added (by reseat library add), or unfit: that "
             "program is always built from source, because the driver's binary says other things of "
             "its kernels.",
+    .members = "folder size_bytes limit_bytes entries",
     .run = library_run_list,
 };
 
 /* ---- verify and prune ---- */
 
-/** Remove the selected entries and print which. */
+/** Remove the selected entries and print how many. */
 static int library_remove_chosen(const struct output *output, struct contents *contents,
-                                 const char *what)
+                                 const char *template)
 {
     const struct library_list *list = &contents->list;
     bool *chosen = contents->chosen;
     uint64_t size = 0;
-    size_t count = 0;
-    char text[32];
 
     for (size_t i = 0; i < list->count; i++) {
         int error = chosen[i] ? library_remove(&contents->library, list->items[i].name) : -ENOENT;
         if (error && error != -ENOENT)
             output_note(output, "%s: %s", list->items[i].name, strerror(-error));
         chosen[i] = !error;
-        count += !error;
         size += error ? 0 : list->items[i].size;
     }
-    if (output->json) {
-        json_t *object = library_contents_json(output, STATUS_DONE, contents, false);
-        json_object_set_new(object, "removed", json_integer((json_int_t)count));
-        json_object_set_new(object, "removed_bytes", json_integer((json_int_t)size));
-        return output_print(object, STATUS_DONE);
-    }
-    bytes_text(size, text, sizeof(text));
-    printf("%zu %s%s removed, %s\n", count, what, count == 1 ? "entry" : "entries", text);
-    return output_done();
+    json_auto_t *answer = library_contents_json(contents, false);
+    json_object_set(answer, "removed", json_object_get(answer, "count"));
+    json_object_set_new(answer, "removed_bytes", json_integer((json_int_t)size));
+    return output_say(output, answer, template);
 }
 
 struct verify {
@@ -221,42 +198,42 @@ static const struct verb_option verify_options[] = {
      OPTION_VALUE(struct verify, remove)},
     {NULL}};
 
-static int library_report_damage(const struct output *output, const struct contents *contents,
-                                 size_t damaged)
+static int library_report_damage(const struct output *output, const struct contents *contents)
 {
-    const struct library_list *list = &contents->list;
-    int status = damaged ? STATUS_ROLLED_BACK : STATUS_DONE;
+    json_auto_t *answer = library_contents_json(contents, false);
+    const json_t *damaged = json_object_get(answer, "count");
+    struct words words = {.used = 0};
 
-    if (output->json) {
-        json_t *object = library_contents_json(output, status, contents, false);
-        json_object_set_new(object, "damaged", json_integer((json_int_t)damaged));
-        if (damaged)
-            output_add_error(object, ERR_FAILED, "there are damaged entries");
-        return output_print(object, status);
-    }
-    for (size_t i = 0; i < list->count; i++)
+    json_object_set(answer, "damaged", (json_t *)damaged);
+    for (size_t i = 0; i < contents->list.count && !output->json; i++)
         if (contents->chosen[i])
-            printf("%s is damaged\n", list->items[i].name);
-    printf("%zu of %zu entries are damaged%s\n", damaged, list->count,
-           damaged ? "; reseat library verify --remove removes them" : "");
-    return output_done() ? STATUS_ROLLED_BACK : status;
+            printf("%s is damaged\n", contents->list.items[i].name);
+    words_say(&words, answer, "{damaged} of ");
+    words_add(&words, "%zu entries are damaged", contents->list.count);
+    words_say(&words, answer, "[{?damaged}; reseat library verify --remove removes them]");
+    if (!output->json)
+        puts(words.text);
+    if (!output->json && output_done())
+        return STATUS_ROLLED_BACK;
+    return output_result(output, answer, json_integer_value(damaged) ? ERR_FAILED : NULL,
+                         "there are damaged entries");
 }
 
 static int library_run_verify(struct call *call)
 {
     const struct verify *verify = call->options;
     struct contents contents = {0};
-    size_t damaged = 0;
     int status = library_contents_read(&call->output, true, &contents);
 
     if (status)
         return status;
-    for (size_t i = 0; i < contents.list.count; i++) {
+    for (size_t i = 0; i < contents.list.count; i++)
         contents.chosen[i] = contents.list.items[i].damaged;
-        damaged += contents.chosen[i];
-    }
-    status = verify->remove ? library_remove_chosen(&call->output, &contents, "damaged ")
-                            : library_report_damage(&call->output, &contents, damaged);
+    status = verify->remove
+                 ? library_remove_chosen(&call->output, &contents,
+                                         "{removed|damaged entry|damaged entries} removed, "
+                                         "{removed_bytes}")
+                 : library_report_damage(&call->output, &contents);
     library_contents_finish(&contents);
     return status;
 }
@@ -266,6 +243,7 @@ const struct verb verb_library_verify = {
     .summary = "Compare the checksum of each entry of the library of device binaries.",
     .text = "The exit status is 1 where some are damaged and stay. A program that comes to a "
             "damaged one removes it and builds from source.",
+    .members = "folder size_bytes limit_bytes entries damaged? removed? removed_bytes?",
     .options = verify_options,
     .size = sizeof(struct verify),
     .run = library_run_verify,
@@ -317,7 +295,8 @@ static int library_run_prune(struct call *call)
     if (status)
         return status;
     library_choose(call->options, &contents);
-    status = library_remove_chosen(&call->output, &contents, "");
+    status = library_remove_chosen(&call->output, &contents,
+                                   "{removed|entry|entries} removed, {removed_bytes}");
     library_contents_finish(&contents);
     return status;
 }
@@ -327,6 +306,7 @@ const struct verb verb_library_prune = {
     .summary = "Remove entries of the library of device binaries.",
     .text = "Without options, what was not used for the longest, until the rest is within the "
             "setting library-limit. With --older and --device, what both fit.",
+    .members = "folder size_bytes limit_bytes entries removed removed_bytes",
     .options = prune_options,
     .size = sizeof(struct prune),
     .run = library_run_prune,
@@ -432,20 +412,20 @@ static int library_keep_file(const struct output *output, const struct add *add,
                                             : strerror(-error));
     }
     library_name(&key, name);
-    if (output->json) {
-        json_t *object = output_object(output, STATUS_DONE);
-        json_object_set_new(object, "key", output_text(name));
-        json_object_set_new(object, "device", output_text(device->name));
-        return output_print(object, STATUS_DONE);
-    }
-    printf("added for %s: %.*s\n", device->name, KEY_SHOWN, name);
-    return output_done();
+    json_auto_t *answer =
+        json_pack("{s:o, s:o}", "key", output_text(name), "device", output_text(device->name));
+    struct words words = {.used = 0};
+    words_say(&words, answer, "added for {device}: ");
+    library_say_key(answer, &words);
+    if (!output->json)
+        puts(words.text);
+    return output_result(output, answer, NULL, NULL);
 }
 
 static int library_run_add(struct call *call)
 {
     static const struct question question = {
-        .type = MSG_DEVICES, .what = "list devices", .launch = true, .timeout_ms = LIST_MS};
+        .type = MSG_DEVICES, .what = "list devices", .launch = true, .lists = true};
     const struct output *output = &call->output;
     const struct add *add = call->options;
     const struct inventory_entry *device;
@@ -484,6 +464,7 @@ const struct verb verb_library_add = {
         "A program under reseat that builds that source, or IL, with those options on such a "
         "device gets this binary. So programs run on, and can be moved to, devices that have no "
         "compiler. A driver that refuses it has the program built from source.",
+    .members = "key device",
     .options = add_options,
     .size = sizeof(struct add),
     .run = library_run_add,

@@ -42,6 +42,10 @@ struct change {
     "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
     "not register."
 
+#define REPORT_MEMBERS                                                                             \
+    "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "       \
+    "bytes left build_ns built drain_ns waited_for aim_ns starting already vdevs dry_run"
+
 static const struct verb_option move_options[] = {
     OPTION_TIMEOUT(
         struct change,
@@ -61,16 +65,14 @@ static const struct verb_option move_options[] = {
      OPTION_VALUE(struct change, asked.non_blocking)},
     {"on-demand", NULL,
      "Let the program run on the new device at once: what a command names is brought first, and "
-     "the "
-     "rest while it runs (reseat ps says how much is there). Until then that stays on the device "
-     "it came from, which has to stay as well. Copying ahead, without this, stops the program for "
-     "less.",
+     "the rest while it runs (reseat ps says how much is there). Until then that stays on the "
+     "device it came from, which has to stay as well. Copying ahead, without this, stops the "
+     "program for less.",
      OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {"cancel", NULL,
      "Without DEVICE: cancel the move, suspend, resume or prewarm of APP that is under way, "
-     "whoever "
-     "asked for it. The program stays where it was. reseat ps shows what is under way.",
+     "whoever asked for it. The program stays where it was. reseat ps shows what is under way.",
      OPTION_VALUE(struct change, cancels)},
     {NULL}};
 
@@ -108,8 +110,7 @@ static const struct verb_option resume_options[] = {
 static const struct verb_option prewarm_options[] = {
     {"off", NULL,
      "Release what was made ready on each DEVICE, or without DEVICE on every device: the context "
-     "and "
-     "the programs built there.",
+     "and the programs built there.",
      OPTION_VALUE(struct change, asked.drop)},
     OPTION_TIMEOUT(
         struct change,
@@ -122,43 +123,42 @@ static void move_show_progress(struct change *change, const json_t *progress)
     unsigned long long total = member_number(progress, "total");
     unsigned long long builds = member_number(progress, "builds");
     unsigned long long built = member_number(progress, "built");
-    const char *phase = member_text(progress, "phase");
-    char bar[BAR_WIDTH + 1], have[32], all[32];
+    struct words words = {.used = 0};
+    char bar[BAR_WIDTH + 1];
 
     /* In the background, the terminal belongs to another process group. */
     if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp())
         return;
     change->bar = true;
+    words_add(&words, "%-8s ", member_text(progress, "phase"));
     if (builds) {
-        const char *kernel = member_text(progress, "building");
-        fprintf(stderr, "\r\033[K%-8s %s%sbuilds program %llu of %llu%s%.40s%s", phase,
-                change->prewarms ? member_text(progress, "to") : "", change->prewarms ? ": " : "",
-                built < builds ? built + 1 : builds, builds, kernel[0] ? " (kernel " : "", kernel,
-                kernel[0] ? ")" : "");
-        return;
+        words_say(&words, progress, change->prewarms ? "{to}: " : "");
+        words_add(&words, "builds program %llu of %llu", built < builds ? built + 1 : builds,
+                  builds);
+        if (member_text(progress, "building")[0])
+            words_add(&words, " (kernel %.40s)", member_text(progress, "building"));
+    } else {
+        int full =
+            total ? (int)((double)(done > total ? total : done) / (double)total * BAR_WIDTH) : 0;
+        memset(bar, ' ', BAR_WIDTH);
+        memset(bar, '#', (size_t)full);
+        bar[BAR_WIDTH] = '\0';
+        words_add(&words, "[%s]", bar);
+        words_say(&words, progress, " {done:bytes} of {total:bytes}");
+        if (member_number(progress, "round") > 1)
+            words_say(&words, progress, ", round {round}");
     }
-    done = done > total ? total : done;
-    int full = total ? (int)((double)done / (double)total * BAR_WIDTH) : 0;
-    memset(bar, ' ', BAR_WIDTH);
-    memset(bar, '#', (size_t)full);
-    bar[BAR_WIDTH] = '\0';
-    bytes_text(done, have, sizeof(have));
-    bytes_text(total, all, sizeof(all));
-    fprintf(stderr, "\r\033[K%-8s [%s] %s of %s", phase, bar, have, all);
-    if (member_number(progress, "round") > 1)
-        fprintf(stderr, ", round %llu", member_number(progress, "round"));
+    fprintf(stderr, "\r\033[K%s", words.text);
 }
 
 /** Print that the program waits for memory. */
 static void move_show_waiting(struct change *change, const json_t *notice)
 {
-    char name[OUTPUT_PROGRAM_MAX];
+    struct words words = {.used = 0};
 
-    if (!change->output->json) {
-        output_note(change->output, "%s waits for room (Ctrl-C: stay suspended): %s",
-                    output_program(json_object_get(notice, "app"), name),
-                    member_text(notice, "reason"));
-    }
+    words_say(&words, notice, "{app} waits for room (Ctrl-C: stay suspended): {reason}");
+    if (!change->output->json)
+        output_note(change->output, "%s", words.text);
 }
 
 static void move_end_bar(struct change *change)
@@ -196,185 +196,111 @@ static void move_explain(const struct change *change, const json_t *report, stru
 {
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
-    const char *hint = move_hint_for(result, to, reason);
-    bool refused = strcmp(result, RESULT_REFUSED) == 0;
     bool canceled = strcmp(result, RESULT_CANCELED) == 0;
-    char name[OUTPUT_PROGRAM_MAX];
 
-    output_program(json_object_get(report, "app"), name);
     if (move_is_not_stored(change, report)) {
-        const char *why = member_text(report, "not_stored");
-        words_add(words, "%s is suspended, but not to an image, so no host memory was freed: %s",
-                  name, *why ? why : "its libreseat.so is older and cannot write images");
+        words_say(words, report,
+                  "{app} is suspended, but not to an image, so no host memory was freed: "
+                  "{not_stored}[{!not_stored}its libreseat.so is older and cannot write images]");
         return;
     }
     if (strcmp(result, RESULT_ENDED) == 0) {
-        words_add(words, "%s ended first; nothing is left to do", name);
+        words_say(words, report, "{app} ended first; nothing is left to do");
         return;
     }
-    if (change->prewarms)
-        words_add(words, "%s was not made ready for %s", name, output_place(to));
-    else if (!to[0])
-        words_add(words, "%s was not suspended", name);
-    else if (!from[0])
-        words_add(words, "%s was not resumed on %s", name, to);
-    else if (refused)
-        words_add(words, "%s cannot move to %s", name, to);
-    else
-        words_add(words, "%s: move to %s %s", name, to, canceled ? "canceled" : "failed");
-    if (from[0])
-        words_add(words, "; still on %s", from);
-    else
-        words_add(words, "; still suspended");
-    if (reason[0])
-        words_add(words, ": %s", reason);
-    else if (!canceled)
-        words_add(words, ": %s in phase %s", result, member_text(report, "reached"));
-    words_add(words, "%s", hint);
+    words_say(words, report,
+              change->prewarms                      ? "{app} was not made ready for {to:place}"
+              : !to[0]                              ? "{app} was not suspended"
+              : !from[0]                            ? "{app} was not resumed on {to}"
+              : strcmp(result, RESULT_REFUSED) == 0 ? "{app} cannot move to {to}"
+              : canceled                            ? "{app}: move to {to} canceled"
+                                                    : "{app}: move to {to} failed");
+    words_say(words, report, "[; still on {from}][{!from}; still suspended][: {reason}]");
+    if (!reason[0] && !canceled)
+        words_say(words, report, ": {result} in phase {reached}");
+    words_add(words, "%s", move_hint_for(result, to, reason));
 }
 
 /** Print the result as JSON. Members outside of "devices" are those of @report. */
-static int move_print_json(const struct change *change, const json_t *report, const json_t *reports,
-                           int status, const char *explanation)
+static int move_print_json(const struct change *change, json_t *report, const json_t *reports,
+                           const char *code, const char *explanation)
 {
-    json_t *object = output_object(change->output, status);
-    const json_t *one;
+    json_t *devices = json_array(), *one;
     size_t i;
 
-    output_add_members(
-        object, report,
-        "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "
-        "bytes left build_ns built drain_ns waited_for aim_ns starting already vdevs");
-    json_object_set_new(object, "dry_run", json_boolean(change->asked.dry_run));
-    if (change->to)
-        output_add_members(object, report, "image image_bytes image_written freed not_stored");
-    if (change->prewarms) {
-        json_t *devices = json_array();
-        json_array_foreach(reports, i, one)
-        {
-            json_t *device = json_object();
-            output_add_members(device, one, "to result reached reason total_ns already");
-            json_array_append_new(devices, device);
-        }
-        json_object_set_new(object, "devices", devices);
+    json_array_foreach(reports, i, one)
+    {
+        json_t *device = json_object();
+        output_add_members(device, one, "to result reached reason total_ns already");
+        json_array_append_new(devices, device);
     }
-    if (status)
-        output_add_error(object, output_code_of(member_text(report, "result")), explanation);
-    return output_print(object, status);
+    json_object_set_new(report, "dry_run", json_boolean(change->asked.dry_run));
+    json_object_set_new(report, "devices", devices);
+    return output_result(change->output, report, code, explanation);
 }
 
-/** Print the memory that an on-demand move has not transferred yet. */
-static void move_print_left(const json_t *report)
-{
-    unsigned long long left = member_number(report, "left");
-    char bytes[32];
-
-    bytes_text(left, bytes, sizeof(bytes));
-    if (left)
-        printf(", %s to follow while it runs", bytes);
-}
-
-/** Print the image that a suspended program was written to. */
-static void move_print_stored(const json_t *report)
-{
-    char bytes[32], written[32], freed[32];
-
-    bytes_text(member_number(report, "image_bytes"), bytes, sizeof(bytes));
-    bytes_text(member_number(report, "image_written"), written, sizeof(written));
-    bytes_text(member_number(report, "freed"), freed, sizeof(freed));
-    printf("%s in the image %s, %s of it new; %s of host memory freed\n", bytes,
-           member_text(report, "image"), written, freed);
-}
-
-/** Print the parts of the duration: builds, waiting for launched commands, copies. */
-static void move_print_causes(const json_t *report, bool stops)
-{
-    unsigned long long built = member_number(report, "built");
-    unsigned long long rounds = member_number(report, "rounds");
-    unsigned long long stop = member_number(report, "downtime_ns");
-    unsigned long long aim = member_number(report, "aim_ns");
-    char time[32], bytes[32], aimed[32];
-
-    output_seconds(member_number(report, "build_ns"), time, sizeof(time));
-    if (built)
-        printf(", %s of it building %llu program%s", time, built, built == 1 ? "" : "s");
-    output_seconds(stop, time, sizeof(time));
-    if (stops)
-        printf("; paused for %s", time);
-    if (stops && aim && stop > aim) {
-        output_seconds(aim, aimed, sizeof(aimed));
-        output_seconds(member_number(report, "drain_ns"), time, sizeof(time));
-        const char *kernels = member_text(report, "waited_for");
-        printf(" (target %s; %s of it waiting for %s%s)", aimed, time,
-               !kernels[0]            ? "launched commands to end"
-               : strchr(kernels, ',') ? "kernels "
-                                      : "kernel ",
-               kernels);
-    }
-    bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-    printf("; %s", member_number(report, "bytes") ? bytes : "nothing");
-    fputs(" copied", stdout);
-    output_seconds(member_number(report, "predicted_ns"), time, sizeof(time));
-    if (rounds > 1)
-        printf(" in %llu rounds, the last of which predicted a pause of %s", rounds, time);
-    move_print_left(report);
-    putchar('\n');
-}
-
-static void move_print_moved(const json_t *report, const char *name)
+static void move_print_moved(const json_t *report)
 {
     const char *from = member_text(report, "from"), *to = member_text(report, "to");
-    char total[32], arrived[32];
+    uint64_t stop = member_number(report, "downtime_ns"), aim = member_number(report, "aim_ns");
+    struct words words = {.used = 0};
 
-    output_seconds(member_number(report, "total_ns"), total, sizeof(total));
-    output_seconds(member_number(report, "arrived_ns"), arrived, sizeof(arrived));
-    if (!to[0])
-        printf("%s suspended in %s", name, total);
-    else if (!from[0])
-        printf("%s resumed on %s in %s", name, to, arrived);
-    else
-        printf("%s moved from %s to %s in %s", name, from, to, arrived);
-    move_print_causes(report, from[0] && to[0]);
-}
-
-static void move_print_already(const struct change *change, const json_t *report, const char *name)
-{
-    const char *from = member_text(report, "from");
-
-    if (change->prewarms)
-        printf("%s is ready for %s already\n", name, from[0] ? from : member_text(report, "to"));
-    else if (from[0])
-        printf("%s is already on %s\n", name, from);
-    else
-        printf("%s is already suspended\n", name);
+    words_say(&words, report,
+              !to[0]     ? "{app} suspended in {total_ns}"
+              : !from[0] ? "{app} resumed on {to} in {arrived_ns}"
+                         : "{app} moved from {from} to {to} in {total_ns}");
+    /* The parts of the duration: builds, waiting for launched commands, copies. */
+    words_say(&words, report, "[, {?built}{build_ns} of it building {built|program|programs}]");
+    if (from[0] && to[0])
+        words_say(&words, report, "; paused for {downtime_ns}");
+    if (from[0] && to[0] && aim && stop > aim)
+        words_say(&words, report,
+                  strchr(member_text(report, "waited_for"), ',')
+                      ? " (target {aim_ns}; {drain_ns} of it waiting for kernels {waited_for})"
+                      : " (target {aim_ns}; {drain_ns} of it waiting for [kernel {waited_for}]"
+                        "[{!waited_for}launched commands to end])");
+    words_say(&words, report, "; [{bytes}][{!bytes}nothing] copied");
+    if (member_number(report, "rounds") > 1)
+        words_say(&words, report,
+                  " in {rounds} rounds, the last of which predicted a pause of {predicted_ns}");
+    words_say(&words, report, "[, {left:bytes} to follow while it runs]");
+    puts(words.text);
 }
 
 static void move_print_done(const struct change *change, const json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX], total[32];
-    const json_t *app = json_object_get(report, "app");
-    const char *from = member_text(report, "from"), *to = member_text(report, "to");
+    bool already = member_bool(report, "already");
+    const char *template = NULL;
+    struct words words = {.used = 0};
 
-    output_program(app, name);
-    if (change->asked.drop && member_bool(report, "already")) {
-        printf("%s: no prewarmed device to release%s%s\n", name, to[0] ? ": " : "", to);
-    } else if (change->asked.drop) {
-        printf("%s: prewarmed %s%s released\n", name, to[0] ? "device " : "devices", to);
-    } else if (change->prewarms && !member_bool(report, "already")) {
-        output_seconds(member_number(report, "total_ns"), total, sizeof(total));
-        printf("%s is ready for %s: made in %s\n", name, to, total);
-    } else if (member_bool(report, "already")) {
-        move_print_already(change, report, name);
-    } else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0) {
-        printf("%s queues for a device; the policy resumes it when there is room "
-               "(reseat explain %llu)\n",
-               name, member_number(app, "pid"));
-    } else if (change->asked.dry_run) {
-        printf("%s can move from %s to %s\n", name, output_place(from), to);
-    } else if (member_bool(report, "starting")) {
-        printf("%s has not used OpenCL yet; it will start on %s\n", name, to);
-    } else {
-        move_print_moved(report, name);
+    if (change->asked.drop)
+        template = already ? "{app}: no prewarmed device to release[: {to}]"
+                           : "{app}: prewarmed [device {to}][{!to}devices] released";
+    else if (change->prewarms)
+        template = !already                         ? "{app} is ready for {to}: made in {total_ns}"
+                   : member_text(report, "from")[0] ? "{app} is ready for {from} already"
+                                                    : "{app} is ready for {to} already";
+    else if (already)
+        template = "{app} is already [on {from}][{!from}suspended]";
+    else if (strcmp(member_text(report, "result"), RESULT_QUEUED) == 0)
+        template = "{app} queues for a device; the policy resumes it when there is room "
+                   "(reseat explain {app.pid})";
+    else if (change->asked.dry_run)
+        template = "{app} can move from {from:place} to {to}";
+    else if (member_bool(report, "starting"))
+        template = "{app} has not used OpenCL yet; it will start on {to}";
+    else
+        move_print_moved(report);
+    if (template) {
+        words_say(&words, report, template);
+        puts(words.text);
+    }
+    if (change->to) {
+        words.used = 0;
+        words_say(&words, report,
+                  "{image_bytes} in the image {image}, {image_written:bytes} of it new; "
+                  "{freed:bytes} of host memory freed");
+        puts(words.text);
     }
 }
 
@@ -391,12 +317,13 @@ static int move_status_of(const struct change *change, const json_t *report)
 /** Print the result. The first report of a failure determines the status. */
 static int move_finish(struct change *change, const json_t *reports)
 {
-    const json_t *report, *decides = json_array_get(reports, 0);
+    json_t *report, *decides = json_array_get(reports, 0);
+    struct words why = {.used = 0};
     size_t i;
 
     json_array_foreach(reports, i, report)
     {
-        struct words explanation = {0};
+        struct words explanation = {.used = 0};
         int status = move_status_of(change, report);
         if (status && !move_status_of(change, decides))
             decides = report;
@@ -404,34 +331,19 @@ static int move_finish(struct change *change, const json_t *reports)
             continue;
         if (!status) {
             move_print_done(change, report);
-            if (change->to)
-                move_print_stored(report);
             continue;
         }
         move_explain(change, report, &explanation);
-        (void)output_fail(change->output, output_code_of(member_text(report, "result")), "%s",
-                          explanation.text);
+        output_note(change->output, "%s", explanation.text);
     }
     int status = move_status_of(change, decides);
-    if (change->output->json) {
-        struct words explanation = {0};
-        if (status)
-            move_explain(change, decides, &explanation);
-        return move_print_json(change, decides, reports, status, explanation.text);
-    }
-    return status ? status : output_done();
-}
-
-static int move_take_answer(const struct change *change, const struct message *message,
-                            json_t *reports)
-{
-    const msgpack_object *result = field_get(&message->root, "result");
-
-    if (!field_is(&message->root, "type", MSG_REPORT) || !result ||
-        result->type != MSGPACK_OBJECT_STR)
-        return output_fail_message(change->output, message);
-    json_array_append_new(reports, output_answer(message));
-    return 0;
+    if (!change->output->json)
+        return status ? status : output_done();
+    if (status)
+        move_explain(change, decides, &why);
+    return move_print_json(change, decides, reports,
+                           status ? output_code_of(member_text(decides, "result")) : NULL,
+                           why.text);
 }
 
 static void move_say_canceling(void *context)
@@ -472,50 +384,41 @@ static void move_make_request(struct call *call, struct frame *ret_frame)
 }
 
 /** Receive the answers: one, or for prewarm one for each device. */
-static int move_take_answers(struct call *call, struct client *client, const struct news *news)
+static int move_take_answers(struct call *call, struct client *client)
 {
     struct change *change = call->options;
+    const struct news news = {move_take_news, change, true, move_say_canceling};
+    const struct question question = {.type = MSG_REPORT, .what = call->verb->name, .news = &news};
     size_t count = change->devices.count ? change->devices.count : 1;
-    json_t *reports = json_array();
-    struct message message;
+    json_auto_t *reports = json_array();
     struct frame frame;
     int status = 0;
 
     move_make_request(call, &frame);
     for (size_t i = 0; !status && i < count; i++) {
-        int result = ask_follow(client, i == 0 ? &frame : NULL, news, &message);
+        json_t *report = NULL;
+        status = ask_on(&call->output, client, &question, i ? NULL : &frame, &report);
         move_end_bar(change);
-        if (result == 1) {
-            status = move_take_answer(change, &message, reports);
-            message_finish(&message);
-        } else {
-            status = output_fail_agent(&call->output, result, call->verb->name);
-        }
+        if (!status && json_is_string(json_object_get(report, "result")))
+            json_array_append_new(reports, report);
+        else if (!status)
+            status = output_fail_answer(&call->output);
     }
-    if (!status)
-        status = move_finish(change, reports);
-    json_decref(reports);
-    return status;
-}
-
-static int move_print_canceled(const struct output *output, const json_t *answer)
-{
-    char name[OUTPUT_PROGRAM_MAX];
-
-    (void)output;
-    printf("%s: canceled\n", output_program(json_object_get(answer, "app"), name));
-    return output_done();
+    return status ? status : move_finish(change, reports);
 }
 
 static int move_cancel_other(const struct call *call)
 {
-    static const struct question question = {MSG_CANCEL, "cancel a move",     false, CANCEL_MS,
-                                             "app",      move_print_canceled, NULL};
+    static const struct question question = {.type = MSG_CANCEL, .what = "cancel a move"};
+    struct output output = call->output;
+    json_auto_t *answer = NULL;
     struct frame frame;
 
+    output.members = "app";
     frame_init(&frame, MSG_CANCEL);
     frame_string(&frame, "app", call->words[0]);
-    return ask_print(&call->output, &question, &frame);
+    int status = ask(&output, &question, &frame, &answer);
+    return status ? status : output_say(&output, answer, "{app}: canceled");
 }
 
 static int move_verb_run(struct call *call)
@@ -546,10 +449,8 @@ static int move_verb_run(struct call *call)
         return status;
     status = ask_connect(&call->output, false, "reach the program", &client);
 
-    if (!status) {
-        const struct news news = {move_take_news, change, true, move_say_canceling};
-        status = move_take_answers(call, &client, &news);
-    }
+    if (!status)
+        status = move_take_answers(call, &client);
     client_close(&client);
     return status;
 }
@@ -560,10 +461,10 @@ const struct verb verb_move = {
     .summary = "Move a program to another device, while it runs.",
     .text = "APP is a pid, a name or an id of reseat ps; DEVICE a name, UUID, PCI address or part "
             "of the driver's name of reseat devices. Ctrl-C cancels, and so does reseat move APP "
-            "--cancel "
-            "in another terminal.\n"
+            "--cancel in another terminal.\n"
             "Of a program with several virtual devices all move there, one after another; APP:N is "
             "one of them, counted from 0.",
+    .members = REPORT_MEMBERS,
     .options = move_options,
     .size = sizeof(struct change),
     .users = true,
@@ -576,6 +477,7 @@ const struct verb verb_suspend = {
     .summary = "Take a program off its device, into host memory.",
     .text = "It waits where it needs a device. Of several virtual devices all are suspended, one "
             "after another; APP:N is one of them.",
+    .members = REPORT_MEMBERS " image? image_bytes? image_written? freed? not_stored?",
     .options = suspend_options,
     .size = sizeof(struct change),
     .users = true,
@@ -590,6 +492,7 @@ const struct verb verb_resume = {
             "there is no room now it queues, and the command waits until it has one; Ctrl-C leaves "
             "it suspended. Of several virtual devices all that are suspended; APP:N is one of "
             "them.",
+    .members = REPORT_MEMBERS,
     .options = resume_options,
     .size = sizeof(struct change),
     .users = true,
@@ -608,6 +511,7 @@ const struct verb verb_prewarm = {
         "ready the others are; --timeout and Ctrl-C end all of them. reseat ps shows as READY "
         "which devices those are. It costs a context there, with "
         "its descriptors and some memory of the device, which no limit counts.",
+    .members = REPORT_MEMBERS " devices",
     .options = prewarm_options,
     .size = sizeof(struct change),
     .users = true,

@@ -3,8 +3,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-#define ANSWER_MS 5000
-#define TEXT_MAX  256 /* Bytes of a notice's text, which programs log as a line. */
+#define TEXT_MAX 256 /* Bytes of a notice's text, which programs log as a line. */
 
 /** A notice to a registered program. */
 struct notice {
@@ -67,20 +66,10 @@ static int notify_check(const struct output *output, const char *what, const str
                : 0;
 }
 
-static int notify_report(const struct output *output, const json_t *answer)
-{
-    char name[OUTPUT_PROGRAM_MAX];
-
-    (void)output;
-    printf("%s is told: %s\n", output_program(json_object_get(answer, "app"), name),
-           member_text(answer, "what"));
-    return output_done();
-}
-
 static int notify_run(struct call *call)
 {
-    static const struct question question = {MSG_NOTICE, "notify a program", false, ANSWER_MS,
-                                             "app what", notify_report,      NULL};
+    static const struct question question = {
+        .type = MSG_NOTICE, .what = "notify a program", .say = "{app} is told: {what}"};
     const struct notice *notice = call->options;
     struct frame frame;
     int status = notify_check(&call->output, call->words[1], notice);
@@ -102,6 +91,7 @@ const struct verb verb_notify = {
     .arguments = "APP[:N] " NOTICE_ADDED "|" NOTICE_TAKEN "|" NOTICE_POWER "|" NOTICE_QUOTA,
     .summary = "Tell a program that registered with reseat.h something it may want to know.",
     .text = "The program is only told; it decides what to do.",
+    .members = "app what",
     .options = notify_options,
     .size = sizeof(struct notice),
     .users = true,

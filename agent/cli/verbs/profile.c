@@ -11,7 +11,6 @@
 #include "state/base/files/file.h"
 #include "state/driver/device_key.h"
 
-#define PROFILE_MS    10000
 #define ID_DIGITS     32
 #define FILE_SIZE_MAX (64u << 20)
 
@@ -28,53 +27,41 @@ static const struct verb_option profile_options[] = {
      OPTION_VALUE(struct profile, import_from)},
     {NULL}};
 
-/* Power of a launch above the device's idle power, and the resulting energy. */
-static void profile_put_energy(struct table *table, const json_t *cost, size_t power, size_t energy)
+static void profile_say_error(const json_t *cost, struct words *words)
+{
+    words_add(words, "%.1f%%", (double)member_number(cost, "error_permil") / 10);
+}
+
+/* The energy of a launch, from the power that it draws above the idle device. */
+static void profile_say_energy(const json_t *cost, struct words *words)
 {
     double mw = (double)member_number(cost, "power_mw"), ns = (double)member_number(cost, "ns");
-    char text[32];
 
-    if (!member_number(cost, "power_samples_permil"))
-        return;
-    snprintf(text, sizeof(text), "%.1f W", mw / 1000);
-    table_put(table, power, text);
-    snprintf(text, sizeof(text), "%.3g J", mw * ns / 1e12);
-    table_put(table, energy, text);
+    if (member_number(cost, "power_samples_permil"))
+        words_add(words, "%.3g J", mw * ns / 1e12);
 }
 
 static int profile_print(const struct output *output, const json_t *answer)
 {
-    enum { TIME = 3, ERROR, POWER, ENERGY };
     static const struct table_column columns[] = {
-        {"KERNEL", "kernel", .wrap = true},
-        {"DEVICE", "device"},
-        {"WORK-ITEMS", "items", TABLE_NUMBER, true},
-        {"TIME", .right = true},
-        {"ERROR", .right = true},
-        {"POWER", .right = true, .optional = true},
-        {"ENERGY", .right = true, .optional = true},
+        {"KERNEL", "{kernel}", TABLE_WRAP},
+        {"DEVICE", "{device}"},
+        {"WORK-ITEMS", "{items}", TABLE_RIGHT},
+        {"TIME", "{ns}", TABLE_RIGHT},
+        {"ERROR", .say = profile_say_error, .flags = TABLE_RIGHT},
+        {"POWER", "[{?power_samples_permil}{power_mw}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {"ENERGY", .say = profile_say_energy, .flags = TABLE_RIGHT | TABLE_OPTIONAL},
+        {NULL},
     };
-    const json_t *costs = json_object_get(answer, "costs"), *cost;
-    size_t i;
+    const json_t *costs = json_object_get(answer, "costs");
 
     if (!json_array_size(costs)) {
         output_note(output, "no launch was measured yet; those of programs with one queue are, "
                             "while --slice is not 0");
         return output_done();
     }
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    json_array_foreach(costs, i, cost)
-    {
-        char text[32];
-        table_add(table, cost);
-        output_seconds(member_number(cost, "ns"), text, sizeof(text));
-        table_put(table, TIME, text);
-        snprintf(text, sizeof(text), "%.1f%%", (double)member_number(cost, "error_permil") / 10);
-        table_put(table, ERROR, text);
-        profile_put_energy(table, cost, POWER, ENERGY);
-    }
-    int status = table_print(table);
-    if (json_is_true(json_object_get(answer, "more")))
+    int status = table_print_list(costs, columns);
+    if (member_bool(answer, "more"))
         output_note(output, "there are more; name a program, a kernel or a device");
     return status;
 }
@@ -95,14 +82,14 @@ static int profile_write(const struct call *call, const char *path, const json_t
 
 static int profile_export(const struct call *call, const char *path)
 {
-    static const struct question question = {
-        .type = MSG_PROFILE, .what = "show what launches cost", .timeout_ms = PROFILE_MS};
-    json_t *object = output_object(&call->output, STATUS_DONE), *costs = json_array();
+    static const struct question question = {.type = MSG_PROFILE,
+                                             .what = "show what launches cost"};
+    json_auto_t *object = output_object(&call->output, STATUS_DONE), *costs = json_array();
     bool more = object && costs;
-    int status = more ? 0 : output_fail(&call->output, ERR_FAILED, "out of memory");
+    int status = more ? 0 : output_fail(&call->output, ERR_FAILED, "there is not enough memory");
 
     while (!status && more) {
-        json_t *answer;
+        json_auto_t *answer = NULL;
         struct frame frame;
         frame_init(&frame, MSG_PROFILE);
         frame_string(&frame, "what", call->count ? call->words[0] : "");
@@ -112,16 +99,12 @@ static int profile_export(const struct call *call, const char *path)
             break;
         size_t before = json_array_size(costs);
         json_array_extend(costs, json_object_get(answer, "costs"));
-        more = json_is_true(json_object_get(answer, "more")) && json_array_size(costs) > before;
-        json_decref(answer);
+        more = member_bool(answer, "more") && json_array_size(costs) > before;
     }
-    size_t count = json_array_size(costs);
     if (!status && json_object_set(object, "costs", costs) == 0)
         status = profile_write(call, path, object);
-    json_decref(costs);
-    json_decref(object);
     if (!status && !call->output.json)
-        printf("%zu entries in %s\n", count, path);
+        printf("%zu entries in %s\n", json_array_size(costs), path);
     return status ? status : output_done();
 }
 
@@ -196,13 +179,13 @@ static void profile_put(struct frame *frame, const json_t *cost)
 static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added)
 {
     static const struct question question = {
-        .type = MSG_IMPORT, .what = "import costs", .launch = true, .timeout_ms = PROFILE_MS};
+        .type = MSG_IMPORT, .what = "import costs", .launch = true};
     size_t count = json_array_size(costs);
     int status = 0;
 
     *ret_added = 0;
     for (size_t from = 0; !status && from < count; from += PROTOCOL_COSTS_MAX) {
-        json_t *answer;
+        json_auto_t *answer = NULL;
         struct frame frame;
         frame_init(&frame, MSG_IMPORT);
         frame_array(&frame, "costs");
@@ -210,10 +193,7 @@ static int profile_send(const struct call *call, const json_t *costs, size_t *re
             profile_put(&frame, json_array_get(costs, i));
         frame_end(&frame);
         status = ask(&call->output, &question, &frame, &answer);
-        if (!status) {
-            *ret_added += member_number(answer, "added");
-            json_decref(answer);
-        }
+        *ret_added += member_number(answer, "added");
     }
     return status;
 }
@@ -237,7 +217,7 @@ static json_t *profile_load(const char *path, json_error_t *ret_error)
 static int profile_import(const struct call *call, const char *path)
 {
     json_error_t error;
-    json_t *object = profile_load(path, &error);
+    json_auto_t *object = profile_load(path, &error);
     size_t added = 0;
 
     if (!object && error.line >= 0)
@@ -248,23 +228,16 @@ static int profile_import(const struct call *call, const char *path)
     int status = profile_check(call, path, costs);
     if (!status)
         status = profile_send(call, costs, &added);
-    json_decref(object);
     if (status)
         return status;
-    if (call->output.json) {
-        object = output_object(&call->output, STATUS_DONE);
-        json_object_set_new(object, "added", json_integer((json_int_t)added));
-        return output_print(object, STATUS_DONE);
-    }
-    printf("%zu entries imported\n", added);
-    return output_done();
+    json_auto_t *answer = json_pack("{s:I}", "added", (json_int_t)added);
+    return output_say(&call->output, answer, "{added|entry|entries} imported");
 }
 
 static int profile_run(struct call *call)
 {
     static const struct question question = {
-        MSG_PROFILE, "show what launches cost", false, PROFILE_MS, "costs[] more", profile_print,
-        NULL};
+        .type = MSG_PROFILE, .what = "show what launches cost", .print = profile_print};
     const struct profile *wanted = call->options;
     struct frame frame;
 
@@ -291,6 +264,7 @@ const struct verb verb_profile = {
         "kernels that may run in pieces (reseat run --slice). The policy compares devices by them. "
         "They are kept for each user, in costs.sqlite in the agent's state folder.",
     .users = true,
+    .members = "costs? more? added?",
     .options = profile_options,
     .size = sizeof(struct profile),
     .run = profile_run,

@@ -41,36 +41,24 @@ static const char *protect_word(const struct protect *protect)
     return protect->off ? "off" : protect->every ? protect->every : "on";
 }
 
-static int protect_print(const struct call *call, const json_t *report)
+static int protect_print(const struct call *call, json_t *report)
 {
     const struct protect *protect = call->options;
-    char name[OUTPUT_PROGRAM_MAX], bytes[32], total[32], downtime[32];
-    bool starting = member_bool(report, "starting");
-    const char *why = member_text(report, "not_protected");
+    char name[SAY_PROGRAM_MAX];
 
-    output_program(json_object_get(report, "app"), name);
-    if (why[0]) {
+    if (member_text(report, "not_protected")[0]) {
         return output_fail(&call->output, ERR_REFUSED,
                            "%s is not protected now: %s; it will be as soon as that has passed "
                            "(reseat protect --off ends it)",
-                           name, why);
+                           say_program(json_object_get(report, "app"), name),
+                           member_text(report, "not_protected"));
     }
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        output_add_members(object, report, "app starting bytes total_ns downtime_ns");
-        json_object_set_new(object, "protect", output_text(protect_word(protect)));
-        return output_print(object, STATUS_DONE);
-    }
-    if (starting || protect->off) {
-        printf("%s %s%s\n", name, starting ? "will start " : "is ",
-               protect->off ? "not protected" : "protected");
-        return output_done();
-    }
-    bytes_text(member_number(report, "bytes"), bytes, sizeof(bytes));
-    output_seconds(member_number(report, "total_ns"), total, sizeof(total));
-    output_seconds(member_number(report, "downtime_ns"), downtime, sizeof(downtime));
-    printf("%s is protected: %s copied in %s, stopped for %s\n", name, bytes, total, downtime);
-    return output_done();
+    json_object_set_new(report, "protect", output_text(protect_word(protect)));
+    return output_say(&call->output, report,
+                      protect->off
+                          ? "{app} [{?starting}will start][{!starting}is] not protected"
+                          : "{app} [{?starting}will start protected][{!starting}is protected: "
+                            "{bytes} copied in {total_ns}, stopped for {downtime_ns}]");
 }
 
 static int protect_verb_run(struct call *call)
@@ -79,9 +67,9 @@ static int protect_verb_run(struct call *call)
     static const struct question question = {
         .type = MSG_REPORT, .what = MSG_PROTECT, .news = &news};
     struct protect *protect = call->options;
-    char name[OUTPUT_PROGRAM_MAX];
+    char name[SAY_PROGRAM_MAX];
     struct frame frame;
-    json_t *report;
+    json_auto_t *report = NULL;
 
     if (protect->off && protect->every)
         return output_usage(&call->output, "give --every or --off, not both");
@@ -92,13 +80,10 @@ static int protect_verb_run(struct call *call)
     if (status)
         return status;
     if (strcmp(member_text(report, "result"), RESULT_DONE) == 0)
-        status = protect_print(call, report);
-    else
-        status = output_fail(&call->output, output_code_of(member_text(report, "result")), "%s: %s",
-                             output_program(json_object_get(report, "app"), name),
-                             member_text(report, "reason"));
-    json_decref(report);
-    return status;
+        return protect_print(call, report);
+    return output_fail(&call->output, output_code_of(member_text(report, "result")), "%s: %s",
+                       say_program(json_object_get(report, "app"), name),
+                       member_text(report, "reason"));
 }
 
 const struct verb verb_protect = {
@@ -110,6 +95,7 @@ const struct verb verb_protect = {
             "explain says when the last copy was made, what copies cost, and what became of the "
             "last loss. What is said here holds until the program ends, whatever the configuration "
             "says. reseat run --protect says what cannot be protected.",
+    .members = "app starting bytes total_ns downtime_ns protect",
     .options = options,
     .size = sizeof(struct protect),
     .users = true,

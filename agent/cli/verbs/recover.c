@@ -366,40 +366,29 @@ static void recover_one(const struct losses *losses, struct lost *lost)
 
 /* ---- output ---- */
 
-static json_t *recover_loss_json(const struct lost *lost)
-{
-    json_t *object = json_object();
-
-    json_object_set_new(object, "image", json_string(lost->image));
-    json_object_set_new(object, "program", output_text(lost->summary.about->program));
-    json_object_set_new(object, "outcome", json_string(outcome_names[lost->outcome]));
-    json_object_set_new(object, "reason", output_text(lost->reason));
-    json_object_set_new(object, "pid", lost->pid ? json_integer(lost->pid) : json_null());
-    return object;
-}
-
 static int recover_print(const struct losses *losses)
 {
-    static const struct table_column columns[] = {{"PROGRAM", "program"},
-                                                  {"IMAGE", "image"},
-                                                  {"OUTCOME", "outcome"},
-                                                  {"PID", "pid", TABLE_NUMBER, true},
-                                                  {"WHY", "reason", .wrap = true}};
+    static const struct table_column columns[] = {
+        {"PROGRAM", "{program}"},        {"IMAGE", "{image}"},
+        {"OUTCOME", "{outcome}"},        {"PID", "{pid}", TABLE_RIGHT},
+        {"WHY", "{reason}", TABLE_WRAP}, {NULL},
+    };
     json_t *list = json_array();
     bool failed = false;
 
     for (size_t i = 0; i < losses->count; i++) {
-        failed = failed || losses->lost[i].outcome == CANNOT;
-        json_array_append_new(list, recover_loss_json(&losses->lost[i]));
+        const struct lost *lost = &losses->lost[i];
+        failed = failed || lost->outcome == CANNOT;
+        json_array_append_new(list, json_pack("{s:s, s:o, s:s, s:o, s:o}", "image", lost->image,
+                                              "program", output_text(lost->summary.about->program),
+                                              "outcome", outcome_names[lost->outcome], "reason",
+                                              output_text(lost->reason), "pid",
+                                              lost->pid ? json_integer(lost->pid) : json_null()));
     }
-    int status = failed ? STATUS_ROLLED_BACK : STATUS_DONE;
-    json_t *object = output_object(losses->output, status);
-    json_object_set_new(object, "folder", output_text(losses->path));
-    json_object_set_new(object, "programs", list);
-    if (failed)
-        output_add_error(object, ERR_FAILED, "not all can be recovered");
-    return output_print_list(losses->output, object, "programs", columns, ARRAY_SIZE(columns),
-                             status);
+    json_auto_t *answer =
+        json_pack("{s:o, s:o}", "folder", output_text(losses->path), "programs", list);
+    return output_list(losses->output, answer, "programs", columns, failed ? ERR_FAILED : NULL,
+                       "not all can be recovered");
 }
 
 static int recover_run(struct call *call)
@@ -444,9 +433,9 @@ const struct verb verb_recover = {
         "FOLDER is where reseat checkpoint --lease made images of them, on a disk that both hosts "
         "have. It is watched for as long as the leases are: what is heard of there lives, and is "
         "left alone, as is what ended by exit(). What is lost is started from its last image, "
-        "once, "
-        "however many hosts try, in its working folder, with its arguments, and on the standard "
-        "output of this command.",
+        "once, however many hosts try, in its working folder, with its arguments, and on the "
+        "standard output of this command.",
+    .members = "folder programs",
     .options = options,
     .size = sizeof(struct recover),
     .run = recover_run,

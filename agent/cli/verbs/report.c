@@ -3,9 +3,9 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
+#include "state/base/clock.h"
 
-#define REPORT_MS 10000
-#define GRAPH     26 /* Columns of a graph; with names and sizes it fits 80 columns. */
+#define GRAPH 26 /* Columns of a graph; with names and sizes it fits 80 columns. */
 
 /**
  * Draw a graph of bars with eight heights, newest to the right. Each is the maximum of its samples.
@@ -34,18 +34,6 @@ static void report_draw(const json_t *one, uint64_t full)
     }
 }
 
-static void report_age_text(uint64_t ms, char *ret, size_t size)
-{
-    uint64_t seconds = ms / 1000;
-
-    if (seconds < 120)
-        snprintf(ret, size, "%llu s", (unsigned long long)seconds);
-    else if (seconds < 7200)
-        snprintf(ret, size, "%llu min", (unsigned long long)seconds / 60);
-    else
-        snprintf(ret, size, "%llu h", (unsigned long long)seconds / 3600);
-}
-
 static unsigned report_percent(uint64_t part, uint64_t whole)
 {
     return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
@@ -57,55 +45,49 @@ static void report_print_line(const json_t *one, int width, const char *const fi
 {
     char text[32];
 
-    output_padded(member_text(one, "name"), width);
+    say_padded(member_text(one, "name"), width);
     for (size_t i = 0; i < 4; i++) {
         bytes_text(member_number(one, fields[i]), text, sizeof(text));
         printf("%9s", text);
     }
     putchar(' ');
     report_draw(one, full);
-    report_age_text(member_number(one, "age_ms"), text, sizeof(text));
+    say_duration(member_number(one, "age_ms") * NS_PER_MS, text, sizeof(text));
     printf(" %s\n", text);
 }
 
 /** Print the most memory that the program wanted, and its share of the device's. */
 static void report_print_needed(const json_t *one)
 {
-    uint64_t wanted = member_number(one, "wanted_peak_bytes");
-    const char *device = member_text(one, "device");
-    char text[32];
+    uint64_t capacity = member_number(one, "capacity_bytes");
+    unsigned percent = report_percent(member_number(one, "wanted_peak_bytes"), capacity);
+    struct words words = {.used = 0};
 
-    bytes_text(wanted, text, sizeof(text));
-    printf("needed at most %s", text);
-    if (device[0] && member_number(one, "capacity_bytes"))
-        printf(", %u%% of %s", report_percent(wanted, member_number(one, "capacity_bytes")),
-               device);
+    words_say(&words, one, "needed at most {wanted_peak_bytes}");
+    if (capacity && member_text(one, "device")[0])
+        words_add(&words, ", %u%% of %s", percent, member_text(one, "device"));
+    words_say(&words, one,
+              "[{?waits}; asked for memory {waits|time|times}, {waited_ms} in all, refused "
+              "{refusals}]");
+    puts(words.text);
 }
 
 static void report_print_app(const json_t *app, int width)
 {
     static const char *const fields[] = {"granted_bytes", "device_bytes", "spilled_bytes",
                                          "peak_bytes"};
-    uint64_t capacity = member_number(app, "capacity_bytes"), waits = member_number(app, "waits");
+    uint64_t capacity = member_number(app, "capacity_bytes");
 
     report_print_line(app, width, fields, capacity ? capacity : member_number(app, "peak_bytes"));
     printf("%*s", width, "");
     report_print_needed(app);
-    if (waits) {
-        char waited[32];
-        output_seconds(member_number(app, "waited_ms") * 1000000, waited, sizeof(waited));
-        printf("; asked for memory %llu time%s, %s in all, refused %llu", (unsigned long long)waits,
-               waits == 1 ? "" : "s", waited, (unsigned long long)member_number(app, "refusals"));
-    }
-    putchar('\n');
 }
 
 static void report_print_ended(const json_t *one, int width)
 {
-    output_padded(member_text(one, "name"), width);
+    say_padded(member_text(one, "name"), width);
     fputs(" ended; ", stdout);
     report_print_needed(one);
-    putchar('\n');
 }
 
 /** Width of the longest name in the list, plus a blank; at least @width. */
@@ -116,7 +98,7 @@ static int report_width_of(const json_t *items, int width)
 
     json_array_foreach(items, i, item)
     {
-        int length = output_columns(member_text(item, "name")) + 1;
+        int length = say_columns(member_text(item, "name")) + 1;
         width = length > width ? length : width;
     }
     return width;
@@ -159,8 +141,7 @@ static int report_print_report(const struct output *output, const json_t *answer
 static int report_verb_run(struct call *call)
 {
     static const struct question question = {
-        MSG_USE, "report use", false, REPORT_MS, "devices[] apps[] ended[]", report_print_report,
-        NULL};
+        .type = MSG_USE, .what = "report use", .print = report_print_report};
     struct frame frame;
 
     frame_init(&frame, MSG_USE);
@@ -175,6 +156,7 @@ const struct verb verb_report = {
     .summary = "Show use of device memory over time.",
     .text = "Shown are the memory that is granted and held, the peak, and how much of its device "
             "each program needed at most, also of programs that ended.",
+    .members = "devices[] apps[] ended[]",
     .users = true,
     .run = report_verb_run,
 };

@@ -51,32 +51,27 @@ static const struct verb_option options[] = {
 
 /* ---- choosing the image ---- */
 
-static int restore_take_image(struct restore *restore, const char *name)
+static bool restore_is_process(const struct image_summary *summary, const void *data)
 {
-    image_summary_finish(&restore->summary);
-    image_summarize(&restore->images, name, &restore->summary);
-    restore->image = name;
-    restore->process =
-        restore->summary.damaged ? NULL : process_image_process(&restore->summary.manifest);
-    return restore->summary.damaged ? -EBADMSG : restore->process ? 0 : -ENOENT;
+    (void)data;
+    return process_image_process(&summary->manifest);
 }
 
 static int restore_choose(struct restore *restore)
 {
-    const struct file_names *names = &restore->images.names;
-    int error = restore->image ? restore_take_image(restore, restore->image) : -ENOENT;
-    bool named = restore->image;
+    const char *named = restore->image;
+    int error = images_find(&restore->images, named, restore_is_process, NULL, &restore->summary,
+                            &restore->image);
 
-    for (size_t i = names->count; !named && error == -ENOENT && i-- > 0;)
-        error = restore_take_image(restore, names->names[i]);
-    if (!error)
-        return 0;
     if (error == -EBADMSG)
         return output_fail(restore->output, ERR_FAILED, "%s", restore->summary.problem);
-    return output_fail(restore->output, ERR_NO_APP,
-                       "%s%s%s: %s of a whole process (reseat checkpoint --process makes one)",
-                       restore->images.folder->path, named ? "/" : "", named ? restore->image : "",
-                       named ? "the image is not one" : "there is no image");
+    if (error)
+        return output_fail(restore->output, ERR_NO_APP,
+                           "%s%s%s: %s of a whole process (reseat checkpoint --process makes one)",
+                           restore->images.folder->path, named ? "/" : "", named ? named : "",
+                           named ? "the image is not one" : "there is no image");
+    restore->process = process_image_process(&restore->summary.manifest);
+    return 0;
 }
 
 /** True if a process on this host has @pid. @ret_name: its command. */
@@ -178,24 +173,16 @@ static int restore_prepare(struct restore *restore)
     const struct output *output = restore->output;
     char problem[IMAGE_PROBLEM_MAX];
 
-    if (criu_find(restore->criu_word, restore->criu)) {
-        return output_fail(output, ERR_REFUSED, "a process is restored by CRIU, and %s is not here",
-                           restore->criu_word ? restore->criu_word : "criu");
-    }
     int status = images_open(output, restore->path, IMAGE_TO_READ, &restore->images);
     if (status)
         return status;
     status = restore_choose(restore);
     if (!status)
         status = restore_check_pid(restore);
+    if (!status)
+        status = criu_need(output, restore->criu_word, restore->criu);
     if (status)
         return status;
-    if (!criu_works(restore->criu, problem)) {
-        return output_fail(output, ERR_REFUSED,
-                           "CRIU cannot restore processes here%s: %s; run criu check as root "
-                           "to see what is missing",
-                           geteuid() != 0 ? ", where you are not root" : "", problem);
-    }
     int error = file_folder(&restore->images.folder->folder, restore->image, &restore->folder);
     if (!error)
         error = process_files_begin(restore->images.folder, &restore->files);
@@ -258,24 +245,17 @@ static int restore_resume(struct restore *restore, struct client *client, json_t
 
 static int restore_print(const struct restore *restore, json_t *report)
 {
-    char name[OUTPUT_PROGRAM_MAX];
-    const char *to = member_text(report, "to");
     bool queued = strcmp(member_text(report, "result"), RESULT_QUEUED) == 0;
 
-    if (restore->output->json) {
-        json_t *object = output_object(restore->output, STATUS_DONE);
-        output_add_members(object, report, "app to result");
-        json_object_set_new(object, "image", output_text(restore->image));
-        return output_print(object, STATUS_DONE);
-    }
-    printf("%s restored from %s, %s%s\n", output_program(json_object_get(report, "app"), name),
-           restore->image, queued ? "queues for a device" : "on ", queued ? "" : output_place(to));
-    return output_done();
+    json_object_set_new(report, "image", output_text(restore->image));
+    return output_say(restore->output, report,
+                      queued ? "{app} restored from {image}, queues for a device"
+                             : "{app} restored from {image}, on {to:place}");
 }
 
 static int restore_process(struct restore *restore, struct client *client, const char *socket)
 {
-    json_t *report = NULL;
+    json_auto_t *report = NULL;
     int status = restore_prepare(restore);
 
     if (!status)
@@ -292,10 +272,7 @@ static int restore_process(struct restore *restore, struct client *client, const
                     (int)restore->parked.pid, strerror(-error));
     }
     status = restore_resume(restore, client, &report);
-    if (!status)
-        status = restore_print(restore, report);
-    json_decref(report);
-    return status;
+    return status ? status : restore_print(restore, report);
 }
 
 static int restore_run(struct call *call)
@@ -333,6 +310,7 @@ const struct verb verb_restore = {
             "which have to be there as they were, as its program and libraries; then it is resumed "
             "on any device. Refused is one that was restored on another host, and one whose "
             "process runs here.",
+    .members = "app to result image",
     .options = options,
     .size = sizeof(struct restore),
     .run = restore_run,

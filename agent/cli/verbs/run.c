@@ -58,6 +58,7 @@ struct run {
     bool preemptible, full; /**< --preemptible, --on-full. */
     bool isolate, whole;    /**< --isolate, --no-isolate. */
     bool alone;             /**< No agent was reached. */
+    int error;              /**< The first of setting variables; 0: none. */
     struct names where,
         spread; /**< Devices that it starts on, and devices that share its long launches. */
     struct device_wish wish;
@@ -109,24 +110,23 @@ static int run_take_protect(struct call *call, const struct verb_option *option,
 static int run_take_ways(struct call *call, const struct verb_option *option, const char *text)
 {
     struct run *run = call->options;
-    bool more = strcmp(text, "refuse") != 0;
+    struct names names = {.count = 0};
+    int status = 0;
 
     run->full = true;
     run->ways = 0;
-    for (const char *at = text; more;) {
-        size_t length = strcspn(at, ",");
-        unsigned way = policy_way_of(at, length);
-        if (!way) {
-            return output_usage(&call->output,
-                                "--%s must be refuse, or some of upgrade, spill, wait and suspend "
-                                "with commas, not \"%s\"",
-                                option->name, text);
-        }
+    if (strcmp(text, "refuse") != 0) /* argv may be modified. */
+        status = verb_take_names(call, "--on-full", (char *)text, POLICY_WAYS, &names);
+    for (size_t i = 0; i < names.count && !status; i++) {
+        unsigned way = policy_way_of(names.items[i], strlen(names.items[i]));
         run->ways |= way;
-        more = at[length] == ',';
-        at += length + more;
+        if (!way)
+            status = output_usage(&call->output,
+                                  "--%s must be refuse, or some of upgrade, spill, wait and "
+                                  "suspend with commas, not \"%s\"",
+                                  option->name, names.items[i]);
     }
-    return 0;
+    return status;
 }
 
 static const struct verb_option run_options[] = {
@@ -163,9 +163,8 @@ static const struct verb_option run_options[] = {
      OPTION_VALUE(struct run, quota), .kind = OPTION_SIZE},
     {"cap", "WATTS",
      "The most that it, with what its device draws idle, may draw; reseat limit changes it. Its "
-     "launches "
-     "wait so that this is kept, and it is moved to a device where it fits. Refused where it fits "
-     "on none.",
+     "launches wait so that this is kept, and it is moved to a device where it fits. Refused where "
+     "it fits on none.",
      OPTION_VALUE(struct run, cap_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000},
     {"priority", "N",
      "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
@@ -209,8 +208,7 @@ static const struct verb_option run_options[] = {
     {"isolate", NULL,
      "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
      "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
-     "is "
-     "lost. Default: as the configuration says, isolate in reseat.conf(5).",
+     "is lost. Default: as the configuration says, isolate in reseat.conf(5).",
      OPTION_VALUE(struct run, isolate)},
     {"no-isolate", NULL, "Open them in its own process, whatever the configuration says.",
      OPTION_VALUE(struct run, whole)},
@@ -360,9 +358,21 @@ static int run_find_agent(struct run *run, const char *name)
 
 /* ---- the environment ---- */
 
-static int run_set(const char *name, const char *value)
+/** Set a variable, or clear it without a value. The first error stays in @run. */
+static void run_set(struct run *run, const char *name, const char *value)
 {
-    return setenv(name, value, 1) ? -errno : 0;
+    int result = value && *value ? setenv(name, value, 1) : unsetenv(name);
+
+    if (result && !run->error)
+        run->error = -errno;
+}
+
+static void run_set_number(struct run *run, const char *name, uint64_t number)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    run_set(run, name, text);
 }
 
 /**
@@ -396,18 +406,19 @@ static int run_find_vendors(const struct run *run, char ret_folder[PATH_MAX])
 }
 
 /** Prepend @item to a list in a variable, unless the list contains @known already. */
-static int run_set_first(const char *name, const char *item, const char *known)
+static void run_set_first(struct run *run, const char *name, const char *item, const char *known)
 {
     const char *old = getenv(name);
     CLEANUP(cleanup_free) char *all = NULL;
 
     if (old && strstr(old, known))
-        return 0;
+        return;
     if (asprintf(&all, "%s%s%s", item, old && *old ? ":" : "", old ? old : "") < 0) {
         all = NULL;
-        return -ENOMEM;
+        run->error = -ENOMEM;
+        return;
     }
-    return run_set(name, all);
+    run_set(run, name, all);
 }
 
 /**
@@ -415,145 +426,106 @@ static int run_set_first(const char *name, const char *item, const char *known)
  * opens the real drivers with them. If this process already runs under reseat, the variables are
  * ours, and the saved values must not be overwritten.
  */
-static int run_set_roads(const struct run *run)
+static void run_set_roads(struct run *run)
 {
-    const char *vendors = getenv("OCL_ICD_VENDORS"), *names = getenv("OCL_ICD_FILENAMES");
+    const char *vendors = getenv("OCL_ICD_VENDORS");
     char folder[PATH_MAX];
-    int error = run_find_vendors(run, folder);
-    bool nested = vendors && getenv(DRIVER_ENV_VENDORS) && strcmp(vendors, folder) == 0;
 
-    if (!error && !nested) {
-        error = run_set(DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
-        if (!error && names)
-            error = run_set(DRIVER_ENV_FILENAMES, names);
-        else if (!error)
-            unsetenv(DRIVER_ENV_FILENAMES);
+    run->error = run_find_vendors(run, folder);
+    if (run->error)
+        return;
+    if (!vendors || !getenv(DRIVER_ENV_VENDORS) || strcmp(vendors, folder) != 0) {
+        run_set(run, DRIVER_ENV_VENDORS, vendors && *vendors ? vendors : DEFAULT_VENDORS);
+        run_set(run, DRIVER_ENV_FILENAMES, getenv("OCL_ICD_FILENAMES"));
     }
-    unsetenv("OCL_ICD_FILENAMES");
-    if (!error)
-        error = run_set("OCL_ICD_VENDORS", folder);
-    return error ? error : run_set_first("LD_PRELOAD", run->library, run->library);
+    run_set(run, "OCL_ICD_FILENAMES", NULL);
+    run_set(run, "OCL_ICD_VENDORS", folder);
+    run_set_first(run, "LD_PRELOAD", run->library, run->library);
 }
 
-static int run_set_or_clear(const char *name, const char *value)
-{
-    return value && *value ? run_set(name, value) : (unsetenv(name) ? -errno : 0);
-}
-
-static int run_set_slice(const struct run *run, uint32_t configured_ms)
+static void run_set_slice(struct run *run, uint32_t configured_ms)
 {
     const char *set = getenv("RESEAT_SLICE");
-    char ms[32];
 
     if (run->spread.count && !configured_ms)
         configured_ms = SLICE_MS;
-    bool given = run->slice_ms != UINT32_MAX;
-    snprintf(ms, sizeof(ms), "%u", given ? run->slice_ms : configured_ms);
-    return run_set("RESEAT_SLICE", !given && set && *set ? set : ms);
-}
-
-/**
- * Set the library of device binaries. A problem with it only costs builds, and the program logs it.
- */
-static int run_set_library(uint64_t mib)
-{
-    char folder[PATH_MAX], limit[32];
-
-    if (paths_binaries(folder))
-        return run_set_or_clear("RESEAT_BINARIES", NULL);
-    snprintf(limit, sizeof(limit), "%llu", (unsigned long long)mib);
-    int error = run_set("RESEAT_BINARIES", folder);
-    return error ? error : run_set("RESEAT_LIBRARY_LIMIT", limit);
+    if (run->slice_ms != UINT32_MAX)
+        run_set_number(run, "RESEAT_SLICE", run->slice_ms);
+    else if (!set || !*set)
+        run_set_number(run, "RESEAT_SLICE", configured_ms);
 }
 
 /** Set isolation. If it fails the program is not run: the user wants no drivers in its process. */
-static int run_set_isolation(const struct run *run, bool isolate)
+static void run_set_isolation(struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
     int error =
         isolate ? isolate_find(&run->paths, run->alone || run->paths.shared, driver, address) : 0;
 
-    error = error ? error : run_set_or_clear(ISOLATED_ENV_DRIVER, driver);
-    return error ? error : run_set_or_clear(ISOLATED_ENV_SERVER, address);
-}
-
-static int run_set_protection(const struct run *run, const struct protection *configured)
-{
-    char text[PROTECTION_TEXT_MAX];
-
-    protection_format(configured, text);
-    return run_set_or_clear("RESEAT_PROTECTION", run->protect ? run->protect : text);
+    if (error && !run->error)
+        run->error = error;
+    run_set(run, ISOLATED_ENV_DRIVER, driver);
+    run_set(run, ISOLATED_ENV_SERVER, address);
 }
 
 /** Set what the configuration says about this program. */
-static int run_set_configured(const struct run *run, const char *name)
+static void run_set_configured(struct run *run, const char *name)
 {
-    const struct protection none = {.word = PROTECTION_UNSAID};
-    struct config_program said;
+    struct config_program said = {.protect = {.word = PROTECTION_UNSAID}};
+    char folder[PATH_MAX] = "", protection[PROTECTION_TEXT_MAX];
     struct config_error wrong;
     struct config config;
+    uint32_t slice_ms = SLICE_MS;
+    bool isolate = run->isolate;
 
     if (config_load_effective(NULL, 0, &config, &wrong)) {
         char text[CONFIG_REASON_MAX + PATH_MAX];
         config_error_format(&wrong, text, sizeof(text));
         output_note(run->output, "no library of device binaries is used: %s", text);
-        int error = run_set_or_clear("RESEAT_BINARIES", NULL);
-        error = error ? error : run_set_isolation(run, run->isolate);
-        error = error ? error : run_set_protection(run, &none);
-        return error ? error : run_set_slice(run, SLICE_MS);
+    } else {
+        /* Without a folder of binaries, programs are built. */
+        if (paths_binaries(folder))
+            folder[0] = '\0';
+        else
+            run_set_number(run, "RESEAT_LIBRARY_LIMIT", config_policy(&config)->library_mib);
+        isolate = isolate || (config_policy(&config)->isolate && !run->whole);
+        slice_ms = config_policy(&config)->slice_ms;
+        config_program(&config, name, &said);
+        config_finish(&config);
     }
-    bool isolate = run->isolate || (config_policy(&config)->isolate && !run->whole);
-    uint64_t library_mib = config_policy(&config)->library_mib;
-    uint32_t slice_ms = config_policy(&config)->slice_ms;
-    config_program(&config, name, &said);
-    config_finish(&config);
-    int error = run_set_library(library_mib);
-    error = error ? error : run_set_protection(run, &said.protect);
-    error = error ? error : run_set_isolation(run, isolate);
-    return error ? error : run_set_slice(run, slice_ms);
+    run_set(run, "RESEAT_BINARIES", folder);
+    protection_format(&said.protect, protection);
+    run_set(run, "RESEAT_PROTECTION", run->protect ? run->protect : protection);
+    run_set_isolation(run, isolate);
+    run_set_slice(run, slice_ms);
 }
 
-/** Set the folder of link measurements. Without one, each program measures for itself. */
-static int run_set_links(void)
+static int run_set_environment(struct run *run, const char *name)
 {
-    char folder[PATH_MAX];
+    char path[PATH_MAX], memory[SIZE_TEXT_MAX];
 
-    return run_set_or_clear("RESEAT_LINKS", paths_links(folder) ? NULL : folder);
-}
-
-/** Set the driver for servers. Without it, programs cannot move to devices of servers. */
-static int run_set_remote(void)
-{
-    char driver[PATH_MAX];
-
-    return run_set_or_clear("RESEAT_REMOTE", paths_of(PATHS_REMOTE, driver) ? NULL : driver);
-}
-
-static int run_set_environment(const struct run *run, const char *name)
-{
-    int error = run_set_roads(run);
-    char count[16], memory[SIZE_TEXT_MAX];
-
-    error = error ? error : run_set_first("GLIBC_TUNABLES", STACKS_KEPT, STACKS);
-    error = error ? error : run_set_or_clear("RESEAT_SOCKET", run->paths.socket);
-    error = error ? error : run_set_or_clear("RESEAT_INVENTORY", run->inventory);
-    error = error ? error : run_set_or_clear("RESEAT_DEVICE", run->keys);
-    snprintf(count, sizeof(count), "%zu", run->wish.count);
-    error = error ? error : run_set("RESEAT_DEVICES", count);
-    error = error ? error : run_set_or_clear("RESEAT_ID", run->id);
-    error = error ? error : run_set("RESEAT_NAME", name);
-    error = error ? error : run_set_configured(run, name);
-    error = error ? error : run_set_links();
-    error = error ? error : run_set_remote();
-    if (!error && run->present)
-        error = run_set("RESEAT_PRESENT", run->present);
-    if (!error && run->profile)
-        error = run_set("RESEAT_PROFILE", run->profile);
+    run_set_roads(run);
+    run_set_first(run, "GLIBC_TUNABLES", STACKS_KEPT, STACKS);
+    run_set(run, "RESEAT_SOCKET", run->paths.socket);
+    run_set(run, "RESEAT_INVENTORY", run->inventory);
+    run_set(run, "RESEAT_DEVICE", run->keys);
+    run_set_number(run, "RESEAT_DEVICES", run->wish.count);
+    run_set(run, "RESEAT_ID", run->id);
+    run_set(run, "RESEAT_NAME", name);
+    run_set_configured(run, name);
+    /* Without a folder of measurements of links, each program measures for itself. */
+    run_set(run, "RESEAT_LINKS", paths_links(path) ? NULL : path);
+    /* Without the driver for servers, programs cannot move to devices of servers. */
+    run_set(run, "RESEAT_REMOTE", paths_of(PATHS_REMOTE, path) ? NULL : path);
+    if (run->present)
+        run_set(run, "RESEAT_PRESENT", run->present);
+    if (run->profile)
+        run_set(run, "RESEAT_PROFILE", run->profile);
     size_format(run->memory, memory);
-    if (!error && run->memory)
-        error = run_set("RESEAT_MEMORY", memory);
-    error = error ? error : run_set_or_clear("RESEAT_RESTORE", run->image);
-    return error;
+    if (run->memory)
+        run_set(run, "RESEAT_MEMORY", memory);
+    run_set(run, "RESEAT_RESTORE", run->image);
+    return run->error;
 }
 
 /** Execute the program. Returns an exit status, only if that fails. */
@@ -596,7 +568,7 @@ static int run_program(struct call *call)
                            "name it in RESEAT_LIBRARY");
     }
     if (run->restore)
-        status = restore_find(run->output, run->restore, call->words[0], run->image);
+        status = images_find_start(run->output, run->restore, call->words[0], run->image);
     if (status)
         return status;
     return run_start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);

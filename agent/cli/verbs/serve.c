@@ -32,14 +32,12 @@ static const struct verb_option serve_options[] = {
     {"device", "NAME", "Offer only the device with this driver name.", .take = serve_take},
     {"memory", "SIZE",
      "What the process of each client may have of addresses, such as 64GiB. With --issue: what "
-     "each "
-     "of its sessions may have of the devices' memory.",
+     "each of its sessions may have of the devices' memory.",
      .take = serve_take},
     {"clients", "NUMBER", "Clients at once; more are refused. Default: 256.", .take = serve_take},
     {"announce", NULL,
      "Announce the server in the local network (mDNS), where Avahi runs, by the names of machine "
-     "and "
-     "port. That lets nobody in who has no certificate.",
+     "and port. That lets nobody in who has no certificate.",
      .take = serve_take},
     {"ca", "FOLDER", "The private authority's folder. Default: ~/.config/reseat/ca.",
      .take = serve_take},

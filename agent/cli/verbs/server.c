@@ -10,9 +10,8 @@
  * that wait for a result ask the agent repeatedly.
  */
 
-#define ANSWER_MS 10000
-#define ASK_NS    (200 * NS_PER_MS)
-#define TRIED_NS  (10 * NS_PER_S) /* A check takes 7 seconds at most. */
+#define ASK_NS   (200 * NS_PER_MS)
+#define TRIED_NS (10 * NS_PER_S) /* A check takes 7 seconds at most. */
 
 struct server {
     uint64_t timeout_ms;
@@ -24,7 +23,7 @@ static int server_ask_servers(const struct output *output, const char *deed, con
                               const char *address, bool now, json_t **ret_answer)
 {
     const struct question question = {
-        .type = MSG_SERVER, .what = "look after servers", .launch = true, .timeout_ms = ANSWER_MS};
+        .type = MSG_SERVER, .what = "look after servers", .launch = true};
     struct frame frame;
 
     frame_init(&frame, MSG_SERVER);
@@ -46,33 +45,23 @@ static json_t *server_find_listed(const json_t *answer, const char *key, const c
     return NULL;
 }
 
-static int server_print_one(const struct output *output, json_t *server)
-{
-    json_t *object = output_object(output, STATUS_DONE);
-
-    json_object_set(object, "server", server ? server : json_null());
-    return output_print(object, STATUS_DONE);
-}
-
 /* ---- add ---- */
 
 static int server_say_added(const struct output *output, json_t *server)
 {
-    struct words devices = {0};
-    const char *problem = member_text(server, "problem");
+    json_auto_t *answer = json_pack("{s:O}", "server", server);
+    const char *problem = member_text(server, "problem"), *name = member_text(server, "name");
+    bool up = strcmp(member_text(server, "state"), "up") == 0;
+    int status = output_say(
+        output, answer, up ? "{server.name} is up: {server.devices}" : "{server.name} is added");
 
     if (output->json)
-        return server_print_one(output, server);
-    words_add_names(&devices, json_object_get(server, "devices"), ", ");
-    if (strcmp(member_text(server, "state"), "up") == 0)
-        printf("%s is up: %s\n", member_text(server, "name"), devices.text);
-    else
-        printf("%s is added\n", member_text(server, "name"));
+        return status;
     if (problem[0])
-        output_note(output, "%s cannot be used now: %s", member_text(server, "name"), problem);
+        output_note(output, "%s cannot be used now: %s", name, problem);
     else if (!member_bool(server, "tried"))
         output_note(output, "it has not answered yet; see reseat server list");
-    return output_done();
+    return status;
 }
 
 static int server_run_add(struct call *call)
@@ -110,12 +99,12 @@ const struct verb verb_server_add = {
     .summary = "Use the devices of a device server, now and from now on.",
     .text =
         "ADDRESS is tcp:HOST:PORT, vsock:CID:PORT or unix:PATH, and NAME what its devices are "
-        "called by: NAME/gpu0. Programs that run can be moved there as soon as they are listed. "
-        "A server that cannot be reached, or does not admit us, is added all the same: it is "
-        "tried again for as long as it is there, and reseat server list says what it lacks. "
-        "ADDRESS may also be mdns:, for all servers that are announced in the local network and "
-        "for whose host there are credentials. "
-        "What it takes to be admitted is in reseat-serve(8).",
+        "called by: NAME/gpu0. Programs that run can be moved there as soon as they are listed. A "
+        "server that cannot be reached, or does not admit us, is added all the same: it is tried "
+        "again for as long as it is there, and reseat server list says what it lacks. ADDRESS may "
+        "also be mdns:, for all servers that are announced in the local network and for whose host "
+        "there are credentials. What it takes to be admitted is in reseat-serve(8).",
+    .members = "server",
     .run = server_run_add,
 };
 
@@ -134,14 +123,16 @@ static const struct verb_option remove_options[] = {
 
 static int server_say_stays(const struct output *output, const json_t *server)
 {
-    struct words who = {0};
-    char name[OUTPUT_PROGRAM_MAX];
+    struct words who = {.used = 0};
     const json_t *program;
     size_t i;
 
     json_array_foreach(json_object_get(server, "apps"), i, program)
-        words_add(&who, "%s%s stays: %s", i ? "; " : "", output_program(program, name),
-                  member_text(program, "reason"));
+    {
+        words_say(&who, program,
+                  i ? "; {name} (pid {pid}) stays: {reason}"
+                    : "{name} (pid {pid}) stays: {reason}");
+    }
     if (!who.used)
         words_add(&who, "prewarmed devices of it are not released yet");
     return output_fail(
@@ -170,11 +161,9 @@ static int server_run_remove(struct call *call)
     const json_t *server = server_find_listed(answer, "name", name);
     if (server) {
         status = server_say_stays(&call->output, server);
-    } else if (call->output.json) {
-        status = server_print_one(&call->output, NULL);
     } else {
-        printf("%s is removed\n", name);
-        status = output_done();
+        json_auto_t *removed = json_pack("{s:s, s:n}", "name", name, "server");
+        status = output_say(&call->output, removed, "{name} is removed");
     }
     json_decref(answer);
     return status;
@@ -189,6 +178,7 @@ const struct verb verb_server_remove = {
         "4: some could not leave in time; the server takes no programs any more, and goes when "
         "they have left. One that the configuration names is taken out there instead; it is "
         "drained in the same way.",
+    .members = "server",
     .options = remove_options,
     .size = sizeof(struct server),
     .run = server_run_remove,
@@ -196,58 +186,34 @@ const struct verb verb_server_remove = {
 
 /* ---- list ---- */
 
-static int server_print_list(const json_t *servers)
+static void server_say_problem(const json_t *server, struct words *words)
 {
-    enum { LINK = 3, BY = 5, PROBLEM };
-    static const struct table_column columns[] = {
-        {"NAME", "name"},
-        {"ADDRESS", "address"},
-        {"STATE", "state"},
-        {"LINK"},
-        {"DEVICES", "devices", TABLE_NAMES, .wrap = true},
-        {"BY", .wrap = true},
-        {"PROBLEM", .wrap = true},
-    };
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    json_t *server;
-    size_t i;
-
-    json_array_foreach(servers, i, server)
-    {
-        struct words by = {0}, problem = {0};
-        char link[64];
-        table_add(table, server);
-        output_link(server, link, sizeof(link));
-        table_put(table, LINK, link);
-        output_add_users(server, &by);
-        table_put(table, BY, by.text);
-        const char *with = member_text(server, "lost_with");
-        if (strcmp(member_text(server, "state"), "lost") != 0)
-            with = "";
-        words_add(&problem, "%s%s%s", member_text(server, "problem"),
-                  with[0] ? "; lost with: " : "", with);
-        table_put(table, PROBLEM, problem.text);
-    }
-    return table_print(table);
+    words_say(words, server,
+              strcmp(member_text(server, "state"), "lost") == 0
+                  ? "{problem}[; lost with: {lost_with}]"
+                  : "{problem}");
 }
 
 static int server_run_list(struct call *call)
 {
-    json_t *answer = NULL;
+    static const struct table_column columns[] = {
+        {"NAME", "{name}"},
+        {"ADDRESS", "{address}"},
+        {"STATE", "{state}"},
+        {"LINK", .say = say_link},
+        {"DEVICES", "{devices:list}", TABLE_WRAP},
+        {"BY", .say = say_users, .flags = TABLE_WRAP},
+        {"PROBLEM", .say = server_say_problem, .flags = TABLE_WRAP},
+        {NULL},
+    };
+    json_auto_t *answer = NULL;
     int status = server_ask_servers(&call->output, "list", "", "", false, &answer);
 
     if (status)
         return status;
-    if (call->output.json) {
-        status = output_print_members(&call->output, answer, "servers[]");
-    } else if (!json_array_size(json_object_get(answer, "servers"))) {
-        puts("no servers; reseat server add ADDRESS names one");
-        status = output_done();
-    } else {
-        status = server_print_list(json_object_get(answer, "servers"));
-    }
-    json_decref(answer);
-    return status;
+    if (!call->output.json && !json_array_size(json_object_get(answer, "servers")))
+        return output_say(&call->output, answer, "no servers; reseat server add ADDRESS names one");
+    return output_list(&call->output, answer, "servers", columns, NULL, NULL);
 }
 
 const struct verb verb_server_list = {
@@ -255,6 +221,7 @@ const struct verb verb_server_list = {
     .summary = "List the device servers, how they are, who is there, and what keeps one from use.",
     .text = "STATE is up, lost (it was up, and comes back by itself when it can be reached), down, "
             "connecting, or leaving. LINK is the round trip and the bandwidth that were measured.",
+    .members = "servers[]",
     .users = true,
     .run = server_run_list,
 };

@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/cli/verb.h"
 #include "remote/server/listener/control.h"
@@ -97,62 +96,44 @@ static bool server_sessions_list_server(void *data, int fd, const struct control
     return true;
 }
 
-static int server_sessions_print_sessions(const json_t *sessions)
+static void server_sessions_say_busy(const json_t *session, struct words *words)
 {
-    enum { SINCE = 2, BUSY = 5 };
-    static const struct table_column columns[] = {
-        {"SESSION", "session", TABLE_NUMBER, true},
-        {"NAME", "name"},
-        {"SINCE"},
-        {"DEVICES", "devices"},
-        {"MEMORY", "memory_bytes", TABLE_BYTES, true},
-        {"BUSY", NULL, TABLE_TEXT, true},
-        {"SHARE", "share", TABLE_NUMBER, true},
-        {"PID", "pid", TABLE_NUMBER, true},
-        {"SERVER", "server", .wrap = true},
-    };
-    struct table *table = table_create(columns, ARRAY_SIZE(columns));
-    json_t *session;
-    size_t i;
+    words_add(words, "%.1f s", json_real_value(json_object_get(session, "busy_s")));
+}
 
-    json_array_foreach(sessions, i, session)
-    {
-        const time_t at = (time_t)json_integer_value(json_object_get(session, "since"));
-        char since[32] = "", busy[32];
-        struct tm tm;
-        if (localtime_r(&at, &tm))
-            strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
-        snprintf(busy, sizeof(busy), "%.1f s", json_real_value(json_object_get(session, "busy_s")));
-        table_add(table, session);
-        table_put(table, SINCE, since);
-        table_put(table, BUSY, busy);
-    }
-    return table_print(table);
+static void server_sessions_say_since(const json_t *session, struct words *words)
+{
+    json_auto_t *ms =
+        json_pack("{s:I}", "date", json_integer_value(json_object_get(session, "since")) * 1000);
+
+    words_say(words, ms, "{date}");
 }
 
 static int server_sessions_run_sessions(struct call *call)
 {
+    static const struct table_column columns[] = {
+        {"SESSION", "{session}", TABLE_RIGHT},
+        {"NAME", "{name}"},
+        {"SINCE", .say = server_sessions_say_since},
+        {"DEVICES", "{devices}"},
+        {"MEMORY", "{memory_bytes}", TABLE_RIGHT},
+        {"BUSY", .say = server_sessions_say_busy, .flags = TABLE_RIGHT},
+        {"SHARE", "{share}", TABLE_RIGHT},
+        {"PID", "{pid}", TABLE_RIGHT},
+        {"SERVER", "{server}", TABLE_WRAP},
+        {NULL},
+    };
     struct search search = {.output = &call->output,
                             .server = call->count ? call->words[0] : NULL,
                             .sessions = json_array()};
+    json_auto_t *answer = json_pack("{s:o}", "sessions", search.sessions);
     int status = server_sessions_search_servers(&search, server_sessions_list_server);
 
-    if (status) {
-        json_decref(search.sessions);
+    if (status)
         return status;
-    }
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        json_object_set(object, "sessions", search.sessions);
-        status = output_print(object, STATUS_DONE);
-    } else if (!json_array_size(search.sessions)) {
-        puts("no sessions");
-        status = output_done();
-    } else {
-        status = server_sessions_print_sessions(search.sessions);
-    }
-    json_decref(search.sessions);
-    return status;
+    if (!call->output.json && !json_array_size(search.sessions))
+        return output_say(&call->output, answer, "no sessions");
+    return output_list(&call->output, answer, "sessions", columns, NULL, NULL);
 }
 
 const struct verb verb_server_sessions = {
@@ -160,11 +141,11 @@ const struct verb verb_server_sessions = {
     .arguments = "[ADDRESS|-]",
     .summary = "List who uses the devices of this machine's device servers.",
     .text =
-        "ADDRESS is one that a server of yours listens on here, or its process; without it, all "
-        "of yours are asked. The server that has the drivers of isolated programs (reseat run "
+        "ADDRESS is one that a server of yours listens on here, or its process; without it, all of "
+        "yours are asked. The server that has the drivers of isolated programs (reseat run "
         "--isolate) is called isolated. NAME is that of the client's certificate, or its user. "
-        "MEMORY is "
-        "what the server promised it, and BUSY for how long its commands were under way.",
+        "MEMORY is what the server promised it, and BUSY for how long its commands were under way.",
+    .members = "sessions",
     .run = server_sessions_run_sessions,
 };
 
@@ -224,13 +205,8 @@ static int server_sessions_run_kick(struct call *call)
         return status;
     if (!search.ended)
         return output_fail(&call->output, ERR_GONE, "there is no session %s", who);
-    if (call->output.json) {
-        json_t *object = output_object(&call->output, STATUS_DONE);
-        json_object_set_new(object, "ended", json_integer(search.ended));
-        return output_print(object, STATUS_DONE);
-    }
-    printf("%u %s ended\n", search.ended, search.ended == 1 ? "session is" : "sessions are");
-    return output_done();
+    json_auto_t *answer = json_pack("{s:I}", "ended", (json_int_t)search.ended);
+    return output_say(&call->output, answer, "{ended|session is|sessions are} ended");
 }
 
 const struct verb verb_server_kick = {
@@ -241,5 +217,6 @@ const struct verb verb_server_kick = {
             "has are ended. Its process has two seconds for that, and is killed then, whatever its "
             "device does; what it held is free again. The client is told, and may come back: "
             "reseat serve --revoke keeps it out.",
+    .members = "ended",
     .run = server_sessions_run_kick,
 };

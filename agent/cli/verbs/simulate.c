@@ -10,6 +10,7 @@
 #include "agent/cli/show/simulate_report.h"
 #include "agent/cli/verb.h"
 #include "simulate/sim_csv.h"
+#include "state/base/cleanup.h"
 
 #define NODES_NAME   "openb_node_list_gpu_node.csv"
 #define TASKS_NAME   "openb_pod_list_default.csv"
@@ -330,25 +331,20 @@ static int simulate_print_report(struct simulate *simulate, const struct sim_tra
                                simulate->results[i].problem);
         }
     }
-    if (simulate->output->json) {
-        json_t *object = output_object(simulate->output, STATUS_DONE);
-        if (!object || sim_report_json(&report, object)) {
-            json_decref(object);
-            return output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
-        }
-        return output_print(object, STATUS_DONE);
-    }
-    return sim_report_print(&report);
+    json_auto_t *answer = sim_report_json(&report);
+    if (!answer)
+        return output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
+    return simulate->output->json ? output_result(simulate->output, answer, NULL, NULL)
+                                  : sim_report_print(&report, answer);
 }
 
 static int simulate_show_models(const struct simulate *simulate)
 {
-    if (simulate->output->json) {
-        json_t *object = output_object(simulate->output, STATUS_DONE);
-        json_object_set_new(object, "models", sim_models_json(&simulate->models));
-        return output_print(object, STATUS_DONE);
-    }
-    return sim_models_print(&simulate->models);
+    json_auto_t *answer = json_pack("{s:o}", "models", sim_models_json(&simulate->models));
+
+    return simulate->output->json
+               ? output_result(simulate->output, answer, NULL, NULL)
+               : sim_models_print(&simulate->models, json_object_get(answer, "models"));
 }
 
 static int simulate_trace(struct simulate *simulate)
@@ -375,22 +371,13 @@ static int simulate_published(struct simulate *simulate)
 {
     if (simulate->trace || simulate->nodes || simulate->tasks)
         return output_usage(simulate->output, "--published has no trace");
-    struct published_all *all = calloc(1, sizeof(*all));
-    json_t *object = NULL;
-    int status = all ? published_run_all(&simulate->assumed, all) : -ENOMEM;
-    if (!status && simulate->output->json) {
-        object = output_object(simulate->output, STATUS_DONE);
-        status = object ? published_report_json(&simulate->assumed, all, object) : -ENOMEM;
-    }
-    if (status) {
-        json_decref(object);
-        status = output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
-    } else {
-        status = object ? output_print(object, STATUS_DONE)
-                        : published_report_print(&simulate->assumed, all);
-    }
-    free(all);
-    return status;
+    struct published_all *CLEANUP(cleanup_free) all = calloc(1, sizeof(*all));
+    if (!all || published_run_all(&simulate->assumed, all))
+        return output_fail(simulate->output, ERR_FAILED, "there is not enough memory");
+    if (!simulate->output->json)
+        return published_report_print(&simulate->assumed, all);
+    json_auto_t *answer = published_report_json(&simulate->assumed, all);
+    return output_result(simulate->output, answer, NULL, NULL);
 }
 
 static int simulate_run(struct call *call)
@@ -421,6 +408,7 @@ const struct verb verb_simulate = {
             "(--nodes and --tasks name others), or "
             "synthetic[:devices=N,programs=N,hours=N,load=PERCENT,best-effort=PERCENT,late=PERCENT,"
             "node=N,host=GIB,mix=MODEL*N+MODEL*N].",
+    .members = "trace? assumed? models? runs?",
     .options = simulate_options,
     .size = sizeof(struct simulate),
     .prepare = simulate_prepare,

@@ -1,9 +1,6 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-/* An agent may have to list the devices first. */
-#define SPREAD_MS 60000
-
 struct spread {
     bool off;
 };
@@ -13,28 +10,15 @@ static const struct verb_option spread_options[] = {
      OPTION_VALUE(struct spread, off)},
     {NULL}};
 
-static int spread_print_spread(const struct output *output, const json_t *answer)
-{
-    const json_t *names = json_object_get(answer, "spread");
-    char program[OUTPUT_PROGRAM_MAX];
-    struct words devices = {0};
-
-    (void)output;
-    output_program(json_object_get(answer, "app"), program);
-    words_add_names(&devices, names, ", ");
-    if (json_array_size(names) == 0)
-        printf("%s: launches are done on its own device only\n", program);
-    else
-        printf("%s: long launches %s done on %s too\n", program,
-               member_bool(answer, "starting") ? "will be" : "are", devices.text);
-    return output_done();
-}
-
 static int spread_verb_run(struct call *call)
 {
-    static const struct question question = {MSG_SPREAD, "spread launches",     false,
-                                             SPREAD_MS,  "app starting spread", spread_print_spread,
-                                             NULL};
+    static const struct question question = {
+        .type = MSG_SPREAD,
+        .what = "spread launches",
+        .lists = true,
+        .say = "{app}: [{!spread}launches are done on its own device only]"
+               "[{?spread}{?starting}long launches will be done on {spread} too]"
+               "[{?spread}{!starting}long launches are done on {spread} too]"};
     const struct spread *spread = call->options;
     struct names devices = {.count = 0};
     struct frame frame;
@@ -65,6 +49,7 @@ const struct verb verb_spread = {
         "--slice, reseat explain). A device that drains or is full has no part until that is over. "
         "Each device holds what such a launch uses, and what prewarm makes there, which no limit "
         "counts.",
+    .members = "app starting spread",
     .options = spread_options,
     .size = sizeof(struct spread),
     .users = true,

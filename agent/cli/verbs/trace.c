@@ -234,30 +234,26 @@ static int trace_write_trace(struct trace *trace, const json_t *answer, json_int
     return fclose(file) && !error ? -errno : error;
 }
 
-static int trace_write_file(struct trace *trace, const json_t *answer)
+static int trace_write_file(struct trace *trace, json_t *answer)
 {
-    char name[OUTPUT_PROGRAM_MAX];
-    unsigned long long lost = member_number(answer, "lost") + trace->missed;
-    int error = trace_write_trace(trace, answer, (json_int_t)lost);
+    json_int_t lost = (json_int_t)(member_number(answer, "lost") + trace->missed);
+    int error = trace_write_trace(trace, answer, lost);
 
     if (error)
         return output_fail(trace->output, ERR_FAILED, "%s cannot be written: %s", trace->file,
                            strerror(-error));
-    output_program(json_object_get(answer, "app"), name);
-    if (trace->output->json) {
-        json_t *object = output_object(trace->output, STATUS_DONE);
-        output_add_members(object, answer, "app ended_by");
-        json_object_set_new(object, "lost", json_integer((json_int_t)lost));
-        json_object_set_new(object, "spans", json_integer((json_int_t)trace->count));
-        json_object_set_new(object, "file", output_text(trace->file));
-        return output_print(object, STATUS_DONE);
-    }
-    printf("%s: %zu spans in %s%s\n", name, trace->count, trace->file,
-           strcmp(member_text(answer, "ended_by"), "program") == 0 ? ", to its end" : "");
-    if (lost)
+    json_object_update_new(answer,
+                           json_pack("{s:I, s:I, s:o}", "lost", lost, "spans",
+                                     (json_int_t)trace->count, "file", output_text(trace->file)));
+    bool ended = strcmp(member_text(answer, "ended_by"), "program") == 0;
+    int status = output_say(trace->output, answer,
+                            ended ? "{app}: {spans} spans in {file}, to its end"
+                                  : "{app}: {spans} spans in {file}");
+    if (lost && !trace->output->json)
         output_note(trace->output,
-                    "%llu more were dropped: they came faster than they could be recorded", lost);
-    return output_done();
+                    "%lld more were dropped: they came faster than they could be recorded",
+                    (long long)lost);
+    return status;
 }
 
 static int trace_run(struct call *call)
@@ -266,17 +262,15 @@ static int trace_run(struct call *call)
     const struct news news = {trace_take_spans, trace, true, NULL};
     const struct question question = {.type = MSG_TRACE, .what = MSG_TRACE, .news = &news};
     struct frame frame;
-    json_t *answer;
+    json_auto_t *answer = NULL;
 
     trace->output = &call->output;
     frame_init(&frame, MSG_TRACE);
     frame_string(&frame, "app", call->words[0]);
     frame_u64(&frame, "duration_ms", trace->duration_ms);
     int status = ask(&call->output, &question, &frame, &answer);
-    if (!status) {
+    if (!status)
         status = trace_write_file(trace, answer);
-        json_decref(answer);
-    }
     for (size_t i = 0; i < trace->count; i++) {
         free(trace->events[i].name);
         free(trace->events[i].category);
@@ -295,6 +289,7 @@ const struct verb verb_trace = {
         "long the program was kept out, copies, builds, spills and what is brought back, and "
         "the kernels of each queue around them, by their profile where the queue has one. A "
         "program that ends before its time is written down to its end.",
+    .members = "app ended_by lost spans file",
     .options = options,
     .size = sizeof(struct trace),
     .prepare = trace_prepare,

@@ -256,9 +256,9 @@ Test(image_verbs, checkpoints_are_made_until_they_are_ended)
         RESEAT("checkpoint", "kept", "--to", folder, "--every", "0.3", "--keep", "4");
 
     cr_expect_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "another follows every 0.3 s"), "%s", result->out);
+    cr_expect(strstr(result->out, "another follows every 300.0 ms"), "%s", result->out);
     cr_expect(comes_to("image", 4, true), "%s", RESEAT("explain", "kept")->out);
-    cr_expect(strstr(RESEAT("explain", "kept")->out, "every 0.3 s in"));
+    cr_expect(strstr(RESEAT("explain", "kept")->out, "every 300.0 ms in"));
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_expect(comes_to("keep", 4, true));
