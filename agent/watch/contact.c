@@ -180,7 +180,7 @@ void contact_look(const char *address, uint64_t deadline_ns, struct server_news 
         contact_wrong(&contact, "address", "%s",
                       kind ? reason : "it must begin with unix:, tcp: or vsock:");
     } else if (parsed.kind == ADDRESS_UNIX || contact_has_credentials(&parsed, &contact)) {
-        int error = kind->connect(where, deadline_ns, &link);
+        int error = kind->connect(where, NULL, deadline_ns, &link);
         if (error)
             contact_not_connected(&parsed, error, &contact);
         else

@@ -108,15 +108,13 @@ struct link_kind {
     /**
      * Connect, and authenticate both ends as the kind of link does.
      *
-     * @where     What follows the colon.
+     * @where   What follows the colon.
+     * @ticket  Authenticate by it instead, if the kind of link can; NULL: none.
      * Returns 0, -ETIMEDOUT, -ECONNREFUSED or -ENOENT (nobody listens), -EPERM (the listening
-     * process is not trusted), -EINVAL (no valid address), or -errno.
+     * process is not trusted), -EINVAL (no valid address, or no tickets), or -errno.
      */
-    int (*connect)(const char *where, uint64_t deadline_ns, struct link **ret_link);
-
-    /** The same, authenticated by a ticket. NULL: this kind of link has no tickets. */
-    int (*connect_ticket)(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
-                          struct link **ret_link);
+    int (*connect)(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                   struct link **ret_link);
 
     /** Listen. @ret_fd: the caller's, non-blocking, for poll() and accept4(). Returns 0,
      * -EADDRINUSE (another server listens there), -EPERM (other users could replace the socket),

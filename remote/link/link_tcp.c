@@ -71,15 +71,10 @@ static int link_tcp_dial(const struct address *address, uint64_t deadline_ns,
     return error;
 }
 
-static int link_tcp_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+static int link_tcp_connect(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                            struct link **ret_link)
 {
-    return tls_connect_to("tcp", where, link_tcp_dial, deadline_ns, ret_link);
-}
-
-static int link_tcp_connect_ticket(const char *where, const struct ticket *ticket,
-                                   uint64_t deadline_ns, struct link **ret_link)
-{
-    return tls_connect_ticket_to("tcp", where, link_tcp_dial, ticket, deadline_ns, ret_link);
+    return tls_connect_to("tcp", where, link_tcp_dial, ticket, deadline_ns, ret_link);
 }
 
 static int link_tcp_listen(const char *where, int *ret_fd)
@@ -119,7 +114,6 @@ const struct link_kind link_tcp = {
     .scheme = "tcp",
     .anyone = true,
     .connect = link_tcp_connect,
-    .connect_ticket = link_tcp_connect_ticket,
     .listen = link_tcp_listen,
     .admit = link_tcp_admit,
 };

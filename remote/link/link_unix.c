@@ -200,8 +200,11 @@ int link_unix_of(int fd, struct link **ret_link)
     return 0;
 }
 
-static int link_unix_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+static int link_unix_connect(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                             struct link **ret_link)
 {
+    if (ticket)
+        return -EINVAL;
     for (;;) {
         int fd = agent_connect(where, geteuid());
         if (fd >= 0)

@@ -24,15 +24,10 @@ static int link_vsock_dial(const struct address *address, uint64_t deadline_ns,
     return socket_connect((const struct sockaddr *)&to, sizeof(to), deadline_ns, ret_socket);
 }
 
-static int link_vsock_connect(const char *where, uint64_t deadline_ns, struct link **ret_link)
+static int link_vsock_connect(const char *where, const struct ticket *ticket, uint64_t deadline_ns,
+                              struct link **ret_link)
 {
-    return tls_connect_to("vsock", where, link_vsock_dial, deadline_ns, ret_link);
-}
-
-static int link_vsock_connect_ticket(const char *where, const struct ticket *ticket,
-                                     uint64_t deadline_ns, struct link **ret_link)
-{
-    return tls_connect_ticket_to("vsock", where, link_vsock_dial, ticket, deadline_ns, ret_link);
+    return tls_connect_to("vsock", where, link_vsock_dial, ticket, deadline_ns, ret_link);
 }
 
 static int link_vsock_listen(const char *where, int *ret_fd)
@@ -58,7 +53,6 @@ const struct link_kind link_vsock = {
     .scheme = "vsock",
     .anyone = true,
     .connect = link_vsock_connect,
-    .connect_ticket = link_vsock_connect_ticket,
     .listen = link_vsock_listen,
     .admit = link_vsock_admit,
 };

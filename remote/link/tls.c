@@ -113,18 +113,11 @@ static int tls_begin(struct owned *socket, const struct credentials *credentials
     return 0;
 }
 
-int tls_connect(struct owned *socket, const struct credentials *credentials, uint64_t deadline_ns,
-                struct link **ret_link)
+int tls_connect(struct owned *socket, const struct credentials *credentials,
+                const struct ticket *ticket, uint64_t deadline_ns, struct link **ret_link)
 {
     reason[0] = '\0';
-    return tls_begin(socket, credentials, NULL, NULL, deadline_ns, ret_link);
-}
-
-int tls_connect_ticket(struct owned *socket, const struct ticket *ticket, uint64_t deadline_ns,
-                       struct link **ret_link)
-{
-    reason[0] = '\0';
-    return tls_begin(socket, NULL, ticket, NULL, deadline_ns, ret_link);
+    return tls_begin(socket, ticket ? NULL : credentials, ticket, NULL, deadline_ns, ret_link);
 }
 
 void tls_server_tickets(tls_ticket_finder find, void *data)
@@ -174,4 +167,65 @@ int tls_until(const struct link *link, int64_t *ret_until)
         return -ENOENT;
     *ret_until = tls->until;
     return 0;
+}
+
+/* ---- the kinds of links under TLS ---- */
+
+/** 0 or -EINVAL, which is logged. */
+static int tls_read_address(const char *scheme, const char *where, struct address *ret_address)
+{
+    char text[PATH_MAX], problem[ADDRESS_REASON_MAX];
+
+    /* An address that does not fit must not be cut: the part could be another valid address. */
+    if (snprintf(text, sizeof(text), "%s:%s", scheme, where) >= (int)sizeof(text))
+        return -EINVAL;
+    int error = address_parse(text, ret_address, problem);
+    if (error)
+        log_warn("%s", problem);
+    return error;
+}
+
+static int tls_find_credentials(const struct address *address, struct credentials *ret_credentials)
+{
+    char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX], text[ADDRESS_TEXT_MAX];
+    int error = credentials_find(address, path);
+
+    address_format(address, text);
+    if (error) {
+        log_warn("%s: %s", text,
+                 error == -ENOTUNIQ ? "there are several credentials, and none is named after it"
+                                    : "no credentials were found");
+        return error == -ENOENT || error == -ENOTUNIQ ? -ENOKEY : error;
+    }
+    error = credentials_load(path, ret_credentials, problem);
+    if (error)
+        log_warn("%s: %s", text, problem);
+    return error;
+}
+
+int tls_connect_to(const char *scheme, const char *where, tls_dial dial,
+                   const struct ticket *ticket, uint64_t deadline_ns, struct link **ret_link)
+{
+    struct credentials credentials = {0};
+    struct address address;
+    struct owned socket;
+    int error = tls_read_address(scheme, where, &address);
+
+    if (!error && !ticket)
+        error = tls_find_credentials(&address, &credentials);
+    if (error)
+        return error;
+    error = dial(&address, deadline_ns, &socket);
+    error = error ? error : tls_connect(&socket, &credentials, ticket, deadline_ns, ret_link);
+    credentials_finish(&credentials);
+    return error;
+}
+
+int tls_listen_address(const char *scheme, const char *where, struct address *ret_address)
+{
+    if (!tls_server_is_open()) {
+        log_error("%s needs an authority: make one with reseat serve --init-ca", scheme);
+        return -EPERM;
+    }
+    return tls_read_address(scheme, where, ret_address);
 }

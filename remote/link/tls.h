@@ -34,24 +34,20 @@ void tls_server_close(void);
 /**
  * The client's end of a new connection.
  *
- * @socket  Taken, also on failure.
- * Returns 0, -ETIMEDOUT, -EPERM (the server's certificate is not valid), -EACCES (the server
- * refuses us), -EPROTO (no such server), -EPIPE (the connection was closed), or -errno.
- * tls_reason() says more.
+ * @socket       Taken, also on failure.
+ * @credentials  Used without a ticket.
+ * @ticket       An external pre-shared key (RFC 8446, 4.2.11) in place of certificates, with a
+ *               fresh key exchange; or NULL.
+ * Returns 0, -ETIMEDOUT, -EPERM (the server's certificate is not valid, or it does not have the
+ * ticket), -EACCES (the server refuses us), -EPROTO (no such server), -EPIPE (the connection was
+ * closed), or -errno. tls_reason() says more.
  */
 MUST_CHECK int tls_connect(struct owned *socket, const struct credentials *credentials,
-                           uint64_t deadline_ns, struct link **ret_link);
+                           const struct ticket *ticket, uint64_t deadline_ns,
+                           struct link **ret_link);
 
 /** The server's end. Returns as `admit` of link.h does. */
 MUST_CHECK int tls_admit(struct owned *socket, uint64_t deadline_ns, struct link **ret_link);
-
-/**
- * Connect with a ticket: an external pre-shared key (RFC 8446, 4.2.11) in place of certificates,
- * with a fresh key exchange. Returns as tls_connect() does; -EPERM: the other end does not have the
- * ticket.
- */
-MUST_CHECK int tls_connect_ticket(struct owned *socket, const struct ticket *ticket,
-                                  uint64_t deadline_ns, struct link **ret_link);
 
 /** Finds the key of a ticket: 0, or -errno: no such ticket. */
 typedef int (*tls_ticket_finder)(void *data, const struct ticket_name *name,
@@ -76,14 +72,10 @@ const char *tls_reason(void);
 typedef int (*tls_dial)(const struct address *address, uint64_t deadline_ns,
                         struct owned *ret_socket);
 
-/** `connect` of link.h, with the credentials for the address. */
+/** `connect` of link.h; without a ticket, with the credentials for the address. */
 MUST_CHECK int tls_connect_to(const char *scheme, const char *where, tls_dial dial,
-                              uint64_t deadline_ns, struct link **ret_link);
-
-/** `connect_ticket` of link.h. */
-MUST_CHECK int tls_connect_ticket_to(const char *scheme, const char *where, tls_dial dial,
-                                     const struct ticket *ticket, uint64_t deadline_ns,
-                                     struct link **ret_link);
+                              const struct ticket *ticket, uint64_t deadline_ns,
+                              struct link **ret_link);
 
 /** Parse an address to listen on. 0, -EINVAL, or -EPERM: tls_server_open() was not called. */
 MUST_CHECK int tls_listen_address(const char *scheme, const char *where,

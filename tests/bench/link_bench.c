@@ -172,7 +172,8 @@ static struct result run(int listener, uint16_t port, bool ours, const struct cr
     getrusage(RUSAGE_SELF, &before);
     if (ours) {
         snprintf(where, sizeof(where), "127.0.0.1:%u", port);
-        ok(link_tcp.connect(where, clock_now_ns() + 60 * NS_PER_S, &end.link) == 0, "connect");
+        ok(link_tcp.connect(where, NULL, clock_now_ns() + 60 * NS_PER_S, &end.link) == 0,
+           "connect");
     } else {
         fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         ok(connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0, "connect");

@@ -9,7 +9,7 @@ struct link *rogue_connect(const struct served *served)
     const char *where = NULL;
     struct link *link = NULL;
     const struct link_kind *kind = link_kind_of(served->address, &where);
-    cr_assert_eq(kind->connect(where, clock_now_ns() + SILENCE_NS, &link), 0);
+    cr_assert_eq(kind->connect(where, NULL, clock_now_ns() + SILENCE_NS, &link), 0);
     return link;
 }
 

@@ -44,7 +44,7 @@ static struct link *dial(void)
     const char *where = NULL;
     struct link *link = NULL;
     const struct link_kind *kind = link_kind_of(served.address, &where);
-    return kind->connect(where, clock_now_ns() + SILENCE_NS, &link) ? NULL : link;
+    return kind->connect(where, NULL, clock_now_ns() + SILENCE_NS, &link) ? NULL : link;
 }
 
 /* Say hello, with what @client is to show. The type of the answer; 0: there was none. */

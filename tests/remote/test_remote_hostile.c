@@ -42,7 +42,7 @@ static struct link *greet_server(void)
     uint64_t deadline = clock_now_ns() + SILENCE_NS;
     pack_init(&pack);
     pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION});
-    cr_assert_eq(kind->connect(where, deadline, &link), 0);
+    cr_assert_eq(kind->connect(where, NULL, deadline, &link), 0);
     cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
     pack_finish(&pack);
     cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);

@@ -44,7 +44,7 @@ static void greet(struct rogue *rogue)
     struct pack pack;
     uint64_t deadline = clock_now_ns() + SILENCE_NS;
     const struct link_kind *kind = link_kind_of(rogue->served.address, &where);
-    cr_assert_eq(kind->connect(where, deadline, &rogue->link), 0);
+    cr_assert_eq(kind->connect(where, NULL, deadline, &rogue->link), 0);
     cr_assert_eq(rings_areas_make(&rogue->areas), 0);
     pack_init(&pack);
     pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = FEATURE_RINGS});

@@ -32,7 +32,7 @@ static struct link *connect_as_client(void)
     const char *where = NULL;
     struct link *link = NULL;
     const struct link_kind *kind = link_kind_of(served.address, &where);
-    cr_assert_eq(kind->connect(where, clock_now_ns() + SILENCE_NS, &link), 0);
+    cr_assert_eq(kind->connect(where, NULL, clock_now_ns() + SILENCE_NS, &link), 0);
     return link;
 }
 
@@ -149,7 +149,7 @@ static int come(const struct ticket *ticket, struct link **ret_link)
     const char *where = NULL;
     const struct link_kind *kind = link_kind_of(served.address, &where);
     *ret_link = NULL;
-    return kind->connect_ticket(where, ticket, clock_now_ns() + SILENCE_NS, ret_link);
+    return kind->connect(where, ticket, clock_now_ns() + SILENCE_NS, ret_link);
 }
 
 static void send_number(struct link *link, uint64_t number)

@@ -154,7 +154,7 @@ static int connect_try_to_connect(struct client *client, const char *address, ui
     const char *where = NULL;
     const struct link_kind *kind = link_kind_of(address, &where);
     struct link *link = NULL;
-    int error = kind ? kind->connect(where, deadline_ns, &link) : -EINVAL;
+    int error = kind ? kind->connect(where, NULL, deadline_ns, &link) : -EINVAL;
     if (error)
         return error;
     error = connect_greet(client, link, deadline_ns, ret_received);

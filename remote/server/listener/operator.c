@@ -144,7 +144,7 @@ static void operator_do_request(struct operators *operators, const struct contro
         answer->error = answer->count ? 0 : -ENOENT;
         return;
     case CONTROL_REVOKED:
-        if (operators->ca && strcmp(operators->ca, request->ca) == 0)
+        if (operators->ca[0] && strcmp(operators->ca, request->ca) == 0)
             answer->count = (uint32_t)clients_end(clients, 0, request->name, ENDED_REVOKED, now_ns);
         return;
     default:

@@ -17,7 +17,7 @@ struct operators {
     int listener; /**< -1: not listening. */
     int fds[OPERATORS_MAX];
     size_t count;
-    const char *ca; /**< The authority's folder, without symbolic links; NULL: none. */
+    const char *ca; /**< The authority's folder, without symbolic links; "": none. */
     char addresses[CONTROL_ADDRESSES_MAX];
     struct clients *clients;
 };

@@ -151,21 +151,22 @@ bool options_read(int argc, char **argv, struct serve_options *options)
 {
     if (!options_take_all(argc, argv, options))
         return false;
+    struct session_limits *limits = &options->limits;
+    for (size_t i = 0; i < limits->device_count; i++)
+        snprintf(limits->devices[i], sizeof(limits->devices[i]), "%s", options->devices[i]);
     struct authority_options *authority = &options->authority;
     bool of_authority = authority->name || authority->for_server || authority->devices ||
                         authority->sessions || authority->share || authority->days ||
                         authority->out;
     if (authority_is_asked(authority))
-        return optind == argc && !options->count && !options->limits.device_count &&
-               !options->announces;
-    if (authority->memory &&
-        !options_read_size("memory", authority->memory, &options->limits.memory))
+        return optind == argc && !options->count && !limits->device_count && !options->announces;
+    if (authority->memory && !options_read_size("memory", authority->memory, &limits->memory))
         return false;
     /* A server of isolated programs stands in for their own processes, where drivers are not
      * confined either. Only those programs connect to it. */
-    options->limits.isolates = options->inherited || options->of_process;
-    options->limits.open |= options->limits.isolates;
-    if (options->limits.isolates && !options_are_local(options)) {
+    limits->isolates = options->inherited || options->of_process;
+    limits->open |= limits->isolates;
+    if (limits->isolates && !options_are_local(options)) {
         fprintf(stderr, "reseat-serve: --inherit and --while allow only unix: addresses\n");
         return false;
     }

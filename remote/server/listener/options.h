@@ -10,7 +10,7 @@
 struct serve_options {
     const char *addresses[LISTEN_MAX];
     size_t count;
-    const char *devices[DEVICES_MAX];
+    const char *devices[DEVICES_MAX]; /**< Copied to the limits. */
     struct session_limits limits;
     uint64_t clients_max;
     uint64_t linger_s;   /**< The server ends this long after its last client left; 0: never. */

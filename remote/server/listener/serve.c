@@ -52,7 +52,6 @@ struct serve {
     const char *where[LISTEN_MAX];
     struct pollfd *polls; /* Listeners, then signals, logs, operators, and clients. */
     size_t count;
-    char ca[PATH_MAX];
     struct devices devices;
     struct clients clients;
     struct operators operators;
@@ -149,15 +148,13 @@ static int serve_open_authority(struct serve *serve)
     if (error)
         snprintf(problem, sizeof(problem), "the authority's folder: %s", strerror(-error));
     error = error ? error : tls_server_open(folder, problem);
-    if (error == 0 && !realpath(folder, serve->ca))
+    if (error == 0 && !realpath(folder, serve->options.limits.authority))
         error = -errno;
     if (error)
         fprintf(stderr, "reseat-serve: %s%s\n", problem,
                 error == -ENOENT ? "; make an authority first: reseat serve --init-ca, or name the "
                                    "folder of one with --ca"
                                  : "");
-    else
-        serve->options.limits.authority = serve->ca;
     return error ? error : serve_check_root(serve);
 }
 
@@ -442,7 +439,7 @@ static void serve_open_operators(struct serve *serve)
     for (size_t i = 0; i < serve->options.count && used < CONTROL_ADDRESSES_MAX; i++)
         used += (size_t)snprintf(serve->operators.addresses + used, CONTROL_ADDRESSES_MAX - used,
                                  "%s%s", used ? " " : "", serve->options.addresses[i]);
-    serve->operators.ca = serve->ca[0] ? serve->ca : NULL;
+    serve->operators.ca = serve->options.limits.authority;
     if (operators_init(&serve->operators, &serve->clients, problem))
         log_warn("`reseat server` cannot reach this server: %s", problem);
 }
@@ -496,7 +493,9 @@ static int serve_list_devices(struct serve *serve)
         fprintf(stderr, "reseat-serve: the devices cannot be listed: %s\n", strerror(-error));
     else if (serve->devices.count == 0)
         log_warn("no devices were found");
-    serve->options.limits.known = &serve->devices;
+    serve->options.limits.shares = true;
+    serve->options.limits.known = (struct devices){.count = serve->devices.count};
+    memcpy(serve->options.limits.known.rows, serve->devices.rows, sizeof(serve->devices.rows));
     return error;
 }
 
@@ -505,7 +504,6 @@ int main(int argc, char **argv)
     static struct serve serve = {.options = {.clients_max = 256,
                                              .reserve_bytes = UINT64_MAX,
                                              .limits = {.patience_s = PATIENCE_S}}};
-    serve.options.limits.devices = serve.options.devices;
     serve.options.limits.local = GRANT_ALL;
     serve.operators.listener = serve.process = -1;
     serve.reaper = REAPER_NONE;
@@ -531,7 +529,7 @@ int main(int argc, char **argv)
         serve_open_operators(&serve);
         serve_announce_all(&serve);
         reaper_start(&serve.reaper, &serve.clients);
-        startup_init(&serve.startup, &serve.options.limits);
+        serve.startup.limits = serve.options.limits;
         serve.startup.parent = getpid();
         printf("reseat-serve: ready\n");
         fflush(stdout);

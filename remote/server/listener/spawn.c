@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Copies are made above the numbers that the child gets, so that dup2() overwrites none before it
@@ -91,6 +92,22 @@ static char **spawn_make_environment(bool drivers_alone)
     return variables;
 }
 
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+
+/* Returns the descriptor of a sealed memory file, or -errno. */
+static int spawn_write(const struct startup *startup)
+{
+    int fd = memfd_create("reseat-startup", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    if (write(fd, startup, sizeof(*startup)) == (ssize_t)sizeof(*startup) &&
+        !fcntl(fd, F_ADD_SEALS, SEALS))
+        return fd;
+    int error = errno ? -errno : -EIO;
+    close(fd);
+    return error;
+}
+
 static int spawn_give(posix_spawn_file_actions_t *actions, int fd, int number, int *ret_copy)
 {
     *ret_copy = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE);
@@ -102,7 +119,7 @@ pid_t spawn_session(const struct startup *startup, int connection, int channel, 
 {
     char *arguments[] = {"reseat-serve", STARTUP_ARGUMENT, NULL};
     const int numbers[] = {STDERR_FILENO, STARTUP_FD, STARTUP_CONNECTION, STARTUP_CHANNEL};
-    int memory = startup_write(startup), copies[ARRAY_SIZE(numbers)] = {-1, -1, -1, -1};
+    int memory = spawn_write(startup), copies[ARRAY_SIZE(numbers)] = {-1, -1, -1, -1};
     const int given[] = {log, memory, connection, channel};
     char **variables = spawn_make_environment(drivers_alone);
     posix_spawn_file_actions_t actions;

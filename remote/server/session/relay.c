@@ -123,9 +123,7 @@ static int connector_connect_to_any(struct request *request, struct link **ret_l
          word = strsep(&rest, ",")) {
         const char *where = NULL;
         const struct link_kind *kind = link_kind_of(word, &where);
-        error = kind && kind->connect_ticket
-                    ? kind->connect_ticket(where, &request->ticket, until, ret_link)
-                    : -EINVAL;
+        error = kind ? kind->connect(where, &request->ticket, until, ret_link) : -EINVAL;
     }
     return error;
 }

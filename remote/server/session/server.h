@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_SERVER_SESSION_SERVER_H
 
 #include <CL/cl_icd.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -158,15 +159,17 @@ void server_touch(struct server *server, struct entry *queue);
 /** Flush all queues that commands were submitted to since their last flush. */
 void server_flush(struct server *server);
 
+/** What a process of a session is told. Has no pointers: it is written to a file (startup.h). */
 struct session_limits {
-    uint64_t memory;            /**< Limit of the address space in bytes; 0: none. */
-    const char *const *devices; /**< Names of the offered devices, or NULL: all. */
-    size_t device_count;
-    const struct devices *known; /**< NULL: devices are not shared out. */
-    struct grant local;          /**< The grant of clients without a certificate. */
-    const char *authority;       /**< The authority's folder, without symbolic links; NULL: none. */
-    bool open;                   /**< No sandbox. */
-    bool shows_denied;           /**< Log denied system calls. */
+    uint64_t memory; /**< Limit of the address space in bytes; 0: none. */
+    char devices[DEVICES_MAX][sizeof(((struct device_key *)0)->device)]; /**< Names... */
+    size_t device_count;      /**< ...of the offered devices; 0: all are. */
+    bool shares;              /**< Devices are shared out: `known`. */
+    struct devices known;     /**< Only the rows are filled in. */
+    struct grant local;       /**< The grant of clients without a certificate. */
+    char authority[PATH_MAX]; /**< Its folder, without symbolic links; "": none. */
+    bool open;                /**< No sandbox. */
+    bool shows_denied;        /**< Log denied system calls. */
     bool isolates; /**< Serves isolated programs: drivers are opened as in the client's process. */
     uint32_t patience_s; /**< The longest wait for a client to reconnect. */
 };

@@ -28,6 +28,12 @@
 /* Added to the kernel's OOM score: as much as half of the host's memory would add. */
 #define OOM_ADJUSTED 500
 
+/* NULL: devices are not shared out. */
+static const struct devices *session_known(const struct session_limits *limits)
+{
+    return limits->shares ? &limits->known : NULL;
+}
+
 static bool session_is_offered(const struct session_limits *limits, const struct device *device)
 {
     /* Such a driver runs commands only while a thread waits for them; here, none does. */
@@ -233,7 +239,7 @@ static int session_start(struct server *server, const struct guest *guest, int c
 {
     server->memory = guest->grant.memory;
     server->staged_max = session_staged_max(limits);
-    server->known = limits->known;
+    server->known = session_known(limits);
     server->channel = channel;
     server->keeps = guest->features & FEATURE_BINARIES;
     int error = session_open_stream(server, guest);
@@ -261,7 +267,7 @@ static int session_start(struct server *server, const struct guest *guest, int c
 static int session_leave_user(const struct session_limits *limits, const struct grant *grant)
 {
     if (sandbox_has_memory()) /* session_begin() has made namespaces, so the server is root. */
-        return sandbox_become(limits->known, grant);
+        return sandbox_become(session_known(limits), grant);
     int error = sandbox_space();
     if (error)
         log_info("sessions cannot have their own namespaces here: %s", strerror(-error));
@@ -279,7 +285,8 @@ static int session_enter_sandbox(const struct session_limits *limits, const stru
     if (error == 0 && stranger)
         error = sandbox_own_caches(guest->peer);
     if (error == 0)
-        error = sandbox_files(limits->known, &guest->grant, limits->authority, stranger);
+        error = sandbox_files(session_known(limits), &guest->grant,
+                              limits->authority[0] ? limits->authority : NULL, stranger);
     if (error == 0 && stranger)
         error = sandbox_bounds();
     if (error == 0)
@@ -297,7 +304,7 @@ static int session_begin(const struct link_kind *kind, const struct session_limi
     if (!limits->isolates)
         session_give_way();
     if (error == 0 && kind->anyone)
-        error = limits->authority ? tls_server_open(limits->authority, problem) : -ENOENT;
+        error = limits->authority[0] ? tls_server_open(limits->authority, problem) : -ENOENT;
     if (problem[0])
         log_warn("%s", problem);
     if (error || limits->open)
@@ -341,25 +348,26 @@ static _Noreturn void session_run(const struct link_kind *kind, int fd, int chan
 
 void session_main(void)
 {
-    const struct startup *startup = NULL;
+    static struct startup startup;
     const char *where = NULL;
-    if (startup_read(&startup))
+    if (pread(STARTUP_FD, &startup, sizeof(startup), 0) != (ssize_t)sizeof(startup))
         _exit(1);
+    close(STARTUP_FD);
     /* Without the listening process, the session must not use devices. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != startup->parent)
+    if (getppid() != startup.parent)
         _exit(1);
     prctl(PR_SET_NAME, "reseat-session");
-    (void)setrlimit(RLIMIT_NOFILE, &startup->descriptors);
-    if (!startup->logs)
+    (void)setrlimit(RLIMIT_NOFILE, &startup.descriptors);
+    if (!startup.logs)
         atomic_store(&log_threshold, LOG_LEVEL_OFF);
     /* Programs that drivers execute must not inherit these. */
     (void)fcntl(STARTUP_CONNECTION, F_SETFD, FD_CLOEXEC);
     (void)fcntl(STARTUP_CHANNEL, F_SETFD, FD_CLOEXEC);
-    if (!startup->scheme[0])
+    if (!startup.scheme[0])
         connector_run(STARTUP_CONNECTION);
-    const struct link_kind *kind = link_kind_of(startup->scheme, &where);
+    const struct link_kind *kind = link_kind_of(startup.scheme, &where);
     if (!kind)
         _exit(1);
-    session_run(kind, STARTUP_CONNECTION, STARTUP_CHANNEL, &startup->limits);
+    session_run(kind, STARTUP_CONNECTION, STARTUP_CHANNEL, &startup.limits);
 }

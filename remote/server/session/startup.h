@@ -31,19 +31,6 @@ struct startup {
     bool logs;                 /**< The process may write to the log. */
     struct rlimit descriptors; /**< RLIMIT_NOFILE. */
     struct session_limits limits;
-    /* The targets of the pointers in `limits`, which are NULL in the file. */
-    bool shares;
-    struct devices known; /**< Only the rows are filled in. */
-    char names[DEVICES_MAX][sizeof(((struct device_key *)0)->device)];
-    char authority[PATH_MAX];
 };
-
-/** Fill in everything that is the same for all processes of a server. */
-void startup_init(struct startup *startup, const struct session_limits *limits);
-/** Copy @startup to a sealed memory file. Returns its descriptor, which the caller owns, or
- *  -errno. */
-MUST_CHECK int startup_write(const struct startup *startup);
-/** In the new process: read the file. May be called once. Returns 0 or -errno. */
-MUST_CHECK int startup_read(const struct startup **ret_startup);
 
 #endif

@@ -52,7 +52,7 @@ Test(admission, both_ends_know_each_other_over_tcp)
     struct admission admission = {.fd = -1, .listener = rig.listener, .deadline_ns = rig_soon()};
     admission_begin(&admission);
     snprintf(where, sizeof(where), "localhost:%u", rig.port);
-    cr_assert_eq(link_tcp.connect(where, rig_soon(), &client), 0, "%s", tls_reason());
+    cr_assert_eq(link_tcp.connect(where, NULL, rig_soon(), &client), 0, "%s", tls_reason());
     cr_assert_eq(admission_end(&admission), 0, "%s", admission.reason);
     cr_expect_str_eq(client->peer, "gpuhost");
     cr_expect_str_eq(admission.link->peer, "laptop");
@@ -430,18 +430,18 @@ Test(admission, addresses_that_lead_nowhere_are_said)
     snprintf(where, sizeof(where), "127.0.0.1:%u", rig.port);
     cr_expect_eq(link_tcp.listen(where, &fd), -EADDRINUSE);
     cr_expect_eq(link_tcp.listen("nonsense", &fd), -EINVAL);
-    cr_expect_eq(link_tcp.connect("127.0.0.1", rig_soon(), &link), -EINVAL);
-    cr_expect_eq(link_tcp.connect("127.0.0.1:0", rig_soon(), &link), -EINVAL);
-    cr_expect_eq(link_vsock.connect("any:1", rig_soon(), &link), -EINVAL);
+    cr_expect_eq(link_tcp.connect("127.0.0.1", NULL, rig_soon(), &link), -EINVAL);
+    cr_expect_eq(link_tcp.connect("127.0.0.1:0", NULL, rig_soon(), &link), -EINVAL);
+    cr_expect_eq(link_vsock.connect("any:1", NULL, rig_soon(), &link), -EINVAL);
     close(rig.listener);
     rig.listener = -1;
-    cr_expect_eq(link_tcp.connect(where, rig_soon(), &link), -ECONNREFUSED);
+    cr_expect_eq(link_tcp.connect(where, NULL, rig_soon(), &link), -ECONNREFUSED);
     snprintf(path, sizeof(path), "%s/none.pem", rig.folder);
     setenv("RESEAT_CREDENTIALS", path, 1);
-    cr_expect_eq(link_tcp.connect(where, rig_soon(), &link), -ENOENT);
+    cr_expect_eq(link_tcp.connect(where, NULL, rig_soon(), &link), -ENOENT);
     unsetenv("RESEAT_CREDENTIALS");
     setenv("XDG_CONFIG_HOME", rig.folder, 1);
-    cr_expect_eq(link_tcp.connect(where, rig_soon(), &link), -ENOKEY);
+    cr_expect_eq(link_tcp.connect(where, NULL, rig_soon(), &link), -ENOKEY);
     rig_finish(&rig);
 }
 
@@ -464,7 +464,8 @@ Test(admission, both_ends_know_each_other_over_vsock)
     struct admission admission = {
         .kind = &link_vsock, .fd = -1, .listener = listener, .deadline_ns = rig_soon()};
     admission_begin(&admission);
-    cr_assert_eq(link_vsock.connect("local:7460", rig_soon(), &client), 0, "%s", tls_reason());
+    cr_assert_eq(link_vsock.connect("local:7460", NULL, rig_soon(), &client), 0, "%s",
+                 tls_reason());
     cr_assert_eq(admission_end(&admission), 0);
     client->ops->destroy(client);
     admission.link->ops->destroy(admission.link);

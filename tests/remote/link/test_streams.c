@@ -39,7 +39,7 @@ static int route_open(struct route *route, int *ret_admitted)
 
     admission_begin(&admission);
     snprintf(where, sizeof(where), "127.0.0.1:%u", proxy_port(route->proxy));
-    int error = link_tcp.connect(where, rig_soon(), &route->client);
+    int error = link_tcp.connect(where, NULL, rig_soon(), &route->client);
     *ret_admitted = admission_end(&admission);
     route->server = admission.link;
     return error;

@@ -105,7 +105,7 @@ struct ends ends_over(const struct credentials *credentials, int client, int ser
     struct ends ends = {0};
 
     cr_assert_eq(pthread_create(&admission.thread, NULL, run_pair_admission, &admission), 0);
-    ends.connected = tls_connect(&socket, credentials, rig_soon(), &ends.client);
+    ends.connected = tls_connect(&socket, credentials, NULL, rig_soon(), &ends.client);
     snprintf(ends.client_reason, sizeof(ends.client_reason), "%s", tls_reason());
     ends.admitted = admission_end(&admission);
     ends.server = admission.link;
