@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ const struct setting settings_table[] = {
      "with room), spill (keep a part in host memory), wait, suspend (release the device and queue "
      "for one). A program may exclude some. The program neither moves nor makes others leave where "
      "waiting is expected to take less time. If none is left, the request is refused.",
-     .initial_ways = "upgrade, spill, wait, suspend", FIELD(ways)},
+     .initial_text = "upgrade, spill, wait, suspend", FIELD(ways)},
     {"wait-deadline", SETTING_SECONDS,
      "A call that has waited for memory this long is refused. 0: no deadline.", 0, 30 * DAY_S, 0,
      FIELD(wait_deadline_s)},
@@ -146,25 +147,22 @@ const struct setting *settings_find(const char *name)
     return NULL;
 }
 
-static void settings_store(struct policy_settings *settings, const struct setting *setting,
-                           uint64_t value)
+static void settings_store(const struct setting *setting, void *of, int64_t value)
 {
-    char *field = (char *)settings + setting->offset;
     uint32_t narrow = (uint32_t)value;
     bool flag = value;
 
-    if (setting->type == SETTING_FLAG)
-        memcpy(field, &flag, sizeof(flag));
-    else if (setting->size == sizeof(narrow))
-        memcpy(field, &narrow, sizeof(narrow));
-    else
-        memcpy(field, &value, sizeof(value));
+    memcpy(setting_field(setting, of),
+           setting->type == SETTING_FLAG     ? (const void *)&flag
+           : setting->size == sizeof(narrow) ? (const void *)&narrow
+                                             : &value,
+           setting->size);
 }
 
-static uint64_t settings_load(const struct policy_settings *settings, const struct setting *setting)
+int64_t setting_value(const struct setting *setting, const void *of)
 {
-    const char *field = (const char *)settings + setting->offset;
-    uint64_t value;
+    const char *field = (const char *)of + setting->offset;
+    int64_t value = 0;
     uint32_t narrow;
     bool flag;
 
@@ -174,7 +172,7 @@ static uint64_t settings_load(const struct policy_settings *settings, const stru
     }
     if (setting->size == sizeof(narrow)) {
         memcpy(&narrow, field, sizeof(narrow));
-        return narrow;
+        return setting->min < 0 ? (int32_t)narrow : (int64_t)narrow;
     }
     memcpy(&value, field, sizeof(value));
     return value;
@@ -209,28 +207,28 @@ static int settings_read_seconds(const char *text, uint64_t *ret_value)
     return !unit || __builtin_mul_overflow(value, unit, ret_value) ? -EINVAL : 0;
 }
 
-static int settings_read_flag(const char *text, uint64_t *ret_value)
+static int settings_read_flag(const char *text, int64_t *ret_value)
 {
     static const char *const names[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
 
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         if (!strcmp(text, names[i])) {
-            *ret_value = i % 2;
+            *ret_value = (int64_t)(i % 2);
             return 0;
         }
     }
     return -EINVAL;
 }
 
-static int settings_set_ways(struct policy_settings *settings, const char *text, char *ret_reason,
-                             size_t reason_size)
+static int settings_read_ways(const char *text, unsigned *ret_ways, char *ret_reason,
+                              size_t reason_size)
 {
     static const char gap[] = ", \t";
     unsigned ways = 0;
 
     if (strcmp(text, "none") && !text[strspn(text, gap)]) {
         snprintf(ret_reason, reason_size,
-                 "ways: no way is named; give some of upgrade, spill, wait, suspend, or none");
+                 "no way is named; give some of upgrade, spill, wait, suspend, or none");
         return -EINVAL;
     }
     for (const char *at = text + strspn(text, gap); strcmp(text, "none") && *at;
@@ -239,8 +237,7 @@ static int settings_set_ways(struct policy_settings *settings, const char *text,
         unsigned way = policy_way_of(at, length);
 
         if (!way || ways & way) {
-            snprintf(ret_reason, reason_size, "ways: \"%.*s\" %s", length < 64 ? (int)length : 64,
-                     at,
+            snprintf(ret_reason, reason_size, "\"%.*s\" %s", length < 64 ? (int)length : 64, at,
                      way ? "is named twice"
                          : "is not a way; give some of upgrade, spill, wait, suspend, or none");
             return -EINVAL;
@@ -248,71 +245,156 @@ static int settings_set_ways(struct policy_settings *settings, const char *text,
         ways |= way;
         at += length;
     }
-    settings->ways = ways;
+    *ret_ways = ways;
     return 0;
+}
+
+static int settings_read_size(const struct setting *setting, const char *text, uint64_t *ret_value,
+                              char *ret_reason, size_t reason_size)
+{
+    char most[SIZE_TEXT_MAX];
+    int ret = size_parse(text, ret_value, ret_reason, reason_size);
+
+    if (ret)
+        return ret;
+    if (!*ret_value && setting->min) {
+        snprintf(ret_reason, reason_size, "it has to be more than 0");
+        return -EINVAL;
+    }
+    if (setting->max && *ret_value > (uint64_t)setting->max) {
+        size_format((uint64_t)setting->max, most);
+        snprintf(ret_reason, reason_size, "\"%.64s\" is more than %s", text, most);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/** A whole number, or seconds. */
+static int settings_read_integer(const struct setting *setting, const char *text,
+                                 int64_t *ret_value, char *ret_reason, size_t reason_size)
+{
+    bool seconds = setting->type == SETTING_SECONDS, negative = setting->min < 0 && *text == '-';
+    const char *end = "";
+    uint64_t size = 0;
+    int ret = seconds ? settings_read_seconds(text, &size)
+                      : settings_read_number(text + negative, &size, &end);
+    int64_t value = size <= INT64_MAX ? (int64_t)size : INT64_MAX;
+
+    value = negative ? -value : value;
+    if (!ret && !*end && value >= setting->min && value <= setting->max) {
+        *ret_value = value;
+        return 0;
+    }
+    snprintf(ret_reason, reason_size,
+             "\"%.64s\" is not a whole number%s from %" PRId64 " to %" PRId64, text,
+             seconds ? " of seconds" : "", setting->min, setting->max);
+    return -EINVAL;
+}
+
+static int settings_read_text(const struct setting *setting, const char *text, char *ret_text,
+                              char *ret_reason, size_t reason_size)
+{
+    size_t length = strlen(text);
+
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
+            snprintf(ret_reason, reason_size, "it has a control character in it");
+            return -EINVAL;
+        }
+    }
+    if (!length || length >= setting->size) {
+        snprintf(ret_reason, reason_size, "it has to have 1 to %zu characters, not %zu",
+                 setting->size - 1, length);
+        return -EINVAL;
+    }
+    memcpy(ret_text, text, length + 1);
+    return 0;
+}
+
+int setting_read(const struct setting *setting, const char *text, void *of, char *ret_reason,
+                 size_t reason_size)
+{
+    void *field = setting_field(setting, of);
+    int64_t value = 0;
+    int ret = 0;
+
+    switch (setting->type) {
+    case SETTING_FLAG:
+        ret = settings_read_flag(text, &value);
+        if (ret)
+            snprintf(ret_reason, reason_size, "\"%.64s\" is neither yes nor no", text);
+        break;
+    case SETTING_SIZE:
+        ret = settings_read_size(setting, text, (uint64_t *)&value, ret_reason, reason_size);
+        break;
+    case SETTING_NUMBER:
+    case SETTING_SECONDS:
+        ret = settings_read_integer(setting, text, &value, ret_reason, reason_size);
+        break;
+    case SETTING_WAYS:
+        return settings_read_ways(text, field, ret_reason, reason_size);
+    case SETTING_TEXT:
+        return settings_read_text(setting, text, field, ret_reason, reason_size);
+    case SETTING_KIND:
+    case SETTING_PROTECTION:
+        return setting->read(text, field, ret_reason, reason_size);
+    }
+    if (!ret)
+        settings_store(setting, of, value);
+    return ret;
 }
 
 int settings_set(struct policy_settings *settings, const struct setting *setting, const char *text,
                  char *ret_reason, size_t reason_size)
 {
-    const char *end = "";
-    uint64_t value = 0;
-    int ret;
+    char wrong[POLICY_REASON];
+    int ret = setting_read(setting, text, settings, wrong, sizeof(wrong));
 
-    if (setting->type == SETTING_WAYS)
-        return settings_set_ways(settings, text, ret_reason, reason_size);
-    if (setting->type == SETTING_FLAG) {
-        ret = settings_read_flag(text, &value);
-        if (ret)
-            snprintf(ret_reason, reason_size, "%s: \"%.64s\" is neither yes nor no", setting->name,
-                     text);
-    } else if (setting->type == SETTING_SIZE) {
-        char wrong[POLICY_REASON], most[SIZE_TEXT_MAX];
-
-        ret = size_parse(text, &value, wrong, sizeof(wrong));
-        if (!ret && (value < setting->min || value > setting->max)) {
-            size_format(setting->max, most);
-            snprintf(wrong, sizeof(wrong), "\"%.64s\" is more than %s", text, most);
-            ret = -EINVAL;
-        }
-        if (ret)
-            snprintf(ret_reason, reason_size, "%s: %s", setting->name, wrong);
-    } else {
-        ret = setting->type == SETTING_SECONDS ? settings_read_seconds(text, &value)
-                                               : settings_read_number(text, &value, &end);
-        if (!ret && (*end || value < setting->min || value > setting->max))
-            ret = -EINVAL;
-        if (ret)
-            snprintf(ret_reason, reason_size,
-                     "%s: \"%.64s\" is not a whole number%s from %" PRIu64 " to %" PRIu64,
-                     setting->name, text, setting->type == SETTING_SECONDS ? " of seconds" : "",
-                     setting->min, setting->max);
-    }
-    if (!ret)
-        settings_store(settings, setting, value);
+    if (ret)
+        snprintf(ret_reason, reason_size, "%s: %s", setting->name, wrong);
     return ret;
 }
 
-void settings_text(const struct policy_settings *settings, const struct setting *setting,
-                   char *ret_text, size_t size)
+static void settings_text_ways(unsigned ways, char *ret_text, size_t size)
 {
-    char bytes[SIZE_TEXT_MAX];
     size_t used = 0;
 
-    if (setting->type == SETTING_SIZE && settings_load(settings, setting)) {
-        size_format(settings_load(settings, setting), bytes);
+    for (unsigned i = 0; i < POLICY_WAYS && used < size; i++)
+        if (ways & 1u << i)
+            used += (size_t)snprintf(ret_text + used, size - used, "%s%s", used ? ", " : "",
+                                     way_names[i]);
+    if (!ways)
+        snprintf(ret_text, size, "none");
+}
+
+void setting_text(const struct setting *setting, const void *of, char *ret_text, size_t size)
+{
+    const void *field = (const char *)of + setting->offset;
+    char bytes[SIZE_TEXT_MAX] = "0";
+
+    switch (setting->type) {
+    case SETTING_FLAG:
+        snprintf(ret_text, size, "%s", setting_value(setting, of) ? "yes" : "no");
+        break;
+    case SETTING_SIZE:
+        if (setting_value(setting, of))
+            size_format((uint64_t)setting_value(setting, of), bytes);
         snprintf(ret_text, size, "%s", bytes);
-    } else if (setting->type == SETTING_FLAG) {
-        snprintf(ret_text, size, "%s", settings_load(settings, setting) ? "yes" : "no");
-    } else if (setting->type != SETTING_WAYS) {
-        snprintf(ret_text, size, "%" PRIu64, settings_load(settings, setting));
-    } else {
-        for (unsigned i = 0; i < POLICY_WAYS && used < size; i++)
-            if (settings->ways & 1u << i)
-                used += (size_t)snprintf(ret_text + used, size - used, "%s%s", used ? ", " : "",
-                                         way_names[i]);
-        if (!settings->ways)
-            snprintf(ret_text, size, "none");
+        break;
+    case SETTING_NUMBER:
+    case SETTING_SECONDS:
+        snprintf(ret_text, size, "%" PRId64, setting_value(setting, of));
+        break;
+    case SETTING_WAYS:
+        settings_text_ways((unsigned)setting_value(setting, of), ret_text, size);
+        break;
+    case SETTING_TEXT:
+        snprintf(ret_text, size, "%s", (const char *)field);
+        break;
+    case SETTING_KIND:
+    case SETTING_PROTECTION:
+        setting->text(field, ret_text, size);
+        break;
     }
 }
 
@@ -323,7 +405,8 @@ void settings_init(struct policy_settings *ret_settings)
     memset(ret_settings, 0, sizeof(*ret_settings));
     for (size_t i = 0; i < settings_count; i++)
         if (settings_table[i].type == SETTING_WAYS)
-            settings_set_ways(ret_settings, settings_table[i].initial_ways, reason, sizeof(reason));
+            (void)setting_read(&settings_table[i], settings_table[i].initial_text, ret_settings,
+                               reason, sizeof(reason));
         else
-            settings_store(ret_settings, &settings_table[i], settings_table[i].initial);
+            settings_store(&settings_table[i], ret_settings, settings_table[i].initial);
 }

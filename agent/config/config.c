@@ -128,10 +128,8 @@ static int config_take_environment(struct config *config, struct config_error *e
         const char *value = getenv(variable);
         if (!value || !*value)
             continue;
-        if (settings_set(&config->policy, &settings_table[i], value, reason, sizeof(reason))) {
-            return config_wrong(error, 0, "%s in the environment: %s", variable,
-                                config_settings_reason(&settings_table[i], reason));
-        }
+        if (setting_read(&settings_table[i], value, &config->policy, reason, sizeof(reason)))
+            return config_wrong(error, 0, "%s in the environment: %s", variable, reason);
         config->origins[i] = CONFIG_ENVIRONMENT;
     }
     return 0;
@@ -147,10 +145,8 @@ static int config_take_options(const struct config_source *source, struct config
         const struct setting *setting = settings_find(option->name);
         if (!setting)
             return config_wrong(error, 0, "there is no option --%.64s", option->name);
-        if (settings_set(&config->policy, setting, option->value, reason, sizeof(reason))) {
-            return config_wrong(error, 0, "--%s: %s", option->name,
-                                config_settings_reason(setting, reason));
-        }
+        if (setting_read(setting, option->value, &config->policy, reason, sizeof(reason)))
+            return config_wrong(error, 0, "--%s: %s", option->name, reason);
         config->origins[setting - settings_table] = CONFIG_OPTION;
     }
     return 0;

@@ -1,78 +1,121 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "agent/config/config_priv.h"
 #include "agent/config/servers.h"
-#include "state/base/bytes/size.h"
 
-/* The fields of entries in "devices", "programs" and "servers". */
+/* The settings of entries in "devices", "programs" and "servers". */
 
 #define ALL_WAYS (POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND)
+#define FIELD(entry, name)                                                                         \
+    .offset = offsetof(struct entry, name), .size = sizeof(((struct entry *)NULL)->name)
 
-const struct config_kind config_kinds[CONFIG_KINDS] = {
+static const struct {
+    const char *name; /* As `reseat devices` shows it. */
+    enum place_kind kind;
+} kinds[] = {
     {"gpu", PLACE_GPU}, {"accel", PLACE_ACCELERATOR}, {"cpu", PLACE_CPU}, {"dev", PLACE_OTHER}};
 
-static const struct config_field device_fields[] = {
-    {"match", CONFIG_TEXT, offsetof(struct config_device_entry, entry.match), 0, 0,
-     "its name as reseat devices shows it, or a pattern: \"gpu0\", \"gpu*\"", NULL},
-    {"model", CONFIG_TEXT, offsetof(struct config_device_entry, model), 0, 0,
-     "what its driver calls it, or a pattern: \"*H200*\"", NULL},
-    {"kind", CONFIG_KIND, offsetof(struct config_device_entry, kind), 0, 0,
-     "\"gpu\", \"accel\", \"cpu\" or \"dev\"", NULL},
-    {"memory", CONFIG_SIZE, offsetof(struct config_device_entry, says.memory), 1, 0,
-     "what all programs together may have of its memory", "all of it"},
-    {"speed", CONFIG_NUMBER, offsetof(struct config_device_entry, says.speed), 1, 1000000,
-     "how fast it is, in thousandths of a device that you compare with",
-     "a guess from its units and clock"},
-    {"price", CONFIG_NUMBER, offsetof(struct config_device_entry, says.price), 1, 1000000,
-     "what an hour of it costs, in thousandths of that device's", "1000"},
-    {"closed", CONFIG_TRUTH, offsetof(struct config_device_entry, says.closed), 0, 1,
-     "true: it takes no new program", "false"},
-    {"meter", CONFIG_TEXT, offsetof(struct config_device_entry, says.meter), 0, 0,
+static int config_fields_read_kind(const char *text, void *ret_kind, char *ret_reason, size_t size)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        if (strcmp(kinds[i].name, text) == 0) {
+            *(int *)ret_kind = (int)kinds[i].kind;
+            return 0;
+        }
+    }
+    snprintf(ret_reason, size,
+             "it has to be \"gpu\", \"accel\", \"cpu\" or \"dev\" (as reseat devices shows it), "
+             "not \"%.64s\"",
+             text);
+    return -EINVAL;
+}
+
+static void config_fields_kind_text(const void *kind, char *ret_text, size_t size)
+{
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+        if ((int)kinds[i].kind == *(const int *)kind)
+            snprintf(ret_text, size, "%s", kinds[i].name);
+}
+
+static int config_fields_read_protection(const char *text, void *ret_protection, char *ret_reason,
+                                         size_t size)
+{
+    return protection_parse(text, ret_protection, ret_reason, size);
+}
+
+static void config_fields_protection_text(const void *protection, char *ret_text, size_t size)
+{
+    char words[PROTECTION_TEXT_MAX];
+
+    protection_format(protection, words);
+    snprintf(ret_text, size, "%s", words);
+}
+
+static const struct setting device_fields[] = {
+    {"match", SETTING_TEXT, "its name as reseat devices shows it, or a pattern: \"gpu0\", \"gpu*\"",
+     FIELD(config_device_entry, entry.match)},
+    {"model", SETTING_TEXT, "what its driver calls it, or a pattern: \"*H200*\"",
+     FIELD(config_device_entry, model)},
+    {"kind", SETTING_KIND, "\"gpu\", \"accel\", \"cpu\" or \"dev\"",
+     .read = config_fields_read_kind, .text = config_fields_kind_text,
+     FIELD(config_device_entry, kind)},
+    {"memory", SETTING_SIZE, "what all programs together may have of its memory", .min = 1,
+     .initial_text = "all of it", FIELD(config_device_entry, says.memory)},
+    {"speed", SETTING_NUMBER, "how fast it is, in thousandths of a device that you compare with",
+     .min = 1, .max = 1000000, .initial_text = "a guess from its units and clock",
+     FIELD(config_device_entry, says.speed)},
+    {"price", SETTING_NUMBER, "what an hour of it costs, in thousandths of that device's", .min = 1,
+     .max = 1000000, .initial_text = "1000", FIELD(config_device_entry, says.price)},
+    {"closed", SETTING_FLAG, "true: it takes no new program", .initial_text = "false",
+     FIELD(config_device_entry, says.closed)},
+    {"meter", SETTING_TEXT,
      "what measures its energy: \"file:PATH\", a file with microjoules since some time, and the "
      "nanosecond of that; \"nvml:PCI\"; \"rapl:N\", a package of processors, for root",
-     "NVIDIA's own, for its devices"},
-    {"idle-watts", CONFIG_NUMBER, offsetof(struct config_device_entry, says.idle_w), 1, 100000,
-     "what it draws when nothing runs", "the least that its meter said"},
-    {"busy-watts", CONFIG_NUMBER, offsetof(struct config_device_entry, says.busy_w), 1, 100000,
-     "the most that it draws", "not known"},
+     .initial_text = "NVIDIA's own, for its devices", FIELD(config_device_entry, says.meter)},
+    {"idle-watts", SETTING_NUMBER, "what it draws when nothing runs", .min = 1, .max = 100000,
+     .initial_text = "the least that its meter said", FIELD(config_device_entry, says.idle_w)},
+    {"busy-watts", SETTING_NUMBER, "the most that it draws", .min = 1, .max = 100000,
+     .initial_text = "not known", FIELD(config_device_entry, says.busy_w)},
 };
 
-static const struct config_field program_fields[] = {
-    {"match", CONFIG_TEXT, offsetof(struct config_program_entry, entry.match), 0, 0,
-     "its name as reseat ps shows it, or a pattern: \"train-*\"", NULL},
-    {"priority", CONFIG_NUMBER, offsetof(struct config_program_entry, says.priority), -1000, 1000,
-     "who goes first when memory is short: higher before lower", "0"},
-    {"preemptible", CONFIG_TRUTH, offsetof(struct config_program_entry, says.preemptible), 0, 1,
-     "true: programs of the same priority that wait may displace it", "false"},
-    {"quota", CONFIG_SIZE, offsetof(struct config_program_entry, says.quota), 1, 0,
-     "the most device memory that it may have", "no limit"},
-    {"presented", CONFIG_SIZE, offsetof(struct config_program_entry, says.presented), 1, 0,
-     "the device memory that it is told of", "that of the largest device"},
-    {"cap", CONFIG_NUMBER, offsetof(struct config_program_entry, says.cap_w), 1, 1000000,
-     "the most watts that it and what its device draws idle may take", "no cap"},
-    {"warm", CONFIG_SIZE, offsetof(struct config_program_entry, says.warm), 0, 0,
+static const struct setting program_fields[] = {
+    {"match", SETTING_TEXT, "its name as reseat ps shows it, or a pattern: \"train-*\"",
+     FIELD(config_program_entry, entry.match)},
+    {"priority", SETTING_NUMBER, "who goes first when memory is short: higher before lower",
+     .min = -1000, .max = 1000, .initial_text = "0", FIELD(config_program_entry, says.priority)},
+    {"preemptible", SETTING_FLAG, "true: programs of the same priority that wait may displace it",
+     .initial_text = "false", FIELD(config_program_entry, says.preemptible)},
+    {"quota", SETTING_SIZE, "the most device memory that it may have", .min = 1,
+     .initial_text = "no limit", FIELD(config_program_entry, says.quota)},
+    {"presented", SETTING_SIZE, "the device memory that it is told of", .min = 1,
+     .initial_text = "that of the largest device", FIELD(config_program_entry, says.presented)},
+    {"cap", SETTING_NUMBER, "the most watts that it and what its device draws idle may take",
+     .min = 1, .max = 1000000, .initial_text = "no cap", FIELD(config_program_entry, says.cap_w)},
+    {"warm", SETTING_SIZE,
      "host memory that it keeps ready for its next move or suspend, while the host has enough",
-     "a sixteenth of the host's, 1 GiB at most"},
-    {"ways", CONFIG_WAYS, offsetof(struct config_program_entry, says.ways), 0, 0,
+     .initial_text = "a sixteenth of the host's, 1 GiB at most",
+     FIELD(config_program_entry, says.warm)},
+    {"ways", SETTING_WAYS,
      "what it allows when something does not fit: as \"ways\" above, \"none\" too",
-     "\"upgrade, spill, wait, suspend\""},
-    {"protect", CONFIG_PROTECTION, offsetof(struct config_program_entry, says.protect), 0, 0,
+     .initial_text = "\"upgrade, spill, wait, suspend\"", FIELD(config_program_entry, says.ways)},
+    {"protect", SETTING_PROTECTION,
      "true: it outlives its device; or seconds between two copies of what it has, or the memory "
      "that what it does in between may take: \"512MiB\"",
-     "\"protect\" above"},
-    {"device", CONFIG_TEXT, offsetof(struct config_program_entry, says.device), 0, 0,
-     "where it has to be, as reseat move takes it", "anywhere"},
+     .initial_text = "\"protect\" above", .read = config_fields_read_protection,
+     .text = config_fields_protection_text, FIELD(config_program_entry, says.protect)},
+    {"device", SETTING_TEXT, "where it has to be, as reseat move takes it",
+     .initial_text = "anywhere", FIELD(config_program_entry, says.device)},
 };
 
-static const struct config_field server_fields[] = {
-    {"name", CONFIG_TEXT, offsetof(struct config_server_entry, entry.match), 0, 0,
+static const struct setting server_fields[] = {
+    {"name", SETTING_TEXT,
      "what its devices are called by: \"gpuhost\" for gpuhost/gpu0; letters in lower case, digits, "
      "\"-\" and \".\", 20 at most",
-     NULL},
-    {"address", CONFIG_TEXT, offsetof(struct config_server_entry, address), 0, 0,
-     "where it is: \"tcp:HOST:PORT\", \"vsock:CID:PORT\" or \"unix:PATH\"", NULL},
+     FIELD(config_server_entry, entry.match)},
+    {"address", SETTING_TEXT, "where it is: \"tcp:HOST:PORT\", \"vsock:CID:PORT\" or \"unix:PATH\"",
+     FIELD(config_server_entry, address)},
 };
 
 static void config_fields_server_init(struct config_entry *entry)
@@ -146,103 +189,3 @@ const struct config_list config_list_servers = {
     .init = config_fields_server_init,
     .is_wrong = config_fields_server_is_wrong,
 };
-
-const char *config_settings_reason(const struct setting *setting, const char *reason)
-{
-    size_t length = strlen(setting->name);
-    bool named = strncmp(reason, setting->name, length) == 0 && reason[length] == ':' &&
-                 reason[length + 1] == ' ';
-
-    return reason + (named ? length + 2 : 0);
-}
-
-int config_ways_parse(const char *text, unsigned *ret_ways, char *ret_reason, size_t reason_size)
-{
-    const struct setting *ways = settings_find("ways");
-    struct policy_settings settings;
-    char reason[CONFIG_REASON_MAX];
-
-    if (settings_set(&settings, ways, text, reason, sizeof(reason))) {
-        snprintf(ret_reason, reason_size, "%s", config_settings_reason(ways, reason));
-        return -EINVAL;
-    }
-    *ret_ways = settings.ways;
-    return 0;
-}
-
-static void config_fields_ways_text(unsigned ways, char *ret, size_t size)
-{
-    struct policy_settings settings = {.ways = ways};
-
-    settings_text(&settings, settings_find("ways"), ret, size);
-}
-
-void config_quote(const char *text, char *ret, size_t size)
-{
-    size_t used = 1;
-
-    ret[0] = '"';
-    for (; *text && used + 4 < size; text++) {
-        if (*text == '"' || *text == '\\')
-            ret[used++] = '\\';
-        ret[used++] = *text;
-    }
-    ret[used++] = '"';
-    ret[used] = '\0';
-}
-
-/* Quote a value unless it is a boolean or a number. */
-static void config_fields_protection_text(const struct protection *protection, char *ret,
-                                          size_t size)
-{
-    char words[PROTECTION_TEXT_MAX];
-
-    protection_format(protection, words);
-    if (protection->word == PROTECTION_ON && protection->bytes)
-        config_quote(words, ret, size);
-    else if (protection->word == PROTECTION_ON && protection->seconds)
-        snprintf(ret, size, "%s", words);
-    else
-        snprintf(ret, size, "%s", protection->word == PROTECTION_ON ? "true" : "false");
-}
-
-static const char *config_fields_kind_name(int kind)
-{
-    for (size_t i = 0; i < CONFIG_KINDS; i++)
-        if ((int)config_kinds[i].kind == kind)
-            return config_kinds[i].name;
-    return "";
-}
-
-void config_field_text(const struct config_field *field, const struct config_entry *entry,
-                       char ret_text[CONFIG_VALUE_MAX])
-{
-    const void *at = (const char *)entry + field->offset;
-    char words[CONFIG_NAME_MAX] = "";
-
-    switch (field->type) {
-    case CONFIG_TEXT:
-        config_quote(at, ret_text, CONFIG_VALUE_MAX);
-        break;
-    case CONFIG_KIND:
-        config_quote(config_fields_kind_name(*(const int *)at), ret_text, CONFIG_VALUE_MAX);
-        break;
-    case CONFIG_SIZE:
-        size_format(*(const uint64_t *)at, words);
-        config_quote(words, ret_text, CONFIG_VALUE_MAX);
-        break;
-    case CONFIG_WAYS:
-        config_fields_ways_text(*(const unsigned *)at, words, sizeof(words));
-        config_quote(words, ret_text, CONFIG_VALUE_MAX);
-        break;
-    case CONFIG_PROTECTION:
-        config_fields_protection_text(at, ret_text, CONFIG_VALUE_MAX);
-        break;
-    case CONFIG_NUMBER:
-        snprintf(ret_text, CONFIG_VALUE_MAX, "%" PRId32, *(const int32_t *)at);
-        break;
-    case CONFIG_TRUTH:
-        snprintf(ret_text, CONFIG_VALUE_MAX, "%s", *(const bool *)at ? "true" : "false");
-        break;
-    }
-}

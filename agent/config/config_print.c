@@ -81,33 +81,48 @@ static void config_print_put_range(FILE *to, const struct setting *setting)
     } else if (setting->type == SETTING_SIZE) {
         fprintf(to, "%s# A size in quotes; default \"0\".\n", indent);
     } else if (setting->type == SETTING_WAYS) {
-        fprintf(to, "%s# Default \"%s\".\n", indent, setting->initial_ways);
+        fprintf(to, "%s# Default \"%s\".\n", indent, setting->initial_text);
     } else {
-        fprintf(to, "%s# %" PRIu64 " to %" PRIu64 "%s; default %" PRIu64 ".\n", indent,
+        fprintf(to, "%s# %" PRId64 " to %" PRId64 "%s; default %" PRId64 ".\n", indent,
                 setting->min, setting->max, unit, setting->initial);
     }
 }
 
-void config_policy_text(const struct config *config, const struct setting *setting, char *ret_text,
-                        size_t size)
+/** @text in quotes, escaped for the file. Truncated at @size. */
+static void config_print_quote(const char *text, char *ret, size_t size)
 {
+    size_t used = 1;
+
+    ret[0] = '"';
+    for (; *text && used + 4 < size; text++) {
+        if (*text == '"' || *text == '\\')
+            ret[used++] = '\\';
+        ret[used++] = *text;
+    }
+    ret[used++] = '"';
+    ret[used] = '\0';
+}
+
+void config_value_text(const struct setting *setting, const void *of,
+                       char ret_text[CONFIG_VALUE_MAX])
+{
+    bool numbers = setting->type == SETTING_NUMBER || setting->type == SETTING_SECONDS;
+    bool flags = setting->type == SETTING_FLAG;
     char text[CONFIG_NAME_MAX];
 
-    settings_text(&config->policy, setting, text, sizeof(text));
-    switch (setting->type) {
-    case SETTING_FLAG:
-        snprintf(ret_text, size, "%s", strcmp(text, "yes") == 0 ? "true" : "false");
-        break;
-    case SETTING_WAYS:
-    case SETTING_SIZE:
-        config_quote(text, ret_text, size);
-        break;
-    case SETTING_NUMBER:
-    case SETTING_SECONDS:
-        /* libconfig has two integer sizes, and reads the larger only with a suffix. */
-        snprintf(ret_text, size, "%s%s", text, strtoull(text, NULL, 10) > INT32_MAX ? "L" : "");
-        break;
+    setting_text(setting, of, text, sizeof(text));
+    if (setting->type == SETTING_PROTECTION) {
+        numbers = !text[strspn(text, "0123456789")];
+        flags = strcmp(text, "on") == 0 || strcmp(text, "off") == 0;
     }
+    if (flags)
+        strcpy(ret_text, strcmp(text, "yes") && strcmp(text, "on") ? "false" : "true");
+    else if (numbers) /* libconfig has two integer sizes, and reads the larger only with a suffix.
+                       */
+        snprintf(ret_text, CONFIG_VALUE_MAX, "%s%s", text,
+                 strtoull(text, NULL, 10) > INT32_MAX && text[0] != '-' ? "L" : "");
+    else
+        config_print_quote(text, ret_text, CONFIG_VALUE_MAX);
 }
 
 static void config_print_put_policy(FILE *to, const struct config *config)
@@ -121,7 +136,7 @@ static void config_print_put_policy(FILE *to, const struct config *config)
             fputc('\n', to);
         config_print_put_wrapped(to, "    # ", "    # ", setting->help);
         config_print_put_range(to, setting);
-        config_policy_text(config, setting, text, sizeof(text));
+        config_value_text(setting, &config->policy, text);
         fprintf(to, "%s%s = %s;", indent, setting->name, text);
         config_print_put_origin(to, config, i);
     }
@@ -134,15 +149,16 @@ static void config_print_put_help(FILE *to, const struct config_list *list)
     config_print_put_comment(to, list->help);
     fputs("#\n", to);
     for (unsigned i = 0; i < list->field_count; i++) {
-        const struct config_field *field = &list->fields[i];
+        const struct setting *field = &list->fields[i];
         char text[CONFIG_REASON_MAX], name[CONFIG_NAME_MAX];
         int length = snprintf(text, sizeof(text), "%s", field->help);
-        if (field->type == CONFIG_NUMBER) {
+        if (field->type == SETTING_NUMBER) {
             length += snprintf(text + length, sizeof(text) - (size_t)length,
                                ", %" PRId64 " to %" PRId64, field->min, field->max);
         }
-        if (field->initial)
-            snprintf(text + length, sizeof(text) - (size_t)length, "; default: %s", field->initial);
+        if (field->initial_text)
+            snprintf(text + length, sizeof(text) - (size_t)length, "; default: %s",
+                     field->initial_text);
         snprintf(name, sizeof(name), "#   %-12s ", field->name);
         config_print_put_wrapped(to, name, "#                ", text);
     }
@@ -163,7 +179,7 @@ static void config_print_put_list(FILE *to, const struct config *config,
         config_print_put_place(to, config, entry->line);
         for (unsigned j = 0; j < list->field_count; j++) {
             if (entry->given & 1u << j) {
-                config_field_text(&list->fields[j], entry, text);
+                config_value_text(&list->fields[j], entry, text);
                 fprintf(to, "%s%s%s = %s;\n", indent, indent, list->fields[j].name, text);
             }
         }

@@ -1,12 +1,10 @@
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <libconfig.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/config/config_priv.h"
-#include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 
 /*
@@ -104,57 +102,55 @@ static int config_read_unknown(struct reader *reader, const config_setting_t *se
                         config_nearest(config_setting_name(setting), names, count, SIZE_MAX));
 }
 
-/* ---- policy ---- */
+/* ---- values ---- */
 
-static int config_read_text_of(struct reader *reader, const config_setting_t *value, char *ret_text,
-                               size_t size)
+enum { BOOLEAN = 1, INTEGER = 2, STRING = 4 };
+
+/** The forms that a value has in the file, and their description. */
+static const struct {
+    unsigned forms;
+    const char *wanted;
+} accepted[] = {
+    [SETTING_FLAG] = {BOOLEAN, "true or false"},
+    [SETTING_NUMBER] = {INTEGER, "a whole number, without quotes"},
+    [SETTING_SECONDS] = {INTEGER | STRING, "a whole number of seconds, or a text such as \"10m\""},
+    [SETTING_SIZE] = {STRING, "a size in quotes, such as \"100MiB\""},
+    [SETTING_WAYS] = {STRING, "a text such as \"upgrade, spill\""},
+    [SETTING_TEXT] = {STRING, "a text in \"quotes\""},
+    [SETTING_KIND] = {STRING, "\"gpu\", \"accel\", \"cpu\" or \"dev\""},
+    [SETTING_PROTECTION] = {BOOLEAN | INTEGER | STRING,
+                            "true, false, a number of seconds or a size in quotes"},
+};
+
+/** Read the value of @setting into the struct @of. */
+static int config_read_value(struct reader *reader, const config_setting_t *value,
+                             const struct setting *setting, void *of)
 {
-    int length = snprintf(ret_text, size, "%s", config_setting_get_string(value));
+    char number[32], reason[CONFIG_REASON_MAX / 2];
+    const char *text = config_setting_get_string(value);
+    unsigned forms = accepted[setting->type].forms, form = text ? STRING : 0;
 
-    if (length < 0 || (size_t)length >= size) {
-        return config_wrong(reader->error, config_setting_source_line(value),
-                            "the text of \"%s\" is longer than any that it takes",
-                            config_setting_name(value));
+    if (setting->type == SETTING_SIZE && !setting->min)
+        forms |= INTEGER; /* So that 0 needs no quotes. */
+    if (config_setting_type(value) == CONFIG_TYPE_BOOL) {
+        form = BOOLEAN;
+        text = config_setting_get_bool(value) ? "on" : "off";
+    } else if (config_read_is_integer(value)) {
+        form = INTEGER;
+        snprintf(number, sizeof(number), "%lld", config_read_integer_of(value));
+        text = number;
     }
-    return 0;
-}
-
-/** The value of a setting as text for settings_set(). */
-static int config_read_policy_text(struct reader *reader, const config_setting_t *value,
-                                   const struct setting *setting, char *ret_text, size_t size)
-{
-    switch (setting->type) {
-    case SETTING_FLAG:
-        if (config_setting_type(value) != CONFIG_TYPE_BOOL)
-            return config_read_wrong_type(reader, value, "true or false");
-        snprintf(ret_text, size, "%s", config_setting_get_bool(value) ? "true" : "false");
-        return 0;
-    case SETTING_WAYS:
-        if (config_setting_type(value) != CONFIG_TYPE_STRING)
-            return config_read_wrong_type(reader, value, "a text such as \"upgrade, spill\"");
-        return config_read_text_of(reader, value, ret_text, size);
-    case SETTING_NUMBER:
-    case SETTING_SECONDS:
-    case SETTING_SIZE:
-        break;
+    if (!(forms & form))
+        return config_read_wrong_type(reader, value, accepted[setting->type].wanted);
+    if (setting_read(setting, text, of, reason, sizeof(reason))) {
+        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
+                            setting->name, reason);
     }
-    if (setting->type != SETTING_NUMBER && config_setting_get_string(value))
-        return config_read_text_of(reader, value, ret_text, size);
-    if (!config_read_is_integer(value)) {
-        return config_read_wrong_type(reader, value,
-                                      setting->type == SETTING_SIZE
-                                          ? "a size in quotes, such as \"100MiB\""
-                                      : setting->type == SETTING_SECONDS
-                                          ? "a whole number of seconds, or a text such as \"10m\""
-                                          : "a whole number, without quotes");
-    }
-    snprintf(ret_text, size, "%lld", config_read_integer_of(value));
     return 0;
 }
 
 static int config_read_policy(struct reader *reader, const config_setting_t *group)
 {
-    char text[CONFIG_NAME_MAX], reason[CONFIG_REASON_MAX / 2];
     struct config *config = reader->config;
 
     if (config_setting_type(group) != CONFIG_TYPE_GROUP)
@@ -169,13 +165,9 @@ static int config_read_policy(struct reader *reader, const config_setting_t *gro
                 names[j] = settings_table[j].name;
             return config_read_unknown(reader, value, "in \"policy\"", names, count);
         }
-        int error = config_read_policy_text(reader, value, setting, text, sizeof(text));
+        int error = config_read_value(reader, value, setting, &config->policy);
         if (error)
             return error;
-        if (settings_set(&config->policy, setting, text, reason, sizeof(reason))) {
-            return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
-                                setting->name, config_settings_reason(setting, reason));
-        }
         config->origins[setting - settings_table] = CONFIG_FILE;
         config->lines[setting - settings_table] = config_setting_source_line(value);
     }
@@ -183,152 +175,6 @@ static int config_read_policy(struct reader *reader, const config_setting_t *gro
 }
 
 /* ---- entries ---- */
-
-static int config_read_setting_text(struct reader *reader, const config_setting_t *value,
-                                    char *ret_text)
-{
-    const char *text = config_setting_get_string(value);
-    size_t length = text ? strlen(text) : 0;
-
-    if (!text)
-        return config_read_wrong_type(reader, value, "a text in \"quotes\"");
-    for (size_t i = 0; i < length; i++) {
-        if (iscntrl((unsigned char)text[i])) {
-            return config_wrong(reader->error, config_setting_source_line(value),
-                                "\"%s\" has a control character in it", config_setting_name(value));
-        }
-    }
-    if (!length || length >= CONFIG_NAME_MAX) {
-        return config_wrong(reader->error, config_setting_source_line(value),
-                            "\"%s\" has to have 1 to %d characters, not %zu",
-                            config_setting_name(value), CONFIG_NAME_MAX - 1, length);
-    }
-    memcpy(ret_text, text, length + 1);
-    return 0;
-}
-
-static int config_read_kind(struct reader *reader, const config_setting_t *value, int *ret_kind)
-{
-    const char *text = config_setting_get_string(value);
-
-    for (size_t i = 0; text && i < CONFIG_KINDS; i++) {
-        if (strcmp(config_kinds[i].name, text) == 0) {
-            *ret_kind = (int)config_kinds[i].kind;
-            return 0;
-        }
-    }
-    if (!text)
-        return config_read_wrong_type(reader, value, "\"gpu\", \"accel\", \"cpu\" or \"dev\"");
-    return config_wrong(
-        reader->error, config_setting_source_line(value),
-        "\"%s\" has to be \"gpu\", \"accel\", \"cpu\" or \"dev\" (as reseat devices shows it), not "
-        "\"%.64s\"",
-        config_setting_name(value), text);
-}
-
-static int config_read_size(struct reader *reader, const config_setting_t *value,
-                            const struct config_field *field, uint64_t *ret_bytes)
-{
-    const char *text = config_setting_get_string(value);
-    char reason[CONFIG_REASON_MAX / 2];
-    uint64_t bytes = 0;
-
-    if (!text)
-        return config_read_wrong_type(reader, value, "a size in quotes, such as \"512MiB\"");
-    if (size_parse(text, &bytes, reason, sizeof(reason))) {
-        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
-                            config_setting_name(value), reason);
-    }
-    if (!bytes && field->min > 0) {
-        return config_wrong(reader->error, config_setting_source_line(value),
-                            "\"%s\" has to be more than 0", config_setting_name(value));
-    }
-    *ret_bytes = bytes;
-    return 0;
-}
-
-static int config_read_integer(struct reader *reader, const config_setting_t *value,
-                               const struct config_field *field, int64_t *ret_integer)
-{
-    if (!config_read_is_integer(value))
-        return config_read_wrong_type(reader, value, "a whole number, without quotes");
-    if (config_read_integer_of(value) < field->min || config_read_integer_of(value) > field->max) {
-        return config_wrong(reader->error, config_setting_source_line(value),
-                            "\"%s\" has to be from %" PRId64 " to %" PRId64 ", not %lld",
-                            field->name, field->min, field->max, config_read_integer_of(value));
-    }
-    *ret_integer = config_read_integer_of(value);
-    return 0;
-}
-
-static int config_read_ways(struct reader *reader, const config_setting_t *value,
-                            unsigned *ret_ways)
-{
-    const char *text = config_setting_get_string(value);
-    char reason[CONFIG_REASON_MAX / 2];
-
-    if (!text)
-        return config_read_wrong_type(reader, value, "a text such as \"upgrade, spill\"");
-    if (config_ways_parse(text, ret_ways, reason, sizeof(reason))) {
-        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
-                            config_setting_name(value), reason);
-    }
-    return 0;
-}
-
-/** A boolean, a number of seconds (30), or a size ("512MiB"). */
-static int config_read_protection(struct reader *reader, const config_setting_t *value,
-                                  struct protection *ret_protection)
-{
-    const char *text = config_setting_get_string(value);
-    char reason[CONFIG_REASON_MAX / 2], number[32];
-
-    if (config_setting_type(value) == CONFIG_TYPE_BOOL) {
-        ret_protection->word = config_setting_get_bool(value) ? PROTECTION_ON : PROTECTION_OFF;
-        return 0;
-    }
-    if (!text && !config_read_is_integer(value))
-        return config_read_wrong_type(reader, value,
-                                      "true, false, a number of seconds or a size in quotes");
-    if (!text)
-        snprintf(number, sizeof(number), "%lld", config_read_integer_of(value));
-    if (protection_parse(text ? text : number, ret_protection, reason, sizeof(reason))) {
-        return config_wrong(reader->error, config_setting_source_line(value), "\"%s\": %s",
-                            config_setting_name(value), reason);
-    }
-    return 0;
-}
-
-static int config_read_field(struct reader *reader, const config_setting_t *value,
-                             const struct config_field *field, struct config_entry *entry)
-{
-    void *at = config_field_at(field, entry);
-    int64_t integer = 0;
-    int error = 0;
-
-    switch (field->type) {
-    case CONFIG_TEXT:
-        return config_read_setting_text(reader, value, at);
-    case CONFIG_KIND:
-        return config_read_kind(reader, value, at);
-    case CONFIG_SIZE:
-        return config_read_size(reader, value, field, at);
-    case CONFIG_NUMBER:
-        error = config_read_integer(reader, value, field, &integer);
-        *(int32_t *)at = (int32_t)integer;
-        return error;
-    case CONFIG_WAYS:
-        return config_read_ways(reader, value, at);
-    case CONFIG_PROTECTION:
-        return config_read_protection(reader, value, at);
-    case CONFIG_TRUTH:
-        if (config_setting_type(value) != CONFIG_TYPE_BOOL)
-            return config_read_wrong_type(reader, value, "true or false, without quotes");
-        *(bool *)at = config_setting_get_bool(value);
-        return 0;
-    }
-    return 0;
-}
 
 static int config_read_unknown_field(struct reader *reader, const config_setting_t *value,
                                      const struct config_list *list)
@@ -361,7 +207,7 @@ static int config_read_entry(struct reader *reader, const config_setting_t *grou
             field++;
         if (field == list->field_count)
             return config_read_unknown_field(reader, value, list);
-        int error = config_read_field(reader, value, &list->fields[field], entry);
+        int error = config_read_value(reader, value, &list->fields[field], entry);
         if (error)
             return error;
         entry->given |= 1u << field;
@@ -388,8 +234,8 @@ static bool config_read_same_selection(const struct config_list *list, const str
         const char *of_a = (const char *)a + list->fields[i].offset;
         const char *of_b = (const char *)b + list->fields[i].offset;
         if (a->given & 1u << i &&
-            (list->fields[i].type == CONFIG_KIND ? memcmp(of_a, of_b, sizeof(int)) != 0
-                                                 : strcmp(of_a, of_b) != 0))
+            (list->fields[i].type == SETTING_KIND ? memcmp(of_a, of_b, sizeof(int)) != 0
+                                                  : strcmp(of_a, of_b) != 0))
             return false;
     }
     return true;

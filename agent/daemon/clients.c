@@ -13,6 +13,18 @@ void client_no_memory(struct peer *client)
     peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
 }
 
+void client_unresolved(struct peer *client, int result, const char *why)
+{
+    peer_error(client,
+               result == -ESRCH      ? ERR_NO_APP
+               : result == -ENODEV   ? ERR_NO_DEVICE
+               : result == -ENOTUNIQ ? ERR_AMBIGUOUS
+               : result == -EBUSY    ? ERR_REFUSED
+               : result == -E2BIG    ? ERR_USAGE
+                                     : ERR_FAILED,
+               "%s", why);
+}
+
 struct program *client_program(struct peer *client, const msgpack_object *map, size_t *ret_vdev)
 {
     char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
@@ -25,11 +37,7 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
     int result =
         programs_find(client->agent, client, name, &program, ret_vdev, error, sizeof(error));
     if (result) {
-        peer_error(client,
-                   result == -ESRCH    ? ERR_NO_APP
-                   : result == -ENODEV ? ERR_NO_DEVICE
-                                       : ERR_AMBIGUOUS,
-                   "%s", error);
+        client_unresolved(client, result, error);
         return NULL;
     }
     return program;
@@ -80,7 +88,7 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
     int result =
         device_resolve(&client->agent->devices.inventory, name, &entry, error, sizeof(error));
     if (result) {
-        peer_error(client, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
+        client_unresolved(client, result, error);
         return NULL;
     }
     *ret_device = devices_index(client->agent, entry);

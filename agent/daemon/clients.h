@@ -12,6 +12,11 @@
 /** Tell @client that the agent has no memory for its request. */
 void client_no_memory(struct peer *client);
 /**
+ * Tell @client why a name in its request was not resolved: -ESRCH (no program), -ENODEV, -ENOTUNIQ,
+ * -EBUSY (the device takes no programs), -E2BIG (too many names), or another failure.
+ */
+void client_unresolved(struct peer *client, int result, const char *why);
+/**
  * Find the program that "app" of a request names. NULL: there is none, and the client was told why.
  *
  * @ret_vdev  The virtual device that is named, or PROGRAM_ALL_VDEVS.

@@ -95,6 +95,8 @@ class Field:
         elif self.type in ("u64", "bool", "device"):
             lines += ["for (size_t i = 0; i < count; i++)",
                       f"    message_item_{self.type}(&items[i], &{one});"]
+        elif self.type == "place":
+            lines += ["for (size_t i = 0; i < count; i++)", f"    {one} = devices_item_place(agent, &items[i]);"]
         else:
             sys.exit(f"an array of {self.type} is not taken yet")
         if "[]" not in value and self.type != "device":

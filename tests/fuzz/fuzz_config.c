@@ -53,8 +53,8 @@ static void same_entries(const struct config_list *list, const void *a, const vo
         for (unsigned j = 0; j < list->field_count; j++) {
             if (!(in_a->given & 1u << j))
                 continue;
-            config_field_text(&list->fields[j], in_a, of_a);
-            config_field_text(&list->fields[j], in_b, of_b);
+            config_value_text(&list->fields[j], in_a, of_a);
+            config_value_text(&list->fields[j], in_b, of_b);
             EXPECT(strcmp(of_a, of_b) == 0);
         }
     }
@@ -64,8 +64,8 @@ static void same(const struct config *a, const struct config *b)
 {
     char of_a[CONFIG_VALUE_MAX], of_b[CONFIG_VALUE_MAX];
     for (size_t i = 0; i < settings_count; i++) {
-        config_policy_text(a, &settings_table[i], of_a, sizeof(of_a));
-        config_policy_text(b, &settings_table[i], of_b, sizeof(of_b));
+        config_value_text(&settings_table[i], &a->policy, of_a);
+        config_value_text(&settings_table[i], &b->policy, of_b);
         EXPECT(strcmp(of_a, of_b) == 0);
     }
     EXPECT(a->device_count == b->device_count && a->program_count == b->program_count &&

@@ -80,20 +80,20 @@ Test(settings, what_is_printed_is_read_back)
     cr_expect_eq(s.budget, 100000);
     settings_init(&t);
     for (size_t i = 0; i < settings_count; i++) {
-        settings_text(&s, &settings_table[i], text, sizeof(text));
+        setting_text(&settings_table[i], &s, text, sizeof(text));
         cr_assert_eq(settings_set(&t, &settings_table[i], text, reason, sizeof(reason)), 0);
     }
     cr_expect_eq(s.ways, t.ways);
     cr_expect_eq(t.stay_s, 7200);
     cr_expect_eq(t.budget, 100000);
     cr_expect_not(t.automatic);
-    settings_text(&s, settings_find("ways"), text, sizeof(text));
+    setting_text(settings_find("ways"), &s, text, sizeof(text));
     cr_expect_str_eq(text, "spill, wait, suspend");
-    settings_text(&s, settings_find("minimum-stay"), text, sizeof(text));
+    setting_text(settings_find("minimum-stay"), &s, text, sizeof(text));
     cr_expect_str_eq(text, "7200");
     cr_assert_eq(set(&s, "ways", "none", reason), 0);
     cr_expect_eq(s.ways, 0);
-    settings_text(&s, settings_find("ways"), text, sizeof(text));
+    setting_text(settings_find("ways"), &s, text, sizeof(text));
     cr_expect_str_eq(text, "none");
 }
 
@@ -195,11 +195,11 @@ Test(settings, bandwidth_is_a_size)
     char reason[256], text[64];
 
     settings_init(&s);
-    settings_text(&s, settings_find("bandwidth"), text, sizeof(text));
+    setting_text(settings_find("bandwidth"), &s, text, sizeof(text));
     cr_expect_str_eq(text, "0");
     cr_assert_eq(set(&s, "bandwidth", "100MiB", reason), 0);
     cr_expect_eq(s.bandwidth, 100u << 20);
-    settings_text(&s, settings_find("bandwidth"), text, sizeof(text));
+    setting_text(settings_find("bandwidth"), &s, text, sizeof(text));
     cr_expect_str_eq(text, "100MiB");
     cr_expect_eq(set(&s, "bandwidth", "100", reason), -EINVAL);
     cr_expect(strstr(reason, "bandwidth: \"100\" is not a size"), "%s", reason);

@@ -38,49 +38,39 @@ static int config_refuse(const struct output *output, const struct config_error 
 
 /* ---- print ---- */
 
+static json_t *config_json_of(const struct setting *setting, const void *of)
+{
+    char text[CONFIG_NAME_MAX];
+
+    setting_text(setting, of, text, sizeof(text));
+    switch (setting->type) {
+    case SETTING_FLAG:
+        return json_boolean(setting_value(setting, of));
+    case SETTING_NUMBER:
+    case SETTING_SECONDS:
+    case SETTING_SIZE:
+        return json_integer((json_int_t)setting_value(setting, of));
+    case SETTING_TEXT:
+    case SETTING_KIND:
+    case SETTING_WAYS:
+    case SETTING_PROTECTION:
+        break;
+    }
+    return output_text(text);
+}
+
 static json_t *config_json_of_policy(const struct config *config)
 {
     static const char *const origins[] = {"default", "file", "environment", "option"};
     json_t *object = json_object();
 
     for (size_t i = 0; i < settings_count; i++) {
-        const struct setting *setting = &settings_table[i];
-        char text[CONFIG_NAME_MAX];
-        settings_text(&config->policy, setting, text, sizeof(text));
-        json_t *value = setting->type == SETTING_WAYS ? json_string(text)
-                        : setting->type == SETTING_FLAG
-                            ? json_boolean(strcmp(text, "yes") == 0)
-                            : json_integer((json_int_t)strtoull(text, NULL, 10));
-        json_object_set_new(object, setting->name,
+        json_t *value = config_json_of(&settings_table[i], &config->policy);
+        json_object_set_new(object, settings_table[i].name,
                             json_pack("{s:o, s:s, s:i}", "value", value, "origin",
                                       origins[config->origins[i]], "line", (int)config->lines[i]));
     }
     return object;
-}
-
-static json_t *config_json_of_field(const struct config_field *field, struct config_entry *entry)
-{
-    const void *at = config_field_at(field, entry);
-    char text[CONFIG_VALUE_MAX], words[PROTECTION_TEXT_MAX];
-
-    switch (field->type) {
-    case CONFIG_TEXT:
-        return output_text(at);
-    case CONFIG_SIZE:
-        return json_integer((json_int_t)(*(const uint64_t *)at & INT64_MAX));
-    case CONFIG_NUMBER:
-        return json_integer(*(const int32_t *)at);
-    case CONFIG_TRUTH:
-        return json_boolean(*(const bool *)at);
-    case CONFIG_PROTECTION:
-        protection_format(at, words);
-        return output_text(words);
-    case CONFIG_KIND:
-    case CONFIG_WAYS:
-        break;
-    }
-    config_field_text(field, entry, text);
-    return json_stringn(text + 1, strlen(text) - 2);
 }
 
 static json_t *config_json_of_list(const struct config_list *list, void *entries, size_t count)
@@ -93,7 +83,7 @@ static json_t *config_json_of_list(const struct config_list *list, void *entries
         for (unsigned j = 0; j < list->field_count; j++) {
             if (entry->given & 1u << j) {
                 json_object_set_new(object, list->fields[j].name,
-                                    config_json_of_field(&list->fields[j], entry));
+                                    config_json_of(&list->fields[j], entry));
             }
         }
         json_array_append_new(array, object);

@@ -482,3 +482,27 @@ void device_settings(const struct agent *agent, const struct inventory_entry *en
     device->price = said.price ? said.price : 1000;
     device->closed = said.closed;
 }
+
+void devices_put_place(const struct agent *agent, struct frame *frame, const char *key,
+                       uint32_t device)
+{
+    frame_string(frame, key, device == LEDGER_NONE ? "" : agent->ledger.devices[device].name);
+}
+
+uint32_t devices_take_place(struct agent *agent, const msgpack_object *map, const char *key)
+{
+    const msgpack_object *field = field_get(map, key);
+
+    return field ? devices_item_place(agent, field) : LEDGER_NONE;
+}
+
+uint32_t devices_item_place(struct agent *agent, const msgpack_object *item)
+{
+    char name[sizeof(agent->ledger.devices->name)];
+    uint32_t device;
+
+    return object_string(item, name, sizeof(name)) && name[0] &&
+                   !ledger_device(&agent->ledger, name, &device)
+               ? device
+               : LEDGER_NONE;
+}

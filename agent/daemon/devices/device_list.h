@@ -54,4 +54,12 @@ struct config_device device_settings_said(const struct agent *agent,
 /** Bytes of the device's memory that the configuration allows programs to use. */
 uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry);
 
+/* Devices of the ledger, by name: the type `place` of agent/protocol/messages.txt. */
+
+void devices_put_place(const struct agent *agent, struct frame *frame, const char *key,
+                       uint32_t device);
+/** LEDGER_NONE: the field, or the element of an array, names none. */
+uint32_t devices_take_place(struct agent *agent, const msgpack_object *map, const char *key);
+uint32_t devices_item_place(struct agent *agent, const msgpack_object *item);
+
 #endif

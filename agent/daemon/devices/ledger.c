@@ -31,15 +31,22 @@ void ledger_finish(struct ledger *ledger)
     *ledger = (struct ledger){0};
 }
 
+struct ledger_device *ledger_find(const struct ledger *ledger, const char *name)
+{
+    for (uint32_t i = 0; i < ledger->count; i++)
+        if (strcmp(ledger->devices[i].name, name) == 0)
+            return &ledger->devices[i];
+    return NULL;
+}
+
 int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device)
 {
     if (!name[0])
         return -EINVAL;
-    for (uint32_t i = 0; i < ledger->count; i++) {
-        if (strcmp(ledger->devices[i].name, name) == 0) {
-            *ret_device = i;
-            return 0;
-        }
+    struct ledger_device *known = ledger_find(ledger, name);
+    if (known) {
+        *ret_device = (uint32_t)(known - ledger->devices);
+        return 0;
     }
     struct ledger_device *grown =
         realloc(ledger->devices, (ledger->count + 1) * sizeof(*ledger->devices));

@@ -66,6 +66,8 @@ void ledger_init(struct ledger *ret_ledger);
 /** Entries belong to the callers and are not freed. */
 void ledger_finish(struct ledger *ledger);
 
+/** Find the device with that name; NULL: there is none. */
+struct ledger_device *ledger_find(const struct ledger *ledger, const char *name);
 /** Find the device with that name, or add it. Returns 0, -EINVAL (the name is empty) or -ENOMEM. */
 MUST_CHECK int ledger_device(struct ledger *ledger, const char *name, uint32_t *ret_device);
 

@@ -37,7 +37,7 @@ void hello_handle(struct peer *peer, struct message *message)
         }
         peer->role = PEER_PROGRAM;
         frame_string(&frame, "id", peer->program->id);
-        program_put_devices(peer->program, &frame);
+        put_devices(&frame, peer->program);
         program_put_right(peer->program, &frame);
         power_welcome(agent, peer->program, &frame);
         ledger_sync_welcome(agent, peer->program, first, map, &frame);

@@ -3,6 +3,7 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
+#include "agent/protocol/agent_messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static void registering_reply_registered(struct peer *peer, struct program *prog
     frame_init(&frame, MSG_REGISTER);
     frame_string(&frame, "id", program->id);
     frame_string(&frame, "name", program->name);
-    program_put_devices(program, &frame);
+    put_devices(&frame, program);
     frame_string(&frame, "inventory",
                  peer->agent->devices.own_path[0] ? peer->agent->devices.own_path
                                                   : peer->agent->devices.inventory_path);
@@ -91,15 +92,14 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
     for (size_t i = 0; fills && i < inventory->count; i++) {
         struct policy_device said = {0};
         device_settings(agent, &inventory->entries[i], &said);
-        for (uint32_t j = 0; j < agent->ledger.count; j++) {
-            const struct ledger_device *device = &agent->ledger.devices[j];
-            if (strcmp(device->name, inventory->entries[i].name) == 0) {
-                fills[i].memory = ledger_capacity(device);
-                fills[i].used = device->reserved;
-                fills[i].small = peak / wish->count > ledger_free(device);
-                fills[i].closed = said.closed || device->drains || device->drains_ms ||
-                                  device->lost || inventory->entries[i].lost;
-            }
+        const struct ledger_device *device =
+            ledger_find(&agent->ledger, inventory->entries[i].name);
+        if (device) {
+            fills[i].memory = ledger_capacity(device);
+            fills[i].used = device->reserved;
+            fills[i].small = peak / wish->count > ledger_free(device);
+            fills[i].closed = said.closed || device->drains || device->drains_ms || device->lost ||
+                              inventory->entries[i].lost;
         }
         fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);
     }
@@ -142,13 +142,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     }
     peer->retried = false;
     if (result) {
-        peer_error(peer,
-                   result == -ENODEV     ? ERR_NO_DEVICE
-                   : result == -ENOTUNIQ ? ERR_AMBIGUOUS
-                   : result == -EBUSY    ? ERR_REFUSED
-                   : result == -E2BIG    ? ERR_USAGE
-                                         : ERR_FAILED,
-                   "%s", error);
+        client_unresolved(peer, result, error);
         return;
     }
     uint64_t cap_mw = field_u64(&message->root, "cap_mw", 0);

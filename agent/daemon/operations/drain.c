@@ -16,14 +16,9 @@ bool drain_leaves(const struct agent *agent, const struct program *program, uint
 
 bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size)
 {
-    const struct ledger *ledger = &agent->ledger;
-    uint32_t i = 0;
-
     if (servers_refuse(agent, name, ret_reason, size))
         return true;
-    while (i < ledger->count && strcmp(ledger->devices[i].name, name))
-        i++;
-    const struct ledger_device *device = i < ledger->count ? &ledger->devices[i] : NULL;
+    const struct ledger_device *device = ledger_find(&agent->ledger, name);
     if (!device || (!device->drains && !device->drains_ms))
         return false;
     char when[64] = "is drained";
@@ -144,30 +139,19 @@ void drain_tick(struct agent *agent)
     }
 }
 
-/** Store the changed settings of @device. On failure restore @before and tell the client why. */
 static bool drain_keep(struct peer *client, struct ledger_device *device,
                        const struct ledger_device *before)
 {
-    struct agent *agent = client->agent;
-    int error = limits_save(agent);
+    char what[64];
 
-    if (error) {
-        device->drains = before->drains;
-        device->drains_ms = before->drains_ms;
-        peer_error(client, ERR_FAILED,
-                   "that %s drains cannot be kept in %s: %s; it stays as it was", device->name,
-                   agent->governor->state_path, strerror(-error));
-        return false;
-    }
-    agent->changed = true;
-    return true;
+    snprintf(what, sizeof(what), "that %s drains", device->name);
+    return limits_keep(client, device, before, what);
 }
 
 static void drain_undo(struct peer *client, uint32_t index)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
-    struct frame frame;
 
     device->drains = false;
     device->drains_ms = 0;
@@ -177,14 +161,7 @@ static void drain_undo(struct peer *client, uint32_t index)
         drain_notify_undone(agent, index);
         followers_undone(agent, index);
     }
-    frame_init(&frame, MSG_DRAIN);
-    frame_string(&frame, "device", device->name);
-    frame_bool(&frame, "drained", false);
-    frame_array(&frame, "left");
-    frame_end(&frame);
-    frame_u64(&frame, "moved", 0);
-    frame_u64(&frame, "failed", 0);
-    peer_send(client, &frame);
+    followers_answer(client, &(struct operation){.verb = OPERATION_DRAIN, .target = index}, false);
 }
 
 static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)

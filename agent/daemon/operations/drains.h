@@ -52,6 +52,8 @@ void followers_tell(struct peer *client, const struct followed_step *step);
 /** An operation of the policy has ended: tell the clients that follow it. */
 void followers_step(struct agent *agent, const struct operation *op, const char *result,
                     const char *reason);
+/** Answer a drain or a rebalance @op. @drained: the device takes no programs any more. */
+void followers_answer(struct peer *client, const struct operation *op, bool drained);
 /** The drain of @device was cancelled: tell the clients that wait for it. */
 void followers_undone(struct agent *agent, uint32_t device);
 /** End the operations that are complete, and begin the next step of a rebalance. */

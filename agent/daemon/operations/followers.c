@@ -64,14 +64,14 @@ void followers_step(struct agent *agent, const struct operation *op, const char 
     }
 }
 
-/** The programs that are still on a draining device, with the reasons. */
+/** The programs that are still on a draining device, with the reasons; LEDGER_NONE: none. */
 static void followers_put_left(const struct agent *agent, uint32_t device, struct frame *frame)
 {
     frame_array(frame, "left");
     for (const struct program *program = agent->programs; program; program = program->next) {
         bool there = false;
         const char *pinned = "";
-        for (size_t i = 0; i < program->vdev_count; i++) {
+        for (size_t i = 0; device != LEDGER_NONE && i < program->vdev_count; i++) {
             if (program->vdevs[i].entry.device == device) {
                 there = true;
                 pinned = pinned[0] ? pinned : program->vdevs[i].pinned;
@@ -106,19 +106,25 @@ static bool followers_waits(const struct agent *agent, const struct operation *f
     return false;
 }
 
-static void followers_finish(struct agent *agent, struct operation *follower)
+void followers_answer(struct peer *client, const struct operation *op, bool drained)
 {
+    struct agent *agent = client->agent;
     struct frame frame;
 
-    frame_init(&frame, operation_name(follower));
-    if (follower->verb == OPERATION_DRAIN) {
-        frame_string(&frame, "device", agent->ledger.devices[follower->target].name);
-        frame_bool(&frame, "drained", true);
-        followers_put_left(agent, follower->target, &frame);
+    frame_init(&frame, operation_name(op));
+    if (op->verb == OPERATION_DRAIN) {
+        frame_string(&frame, "device", agent->ledger.devices[op->target].name);
+        frame_bool(&frame, "drained", drained);
+        followers_put_left(agent, drained ? op->target : LEDGER_NONE, &frame);
     }
-    frame_u64(&frame, "moved", follower->done);
-    frame_u64(&frame, "failed", follower->failed);
-    peer_send(follower->client, &frame);
+    frame_u64(&frame, "moved", op->done);
+    frame_u64(&frame, "failed", op->failed);
+    peer_send(client, &frame);
+}
+
+static void followers_finish(struct agent *agent, struct operation *follower)
+{
+    followers_answer(follower->client, follower, true);
     operation_settle(agent, follower, NULL);
 }
 

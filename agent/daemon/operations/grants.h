@@ -84,6 +84,21 @@ void pending_drop(struct agent *agent, const struct program *program);
 /** Returns 0, or -errno: no limits apply. Blocks on the file, as limits_save() does. */
 int limits_load(struct agent *agent);
 MUST_CHECK int limits_save(const struct agent *agent);
+/**
+ * Store the changed settings of @device. On failure restore @before, and tell the client why @what
+ * ("the limit of gpu0") could not be set; returns false.
+ */
+bool limits_keep(struct peer *client, struct ledger_device *device,
+                 const struct ledger_device *before, const char *what);
+/** The limit of a device or a program, as a client is told of it. */
+struct limit_answer {
+    const struct program *program; /**< NULL: it is of `device`. */
+    const char *device;            /**< Its name; or NULL. */
+    bool memory, power;            /**< Which limit it is. */
+    bool limited;
+    uint64_t bytes, capacity, granted, held, least;
+    uint64_t cap_mw;
+};
 void limits_handle(struct peer *client, struct message *message);
 /**
  * Bytes that @program may have on a device: its limit, or the least with which it can continue if

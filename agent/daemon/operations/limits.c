@@ -8,6 +8,7 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
+#include "agent/protocol/agent_messages.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -141,42 +142,61 @@ int limits_save(const struct agent *agent)
     return file_replace_path(governor->state_path, text, size);
 }
 
-static void limits_put_amount(struct frame *frame, const char *key, uint64_t bytes)
+bool limits_keep(struct peer *client, struct ledger_device *device,
+                 const struct ledger_device *before, const char *what)
 {
-    frame_bool(frame, "limited", bytes != LEDGER_NO_LIMIT);
-    frame_u64(frame, key, bytes == LEDGER_NO_LIMIT ? 0 : bytes);
+    struct agent *agent = client->agent;
+    int error = limits_save(agent);
+
+    if (error) {
+        *device = *before;
+        peer_error(client, ERR_FAILED, "%s cannot be kept in %s: %s; it stays as it was", what,
+                   agent->governor->state_path, strerror(-error));
+        return false;
+    }
+    agent->changed = true;
+    return true;
+}
+
+/** True when the client may limit a device; otherwise it was told that it may not. */
+static bool limits_may_set(struct peer *client)
+{
+    if (access_may_manage(geteuid(), client->uid))
+        return true;
+    peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+    return false;
+}
+
+static void limits_answer(struct peer *client, const struct limit_answer *answer)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_LIMIT);
+    put_limit(&frame, answer);
+    peer_send(client, &frame);
 }
 
 static void limits_limit_device(struct peer *client, uint32_t index, uint64_t bytes)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index];
-    uint64_t before = device->limit, had = ledger_lasting(device);
-    struct frame frame;
+    const struct ledger_device before = *device;
+    char what[64];
 
-    if (!access_may_manage(geteuid(), client->uid)) {
-        peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+    if (!limits_may_set(client))
         return;
-    }
     device->limit = bytes;
-    int error = limits_save(agent);
-    if (error) {
-        device->limit = before;
-        peer_error(client, ERR_FAILED,
-                   "the limit of %s cannot be kept in %s: %s; it stays as it was", device->name,
-                   agent->governor->state_path, strerror(-error));
+    snprintf(what, sizeof(what), "the limit of %s", device->name);
+    if (!limits_keep(client, device, &before, what))
         return;
-    }
-    agent->changed = true;
-    limits_capacity_notify_more(agent, device, had);
-    frame_init(&frame, MSG_LIMIT);
-    frame_string(&frame, "device", device->name);
-    limits_put_amount(&frame, "memory_bytes", bytes);
-    frame_u64(&frame, "capacity_bytes", ledger_capacity(device));
-    frame_u64(&frame, "granted_bytes", device->reserved);
-    frame_u64(&frame, "held_bytes", device->held);
-    frame_u64(&frame, "least_bytes", 0);
-    peer_send(client, &frame);
+    limits_capacity_notify_more(agent, device, ledger_lasting(&before));
+    limits_answer(client, &(struct limit_answer){.device = device->name,
+                                                 .memory = true,
+                                                 .limited = bytes != LEDGER_NO_LIMIT,
+                                                 .bytes = bytes == LEDGER_NO_LIMIT ? 0 : bytes,
+                                                 .capacity = ledger_capacity(device),
+                                                 .granted = device->reserved,
+                                                 .held = device->held});
 }
 
 /**
@@ -205,8 +225,7 @@ uint64_t limits_quota(const struct program *program)
 static void limits_limit_program(struct peer *client, struct program *program, uint64_t bytes)
 {
     struct agent *agent = client->agent;
-    uint64_t granted = 0, held = 0, needs = limits_needs_at_once(program);
-    struct frame frame;
+    uint64_t needs = limits_needs_at_once(program);
 
     if (bytes < needs) {
         char least[32];
@@ -219,18 +238,16 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     }
     program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
+    struct limit_answer answer = {.program = program,
+                                  .memory = true,
+                                  .limited = bytes != LEDGER_NO_LIMIT,
+                                  .bytes = bytes == LEDGER_NO_LIMIT ? 0 : bytes,
+                                  .least = needs};
     for (size_t i = 0; i < program->vdev_count; i++) {
-        granted += ledger_reserved(&program->vdevs[i].entry);
-        held += program->vdevs[i].entry.held;
+        answer.granted += ledger_reserved(&program->vdevs[i].entry);
+        answer.held += program->vdevs[i].entry.held;
     }
-    frame_init(&frame, MSG_LIMIT);
-    report_put_program(&frame, program);
-    limits_put_amount(&frame, "memory_bytes", bytes);
-    frame_u64(&frame, "capacity_bytes", 0);
-    frame_u64(&frame, "granted_bytes", granted);
-    frame_u64(&frame, "held_bytes", held);
-    frame_u64(&frame, "least_bytes", needs);
-    peer_send(client, &frame);
+    limits_answer(client, &answer);
 }
 
 /** Set the power cap of a program, or (NULL) of a device; 0: none. */
@@ -239,15 +256,12 @@ static void limits_cap(struct peer *client, struct program *program, uint32_t in
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = program ? NULL : &agent->ledger.devices[index];
-    char reason[PROTOCOL_TEXT_MAX];
-    struct frame frame;
+    char text[PROTOCOL_TEXT_MAX];
 
-    if (device && !access_may_manage(geteuid(), client->uid)) {
-        peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
+    if (device && !limits_may_set(client))
         return;
-    }
-    if (cap_mw && !power_allows(agent, program, index, cap_mw, reason, sizeof(reason))) {
-        peer_error(client, ERR_REFUSED, "%s", reason);
+    if (cap_mw && !power_allows(agent, program, index, cap_mw, text, sizeof(text))) {
+        peer_error(client, ERR_REFUSED, "%s", text);
         return;
     }
     if (program) {
@@ -255,26 +269,18 @@ static void limits_cap(struct peer *client, struct program *program, uint32_t in
         program->policy.cap_mw = cap_mw;
         programs_save(agent, program);
     } else {
-        uint64_t before = device->cap_mw;
+        const struct ledger_device before = *device;
         device->cap_mw = cap_mw;
-        int error = limits_save(agent);
-        if (error) {
-            device->cap_mw = before;
-            peer_error(client, ERR_FAILED,
-                       "the power cap of %s cannot be kept in %s: %s; it stays as it was",
-                       device->name, agent->governor->state_path, strerror(-error));
+        snprintf(text, sizeof(text), "the power cap of %s", device->name);
+        if (!limits_keep(client, device, &before, text))
             return;
-        }
     }
     agent->changed = true;
-    frame_init(&frame, MSG_LIMIT);
-    if (program)
-        report_put_program(&frame, program);
-    else
-        frame_string(&frame, "device", device->name);
-    frame_bool(&frame, "limited", cap_mw != 0);
-    frame_u64(&frame, "power_cap_mw", cap_mw);
-    peer_send(client, &frame);
+    limits_answer(client, &(struct limit_answer){.program = program,
+                                                 .device = device ? device->name : NULL,
+                                                 .power = true,
+                                                 .limited = cap_mw != 0,
+                                                 .cap_mw = cap_mw});
 }
 
 void limits_handle(struct peer *client, struct message *message)

@@ -161,8 +161,9 @@ static void moving_stay(struct agent *agent, struct program *program, size_t vde
         programs_save(agent, program);
 }
 
-static void moving_take(struct peer *client, struct message *message, enum operation_verb verb)
+void moving_handle(struct peer *client, struct message *message)
 {
+    enum operation_verb verb = operation_verb(&message->root);
     struct agent *agent = client->agent;
     const struct inventory_entry *target = NULL;
     uint32_t index;
@@ -202,19 +203,4 @@ static void moving_take(struct peer *client, struct message *message, enum opera
         return;
     }
     moving_forward(&op, target);
-}
-
-void move_handle(struct peer *client, struct message *message)
-{
-    moving_take(client, message, OPERATION_MOVE);
-}
-
-void suspend_handle(struct peer *client, struct message *message)
-{
-    moving_take(client, message, OPERATION_SUSPEND);
-}
-
-void resume_handle(struct peer *client, struct message *message)
-{
-    moving_take(client, message, OPERATION_RESUME);
 }

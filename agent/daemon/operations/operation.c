@@ -16,6 +16,15 @@ const char *operation_name(const struct operation *op)
     return verbs[op->verb].name;
 }
 
+enum operation_verb operation_verb(const msgpack_object *map)
+{
+    enum operation_verb verb = 0;
+
+    while (verb < OPERATION_VERBS && !field_is(map, "type", verbs[verb].name))
+        verb++;
+    return verb;
+}
+
 /* ---- states ---- */
 
 /** For each state, the states that may follow it, as bits. */

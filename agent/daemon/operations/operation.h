@@ -99,6 +99,8 @@ struct operation_end {
 
 /** The type of the operation's message: "move". */
 const char *operation_name(const struct operation *op);
+/** The verb of a message; OPERATION_VERBS: it asks for no operation. */
+enum operation_verb operation_verb(const msgpack_object *map);
 
 /** True for operations that do not move the program. */
 static inline bool operation_stays(const struct operation *op)

@@ -52,11 +52,8 @@ static const char *prewarm_must_go(const struct agent *agent, const struct progr
                                    const struct program_ready *ready,
                                    const struct inventory_entry *entry)
 {
-    const struct ledger_device *device = NULL;
+    const struct ledger_device *device = entry ? ledger_find(&agent->ledger, entry->name) : NULL;
 
-    for (uint32_t i = 0; entry && i < agent->ledger.count && !device; i++)
-        if (strcmp(agent->ledger.devices[i].name, entry->name) == 0)
-            device = &agent->ledger.devices[i];
     if (!entry)
         return "it is not listed any more";
     if (device && (device->drains || device->drains_ms))

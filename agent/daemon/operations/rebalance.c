@@ -46,7 +46,6 @@ static void rebalance_dry_run(struct peer *client)
     struct agent *agent = client->agent;
     struct world *world = &agent->governor->world;
     struct policy_step step;
-    struct frame frame;
     unsigned count = 0;
 
     if (world_build(agent)) {
@@ -67,10 +66,7 @@ static void rebalance_dry_run(struct peer *client)
                                             .reason = step.reason});
         rebalance_pretend(world, &step);
     }
-    frame_init(&frame, MSG_BALANCE);
-    frame_u64(&frame, "moved", count);
-    frame_u64(&frame, "failed", 0);
-    peer_send(client, &frame);
+    followers_answer(client, &(struct operation){.verb = OPERATION_BALANCE, .done = count}, false);
 }
 
 void rebalance_handle(struct peer *client, struct message *message)

@@ -12,15 +12,6 @@
  * or is not listed.
  */
 
-static const struct ledger_device *spreading_device_of(const struct agent *agent,
-                                                       const struct inventory_entry *entry)
-{
-    for (uint32_t i = 0; entry && i < agent->ledger.count; i++)
-        if (strcmp(agent->ledger.devices[i].name, entry->name) == 0)
-            return &agent->ledger.devices[i];
-    return NULL;
-}
-
 /** Bits: the devices that it may use now. */
 static unsigned spreading_usable(const struct agent *agent, const struct program *program)
 {
@@ -29,7 +20,8 @@ static unsigned spreading_usable(const struct agent *agent, const struct program
     for (size_t i = 0; i < program->spread.count; i++) {
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &program->spread.devices[i]);
-        const struct ledger_device *device = spreading_device_of(agent, entry);
+        const struct ledger_device *device =
+            entry ? ledger_find(&agent->ledger, entry->name) : NULL;
         if (entry && (!device ||
                       (!device->drains && !device->drains_ms && device->tight == LEDGER_NO_LIMIT)))
             bits |= 1u << i;
@@ -157,12 +149,7 @@ void spreading_handle(struct peer *client, struct message *message)
     }
     client->retried = false;
     if (result) {
-        peer_error(client,
-                   result == -ENODEV     ? ERR_NO_DEVICE
-                   : result == -ENOTUNIQ ? ERR_AMBIGUOUS
-                   : result == -EBUSY    ? ERR_REFUSED
-                                         : ERR_USAGE,
-                   "%s", error);
+        client_unresolved(client, result, error);
     } else if (vdev != PROGRAM_ALL_VDEVS) {
         peer_error(client, ERR_USAGE,
                    "launches are spread for a whole program, not for one virtual device; name it "

@@ -10,9 +10,7 @@ extern const struct operation_kind operation_kinds[OPERATION_VERBS];
 
 /* move, suspend, resume */
 
-void move_handle(struct peer *client, struct message *message);
-void suspend_handle(struct peer *client, struct message *message);
-void resume_handle(struct peer *client, struct message *message);
+void moving_handle(struct peer *client, struct message *message);
 
 /**
  * Reserve memory for a move or a resume to @target (of the inventory).

@@ -19,116 +19,53 @@ int program_file(const struct agent *agent, const struct program *program, char 
     return paths_join(agent->programs_folder, program->id, ret);
 }
 
-void program_put_images(const struct program *program, struct frame *frame)
+uint64_t program_queue_ticket(const struct program *program, size_t vdev)
 {
-    const struct program_images *images = &program->images;
-
-    if (!images->every_ms)
-        return;
-    frame_map(frame, "images");
-    put_images(frame, images);
-    frame_end(frame);
+    return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
 }
 
-void program_take_images(const struct agent *agent, struct program *program,
-                         const msgpack_object *map)
-{
-    const msgpack_object *from = field_get(map, "images");
-    struct program_images *images = &program->images;
-
-    *images = (struct program_images){.every_ms = 0};
-    take_images(from, images);
-    if (images->folder[0] != '/') {
-        images->every_ms = 0;
-        return;
-    }
-    images->due_ms = uv_now(&agent->loop);
-}
-
-/*
- * Write the earlier devices of a program, so that the policy of a later agent does not send it back
- * to them either. The clock continues from one agent to the next.
+/**
+ * Check where a program was before, so that the policy does not send it back there either. The
+ * clock continues from one agent to the next.
  */
-static void program_saved_put_visits(const struct agent *agent, const struct program *program,
-                                     struct frame *frame)
+static void program_saved_check_visits(struct policy_visits *visits, uint64_t now_s)
 {
-    frame_array(frame, "visits");
-    for (size_t i = 0; i < program->vdev_count; i++) {
-        const struct program_device *vdev = &program->vdevs[i];
-        frame_map(frame, NULL);
-        frame_u64(frame, "move_ms", vdev->move_ms);
-        frame_u64(frame, "returns", vdev->visits.returns);
-        frame_array(frame, "devices");
-        for (uint32_t j = 0; j < vdev->visits.count; j++) {
-            const struct policy_visit *visit = &vdev->visits.visits[j];
-            frame_map(frame, NULL);
-            frame_string(frame, "name", agent->ledger.devices[visit->device].name);
-            frame_u64(frame, "busy", visit->busy);
-            frame_u64(frame, "left_s", visit->left_s);
-            frame_u64(frame, "bar_s", visit->bar_s);
-            frame_bool(frame, "by_policy", visit->by_policy);
-            frame_end(frame);
-        }
-        frame_end(frame);
-        frame_end(frame);
-    }
-    frame_end(frame);
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < visits->count; i++)
+        if (visits->visits[i].left_s <= now_s && visits->visits[i].device != LEDGER_NONE)
+            visits->visits[kept++] = visits->visits[i];
+    visits->count = kept;
+    if (visits->returns > POLICY_RETURNS_MAX)
+        visits->returns = POLICY_RETURNS_MAX;
 }
 
-static uint64_t program_saved_number(const msgpack_object *map, const char *key, uint64_t most)
+void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map)
 {
-    uint64_t value = field_u64(map, key, 0);
+    const msgpack_object *items;
+    uint64_t now = uv_now(&agent->loop);
+    size_t count = message_items(map, "devices", &items, PROTOCOL_VDEVS_MAX);
 
-    return value < most ? value : most;
-}
-
-/** The ledger's index of the device that the field @key names; LEDGER_NONE if there is none. */
-static uint32_t program_saved_device(struct agent *agent, const msgpack_object *map,
-                                     const char *key)
-{
-    char name[sizeof(agent->ledger.devices->name)];
-    uint32_t device;
-
-    return field_string(map, key, name, sizeof(name)) && name[0] &&
-                   !ledger_device(&agent->ledger, name, &device)
-               ? device
-               : LEDGER_NONE;
-}
-
-static void program_saved_take_visit(struct agent *agent, struct policy_visits *visits,
-                                     const msgpack_object *map)
-{
-    uint64_t now_s = uv_now(&agent->loop) / 1000;
-    struct policy_visit visit = {.busy = (uint32_t)program_saved_number(map, "busy", UINT32_MAX),
-                                 .left_s = field_u64(map, "left_s", 0),
-                                 .bar_s = program_saved_number(map, "bar_s", UINT32_MAX),
-                                 .by_policy = field_bool(map, "by_policy", false)};
-
-    if (visit.left_s > now_s || visits->count == POLICY_VISITS_MAX ||
-        (visit.device = program_saved_device(agent, map, "name")) == LEDGER_NONE)
-        return;
-    visits->visits[visits->count++] = visit;
-}
-
-void program_take_visits(struct agent *agent, struct program *program, const msgpack_object *map)
-{
-    const msgpack_object *items, *devices;
-    size_t count = field_array(map, "visits", &items);
-
-    for (size_t i = 0; i < count && i < program->vdev_count; i++) {
+    take_saved(agent, map, program);
+    program->awaited = program->connected;
+    program->vdev_count = count ? count : 1;
+    count = message_items(map, "displaced", &items, PROTOCOL_VDEVS_MAX);
+    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
         struct program_device *vdev = &program->vdevs[i];
-        size_t visited = field_array(&items[i], "devices", &devices);
-        vdev->move_ms = (uint32_t)program_saved_number(&items[i], "move_ms", UINT32_MAX);
-        vdev->visits = (struct policy_visits){
-            .returns = (uint32_t)program_saved_number(&items[i], "returns", POLICY_RETURNS_MAX)};
-        for (size_t j = 0; j < visited; j++)
-            program_saved_take_visit(agent, &vdev->visits, &devices[j]);
+        vdev->has_device = vdev->device.icd[0] != '\0';
+        if (i < count)
+            message_item_u64(&items[i], &vdev->ticket);
+        vdev->displaced = vdev->ticket != 0;
+        /* Agents share one clock as long as the machine is not restarted. */
+        if (!vdev->queued_ms || vdev->queued_ms > now)
+            vdev->queued_ms = now;
+        if (vdev->ticket > agent->tickets)
+            agent->tickets = vdev->ticket;
+        program_saved_check_visits(&vdev->visits, now / 1000);
     }
-}
-
-static const char *program_saved_name(const struct agent *agent, uint32_t device)
-{
-    return device == LEDGER_NONE ? "" : agent->ledger.devices[device].name;
+    if (program->images.folder[0] != '/')
+        program->images = (struct program_images){.every_ms = 0};
+    program->images.due_ms = now;
 }
 
 void program_put_moves(const struct agent *agent, const struct program *program,
@@ -143,9 +80,7 @@ void program_put_moves(const struct agent *agent, const struct program *program,
             &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
         frame_map(frame, NULL);
         frame_u64(frame, "age_ms", uv_now(&agent->loop) - move->at_ms);
-        frame_string(frame, "from", program_saved_name(agent, move->from));
-        frame_string(frame, "to", program_saved_name(agent, move->to));
-        frame_string(frame, "reason", move->why);
+        put_policy_move(frame, agent, move);
         frame_end(frame);
     }
     frame_end(frame);
@@ -156,16 +91,14 @@ void program_take_moves(struct agent *agent, struct program *program, const msgp
     const msgpack_object *items;
     struct managed *managed = &program->managed;
     size_t count = field_array(map, "policy_moves", &items);
-    uint64_t saved_ms = program_saved_number(map, "saved_ms", uv_now(&agent->loop));
+    uint64_t saved_ms = message_number(map, "saved_ms", uv_now(&agent->loop));
 
-    managed->moved = (unsigned)program_saved_number(map, "policy_moved", UINT32_MAX);
+    managed->moved = (unsigned)message_number(map, "policy_moved", UINT32_MAX);
     for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
         const msgpack_object *item = i < count ? &items[i] : NULL;
         struct program_move *move = &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
-        move->at_ms = saved_ms - program_saved_number(item, "age_ms", saved_ms);
-        move->from = program_saved_device(agent, item, "from");
-        move->to = program_saved_device(agent, item, "to");
-        (void)field_text(item, "reason", move->why, sizeof(move->why));
+        move->at_ms = saved_ms - message_number(item, "age_ms", saved_ms);
+        take_policy_move(agent, item, move);
     }
 }
 
@@ -183,15 +116,8 @@ void programs_save(const struct agent *agent, const struct program *program)
     put_identity(&frame, program);
     frame_u64(&frame, "start", program->start);
     frame_u64(&frame, "uid", program->uid);
-    frame_bool(&frame, "named", program->named);
-    frame_bool(&frame, "connected", program->connected);
-    frame_string(&frame, "inventory", program->inventory);
-    program_put_devices(program, &frame);
+    put_saved(&frame, agent, program);
     program_put_policy(program, &frame);
-    program_put_spread(program, &frame);
-    program_put_images(program, &frame);
-    program_put_queued(agent, program, &frame);
-    program_saved_put_visits(agent, program, &frame);
     frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
     program_put_moves(agent, program, &frame);
     int error;

@@ -6,67 +6,6 @@
 
 /* Reads programs' reports on their virtual devices, and describes these. */
 
-void program_put_devices(const struct program *program, struct frame *frame)
-{
-    char key[DEVICE_KEY_TEXT_MAX];
-
-    frame_array(frame, "devices");
-    for (size_t i = 0; i < program->vdev_count; i++) {
-        key[0] = '\0';
-        if (program->vdevs[i].has_device)
-            device_key_format(&program->vdevs[i].device, key);
-        frame_string(frame, NULL, key);
-    }
-    frame_end(frame);
-}
-
-static void program_vdevs_take_key(struct program_device *vdev, const msgpack_object *text)
-{
-    char key[DEVICE_KEY_TEXT_MAX];
-    struct device_key parsed;
-
-    if (object_string(text, key, sizeof(key)) && key[0] && !device_key_parse(key, &parsed)) {
-        vdev->device = parsed;
-        vdev->has_device = true;
-    }
-}
-
-void program_take_devices(struct program *program, const msgpack_object *map)
-{
-    const msgpack_object *keys;
-    size_t count = field_array(map, "devices", &keys);
-
-    for (size_t i = 0; i < count && i < PROTOCOL_VDEVS_MAX; i++) {
-        program->vdev_count = i + 1;
-        program_vdevs_take_key(&program->vdevs[i], &keys[i]);
-    }
-}
-
-void program_put_spread(const struct program *program, struct frame *frame)
-{
-    char key[DEVICE_KEY_TEXT_MAX];
-
-    frame_array(frame, "spread");
-    for (size_t i = 0; i < program->spread.count; i++) {
-        device_key_format(&program->spread.devices[i], key);
-        frame_string(frame, NULL, key);
-    }
-    frame_end(frame);
-}
-
-void program_take_spread(struct program *program, const msgpack_object *map)
-{
-    const msgpack_object *keys;
-    size_t count = field_array(map, "spread", &keys);
-    struct program_spread *spread = &program->spread;
-    char key[DEVICE_KEY_TEXT_MAX];
-
-    spread->count = 0;
-    for (size_t i = 0; i < count && spread->count < PROTOCOL_SPREAD_MAX; i++)
-        spread->count += object_string(&keys[i], key, sizeof(key)) &&
-                         !device_key_parse(key, &spread->devices[spread->count]);
-}
-
 static void program_vdevs_take_sources(struct program_device *vdev, const msgpack_object *map)
 {
     const msgpack_object *items;

@@ -154,15 +154,8 @@ static bool registry_load_one(struct agent *agent, const char *path)
         if (program) {
             snprintf(program->id, sizeof(program->id), "%s", id);
             registry_set_name(program, name, id);
-            program->named = field_bool(map, "named", false);
-            program->connected = program->awaited = field_bool(map, "connected", false);
-            field_string(map, "inventory", program->inventory, sizeof(program->inventory));
-            program_take_devices(program, map);
+            program_take_saved(agent, program, map);
             program_take_policy(program, map);
-            program_take_spread(program, map);
-            program_take_images(agent, program, map);
-            program_take_queued(agent, program, map);
-            program_take_visits(agent, program, map);
             program_take_moves(agent, program, map);
             program_configure(agent, program);
             program->lost_ms = uv_now(&agent->loop);

@@ -374,21 +374,8 @@ MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const
                              struct program **ret_program, size_t *ret_vdev, char *ret_error,
                              size_t error_size);
 
-/**
- * Put the keys of a program's devices, one for each virtual device, as "devices" into an open map;
- * and read them.
- */
-void program_put_devices(const struct program *program, struct frame *frame);
-void program_take_devices(struct program *program, const msgpack_object *map);
-
 /** Put the folder of its lease as "right" into an open map, if there is one. */
 void program_put_right(const struct program *program, struct frame *frame);
-
-/**
- * Put the devices on which its launches may also run as "spread" into an open map; and read them.
- */
-void program_put_spread(const struct program *program, struct frame *frame);
-void program_take_spread(struct program *program, const msgpack_object *map);
 
 /**
  * A value that changes with the OpenCL features that the program uses. A device that refused it may
@@ -403,10 +390,10 @@ void program_put_policy(const struct program *program, struct frame *frame);
 void program_take_policy(struct program *program, const msgpack_object *map);
 /** As program_take_policy(), for settings of the command line, which override the configuration. */
 void program_take_overrides(struct program *program, const msgpack_object *map);
-/** Put its periodic images as "images" into an open map; and read them. */
-void program_put_images(const struct program *program, struct frame *frame);
-void program_take_images(const struct agent *agent, struct program *program,
-                         const msgpack_object *map);
+/** Read what programs_save() wrote, before the program connects. */
+void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map);
+/** The place in the queue of a virtual device; 0: it does not queue. */
+uint64_t program_queue_ticket(const struct program *program, size_t vdev);
 /**
  * Put how often the policy moved it and its last moves, newest first, into an open map; and read
  * them, in a saved program.
@@ -414,8 +401,6 @@ void program_take_images(const struct agent *agent, struct program *program,
 void program_put_moves(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
-/** Read "visits" of a saved program: the devices on which its virtual devices were. */
-void program_take_visits(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
  * Put the protection it is to have as "protect" into an open map; and read it. Reading returns
  * false and changes nothing where the field is missing or not valid.
@@ -434,10 +419,6 @@ void program_tell_warm(const struct agent *agent, const struct program *program)
 /** Set the bytes that @program may have on all devices together, and tell it with @text. */
 void program_set_quota(struct agent *agent, struct program *program, uint64_t bytes,
                        const char *text);
-/** Put its place in the queue for a later agent; and read it, before the program connects. */
-void program_put_queued(const struct agent *agent, const struct program *program,
-                        struct frame *frame);
-void program_take_queued(struct agent *agent, struct program *program, const msgpack_object *map);
 /** Reset its status: it reports a new one on its next connection. */
 void program_reset_status(struct program *program);
 

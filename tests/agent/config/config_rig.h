@@ -63,7 +63,7 @@ static inline struct config config_of(const char *text)
 
 static inline void config_text_of(const struct config *config, const char *name, char ret[128])
 {
-    settings_text(config_policy(config), settings_find(name), ret, 128);
+    setting_text(settings_find(name), config_policy(config), ret, 128);
 }
 
 #endif

@@ -23,7 +23,7 @@ static void expect_defaults(const struct config *config)
         const struct setting *setting = &settings_table[i];
         snprintf(value, sizeof(value), "%llu", (unsigned long long)setting->initial);
         expect_setting(config, setting->name,
-                       setting->type == SETTING_WAYS   ? setting->initial_ways
+                       setting->type == SETTING_WAYS   ? setting->initial_text
                        : setting->type == SETTING_FLAG ? (setting->initial ? "yes" : "no")
                                                        : value);
     }
@@ -184,14 +184,14 @@ static void value_of(const struct setting *setting, unsigned source, char *ret, 
     static const char *const ways[] = {"", "suspend", "spill, wait", "upgrade, spill, wait"};
 
     if (setting->type == SETTING_WAYS) {
-        snprintf(ret, size, "%s", source ? ways[source] : setting->initial_ways);
+        snprintf(ret, size, "%s", source ? ways[source] : setting->initial_text);
     } else if (setting->type == SETTING_FLAG) {
         /* The opposite of what the next lower source says. */
         snprintf(ret, size, "%s", (setting->initial + source) % 2 ? "yes" : "no");
     } else {
-        uint64_t value = setting->min + source;
+        int64_t value = setting->min + source;
         value += value >= setting->initial;
-        snprintf(ret, size, "%llu%s", (unsigned long long)(source ? value : setting->initial),
+        snprintf(ret, size, "%lld%s", (long long)(source ? value : setting->initial),
                  source && setting->type == SETTING_SIZE ? "MiB" : "");
     }
 }

@@ -46,7 +46,7 @@ struct said_program {
 };
 
 struct said {
-    char policy[64][128]; /* As settings_text() says it. */
+    char policy[64][128]; /* As setting_text() says it. */
     struct said_device devices[ENTRIES];
     struct said_program programs[ENTRIES];
     size_t device_count, program_count;
@@ -113,7 +113,7 @@ static void write_policy(FILE *to, struct said *said)
         if (setting->type == SETTING_WAYS) {
             any_ways(text);
             says ? fprintf(to, "%s = \"%s\";\n", setting->name, text)
-                 : sprintf(text, "%s", setting->initial_ways);
+                 : sprintf(text, "%s", setting->initial_text);
         } else if (setting->type == SETTING_FLAG) {
             unsigned value = says ? (unsigned)any(0, 1) : (unsigned)setting->initial;
             sprintf(text, "%s", value ? "yes" : "no");
@@ -121,10 +121,12 @@ static void write_policy(FILE *to, struct said *said)
         } else if (setting->type == SETTING_SIZE) {
             sprintf(text, "0");
             if (says)
-                size_format(any(1, setting->max), text);
+                size_format(any(1, (uint64_t)setting->max), text);
             says ? fprintf(to, "%s = \"%s\";\n", setting->name, text) : 0;
         } else {
-            sprintf(text, "%" PRIu64, says ? any(setting->min, setting->max) : setting->initial);
+            sprintf(text, "%" PRIu64,
+                    says ? any((uint64_t)setting->min, (uint64_t)setting->max)
+                         : (uint64_t)setting->initial);
             says ? fprintf(to, "%s = %sL;\n", setting->name, text) : 0;
         }
     }
