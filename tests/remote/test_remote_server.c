@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "state/base/clock.h"
@@ -30,6 +33,7 @@ static void ends(void)
 }
 
 TestSuite(remote_server, .init = start, .timeout = 120);
+TestSuite(remote_full, .timeout = 120);
 
 Test(remote_server, another_version_is_refused_with_both_numbers)
 {
@@ -204,6 +208,54 @@ Test(remote_server, what_is_refused_is_logged_up_to_a_bound)
 }
 
 /* Frames of the right form with anything in them, and anything instead of frames. */
+/* Ticks of processor time of the listening process. */
+static unsigned long ticks_of(pid_t pid)
+{
+    char path[64];
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    cr_assert(file);
+    cr_assert_eq(
+        fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system),
+        2);
+    fclose(file);
+    return user + system;
+}
+
+/* So that it can open none. */
+static struct rlimit limit_to_open(pid_t pid)
+{
+    struct rlimit before, now = {0};
+    char path[64];
+    cr_assert_eq(prlimit(pid, RLIMIT_NOFILE, NULL, &before), 0);
+    do
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, (int)now.rlim_cur);
+    while (access(path, F_OK) == 0 && ++now.rlim_cur);
+    now.rlim_max = before.rlim_max;
+    cr_assert_eq(prlimit(pid, RLIMIT_NOFILE, &now, NULL), 0);
+    return before;
+}
+
+Test(remote_full, a_server_without_descriptors_waits_for_some)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    served_start(&served, NULL);
+    struct rlimit before = limit_to_open(served.pid);
+    strcpy(at.sun_path, strchr(served.address, ':') + 1);
+    int waits = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(connect(waits, (struct sockaddr *)&at, sizeof(at)), 0);
+    unsigned long begin = ticks_of(served.pid);
+    clock_sleep(2 * NS_PER_S);
+    cr_expect_lt(ticks_of(served.pid) - begin, (unsigned long)sysconf(_SC_CLK_TCK) / 4);
+    close(waits);
+    cr_assert_eq(prlimit(served.pid, RLIMIT_NOFILE, &before, NULL), 0);
+    rogue_begin(&good, &served);
+    rogue_make_queue(&good);
+    rogue_must_work(&good, 1);
+    ends();
+}
+
 Test(remote_server, noise_ends_only_its_session)
 {
     unsigned seed = 1;

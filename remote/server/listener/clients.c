@@ -54,6 +54,25 @@ void clients_each_process(const struct clients *clients, void (*each)(void *data
         each(data, clients->places[i]->pid);
 }
 
+static pid_t *clients_find_carrier(struct client *client, pid_t pid)
+{
+    for (unsigned i = 0; i < CARRIERS_MAX; i++)
+        if (client->carriers[i] == pid)
+            return &client->carriers[i];
+    return NULL;
+}
+
+bool clients_may_carry(struct client *client)
+{
+    return client->clients->carrier_count < CARRIERS_ALL_MAX && clients_find_carrier(client, 0);
+}
+
+void clients_add_carrier(struct client *client, pid_t pid)
+{
+    *clients_find_carrier(client, 0) = pid;
+    client->clients->carrier_count++;
+}
+
 static bool clients_are_full(const struct clients *clients)
 {
     return clients->count >= clients->max;
@@ -94,9 +113,11 @@ static void clients_remove_place(struct clients *clients, unsigned at)
      * never reads. */
     if (client->relay)
         client_kill(client->relay);
-    for (unsigned i = 0; i < CONNECTORS_MAX; i++)
-        if (client->connectors[i])
-            client_kill(client->connectors[i]);
+    for (unsigned i = 0; i < CARRIERS_MAX; i++)
+        if (client->carriers[i]) {
+            client_kill(client->carriers[i]);
+            clients->carrier_count--;
+        }
     clients->places[at] = clients->places[--clients->count];
     free(client);
 }
@@ -217,15 +238,19 @@ static struct client *clients_find_number(struct clients *clients, uint64_t numb
     return NULL;
 }
 
-/* Lead a stranger with a ticket to the session of that number, which checks the ticket. */
+/* Lead a stranger with a ticket to the session of that number, which checks the ticket. Its process
+ * counts for that session from now on, also if the ticket is not valid. */
 static enum verdict clients_introduce(struct clients *clients,
-                                      const struct client_question *question, int link)
+                                      const struct client_question *question, pid_t pid, int link)
 {
     const struct channel_message message = {.kind = CHANNEL_TICKET};
-    const struct client *place = clients_find_number(clients, question->key.number);
+    struct client *place = clients_find_number(clients, question->key.number);
     if (!place || link < 0 || place->kill_ns)
         return NO_SUCH;
-    return channel_send(place->channel, &message, sizeof(message), link) ? BUSY : YES;
+    if (!clients_may_carry(place) || channel_send(place->channel, &message, sizeof(message), link))
+        return BUSY;
+    clients_add_carrier(place, pid);
+    return YES;
 }
 
 /* Pass a new link to its session. The newest link replaces the one before. */
@@ -257,11 +282,11 @@ static void clients_answer_one(struct clients *clients, struct stranger *strange
     int link = -1;
     bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
                 clients_is_whole(&question);
-    enum verdict verdict = !asks             ? NO_SUCH
-                           : question.brings ? clients_introduce(clients, &question, link)
-                           : question.again
-                               ? clients_hand_over(clients, &question, stranger->pid, link)
-                               : clients_find_place(clients, &question);
+    enum verdict verdict =
+        !asks             ? NO_SUCH
+        : question.brings ? clients_introduce(clients, &question, stranger->pid, link)
+        : question.again  ? clients_hand_over(clients, &question, stranger->pid, link)
+                          : clients_find_place(clients, &question);
     if (link >= 0)
         close(link);
     const unsigned char byte = (unsigned char)verdict;
@@ -314,9 +339,11 @@ bool clients_ended(struct clients *clients, pid_t pid)
         }
         if (place->relay == pid)
             place->relay = 0;
-        for (unsigned j = 0; j < CONNECTORS_MAX; j++)
-            if (place->connectors[j] == pid)
-                place->connectors[j] = 0;
+        pid_t *carrier = clients_find_carrier(place, pid);
+        if (carrier) {
+            *carrier = 0;
+            clients->carrier_count--;
+        }
     }
     return false;
 }

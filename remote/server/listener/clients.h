@@ -30,8 +30,10 @@
  */
 
 #define CLIENTS_LOCAL_MAX 64
-/** Processes that may connect to other servers for one session at a time. */
-#define CONNECTORS_MAX        64
+/** Processes at a time that carry bytes between one session, or all of them, and other servers:
+ * those that connect for it, and those of peers that come with a ticket. */
+#define CARRIERS_MAX          64
+#define CARRIERS_ALL_MAX      512
 #define CLIENTS_STRANGERS_MAX (PREAUTH_MAX + CLIENTS_LOCAL_MAX)
 
 /** What a client shows to resume its session. From getrandom(). */
@@ -62,7 +64,8 @@ struct client {
     struct rate heard;    /**< Limits the messages that are read from it. */
     struct processes processes;
     struct clients *clients;
-    pid_t connectors[CONNECTORS_MAX]; /**< Processes that connect for it; 0: a free entry. */
+    pid_t carriers[CARRIERS_MAX]; /**< Processes; 0: a free entry. */
+    struct rate connects;         /**< Limits the processes that are started to connect for it. */
     uint64_t held[DEVICES_MAX];
     struct timeslice_user timeslices[DEVICES_MAX];
 };
@@ -72,7 +75,7 @@ struct clients {
     struct stranger strangers[CLIENTS_STRANGERS_MAX];
     size_t stranger_count, local_count;
     struct client **places;
-    unsigned count, max;
+    unsigned count, max, carrier_count;
     uint32_t last_number;
     struct devices *devices;
     uint64_t told_free[DEVICES_MAX];

@@ -42,6 +42,8 @@
 #define PATIENCE_S 60
 /* How often a server without clients checks whether the process of --while has ended. */
 #define LOOK_NS NS_PER_S
+/* How long to wait when a connection cannot be accepted for want of descriptors or memory. */
+#define FULL_NS (100 * NS_PER_MS)
 /* Connections that may write to the log: a peer that connects again and again must not fill a disk.
  */
 static const struct rate_limit logged = {.burst = 100, .refill = 1, .every_ns = NS_PER_S};
@@ -60,6 +62,7 @@ struct serve {
     struct startup startup; /* For the next process that is started. */
     sigset_t signals, before;
     int process;          /* A pidfd of the process of --while; -1: none. */
+    uint64_t full_ns;     /* No connection is accepted before: there was no descriptor for it. */
     uint64_t needed_ns;   /* When it last had a client; at first, when it started. */
     struct rate log_rate; /* Limits the connections that are logged. */
 };
@@ -290,7 +293,7 @@ static void serve_take_stranger(struct serve *serve, size_t at, int fd, uint64_t
 {
     int channel[2] = {-1, -1}, error = channel_make(channel);
     pid_t child = error ? error : serve_start(serve, serve->kinds[at], fd, channel[1]);
-    if (child < 0)
+    if (child < 0 && serve_may_log(serve))
         log_warn("a connection was refused: %s", strerror(-child));
     if (channel[1] >= 0)
         close(channel[1]);
@@ -305,8 +308,11 @@ static void serve_take_connection(struct serve *serve, size_t at)
     } from = {.any = {.sa_family = AF_UNSPEC}};
     socklen_t length = sizeof(from);
     int fd = accept4(serve->polls[at].fd, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            serve->full_ns = clock_now_ns() + FULL_NS;
         return;
+    }
     uint64_t id = 0;
     if (serve->kinds[at]->anyone &&
         clients_enter(&serve->clients, &from.any, clock_now_ns(), &id)) {
@@ -383,9 +389,11 @@ static void serve_clients(struct serve *serve)
         size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
         /* A connection for which there is no room is not accepted; it waits in the kernel's
          * backlog. */
-        bool room = clients_have_room_for_local(&serve->clients);
+        bool accepts = now_ns >= serve->full_ns;
+        bool local = accepts && clients_have_room_for_local(&serve->clients);
+        next_ns = !accepts && serve->full_ns < next_ns ? serve->full_ns : next_ns;
         for (size_t i = 0; i < serve->count; i++)
-            serve->polls[i].events = serve->kinds[i]->anyone || room ? POLLIN : 0;
+            serve->polls[i].events = (serve->kinds[i]->anyone ? accepts : local) ? POLLIN : 0;
         *logs = (struct pollfd){.fd = serve->logs.poll, .events = POLLIN};
         int ready = serve_wait_for_any(serve, serve->count + 2 + operator_count + count,
                                        next_ns < over_ns ? next_ns : over_ns);
@@ -444,12 +452,12 @@ static void serve_open_operators(struct serve *serve)
         log_warn("`reseat server` cannot reach this server: %s", problem);
 }
 
-/* Each client needs three descriptors here: its channel, its log and its process notifications.
- * Each kept binary needs one. */
+/* Each client needs four descriptors here: its channel, its log, its process notifications and its
+ * relay's log. Each process that carries bytes has a log, too, and each kept binary needs one. */
 static void serve_allow_descriptors(struct serve *serve)
 {
-    rlim_t needed =
-        3 * serve->options.clients_max + 2 * CLIENTS_STRANGERS_MAX + KEPT_COUNT + OTHER_DESCRIPTORS;
+    rlim_t needed = 4 * serve->options.clients_max + 2 * CLIENTS_STRANGERS_MAX + CARRIERS_ALL_MAX +
+                    KEPT_COUNT + OTHER_DESCRIPTORS;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return;

@@ -25,6 +25,10 @@
 static const struct rate_limit heard = {
     .burst = 10000, .refill = 10000, .every_ns = 100 * NS_PER_MS};
 
+/* Limits the processes that one session has started to connect: more than transfers need. */
+static const struct rate_limit connects = {
+    .burst = CARRIERS_MAX, .refill = 10, .every_ns = 100 * NS_PER_MS};
+
 static void sessions_tell_timeslice(void *data, struct timeslice_user *user,
                                     enum timeslice_event event, uint64_t ns);
 
@@ -88,22 +92,22 @@ static void sessions_seek(struct client *client, const struct channel_message *m
                        kept_find(&client->clients->kept, client->name, message->name));
 }
 
-/* Above CONNECTORS_MAX the socket is closed, and the session goes another way. */
-static void sessions_connect_for(struct client *client, int socket)
+/* Above a limit the socket is closed, and the session goes another way. */
+static void sessions_connect_for(struct client *client, int socket, uint64_t now_ns)
 {
     const struct clients *clients = client->clients;
-    for (unsigned i = 0; clients->connect && i < CONNECTORS_MAX; i++)
-        if (!client->connectors[i]) {
-            pid_t pid = clients->connect(clients->connect_data, socket);
-            client->connectors[i] = pid > 0 ? pid : 0;
-            break;
-        }
+    if (clients->connect && clients_may_carry(client) &&
+        rate_take(&client->connects, &connects, now_ns)) {
+        pid_t pid = clients->connect(clients->connect_data, socket);
+        if (pid > 0)
+            clients_add_carrier(client, pid);
+    }
     close(socket);
 }
 
 /* Messages that do not concern a device. Takes @passed; false: it is none of them. */
 static bool sessions_take_any(struct client *client, const struct channel_message *message,
-                              int passed)
+                              int passed, uint64_t now_ns)
 {
     if (message->kind == CHANNEL_PROCESSES && passed >= 0 && client->processes.notices < 0) {
         client->processes.notices = passed;
@@ -112,7 +116,7 @@ static bool sessions_take_any(struct client *client, const struct channel_messag
     if (message->kind == CHANNEL_KEEP && passed >= 0)
         return kept_add(&client->clients->kept, client->name, message->name, passed);
     if (message->kind == CHANNEL_CONNECT && passed >= 0) {
-        sessions_connect_for(client, passed);
+        sessions_connect_for(client, passed, now_ns);
         return true;
     }
     if (passed >= 0) {
@@ -171,7 +175,7 @@ void session_hear(struct client *client, uint64_t now_ns)
         return;
     (void)rate_take(&client->heard, &heard, now_ns);
     bool alone = error == 0 && passed < 0;
-    if (error == 0 && (sessions_take_any(client, &message, passed) ||
+    if (error == 0 && (sessions_take_any(client, &message, passed, now_ns) ||
                        (alone && sessions_take_message(client, &message, now_ns))))
         return;
     if (error != -EPIPE) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,11 +173,13 @@ Test(sessions, a_process_that_passes_two_descriptors_leaves_none_here, .init = s
     *header = (struct cmsghdr){CMSG_LEN(sizeof(passed)), SOL_SOCKET, SCM_RIGHTS};
     memcpy(CMSG_DATA(header), passed, sizeof(passed));
 
-    int before = lowest_free();
+    struct stat it, other;
+    cr_assert_eq(fstat(binary, &it), 0);
     cr_assert_eq(sendmsg(a.channel, &message, 0), (ssize_t)sizeof(told));
     answer_all();
-    for (int fd = before; fd < before + 2; fd++)
-        cr_expect_eq(fcntl(fd, F_GETFD), -1, "%d is not closed", fd);
+    for (int fd = 0; fd < 256; fd++)
+        if (fd != binary && fstat(fd, &other) == 0)
+            cr_expect(other.st_ino != it.st_ino || other.st_dev != it.st_dev, "%d is open", fd);
     must_be_killed(&a);
     close(binary);
 }
@@ -418,4 +421,92 @@ Test(sessions, what_is_kept_is_a_binary, .init = start)
     cr_assert_eq(pipe(ends), 0);
     say_with(&bad, CHANNEL_KEEP, 1, ends[0]);
     must_be_killed(&bad);
+}
+
+/* ---- processes that carry bytes to and from other servers ---- */
+
+#define NO_PID 0x7f000000 /* Above all that there can be. */
+
+static pid_t carriers_started;
+
+static pid_t start_carrier(void *data, int socket)
+{
+    (void)data, (void)socket;
+    return NO_PID + ++carriers_started;
+}
+
+static void connect_once(const struct session *session)
+{
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    say_with(session, CHANNEL_CONNECT, 0, ends[1]);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+Test(sessions, one_that_connects_again_and_again_gets_so_many_processes, .init = start)
+{
+    struct session flood;
+    cr_assert(enter(&flood, "flood", 0));
+    clients.connect = start_carrier;
+    int fd = lowest_free();
+    for (int i = 0; i < 4 * CARRIERS_MAX; i++)
+        connect_once(&flood);
+    cr_expect_eq(carriers_started, CARRIERS_MAX);
+    cr_expect_eq(lowest_free(), fd);
+}
+
+Test(sessions, one_whose_processes_end_at_once_gets_them_at_a_rate, .init = start)
+{
+    struct session flood;
+    cr_assert(enter(&flood, "flood", 0));
+    clients.connect = start_carrier;
+    uint64_t begin = clock_now_ns();
+    for (int i = 0; i < 40 * CARRIERS_MAX; i++) {
+        connect_once(&flood);
+        clients_ended(&clients, NO_PID + carriers_started);
+    }
+    uint64_t periods = (clock_now_ns() - begin) / (100 * NS_PER_MS) + 1;
+    cr_expect_geq(carriers_started, CARRIERS_MAX);
+    cr_expect_leq((uint64_t)carriers_started, CARRIERS_MAX + 10 * periods);
+    cr_expect_eq(clients.carrier_count, 0);
+}
+
+/* Somebody who knows the session's number; the verdict. */
+static unsigned char come_with_ticket(const struct session *session, pid_t pid)
+{
+    struct client_question question = {.name = "a ticket", .brings = true, .key.number = 7};
+    unsigned char verdict = 99;
+    struct channel_message told;
+    int ends[2], passed[2], fd = -1;
+    cr_assert(channel_make(ends) == 0 && channel_make(passed) == 0);
+    clients_forked(&clients, 0, pid, ends[0]);
+    cr_assert_eq(channel_send(ends[1], &question, sizeof(question), passed[1]), 0);
+    answer_all();
+    cr_assert_eq(channel_receive(ends[1], &verdict, sizeof(verdict), NULL), 0);
+    if (channel_receive(session->channel, &told, sizeof(told), &fd) == 0) {
+        cr_expect_eq(told.kind, CHANNEL_TICKET);
+        close(fd);
+    }
+    close(ends[1]);
+    close(passed[0]);
+    close(passed[1]);
+    return verdict;
+}
+
+Test(sessions, those_who_know_its_number_get_so_many_processes, .init = start)
+{
+    struct session session;
+    unsigned led = 0;
+    cr_assert(enter(&session, "good", 0));
+    clients.places[0]->key.number = 7;
+    for (int i = 0; i < CARRIERS_MAX + 20; i++)
+        led += come_with_ticket(&session, NO_PID + i) == 0;
+    cr_expect_eq(led, CARRIERS_MAX);
+    cr_expect_eq(clients.stranger_count, 20, "who was not led there stays a stranger");
+    clients_ended(&clients, NO_PID);
+    cr_expect_eq(come_with_ticket(&session, NO_PID + 1000), 0);
+    kill(session.pid, SIGKILL);
+    reap(&session, SIGKILL);
+    cr_expect_eq(clients.carrier_count, 0);
 }
