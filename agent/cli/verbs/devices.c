@@ -1,8 +1,7 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/show/links.h"
-#include "agent/cli/show/presented.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 
 struct devices {

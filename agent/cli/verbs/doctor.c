@@ -5,8 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/process.h"
-#include "agent/cli/show/presented.h"
-#include "agent/cli/show/server_looks.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 #include "agent/config/process.h"
 #include "agent/doctor/doctor.h"

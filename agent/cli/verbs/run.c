@@ -5,7 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
-#include "agent/cli/isolate.h"
+#include "agent/cli/launch.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
@@ -328,7 +328,7 @@ static int run_find_agent(struct run *run, const char *name)
     if (!result) {
         result = client_connect(&run->paths, &client);
         if (result == -ENOENT || result == -ECONNREFUSED) {
-            result = client_launch_agent(why, sizeof(why));
+            result = launch_agent(why, sizeof(why));
             result = result ? result : client_connect(&run->paths, &client);
         }
     }
@@ -456,8 +456,9 @@ static void run_set_slice(struct run *run, uint32_t configured_ms)
 static void run_set_isolation(struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
-    int error =
-        isolate ? isolate_find(&run->paths, run->alone || run->paths.shared, driver, address) : 0;
+    int error = isolate
+                    ? launch_isolated(&run->paths, run->alone || run->paths.shared, driver, address)
+                    : 0;
 
     if (error && !run->error)
         run->error = error;

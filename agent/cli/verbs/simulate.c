@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/show/published_report.h"
-#include "agent/cli/show/simulate_report.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 #include "simulate/sim_csv.h"
 #include "state/base/cleanup.h"
