@@ -7,6 +7,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent/cli/launch.h"
 #include "agent/config/environment.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/cleanup.h"
@@ -68,7 +69,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     /* An agent that was killed a moment ago may still be listening, or hold its lock: try again. */
     for (int tried = 0; launch && ask_nobody_there(error) && tried < LAUNCHES; tried++) {
         clock_sleep(tried ? LAUNCH_PAUSE_NS : 0);
-        error = client_launch_agent(why, sizeof(why));
+        error = launch_agent(why, sizeof(why));
         if (error) {
             return output_fail(output, ERR_NO_AGENT,
                                "the agent cannot be started (%s); see %s/agent.log", why,

@@ -1,24 +1,17 @@
 #include "agent/cli/client.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/config/config.h"
 #include "state/base/clock.h"
 #include "state/base/files/access.h"
 
-#define HELLO_MS        5000
-#define SEND_MS         5000
-#define LAUNCH_MS       10000
-#define RETRY_MS        20
-#define LAUNCH_PAUSE_MS 2
+#define HELLO_MS 5000
+#define SEND_MS  5000
+#define RETRY_MS 20
 
 static int client_say_hello(struct client *client, int64_t until)
 {
@@ -149,76 +142,4 @@ int client_follow(struct client *client, int patience_ms, int other, struct mess
         if (result)
             return result;
     }
-}
-
-/**
- * Find out why the agent did not start. It writes the reason to its log, but the two common causes,
- * the state folder and the configuration, can be checked and named here.
- */
-static void client_say_why(int result, char *ret_why, size_t size)
-{
-    struct config_error error;
-    struct config config;
-    char state[PATH_MAX] = "";
-    int refused = paths_state(state);
-
-    if (!refused && access(state, R_OK | W_OK | X_OK))
-        refused = -errno;
-    if (refused) {
-        snprintf(ret_why, size,
-                 "the state folder %.300s cannot be used: %s; make it yours, or set XDG_STATE_HOME "
-                 "to a folder of yours",
-                 state, strerror(-refused));
-        return;
-    }
-    if (config_load_effective(NULL, 0, &config, &error)) {
-        config_error_format(&error, ret_why, size);
-        return;
-    }
-    config_finish(&config);
-    snprintf(ret_why, size, "%s", strerror(-result));
-}
-
-static int client_launch(void)
-{
-    char path[PATH_MAX];
-    char daemon[] = "--daemon";
-    char *arguments[] = {path, daemon, NULL};
-    posix_spawn_file_actions_t actions;
-    int status;
-    pid_t child;
-    int error = paths_of(PATHS_AGENT, path);
-
-    if (error)
-        return error;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    error = -posix_spawn(&child, path, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error)
-        return error;
-    pid_t ended;
-    int64_t until = clock_now_ms() + LAUNCH_MS;
-    while ((ended = waitpid(child, &status, WNOHANG)) <= 0) {
-        if (ended < 0 && errno != EINTR)
-            return -errno;
-        if (clock_now_ms() >= until) {
-            kill(child, SIGKILL);
-            waitpid(child, &status, 0);
-            return -ETIMEDOUT;
-        }
-        clock_sleep(LAUNCH_PAUSE_MS * NS_PER_MS);
-    }
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
-}
-
-int client_launch_agent(char *ret_why, size_t why_size)
-{
-    int result = client_launch();
-
-    if (result)
-        client_say_why(result, ret_why, why_size);
-    return result;
 }

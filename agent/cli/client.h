@@ -49,14 +49,6 @@ MUST_CHECK int client_receive(struct client *client, int timeout_ms, int other,
 MUST_CHECK int client_follow(struct client *client, int patience_ms, int other,
                              struct message *ret_message);
 
-/**
- * Start the user's agent and wait until it listens, for 10 s at most.
- *
- * @ret_why  On failure, one line with the reason.
- * Returns 0 or -errno.
- */
-MUST_CHECK int client_launch_agent(char *ret_why, size_t why_size);
-
 /* Requests of verbs to the agent. These functions print errors; a verb only returns the status. */
 
 /** Handling of frames that arrive while the agent works on a long request. */

@@ -1,25 +1,20 @@
-#include "agent/cli/show/links.h"
+#include "agent/cli/show/reports.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
+#include <unistd.h>
 
+#include "agent/cli/launch.h"
 #include "agent/config/paths.h"
-#include "state/base/clock.h"
 #include "state/driver/cost.h"
 #include "state/driver/device_key.h"
 #include "state/driver/inventory.h"
 #include "state/driver/links.h"
-
-#define LOOK_MS 5
-
-extern char **environ;
 
 static const uint64_t sizes[] = {1ull << 20, 64ull << 20, 1ull << 30};
 
@@ -40,62 +35,24 @@ struct links_known {
 
 /* ---- measuring ---- */
 
-/* Wait until the helper has ended. After @limit_ms, kill its process group and return false. */
-static bool links_await_helper(pid_t helper, uint64_t limit_ms, int *ret_status)
-{
-    uint64_t deadline = clock_now_ns() + limit_ms * NS_PER_MS;
-
-    while (waitpid(helper, ret_status, WNOHANG) == 0) {
-        if (clock_now_ns() >= deadline) {
-            kill(-helper, SIGKILL);
-            /* A child that is stuck in the kernel cannot be reaped: leave it to init. */
-            for (int tries = 0; tries < 200 && !waitpid(helper, ret_status, WNOHANG); tries++)
-                clock_sleep(LOOK_MS * NS_PER_MS);
-            return false;
-        }
-        clock_sleep(LOOK_MS * NS_PER_MS);
-    }
-    return true;
-}
-
-/*
- * Standard output is for our answer only: the helper's goes to standard error or, with @quiet,
- * nowhere.
- */
-static int links_start_helper(const char *path, const char *key, bool quiet, pid_t *ret_helper)
-{
-    char *arguments[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)key, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    if (quiet)
-        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, 2, 1);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    int error = -posix_spawn(ret_helper, path, &actions, &attributes, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return error;
-}
-
 /* Measure one link. An error is stored as the link's problem. */
 static void links_measure(const struct output *output, struct link *link, uint64_t limit_ms)
 {
     char path[PATH_MAX], key[DEVICE_KEY_TEXT_MAX];
+    const char *const words[] = {path, key, NULL};
     pid_t helper;
     int status = 0;
     int error = paths_of(PATHS_MEASURE, path);
 
     device_key_format(&link->entry->key, key);
+    /* Standard output is for our answer only. */
+    int errors = output->json ? -1 : STDERR_FILENO;
     if (!error)
-        error = links_start_helper(path, key, output->json, &helper);
+        error = launch(words, errors, errors, POSIX_SPAWN_SETPGROUP, &helper);
     if (error)
         snprintf(link->problem, sizeof(link->problem), "reseat-measure cannot be started: %s",
                  strerror(-error));
-    else if (!links_await_helper(helper, limit_ms, &status))
+    else if (!launch_await(helper, true, limit_ms, &status))
         snprintf(link->problem, sizeof(link->problem),
                  "not measured in %llu s: its driver may hang; see --timeout",
                  (unsigned long long)(limit_ms / 1000));

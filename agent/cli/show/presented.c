@@ -1,4 +1,4 @@
-#include "agent/cli/show/presented.h"
+#include "agent/cli/show/reports.h"
 
 #include <errno.h>
 #include <stdlib.h>

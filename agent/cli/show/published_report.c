@@ -1,4 +1,4 @@
-#include "agent/cli/show/published_report.h"
+#include "agent/cli/show/reports.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "agent/cli/show/server_looks.h"
+#include "agent/cli/show/reports.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "agent/cli/show/simulate_report.h"
+#include "agent/cli/show/reports.h"
 
 #include <string.h>
 

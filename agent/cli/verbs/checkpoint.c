@@ -20,38 +20,35 @@ struct checkpoint {
 
 static const struct verb_option options[] = {
     {"to", "FOLDER",
-     "Where images go. It is made where it is missing, and has to be the user's alone.",
+     "Folder for the images, which must belong to you alone. Made if it is missing.",
      OPTION_VALUE(struct checkpoint, to)},
     {"every", "SECONDS",
-     "When the first one is there, have the agent make another each so many seconds, until the "
-     "program's end or --off; reseat explain shows that. Between them the program's contents "
-     "stay in host memory too, so that only what changed is copied and written.",
+     "Interval of further images, which the agent makes until the program ends or --off. Meanwhile "
+     "a copy of the program's data stays in host memory, so that only changes are copied and "
+     "written.",
      OPTION_SECONDS(struct checkpoint, asked.every_ms, 3, 1, 86400000), .initial = OPTION_UNSAID},
     {"off", NULL, "Make no more images of APP, and end its lease.",
      OPTION_VALUE(struct checkpoint, asked.ends)},
     {"keep", "N",
-     "Remove all but the last N images of the program, once another one is there; those of other "
-     "processes of its name stay.",
+     "Number of images to keep. Older ones of this process are removed after each new one.",
      OPTION_VALUE(struct checkpoint, asked.keep), .kind = OPTION_NUMBER, .least = 1,
      .most = 1000000},
     {"lease", "SECONDS",
-     "From now on the program says in FOLDER that it lives. Where nobody hears that for so long, "
-     "reseat recover starts it again from its last image, on another host too; a program that "
-     "cannot say it for so long waits. It is for programs with a save callback (reseat.h).",
+     "Renew a lease in FOLDER while the program lives. When it was not renewed for so long, reseat "
+     "recover may start the program again from its last image, also on another host; a program "
+     "that cannot renew it waits. Only for programs with a save callback (reseat.h).",
      OPTION_SECONDS(struct checkpoint, asked.lease_ms, 3, 1000, 3600000)},
-    OPTION_MAX_DOWNTIME(struct checkpoint, "Stop the program for no longer than so many "
-                                           "milliseconds, or make no image and say why."),
+    OPTION_MAX_DOWNTIME(struct checkpoint, "Longest pause of the program, in milliseconds. If a "
+                                           "longer one is needed, no image is made."),
     OPTION_BANDWIDTH(struct checkpoint,
-                     "Copy no more than that a second (100MiB, 2GiB) while it runs."),
-    OPTION_TIMEOUT(struct checkpoint, "Give up an image that is not complete by then. Default: no "
-                                      "limit."),
+                     "Bytes to copy in a second while the program runs, such as 100MiB."),
+    OPTION_TIMEOUT(struct checkpoint, "Give up an image that takes longer. Default: no limit."),
     {"process", NULL,
-     "Keep the whole process, as CRIU does, with all that it has of OpenCL, for reseat restore. "
-     "The program is stopped for as long as that takes. Its drivers have to be in other processes "
-     "(reseat run --isolate, or devices of servers), it has no children, and CRIU needs root.",
+     "Save the whole process with CRIU, for reseat restore. The program is stopped meanwhile. "
+     "Needs root, a program without children, and drivers in other processes (reseat run "
+     "--isolate, or a server's devices).",
      OPTION_VALUE(struct checkpoint, asked.parks)},
-    {"end", NULL,
-     "With --process: the program ends once its image is there, to go on where that is restored.",
+    {"end", NULL, "With --process: end the program once its image is complete.",
      OPTION_VALUE(struct checkpoint, end_process)},
     {"criu", "PROGRAM", "With --process: the CRIU to use. Default: criu.",
      OPTION_VALUE(struct checkpoint, criu)},
@@ -178,10 +175,9 @@ const struct verb verb_checkpoint = {
     .name = MSG_CHECKPOINT,
     .arguments = "APP",
     .summary = "Write an image of a program to disk, while it runs.",
-    .text = "An image has all that the program has of OpenCL, its objects and their bytes, as it "
-            "was at one moment; the program is stopped for that moment alone. What did not change "
-            "since another image in FOLDER is shared with that. An image is complete or "
-            "absent, and never changes another one. Ctrl-C cancels.",
+    .text = "The image has the program's OpenCL objects and their bytes as they were at one "
+            "moment; only for that moment the program is paused. Chunks that did not change are "
+            "shared with other images in FOLDER. An image is complete or absent. Ctrl-C cancels.",
     .members = "app image image_bytes image_written total_ns downtime_ns bytes folder",
     .options = options,
     .size = sizeof(struct checkpoint),

@@ -148,10 +148,10 @@ static int config_run_print(struct call *call)
 
 const struct verb verb_config_print = {
     .name = "config print",
-    .summary = "Show the configuration that is in effect here, as a commented file with the origin "
-               "of each value.",
-    .text = "The options are the settings of the policy: what each would change if it were given "
-            "to reseatd.",
+    .summary =
+        "Show the configuration in effect, as a commented file with the origin of each value.",
+    .text = "The options are the settings of the policy, and show what each would change if it "
+            "were given to reseatd.",
     .members = "file policy devices programs servers",
     .other_options = config_setting_options,
     .size = sizeof(struct print),
@@ -207,9 +207,9 @@ static int config_run_validate(struct call *call)
 const struct verb verb_config_validate = {
     .name = "config validate",
     .arguments = "[FILE]",
-    .summary = "Check a file, or the one that is read.",
-    .text = "What is wrong is told as FILE:LINE: and the reason, with exit status 2. That there is "
-            "no file is right: the defaults hold.",
+    .summary = "Check FILE, or the configuration file in use.",
+    .text = "Errors are FILE:LINE: and the reason, with exit status 2. A missing file is no error: "
+            "the defaults hold.",
     .members = "file exists",
     .run = config_run_validate,
 };
@@ -236,7 +236,7 @@ static int config_run_path(struct call *call)
 
 const struct verb verb_config_path = {
     .name = "config path",
-    .summary = "Print which file is read, or, where there is none, which would be.",
+    .summary = "Print the configuration file in use, or the one that would be.",
     .members = "file exists",
     .run = config_run_path,
 };
@@ -271,9 +271,9 @@ static int config_run_reload(struct call *call)
 
 const struct verb verb_config_reload = {
     .name = "config reload",
-    .summary = "Have the agent read its configuration again, and list devices anew.",
-    .text = "SIGHUP does the same. One that is wrong is refused with its line and reason, exit "
-            "status 2, and the agent keeps the one that it has.",
+    .summary = "Make the agent read its configuration again, and list the devices anew.",
+    .text = "SIGHUP does the same. A file with an error is refused with its line and reason, exit "
+            "status 2, and the agent keeps its previous configuration.",
     .members = "file",
     .users = true,
     .run = config_run_reload,

@@ -1,8 +1,7 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/show/links.h"
-#include "agent/cli/show/presented.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 
 struct devices {
@@ -12,21 +11,20 @@ struct devices {
 
 static const struct verb_option devices_options[] = {
     {"presented", NULL,
-     "Say what programs are told of their device instead, and why: for each answer the rule and "
-     "what each device says itself; for each extension, feature of OpenCL C and list of image "
-     "formats what is left out, and because of which device, or why it cannot be carried. It holds "
-     "for the portable profile and a program that starts where programs start by default.",
+     "Show what programs are told of their device instead, and why: for each answer the rule and "
+     "each device's own value; for extensions, features of OpenCL C and image formats what is left "
+     "out, and because of which device. For the portable profile and a program that starts on the "
+     "default device.",
      OPTION_VALUE(struct devices, presented)},
     {"links", NULL,
-     "Show instead what was measured of the links to devices, from and to registered memory and "
-     "plain memory, and how 1 MiB, 64 MiB and 1 GiB go each way, and in which time: the chunks, "
-     "how many of them, and the threads that copy; or straight from and to the program's memory.",
+     "Show the measured speed of the links to devices instead, from and to registered and ordinary "
+     "memory, and for 1 MiB, 64 MiB and 1 GiB how they would be copied: straight, or in how many "
+     "chunks by how many threads, and the predicted time.",
      OPTION_VALUE(struct devices, links)},
     {"measure", NULL,
-     "With --links: measure first, with a process for each device. Programs use what was measured "
-     "for a week.",
+     "With --links: measure now, in a process for each device. Programs use the result for a week.",
      OPTION_VALUE(struct devices, measure)},
-    {"timeout", "SECONDS", "For each device that is measured. Default: 60.",
+    {"timeout", "SECONDS", "With --measure: limit for each device. Default: 60.",
      OPTION_SECONDS(struct devices, timeout_ms, 3, 1000, 3600000), .initial = 60000},
     {NULL}};
 
@@ -139,7 +137,7 @@ static int devices_run(struct call *call)
 
 const struct verb verb_devices = {
     .name = "devices",
-    .summary = "List every device of every OpenCL driver, what is in use of it, and by whom.",
+    .summary = "List the devices of all OpenCL drivers, their use, and their users.",
     .members = "devices[]",
     .options = devices_options,
     .size = sizeof(struct devices),

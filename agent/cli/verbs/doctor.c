@@ -5,8 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/process.h"
-#include "agent/cli/show/presented.h"
-#include "agent/cli/show/server_looks.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 #include "agent/config/process.h"
 #include "agent/doctor/doctor.h"
@@ -293,8 +292,8 @@ static int doctor_run(struct call *call)
 const struct verb verb_doctor = {
     .name = "doctor",
     .arguments = "[PROGRAM] [ARG...]",
-    .summary = "Check the set-up, or say by which road a program reaches OpenCL.",
-    .text = "It also says what would stop it. Of a script the interpreter is looked at. Nothing is "
-            "run. Exit status 1: something is broken.",
+    .summary = "Check the installation, or how a program reaches OpenCL.",
+    .text = "It also says what would prevent moves. PROGRAM is not run; of a script, the "
+            "interpreter is checked. Exit status 1: something is broken.",
     .run = doctor_run,
 };

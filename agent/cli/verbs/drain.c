@@ -16,19 +16,21 @@ struct steps {
 
 static const struct verb_option drain_options[] = {
     {"in", "SECONDS",
-     "Drain it then. New programs are kept away at once, and programs there that registered with "
-     "reseat.h are told at once. One that answers with a wish says that now is a good time: it is "
-     "moved as soon as another device has room. When all have left, the device is drained, "
-     "whatever is left of the time. An agent that is started again keeps to the time.",
+     "Drain the device after so many seconds. New programs are kept away at once, and programs "
+     "that registered with reseat.h are notified: one that answers with a wish is moved as soon as "
+     "there is room elsewhere. When all have left, the device is drained early. A restarted agent "
+     "keeps to the time.",
      OPTION_SECONDS(struct steps, in_ns, 9, 0, 10000000000000000)},
     {"off", NULL,
-     "Let it take programs again, also before the time has come; those that were told are told so. "
-     "A command that waits for the drain fails.",
+     "Admit programs again, and cancel a planned drain: programs that were notified are told, and "
+     "a command that waits for it fails.",
      OPTION_VALUE(struct steps, undo)},
     {NULL}};
 
-static const struct verb_option rebalance_options[] = {
-    {"dry-run", NULL, "Only say which would move.", OPTION_VALUE(struct steps, dry_run)}, {NULL}};
+static const struct verb_option rebalance_options[] = {{"dry-run", NULL,
+                                                        "Only list the programs that would move.",
+                                                        OPTION_VALUE(struct steps, dry_run)},
+                                                       {NULL}};
 
 static void drain_show_step(struct steps *steps, json_t *step)
 {
@@ -161,10 +163,9 @@ const struct verb verb_drain = {
     .name = "drain",
     .arguments = "DEVICE",
     .summary = "Move every program off a device, and keep new ones away.",
-    .text =
-        "Programs go to where the policy finds room. What fits nowhere is suspended and queues for "
-        "a device. Waits until the device is empty. Exit status 4: some cannot leave it; 1: some "
-        "failed to. It stays drained all the same, also when this command is interrupted.",
+    .text = "The policy chooses where programs go; what fits nowhere is suspended and queues for a "
+            "device. Waits until the device is empty. Exit status 4: some programs cannot leave; "
+            "1: some failed to. The device stays drained, also when this command is interrupted.",
     .members = "device drained left[] announced steps moved failed",
     .options = drain_options,
     .size = sizeof(struct steps),
@@ -174,9 +175,9 @@ const struct verb verb_drain = {
 
 const struct verb verb_rebalance = {
     .name = "rebalance",
-    .summary = "Move programs to where the policy would rather have them, now.",
-    .text = "They go to where they run faster, have more of what they prefer, or cost less, "
-            "without minimum stay and budget.",
+    .summary = "Move programs now to where the policy prefers them.",
+    .text = "That is where they run faster, have more of what they prefer, or cost less; the "
+            "settings for a minimum stay and a budget of moves do not apply.",
     .members = "dry_run steps moved failed",
     .options = rebalance_options,
     .size = sizeof(struct steps),

@@ -167,7 +167,7 @@ static int explain_run(struct call *call)
 const struct verb verb_explain = {
     .name = "explain",
     .arguments = "APP[:N]",
-    .summary = "Say why a program is where it is, and what would change that.",
+    .summary = "Explain why a program is where it is, and what would change that.",
     .members = "app",
     .users = true,
     .run = explain_run,

@@ -62,8 +62,8 @@ const struct verb verb_image_list = {
     .name = "image list",
     .arguments = "FOLDER",
     .summary = "List the images of programs in a folder, the last one first.",
-    .text = "STATE is that of the image's records; image verify also checks all of its bytes. "
-            "Unfinished images are not listed.",
+    .text = "STATE is that of the records; image verify checks all bytes. Unfinished images are "
+            "not listed.",
     .members = "folder images",
     .run = image_run_list,
 };
@@ -134,7 +134,7 @@ const struct verb verb_image_inspect = {
     .name = "image inspect",
     .arguments = "FOLDER [IMAGE]",
     .summary = "Show the records of an image.",
-    .text = "Without IMAGE, a name that image list shows, the last one.",
+    .text = "IMAGE is a name of image list; default: the last one.",
     .members = "image records",
     .run = image_run_inspect,
 };
@@ -179,9 +179,9 @@ static int image_run_verify(struct call *call)
 const struct verb verb_image_verify = {
     .name = "image verify",
     .arguments = "FOLDER [IMAGE]",
-    .summary = "Read images, and compare all of their bytes with their digests.",
-    .text = "Without IMAGE, all. The exit status is 1 where some are damaged; each damaged file is "
-            "named, with what is wrong.",
+    .summary = "Compare all bytes of images with their digests.",
+    .text = "Without IMAGE, all images. Exit status 1: some are damaged; each damaged file is "
+            "named, with the reason.",
     .members = "folder images damaged",
     .run = image_run_verify,
 };
@@ -294,8 +294,9 @@ static int image_run_diff(struct call *call)
 const struct verb verb_image_diff = {
     .name = "image diff",
     .arguments = "FOLDER IMAGE OTHER",
-    .summary = "Show which objects two images have different bytes of, and how many.",
-    .text = "Bytes are counted by chunks of 2 MiB. Objects are those of one program: its handles.",
+    .summary = "List the objects whose bytes differ between two images of a program.",
+    .text = "Sizes are those of the chunks of 2 MiB that differ. Objects are named by the "
+            "program's handles.",
     .members = "objects bytes",
     .run = image_run_diff,
 };
@@ -345,9 +346,9 @@ static int image_run_prune(struct call *call)
 const struct verb verb_image_prune = {
     .name = "image prune",
     .arguments = "FOLDER",
-    .summary = "Remove images, and what no image needs.",
-    .text = "What was left unfinished, and the chunks that no image names, go in any case; images "
-            "only where an option says so. One that a program is suspended to stays.",
+    .summary = "Remove images, unfinished images, and chunks that no image needs.",
+    .text = "Images are removed only as the options say. An image that a program is suspended to "
+            "stays.",
     .members = "removed unfinished chunks removed_bytes",
     .options = prune_options,
     .size = sizeof(struct prune),

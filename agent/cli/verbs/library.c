@@ -157,11 +157,10 @@ static int library_run_list(struct call *call)
 
 const struct verb verb_library_list = {
     .name = "library list",
-    .summary = "List what the library of device binaries has, the last used first.",
-    .text = "What drivers build of programs under reseat is kept, so that a build on a kind of "
-            "device is done once. ORIGIN is built, added (by reseat library add), or unfit: that "
-            "program is always built from source, because the driver's binary says other things of "
-            "its kernels.",
+    .summary = "List the library of device binaries, the last used first.",
+    .text = "The library keeps what drivers build of programs under reseat, so that each kind of "
+            "device builds them once. ORIGIN: built, added (reseat library add), or unfit: built "
+            "from source each time, because the driver's binary describes its kernels differently.",
     .members = "folder size_bytes limit_bytes entries",
     .run = library_run_list,
 };
@@ -194,7 +193,7 @@ struct verify {
 };
 
 static const struct verb_option verify_options[] = {
-    {"remove", NULL, "Remove what is damaged. It is built again when it is needed.",
+    {"remove", NULL, "Remove damaged entries; they are built again when needed.",
      OPTION_VALUE(struct verify, remove)},
     {NULL}};
 
@@ -240,9 +239,9 @@ static int library_run_verify(struct call *call)
 
 const struct verb verb_library_verify = {
     .name = "library verify",
-    .summary = "Compare the checksum of each entry of the library of device binaries.",
-    .text = "The exit status is 1 where some are damaged and stay. A program that comes to a "
-            "damaged one removes it and builds from source.",
+    .summary = "Compare the entries of the library of device binaries with their checksums.",
+    .text = "Exit status 1: some are damaged and were not removed. A program that finds a damaged "
+            "entry removes it and builds from source.",
     .members = "folder size_bytes limit_bytes entries damaged? removed? removed_bytes?",
     .options = verify_options,
     .size = sizeof(struct verify),
@@ -256,10 +255,10 @@ struct prune {
 };
 
 static const struct verb_option prune_options[] = {
-    {"older", "DAYS", "Remove what was not used for as many days.",
+    {"older", "DAYS", "Remove entries that were not used for so many days.",
      OPTION_VALUE(struct prune, days), .kind = OPTION_NUMBER, .unit = "days", .most = 36500,
      .initial = OPTION_UNSAID},
-    {"device", "TEXT", "Remove entries for devices whose driver name contains TEXT.",
+    {"device", "TEXT", "Remove entries whose device's name contains TEXT.",
      OPTION_VALUE(struct prune, device)},
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
@@ -304,8 +303,8 @@ static int library_run_prune(struct call *call)
 const struct verb verb_library_prune = {
     .name = "library prune",
     .summary = "Remove entries of the library of device binaries.",
-    .text = "Without options, what was not used for the longest, until the rest is within the "
-            "setting library-limit. With --older and --device, what both fit.",
+    .text = "Without options: the least recently used entries, until the rest fits the setting "
+            "library-limit. With --older and --device: entries that match both.",
     .members = "folder size_bytes limit_bytes entries removed removed_bytes",
     .options = prune_options,
     .size = sizeof(struct prune),
@@ -319,13 +318,13 @@ struct add {
 };
 
 static const struct verb_option add_options[] = {
-    {"device", "DEVICE", "What it is for, as reseat devices shows it.", .required = true,
+    {"device", "DEVICE", "The device that it is for (reseat devices).", .required = true,
      OPTION_VALUE(struct add, device)},
     {"source", "FILE",
-     "The program's source, exactly as it gives it to OpenCL. What it includes is read now.",
+     "The program's source, exactly as it gives it to OpenCL. Files that it includes are read now.",
      OPTION_VALUE(struct add, source)},
-    {"il", "FILE", "Its IL instead, as it gives that.", OPTION_VALUE(struct add, il)},
-    {"options", "TEXT", "What the program builds it with. Blanks between words do not matter.",
+    {"il", "FILE", "The program's IL instead.", OPTION_VALUE(struct add, il)},
+    {"options", "TEXT", "Build options of the program; blanks between words do not matter.",
      OPTION_VALUE(struct add, options)},
     {NULL}};
 
@@ -460,10 +459,9 @@ const struct verb verb_library_add = {
     .name = "library add",
     .arguments = "FILE",
     .summary = "Add a binary that a vendor's tools made to the library of device binaries.",
-    .text =
-        "A program under reseat that builds that source, or IL, with those options on such a "
-        "device gets this binary. So programs run on, and can be moved to, devices that have no "
-        "compiler. A driver that refuses it has the program built from source.",
+    .text = "A program that builds this source or IL with these options on such a device gets FILE "
+            "instead, so that it can run on devices without a compiler. If the driver refuses "
+            "FILE, the program is built from source.",
     .members = "key device",
     .options = add_options,
     .size = sizeof(struct add),

@@ -11,15 +11,15 @@ struct limit {
 
 static const struct verb_option limit_options[] = {
     {"memory", "SIZE",
-     "Such as 512MiB or 2GiB, above 0. To empty a device there is reseat drain, and to take a "
-     "program off its device reseat suspend.",
+     "Device memory that may be used, above 0, such as 512MiB. See reseat drain and reseat suspend "
+     "to use none.",
      OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE},
     {"power", "WATTS|none",
-     "What it may draw: all of a device, or a program with what its device draws idle. Launches "
-     "wait so that this is kept. Refused where nothing fits under it.",
+     "Power that a device, or a program with its device's idle power, may draw. Launches wait so "
+     "that it is kept. Refused if no launch fits.",
      OPTION_VALUE(struct limit, power_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000,
      .initial = OPTION_UNSAID},
-    {"off", NULL, "No limit but the memory that there is.", OPTION_VALUE(struct limit, off)},
+    {"off", NULL, "Remove the limit of memory.", OPTION_VALUE(struct limit, off)},
     {NULL}};
 
 static int limit_print(const struct output *output, const json_t *answer)
@@ -70,11 +70,11 @@ static int limit_run(struct call *call)
 const struct verb verb_limit = {
     .name = "limit",
     .arguments = "DEVICE|APP",
-    .summary = "Set how much memory or power programs may have of a device, or one program of any.",
-    .text = "The limit of a device is for all programs together. A program that has more makes "
-            "room: it spills, moves or is suspended. A program that spills has what its largest "
-            "command needs, whatever its own limit is. The limit of a device outlives the agent, "
-            "that of a program ends with it.",
+    .summary = "Limit the memory or power of a device, or of a program on any device.",
+    .text =
+        "A device's limit is for all programs together. A program above the limit spills, moves or "
+        "is suspended. A program that spills may have what its largest command needs, whatever its "
+        "limit is. The limit of a device outlives the agent, that of a program ends with it.",
     .members = "app device limited memory_bytes capacity_bytes granted_bytes held_bytes "
                "least_bytes power_cap_mw",
     .options = limit_options,

@@ -25,96 +25,80 @@ struct change {
 #define MAX_DOWNTIME                                                                               \
     OPTION_MAX_DOWNTIME(                                                                           \
         struct change,                                                                             \
-        "Stop the program for no longer than so many milliseconds, or give up and say why: what "  \
-        "it writes meanwhile is copied in rounds until the rest takes no longer; with --timeout "  \
-        "rounds that do not help are made until then. Default: that of the configuration, 50, "    \
-        "which is aimed at: where rounds do not help the program is stopped for longer.")
+        "Longest pause of the program, in milliseconds. What it writes meanwhile is copied in "    \
+        "rounds until the rest takes no longer; if rounds do not help, the move fails (with "      \
+        "--timeout: at that time). Default: the setting max-downtime, which is a target, not "     \
+        "a limit.")
 #define BANDWIDTH                                                                                  \
     OPTION_BANDWIDTH(                                                                              \
         struct change,                                                                             \
-        "Copy no more than that a second (100MiB, 2GiB) while the program runs. Between "          \
-        "devices that use host memory, as CPUs do, nothing is copied. What is copied "             \
-        "while it is stopped goes as fast as it can. Default: that of the configuration, no "      \
-        "limit.")
+        "Bytes to copy in a second while the program runs, such as 100MiB. Does not limit "        \
+        "copies during the pause. Default: the setting bandwidth.")
 
 #define TAKEN                                                                                      \
-    "The device that it has is taken away. A program that registered with reseat.h is asked as "   \
-    "ever, but where a callback of it fails or is late it is moved all the same, as one that did " \
-    "not register."
+    "The device is being taken away: move the program even if a callback that it "                 \
+    "registered with reseat.h fails or is late."
 
 #define REPORT_MEMBERS                                                                             \
     "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "       \
     "bytes left build_ns built drain_ns waited_for aim_ns starting already vdevs dry_run"
 
 static const struct verb_option move_options[] = {
-    OPTION_TIMEOUT(
-        struct change,
-        "Roll back when it has not moved by then. Default: no limit, as long as the program "
-        "answers: "
-        "one that is stopped, or hangs, is given up after five seconds, with exit status 5."),
+    OPTION_TIMEOUT(struct change,
+                   "Roll back a move that takes longer. Default: no limit, but a program that does "
+                   "not answer for five seconds is given up with exit status 5."),
     {"dry-run", NULL,
-     "Only say whether the device would serve what the program has used so far; of a program that "
-     "registered with reseat.h, what it asks for.",
+     "Only say whether the device could run the program, by what it has used so far or, if it "
+     "registered with reseat.h, by what it requires.",
      OPTION_VALUE(struct change, asked.dry_run)},
     MAX_DOWNTIME,
     BANDWIDTH,
     {"non-blocking", NULL,
-     "Do not stop a long launch in its middle: what is left of it is done on both devices at once, "
-     "and the program moves at its end. That needs launches that are given in pieces (reseat run "
-     "--slice); where one is not, or cannot be done in two places, it is a move as any other.",
+     "Do not pause in the middle of a long launch: the rest of it runs on both devices, and the "
+     "program moves at its end. Where a launch cannot be split (reseat run --slice), the move is "
+     "an ordinary one.",
      OPTION_VALUE(struct change, asked.non_blocking)},
     {"on-demand", NULL,
-     "Let the program run on the new device at once: what a command names is brought first, and "
-     "the rest while it runs (reseat ps says how much is there). Until then that stays on the "
-     "device it came from, which has to stay as well. Copying ahead, without this, stops the "
-     "program for less.",
+     "Run the program on the new device at once. Data is copied when a command uses it, and the "
+     "rest in the background (reseat ps shows how much); the old device is needed until then. "
+     "Copying ahead, the default, gives a shorter pause.",
      OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {"cancel", NULL,
-     "Without DEVICE: cancel the move, suspend, resume or prewarm of APP that is under way, "
-     "whoever asked for it. The program stays where it was. reseat ps shows what is under way.",
+     "Without DEVICE: cancel the move, suspend, resume or prewarm of APP that is under way (reseat "
+     "ps), whoever asked for it. The program stays where it was.",
      OPTION_VALUE(struct change, cancels)},
     {NULL}};
 
 static const struct verb_option suspend_options[] = {
     {"to", "FOLDER",
-     "Write all that the program has to an image in FOLDER, and free its host memory too. It is "
-     "freed once the image is on the disk and was read back; where that fails, the program stays "
-     "suspended with its data in host memory, and the exit status is 1. What is mapped, or is the "
-     "program's own memory, stays there in any case. resume reads it back. FOLDER is made where it "
-     "is missing, and has to be the user's alone.",
+     "Write all that the program has to an image in FOLDER, and then free its host memory; resume "
+     "reads it back. If that fails, the program stays suspended in host memory, and the exit "
+     "status is 1. Mapped memory and the program's own memory are not freed. FOLDER must belong to "
+     "you alone; it is made if it is missing.",
      OPTION_VALUE(struct change, to)},
-    OPTION_TIMEOUT(struct change,
-                   "Roll back when it is not suspended by then. Default: as of move."),
+    OPTION_TIMEOUT(struct change, "Roll back when it takes longer. Default: as of reseat move."),
     MAX_DOWNTIME,
     BANDWIDTH,
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     {NULL}};
 
 static const struct verb_option resume_options[] = {
-    OPTION_TIMEOUT(struct change,
-                   "Leave it suspended when it has not resumed by then. Default: no limit."),
-    {"queue", NULL,
-     "Do not wait: hand the program back to the policy, which resumes it when there is room.",
+    OPTION_TIMEOUT(struct change, "Leave it suspended when it takes longer. Default: no limit."),
+    {"queue", NULL, "Do not wait: the policy resumes the program when there is room.",
      OPTION_VALUE(struct change, asked.queue)},
     {"on-demand", NULL,
-     "Let the program run at once: what a command names is brought to the device first, and the "
-     "rest while it runs (reseat ps says how much is there). So it is also without this where the "
-     "program has 256 MiB or more.",
+     "Run the program at once: data is copied when a command uses it, and the rest in the "
+     "background (reseat ps shows how much). The default for programs with 256 MiB or more.",
      OPTION_VALUE(struct change, on_demand)},
-    {"whole", NULL, "Have all of its memory there before it runs.",
-     OPTION_VALUE(struct change, whole)},
+    {"whole", NULL, "Copy all of its data before it runs.", OPTION_VALUE(struct change, whole)},
     BANDWIDTH,
     {NULL}};
 
 static const struct verb_option prewarm_options[] = {
-    {"off", NULL,
-     "Release what was made ready on each DEVICE, or without DEVICE on every device: the context "
-     "and the programs built there.",
+    {"off", NULL, "Release DEVICE, or without DEVICE every prewarmed device.",
      OPTION_VALUE(struct change, asked.drop)},
-    OPTION_TIMEOUT(
-        struct change,
-        "Let go of what was made for a device that is not ready by then. Default: no limit."),
+    OPTION_TIMEOUT(struct change, "Release a device that is not ready by then. Default: no limit."),
     {NULL}};
 
 static void move_show_progress(struct change *change, const json_t *progress)
@@ -459,11 +443,10 @@ const struct verb verb_move = {
     .name = MSG_MOVE,
     .arguments = "APP[:N] [DEVICE]",
     .summary = "Move a program to another device, while it runs.",
-    .text = "APP is a pid, a name or an id of reseat ps; DEVICE a name, UUID, PCI address or part "
-            "of the driver's name of reseat devices. Ctrl-C cancels, and so does reseat move APP "
-            "--cancel in another terminal.\n"
-            "Of a program with several virtual devices all move there, one after another; APP:N is "
-            "one of them, counted from 0.",
+    .text = "APP is a pid, a name or an id (reseat ps); DEVICE a name, UUID, PCI address or part "
+            "of the driver's name (reseat devices). Ctrl-C cancels, as does reseat move APP "
+            "--cancel in another terminal.\nAll virtual devices of the program move, one after "
+            "another; APP:N is one of them, counted from 0.",
     .members = REPORT_MEMBERS,
     .options = move_options,
     .size = sizeof(struct change),
@@ -475,8 +458,8 @@ const struct verb verb_suspend = {
     .name = MSG_SUSPEND,
     .arguments = "APP[:N]",
     .summary = "Take a program off its device, into host memory.",
-    .text = "It waits where it needs a device. Of several virtual devices all are suspended, one "
-            "after another; APP:N is one of them.",
+    .text = "The program waits when it needs a device. All its virtual devices are suspended; "
+            "APP:N is one of them.",
     .members = REPORT_MEMBERS " image? image_bytes? image_written? freed? not_stored?",
     .options = suspend_options,
     .size = sizeof(struct change),
@@ -488,10 +471,9 @@ const struct verb verb_resume = {
     .name = MSG_RESUME,
     .arguments = "APP[:N] [DEVICE]",
     .summary = "Give a suspended program a device again.",
-    .text = "It gets the device that is named, else the one it was on, or any that fits. Where "
-            "there is no room now it queues, and the command waits until it has one; Ctrl-C leaves "
-            "it suspended. Of several virtual devices all that are suspended; APP:N is one of "
-            "them.",
+    .text = "It gets DEVICE, else the device it was on, or any that fits. If there is no room now, "
+            "the command waits until there is; Ctrl-C leaves the program suspended. All virtual "
+            "devices that are suspended are resumed; APP:N is one of them.",
     .members = REPORT_MEMBERS,
     .options = resume_options,
     .size = sizeof(struct change),
@@ -502,15 +484,11 @@ const struct verb verb_resume = {
 const struct verb verb_prewarm = {
     .name = MSG_PREWARM,
     .arguments = "APP[:N] [DEVICE[,DEVICE]]",
-    .summary = "Make devices ready for a program that may move there.",
-    .text =
-        "What takes long of a move, whatever the program's size, is done while it runs on where it "
-        "is: a context is opened on DEVICE, and its programs are built there. A later move to "
-        "DEVICE begins with that; one to any other device, a suspend, and a drain of DEVICE let go "
-        "of it. For several devices (8 at most) it is built at once, and where one cannot be made "
-        "ready the others are; --timeout and Ctrl-C end all of them. reseat ps shows as READY "
-        "which devices those are. It costs a context there, with "
-        "its descriptors and some memory of the device, which no limit counts.",
+    .summary = "Prepare devices for a later move of a program.",
+    .text = "Opens a context on each DEVICE (8 at most) and builds the program's kernels there, "
+            "while it runs elsewhere; a later move to DEVICE saves that time. A move to another "
+            "device, a suspend, and a drain of DEVICE release it. The column READY of reseat ps "
+            "lists prewarmed devices. Their memory counts against no limit.",
     .members = REPORT_MEMBERS " devices",
     .options = prewarm_options,
     .size = sizeof(struct change),

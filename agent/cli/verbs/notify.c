@@ -28,13 +28,14 @@ static int notify_take_text(struct call *call, const struct verb_option *option,
 }
 
 static const struct verb_option notify_options[] = {
-    {"in", "SECONDS", "When: of device-taken, which needs it; 0: now.",
+    {"in", "SECONDS", "Of device-taken, which needs it: seconds until then; 0 is now.",
      OPTION_SECONDS(struct notice, in_ns, 9, 0, 10000000000000000), .initial = OPTION_UNSAID},
     {"value", "N|none",
-     "Milliwatts of power, bytes of quota (or none), which need it; bytes of device-added.",
+     "Of power, which needs it: milliwatts. Of quota, which needs it: bytes, or none. Of "
+     "device-added: bytes.",
      OPTION_VALUE(struct notice, value), .kind = OPTION_NUMBER, .most = INT64_MAX,
      .initial = OPTION_UNSAID},
-    {"text", "TEXT", "One line for it to log.", .take = notify_take_text},
+    {"text", "TEXT", "One line that the program may log.", .take = notify_take_text},
     {NULL}};
 
 /** Check that the options given are those that the notice needs. There are no defaults. */
@@ -89,7 +90,7 @@ static int notify_run(struct call *call)
 const struct verb verb_notify = {
     .name = "notify",
     .arguments = "APP[:N] " NOTICE_ADDED "|" NOTICE_TAKEN "|" NOTICE_POWER "|" NOTICE_QUOTA,
-    .summary = "Tell a program that registered with reseat.h something it may want to know.",
+    .summary = "Notify a program that registered with reseat.h.",
     .text = "The program is only told; it decides what to do.",
     .members = "app what",
     .options = notify_options,

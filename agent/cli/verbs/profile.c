@@ -22,8 +22,8 @@ static const struct verb_option profile_options[] = {
     {"export", "FILE", "Write all that is known of them to FILE, as JSON.",
      OPTION_VALUE(struct profile, export_to)},
     {"import", "FILE",
-     "Merge what another agent exported: its launches count as if they had been measured here. A "
-     "file with a fault changes nothing.",
+     "Add what another agent exported, as if it had been measured here. A file with an error "
+     "changes nothing.",
      OPTION_VALUE(struct profile, import_from)},
     {NULL}};
 
@@ -256,13 +256,11 @@ const struct verb verb_profile = {
     .name = "profile",
     .arguments = "[APP|KERNEL|DEVICE]",
     .summary = "Show how long launches of each kernel took on each device.",
-    .text =
-        "Shown are the work-items and the time of a launch, each a mean of launches of about "
-        "that size, how far the mean may be off, and, where it is known, the power that such "
-        "launches draw above the idle device and the energy of one. Times are measured while "
-        "programs run, from launches that these make anyway: in programs with one queue, of "
-        "kernels that may run in pieces (reseat run --slice). The policy compares devices by them. "
-        "They are kept for each user, in costs.sqlite in the agent's state folder.",
+    .text = "For each kernel, device and size of launch: the work-items, the mean time and its "
+            "possible error, and if known the power above the idle device and the energy. Measured "
+            "during ordinary launches of programs with one queue, of kernels that may be split "
+            "(reseat run --slice); the policy compares devices by it. Kept for each user in "
+            "costs.sqlite, in the agent's state folder.",
     .users = true,
     .members = "costs? more? added?",
     .options = profile_options,

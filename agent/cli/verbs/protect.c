@@ -26,13 +26,13 @@ static int protect_take_every(struct call *call, const struct verb_option *optio
 
 static const struct verb_option options[] = {
     {"every", "SECONDS|SIZE",
-     "Copy what it has each so many seconds, if that stops it for no more than a hundredth of its "
-     "time; or let what it does in between take so much memory. Default: 10 seconds and 256MiB.",
+     "Seconds between two copies of the program's data (fewer copies are made if they would pause "
+     "it for more than 1% of its time), or host memory for the journal of what it does in between. "
+     "Default: 10 and 256MiB.",
      .take = protect_take_every},
-    {"off", NULL, "End the protection: from then on nothing is copied or kept.",
-     OPTION_VALUE(struct protect, off)},
+    {"off", NULL, "End the protection.", OPTION_VALUE(struct protect, off)},
     {"timeout", "SECONDS",
-     "Wait no longer for the first copy; it is made later, where it can be. Default: 60.",
+     "Wait no longer for the first copy, which is then made later. Default: 60.",
      OPTION_SECONDS(struct protect, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS), .initial = 60000},
     {NULL}};
 
@@ -90,11 +90,11 @@ const struct verb verb_protect = {
     .name = MSG_PROTECT,
     .arguments = "APP",
     .summary = "Protect a running program from the loss of its device.",
-    .text = "What it has is copied to the host, and again and again from then on, and what it does "
-            "in between is kept: when its device is lost, another one goes on from there. reseat "
-            "explain says when the last copy was made, what copies cost, and what became of the "
-            "last loss. What is said here holds until the program ends, whatever the configuration "
-            "says. reseat run --protect says what cannot be protected.",
+    .text =
+        "The program's data is copied to host memory again and again, and its commands since the "
+        "last copy are kept; when its device is lost, it goes on from there on another. reseat "
+        "explain shows the last copy, the cost, and the last loss. Holds until the program ends, "
+        "whatever the configuration says. reseat run --protect lists what cannot be protected.",
     .members = "app starting bytes total_ns downtime_ns protect",
     .options = options,
     .size = sizeof(struct protect),

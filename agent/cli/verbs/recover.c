@@ -416,25 +416,25 @@ static int recover_run(struct call *call)
 }
 
 static const struct verb_option options[] = {
-    {"from", "HOST", "The host that is gone, as image list --json names it.", .required = true,
+    {"from", "HOST", "The host that is gone (host in reseat image list --json).", .required = true,
      OPTION_VALUE(struct recover, from)},
     {"device", "DEVICE", "Where they start. Default: as reseat run chooses.",
      OPTION_VALUE(struct recover, device)},
-    {"dry-run", NULL, "Say which are lost, and start none.", OPTION_VALUE(struct recover, dry_run)},
-    {"timeout", "SECONDS", "End a program that has not read its progress by then. Default: 120.",
+    {"dry-run", NULL, "List the programs that are lost, and start none.",
+     OPTION_VALUE(struct recover, dry_run)},
+    {"timeout", "SECONDS", "End a program that has not loaded its progress by then. Default: 120.",
      OPTION_SECONDS(struct recover, timeout_ms, 3, 1, 3600000), .initial = 120000},
     {NULL}};
 
 const struct verb verb_recover = {
     .name = "recover",
     .arguments = "FOLDER",
-    .summary = "Start the programs of a host that is gone again on this one.",
-    .text =
-        "FOLDER is where reseat checkpoint --lease made images of them, on a disk that both hosts "
-        "have. It is watched for as long as the leases are: what is heard of there lives, and is "
-        "left alone, as is what ended by exit(). What is lost is started from its last image, "
-        "once, however many hosts try, in its working folder, with its arguments, and on the "
-        "standard output of this command.",
+    .summary = "Restart the programs of a host that is gone on this one.",
+    .text = "FOLDER has their images (reseat checkpoint --lease), on a disk that both hosts can "
+            "reach. The command first waits as long as their leases last: a program whose lease is "
+            "renewed lives and is left alone, as is one that ended by exit(). Each lost program is "
+            "started from its last image once, however many hosts try, with its arguments, in its "
+            "working folder, on this command's standard output.",
     .members = "folder programs",
     .options = options,
     .size = sizeof(struct recover),

@@ -154,8 +154,9 @@ const struct verb verb_report = {
     .name = "report",
     .arguments = "[DEVICE|APP]",
     .summary = "Show use of device memory over time.",
-    .text = "Shown are the memory that is granted and held, the peak, and how much of its device "
-            "each program needed at most, also of programs that ended.",
+    .text =
+        "For each device and program: memory granted, held and at the peak, a graph of the memory "
+        "held, and how much of its device a program needed at most; also for programs that ended.",
     .members = "devices[] apps[] ended[]",
     .users = true,
     .run = report_verb_run,

@@ -37,14 +37,13 @@ struct restore {
 
 static const struct verb_option options[] = {
     {"device", "DEVICE",
-     "Resume it there. Default: where it was; where that is not to be had, wherever the policy "
-     "finds room.",
+     "Where to resume it. Default: the device where it was, else where the policy finds room.",
      OPTION_VALUE(struct restore, device)},
-    {"image", "IMAGE", "Of several: its name, as image list shows it. Default: the last one.",
+    {"image", "IMAGE", "Name of the image (reseat image list). Default: the last one.",
      OPTION_VALUE(struct restore, image)},
     {"again", NULL,
-     "Also one that was restored on another host, where it may run still: what it does outside of "
-     "its memory is done twice then.",
+     "Also restore an image that was restored on another host, where the program may still run: "
+     "both then do the same outside of their memory.",
      OPTION_VALUE(struct restore, again)},
     {"criu", "PROGRAM", "The CRIU to use. Default: criu.", OPTION_VALUE(struct restore, criu_word)},
     {NULL}};
@@ -305,11 +304,10 @@ const struct verb verb_restore = {
     .name = "restore",
     .arguments = "FOLDER",
     .summary = "Restore a program's whole process from an image, on this host or another.",
-    .text = "The image was made by checkpoint --process. All of its bytes are compared with their "
-            "digests first. The process comes back under its pid, with the files that it had open, "
-            "which have to be there as they were, as its program and libraries; then it is resumed "
-            "on any device. Refused is one that was restored on another host, and one whose "
-            "process runs here.",
+    .text = "The image was made by reseat checkpoint --process; its bytes are first compared with "
+            "their digests. The process gets its old pid and its open files, which must be "
+            "unchanged, as must its program and libraries; then it is resumed on a device. "
+            "Refused: an image that was restored on another host, and one whose process runs here.",
     .members = "app to result image",
     .options = options,
     .size = sizeof(struct restore),

@@ -5,7 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
-#include "agent/cli/isolate.h"
+#include "agent/cli/launch.h"
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
@@ -131,86 +131,83 @@ static int run_take_ways(struct call *call, const struct verb_option *option, co
 
 static const struct verb_option run_options[] = {
     {"device", "DEVICE[,DEVICE]",
-     "Where to start, one name for each virtual device. "
-     "Default, and for those that are not named: spread over the GPUs, or over all devices where "
-     "there is no GPU; several on one device where there are fewer.",
+     "Where each virtual device starts. Default, and for those not named: spread over the GPUs, or "
+     "over all devices if there is no GPU.",
      OPTION_VALUE(struct run, where), .kind = OPTION_NAMES, .most = PROTOCOL_VDEVS_MAX},
     {"devices", "N",
-     "How many virtual devices the program has, 1 to 4. Each starts somewhere and moves by itself. "
-     "Default: as many as --device names, else 1.",
+     "Number of virtual devices, 1 to 4; each is placed and moved by itself. Default: as many as "
+     "--device names, else 1.",
      OPTION_VALUE(struct run, devices), .kind = OPTION_NUMBER, .least = 1,
      .most = PROTOCOL_VDEVS_MAX},
     {"name", "NAME",
-     "What to call it: 1 to 63 bytes of UTF-8, without control characters. Default: the program's "
+     "Name of the program: 1 to 63 bytes of UTF-8, without control characters. Default: its file's "
      "name, with a ? for each of these.",
      .take = run_take_name},
     {"present", "gpu|cpu|accelerator|native",
-     "The kind of device that it is told it has. Some programs only look for GPUs.",
+     "Device type that the program is told. Some programs only look for GPUs.",
      OPTION_VALUE(struct run, present)},
     {"profile", "portable|native",
      "portable (default): the limits, features and extensions that every device offers. native: "
-     "those of the first device; it then moves only where these are offered too. Of several "
-     "virtual devices that start on different ones: those that all of these offer. The program is "
-     "told the same of each of its virtual devices.",
+     "those of the device where it starts (with several virtual devices, those that all of theirs "
+     "offer); it then moves only to devices that offer them too. Each virtual device is described "
+     "the same.",
      OPTION_VALUE(struct run, profile)},
     {"memory", "SIZE",
-     "The device memory that it is told of. Default: that of the largest device that it may be "
-     "moved to. Sizes are a number and a unit: 512MiB, 2GiB.",
+     "Device memory that the program is told, such as 512MiB or 2GiB. Default: that of the largest "
+     "device where it may go.",
      OPTION_VALUE(struct run, memory), .kind = OPTION_SIZE},
     {"quota", "SIZE",
-     "The device memory that it may have, at most; reseat limit changes it. What is more spills, "
-     "or is refused; a kernel that needs more at once waits, suspended, until it may have it.",
+     "Device memory that the program may have at most; reseat limit changes it. What is more "
+     "spills, or is refused; a kernel that needs more at once waits, suspended.",
      OPTION_VALUE(struct run, quota), .kind = OPTION_SIZE},
     {"cap", "WATTS",
-     "The most that it, with what its device draws idle, may draw; reseat limit changes it. Its "
-     "launches wait so that this is kept, and it is moved to a device where it fits. Refused where "
-     "it fits on none.",
+     "Power in watts that the program, with its device's idle power, may draw; reseat limit "
+     "changes it. Its launches wait so that it is kept, and it is moved to a device where it fits. "
+     "Refused if it fits on none.",
      OPTION_VALUE(struct run, cap_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000},
     {"priority", "N",
-     "From -1000 to 1000, 0 by default. Higher goes first, and displaces lower ones that run where "
-     "nothing else helps; these come back by themselves.",
+     "From -1000 to 1000; default 0. Higher ones go first, and displace lower ones if nothing else "
+     "helps; those come back by themselves.",
      .take = run_take_priority},
-    {"preemptible", NULL, "Programs of the same priority may displace it too, when they wait.",
+    {"preemptible", NULL, "Programs of the same priority that wait may displace it too.",
      OPTION_VALUE(struct run, preemptible)},
     {"on-full", "refuse|WAY[,WAY]",
-     "What may be done when its memory does not fit, with commas: upgrade (move it to a device "
-     "that fits), spill (keep on the device what each command needs), wait (block the call), "
-     "suspend (give the device back and queue for one); or refuse: none of them, it gets the error "
-     "of a full device. Default: all of them, in the order of reseat.conf(5).",
+     "What may be done when its memory does not fit: upgrade (move it to a device where it does), "
+     "spill (keep on the device what each command needs), wait (block the call), suspend (queue "
+     "for a device); or refuse: the call gets the error of a full device. Default: all, in the "
+     "order of reseat.conf(5).",
      .take = run_take_ways},
     {"slice", "MS",
-     "How long a move may have to wait for a kernel that runs, about: a launch that takes longer "
-     "than two of these is given to the device in pieces of whole work-groups, each about this "
-     "long, where that cannot be told from one launch; reseat explain says of which kernels it "
-     "can. 0: launches stay whole. Default: as the configuration says, slice in reseat.conf(5).",
+     "About how long a move may have to wait for a running kernel. A launch longer than twice this "
+     "is split into pieces of whole work-groups, where no program can tell (reseat explain says "
+     "for which kernels). 0: no launch is split. Default: the setting slice of reseat.conf(5).",
      OPTION_VALUE(struct run, slice_ms), .kind = OPTION_NUMBER, .unit = "milliseconds",
      .most = 60000, .initial = UINT32_MAX},
     {"spread", "DEVICE[,DEVICE]",
-     "Have its long launches done on these devices too, each by as much as it has time for, where "
-     "the kernel allows that (reseat explain). Each of them holds what such a launch uses, which "
-     "no limit counts. Launches are then given in pieces also where the configuration has them "
-     "stay whole. reseat spread changes it while the program runs.",
+     "Run parts of its long launches on these devices too, where the kernel allows that (reseat "
+     "explain). What a launch needs there counts against no limit. Launches are then split even if "
+     "the configuration says otherwise. reseat spread changes it while the program runs.",
      OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
     {"protect", "[SECONDS|SIZE|off]",
-     "Have it outlive its device: its memory is copied to the host again and again while it runs, "
-     "and what it does in between is kept, so that it is done again on another device when its own "
-     "is lost. A number: seconds between two copies, where that takes no more than a hundredth of "
-     "its time. A size: memory that what it does in between may take, 256MiB by default. Launches "
-     "are then given to the device whole. Programs with several virtual devices, native kernels, "
-     "shared virtual memory or program-scope variables are as without. off: not, whatever the "
-     "configuration says (protect in reseat.conf(5)). reseat protect changes it while it runs.",
+     "Let it survive the loss of its device: its data is copied to host memory again and again, "
+     "and the commands since the last copy are kept and repeated on another device. A number: "
+     "seconds between two copies, if they pause it for no more than 1% of its time. A size: host "
+     "memory for those commands, 256MiB by default. Launches are then not split. Not protected: "
+     "programs with several virtual devices, native kernels, shared virtual memory or "
+     "program-scope variables. off: no protection, whatever the configuration says (protect in "
+     "reseat.conf(5)). reseat protect changes it while it runs.",
      .take = run_take_protect},
     {"restore", "FOLDER[/IMAGE]",
-     "Have it go on from its last image in FOLDER that reseat checkpoint made, or from that image. "
-     "The program has to give its progress for that (reseat.h), to be called as it was then, and "
-     "may start on any device. The image stays as it is.",
+     "Continue from its last image in FOLDER (reseat checkpoint), or from that image, on any "
+     "device. The program must save its progress (reseat.h) and be called by the same name. The "
+     "image stays.",
      OPTION_VALUE(struct run, restore)},
     {"isolate", NULL,
-     "Open its drivers in other processes, so that it holds no library, descriptor or mapping of "
-     "theirs at any time, and a driver that crashes is not its crash: reseat says that its device "
-     "is lost. Default: as the configuration says, isolate in reseat.conf(5).",
+     "Open its drivers in other processes: it has no library, descriptor or mapping of theirs, and "
+     "a driver that crashes is a lost device, not a crash of the program. Default: the setting "
+     "isolate of reseat.conf(5).",
      OPTION_VALUE(struct run, isolate)},
-    {"no-isolate", NULL, "Open them in its own process, whatever the configuration says.",
+    {"no-isolate", NULL, "Open its drivers in its own process, whatever the configuration says.",
      OPTION_VALUE(struct run, whole)},
     {NULL}};
 
@@ -331,7 +328,7 @@ static int run_find_agent(struct run *run, const char *name)
     if (!result) {
         result = client_connect(&run->paths, &client);
         if (result == -ENOENT || result == -ECONNREFUSED) {
-            result = client_launch_agent(why, sizeof(why));
+            result = launch_agent(why, sizeof(why));
             result = result ? result : client_connect(&run->paths, &client);
         }
     }
@@ -459,8 +456,9 @@ static void run_set_slice(struct run *run, uint32_t configured_ms)
 static void run_set_isolation(struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
-    int error =
-        isolate ? isolate_find(&run->paths, run->alone || run->paths.shared, driver, address) : 0;
+    int error = isolate
+                    ? launch_isolated(&run->paths, run->alone || run->paths.shared, driver, address)
+                    : 0;
 
     if (error && !run->error)
         run->error = error;
@@ -578,9 +576,9 @@ const struct verb verb_run = {
     .name = "run",
     .arguments = "PROGRAM [ARG...]",
     .summary = "Run an OpenCL program so that it can be moved between devices.",
-    .text = "Its exit status, signals, standard streams and working directory are its own. An "
-            "agent is started where none runs. Without an agent the program runs all the same, "
-            "after a warning, and is found by the next one.",
+    .text = "The program keeps its exit status, signals, standard streams and working directory. "
+            "An agent is started if none runs; if that fails, the program runs all the same, after "
+            "a warning, and the next agent finds it.",
     .options = run_options,
     .plain = true,
     .size = sizeof(struct run),

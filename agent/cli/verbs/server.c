@@ -96,14 +96,13 @@ static int server_run_add(struct call *call)
 const struct verb verb_server_add = {
     .name = "server add",
     .arguments = "ADDRESS [NAME]",
-    .summary = "Use the devices of a device server, now and from now on.",
+    .summary = "Use the devices of a device server, now and in future.",
     .text =
-        "ADDRESS is tcp:HOST:PORT, vsock:CID:PORT or unix:PATH, and NAME what its devices are "
-        "called by: NAME/gpu0. Programs that run can be moved there as soon as they are listed. A "
-        "server that cannot be reached, or does not admit us, is added all the same: it is tried "
-        "again for as long as it is there, and reseat server list says what it lacks. ADDRESS may "
-        "also be mdns:, for all servers that are announced in the local network and for whose host "
-        "there are credentials. What it takes to be admitted is in reseat-serve(8).",
+        "ADDRESS is tcp:HOST:PORT, vsock:CID:PORT or unix:PATH; its devices are called NAME/gpu0. "
+        "Running programs can be moved there once they are listed. A server that cannot be reached "
+        "or refuses us is added all the same and tried again; reseat server list says what it "
+        "lacks. ADDRESS mdns: stands for all servers announced in the local network for whose host "
+        "there are credentials. reseat-serve(8) says how a server admits clients.",
     .members = "server",
     .run = server_run_add,
 };
@@ -112,12 +111,12 @@ const struct verb verb_server_add = {
 
 static const struct verb_option remove_options[] = {
     {"now", NULL,
-     "Do not move programs away. Those on its devices go on there for as long as they can, and "
-     "reseat does not know the devices any more.",
+     "Do not move programs away. Those on its devices go on as long as they can, but reseat no "
+     "longer manages the devices.",
      OPTION_VALUE(struct server, now)},
     {"timeout", "SECONDS",
-     "How long to wait until programs have left. Default: 60. The server leaves afterwards, too, "
-     "when the last one has.",
+     "How long to wait until programs have left. Default: 60. The server is removed afterwards, "
+     "too, when the last one has.",
      OPTION_SECONDS(struct server, timeout_ms, 3, 0, 86400000), .initial = 60000},
     {NULL}};
 
@@ -172,12 +171,11 @@ static int server_run_remove(struct call *call)
 const struct verb verb_server_remove = {
     .name = "server remove",
     .arguments = "SERVER",
-    .summary = "Move programs off a server's devices, then do not use it any more.",
-    .text =
-        "Programs go to where the policy finds room; what fits nowhere is suspended. Exit status "
-        "4: some could not leave in time; the server takes no programs any more, and goes when "
-        "they have left. One that the configuration names is taken out there instead; it is "
-        "drained in the same way.",
+    .summary = "Move programs off a server's devices, then stop using it.",
+    .text = "The policy chooses where programs go; what fits nowhere is suspended. Exit status 4: "
+            "some could not leave in time; the server admits no programs, and is removed when they "
+            "have left. A server of the configuration is drained in the same way, but has to be "
+            "removed there.",
     .members = "server",
     .options = remove_options,
     .size = sizeof(struct server),
@@ -218,9 +216,9 @@ static int server_run_list(struct call *call)
 
 const struct verb verb_server_list = {
     .name = "server list",
-    .summary = "List the device servers, how they are, who is there, and what keeps one from use.",
-    .text = "STATE is up, lost (it was up, and comes back by itself when it can be reached), down, "
-            "connecting, or leaving. LINK is the round trip and the bandwidth that were measured.",
+    .summary = "List the device servers, their state, users and problems.",
+    .text = "STATE: up, lost (it was up, and is used again when it can be reached), down, "
+            "connecting, or leaving. LINK: measured round trip and bandwidth.",
     .members = "servers[]",
     .users = true,
     .run = server_run_list,

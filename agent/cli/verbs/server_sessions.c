@@ -139,12 +139,11 @@ static int server_sessions_run_sessions(struct call *call)
 const struct verb verb_server_sessions = {
     .name = "server sessions",
     .arguments = "[ADDRESS|-]",
-    .summary = "List who uses the devices of this machine's device servers.",
-    .text =
-        "ADDRESS is one that a server of yours listens on here, or its process; without it, all of "
-        "yours are asked. The server that has the drivers of isolated programs (reseat run "
-        "--isolate) is called isolated. NAME is that of the client's certificate, or its user. "
-        "MEMORY is what the server promised it, and BUSY for how long its commands were under way.",
+    .summary = "List the sessions of this machine's device servers.",
+    .text = "ADDRESS is one that a server of yours listens on, or its pid; default: all of yours. "
+            "The server for isolated programs (reseat run --isolate) is called isolated. NAME: "
+            "that of the client's certificate, or its user. MEMORY: what the server granted. BUSY: "
+            "how long its commands ran.",
     .members = "sessions",
     .run = server_sessions_run_sessions,
 };
@@ -213,10 +212,9 @@ const struct verb verb_server_kick = {
     .name = "server kick",
     .arguments = "ADDRESS|- SESSION",
     .summary = "End a session of a device server of yours on this machine.",
-    .text = "SESSION is a number of reseat server sessions, or a client's name: then all that it "
-            "has are ended. Its process has two seconds for that, and is killed then, whatever its "
-            "device does; what it held is free again. The client is told, and may come back: "
-            "reseat serve --revoke keeps it out.",
+    .text = "SESSION is a number of reseat server sessions, or a client's name for all of its "
+            "sessions. Its process is killed after two seconds at most, and all that it held is "
+            "free. The client is told, and may connect again; reseat serve --revoke prevents that.",
     .members = "ended",
     .run = server_sessions_run_kick,
 };

@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/cli/show/published_report.h"
-#include "agent/cli/show/simulate_report.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 #include "simulate/sim_csv.h"
 #include "state/base/cleanup.h"
@@ -130,13 +129,13 @@ static const struct verb_option simulate_options[] = {
      OPTION_VALUE(struct simulate, tasks)},
     {"reclaim", "LIST",
      "Levels: reclaims of each node in an hour, with commas. Default: 0,0.01,0.05,0.2. All regimes "
-     "see the same reclaims.",
+     "have the same reclaims.",
      .unit = "numbers from 0 to 60 with commas, reclaims of a node in an hour", .places = 6,
      .most = 60000000, .take = simulate_take_levels},
     {"price", "LIST",
-     "What is paid for a device at each level, of the price on demand. Default: 1 at level 0, "
-     "otherwise 0.35. A device is paid while a program is on it; NODES is what it costs where all "
-     "devices of a node are paid while a program is on one of them.",
+     "Price of a device at each level, as a part of the price on demand. Default: 1 at level 0, "
+     "otherwise 0.35. COST is what devices cost while a program is on them, NODES what whole nodes "
+     "do.",
      .unit = "numbers from 0 to 1000 with commas, parts of the price on demand", .places = 3,
      .most = 1000000, .take = simulate_take_levels},
     {"notice", "SECONDS", "From the notice to the reclaim (120).",
@@ -146,67 +145,61 @@ static const struct verb_option simulate_options[] = {
     {"fail", "NUMBER", "Failures of each node in an hour, without a notice, for a day (0).",
      NUMBER(options.fail, 6, 0, 60000000, "failures of a node in an hour")},
     {"checkpoint", "SECONDS",
-     "Work between two checkpoints (3600; 0: there are none, and programs begin from zero).",
+     "Work between two checkpoints (3600). 0: none, and programs start again from zero.",
      OPTION_SECONDS(struct simulate, options.checkpoint_ms, 3, 0, 31536000000)},
     {"storage", "GB/S",
-     "From and to storage, of each node (1; 0: it takes no time). A program stands while its "
-     "checkpoint is written or it is loaded; one goes after the other.",
+     "Speed of each node's storage (1; 0: unlimited). A program stands while its checkpoint is "
+     "written or it is loaded, one after the other.",
      NUMBER(options.storage, 6, 0, 10000000000, "GB/s")},
     {"save", NULL,
-     "Under overcommit and reconfiguration, too, what is left on a node is saved at the notice.",
+     "Under overcommit and reconfiguration, too, save what is left on a node at the notice.",
      OPTION_VALUE(struct simulate, options.save)},
     {"between-hosts", NULL,
-     "Under reconfiguration a policy governs several nodes, moves programs from one to another, "
-     "and empties a node at its notice. What waits in its host memory goes only where a device is "
-     "free.",
+     "Under reconfiguration, one policy governs several nodes, moves programs between them, and "
+     "empties a node at its notice. Programs suspended in host memory move only to a free device.",
      OPTION_VALUE(struct simulate, options.between_hosts)},
-    {"network", "GB/S", "A move between nodes takes the network of both (3), one after the other.",
+    {"network", "GB/S", "Speed of a move between nodes (3), which occupies the network of both.",
      NUMBER(options.network, 6, 1000, 10000000000, "GB/s")},
-    {"latency", "SECONDS", "And so much longer (0.001).",
+    {"latency", "SECONDS", "Added to each such move (0.001).",
      OPTION_SECONDS(struct simulate, options.latency_ms, 3, 0, 3600000)},
-    {"link", "GB/S", "Between a device and host memory (10).",
+    {"link", "GB/S", "Speed between a device and host memory (10).",
      NUMBER(options.link, 6, 1000, 10000000000, "GB/s")},
     {"stop", "SECONDS",
-     "A move, suspend, resume or spill stops its program for so long (0.5), and for what it copies "
-     "over the link.",
+     "Pause of each move, suspend, resume and spill (0.5), besides the copy over the link.",
      OPTION_SECONDS(struct simulate, options.fixed_ms, 3, 0, 3600000)},
     {"touch", "SECONDS",
-     "A program goes over all of its memory once in this time (10); what is spilled then comes and "
-     "goes over the link.",
+     "Time in which a program uses all of its memory once (10); spilled memory then crosses the "
+     "link.",
      OPTION_SECONDS(struct simulate, options.touch_ms, 3, 1, 86400000)},
     {"grow", "PERCENT",
-     "So many programs (25) start with a half to a quarter of their memory and grow in equal "
-     "steps. Those of several devices do not.",
+     "Share of programs (25) that start with a half to a quarter of their memory and grow in equal "
+     "steps; not those with several devices.",
      NUMBER(load.grow_percent, 0, 0, 100, "percent")},
-    {"devices", "N",
-     "Keep about so many devices of the trace: as great a part of its nodes, evenly of the list.",
+    {"devices", "N", "Use about so many devices of the trace, by an even selection of its nodes.",
      NUMBER(load.devices, 0, 1, SIM_DEVICES_MAX, "devices")},
-    {"cell", "N",
-     "About how many devices one policy governs between hosts (1000). A program stays with it.",
+    {"cell", "N", "With --between-hosts: devices that one policy governs, about (1000).",
      NUMBER(options.cell, 0, 1, SIM_DEVICES_MAX, "devices")},
-    {"pending", NULL, "Run the tasks that never ran, too: from creation to deletion.",
+    {"pending", NULL, "Also run the tasks that never ran, from creation to deletion.",
      OPTION_VALUE(struct simulate, load.pending)},
     {"models", "[FILE]",
-     "Print the table of models, or take it from FILE: the line model,memory_gib,speed,price and a "
-     "line for each; speed and price relative to a reference device.",
+     "Print the table of models, or read it from FILE: the line model,memory_gib,speed,price, then "
+     "a line for each; speed and price relative to a reference device.",
      .take = simulate_take_models},
     {"published", "hype",
-     "Instead of a trace: compute a published evaluation of training on GPUs and FPGAs again, with "
-     "its scheduler and with reseat's, beside the figures that it prints.",
+     "Instead of a trace, compute a published evaluation of training on GPUs and FPGAs again, with "
+     "its scheduler and with reseat's, beside its figures.",
      OPTION_VALUE(struct simulate, published)},
     {"assume", "NAME=VALUE",
-     "With --published: a value for what the paper does not say. It lists the names.",
+     "With --published: a value for what the paper does not say; the output lists the names.",
      .take = simulate_take_assumption},
-    {"set", "NAME=VALUE", "A setting of the policy, by the name that it has in the configuration.",
+    {"set", "NAME=VALUE", "A setting of the policy (reseat.conf(5)).",
      .take = simulate_take_setting},
-    {"seed", "N",
-     "For what is drawn: reclaims, failures, who grows, and synthetic traces. Default: 1.",
+    {"seed", "N", "Seed of reclaims, failures, growth and synthetic traces. Default: 1.",
      NUMBER(options.seed, 0, 0, INT64_MAX, NULL)},
     {"check", NULL,
-     "Keep a second set of books by the simulation's log: devices and host memory are never over "
-     "their size, devices never over their time; a program is on one node, with all the devices "
-     "that it asked for; what it did is in some memory or in storage, or done again. Where they "
-     "differ it fails.",
+     "Check the results by a second accounting of the simulation's log: no device or host memory "
+     "above its size, no device above its time, each program on one node with all its devices, no "
+     "work lost or done twice.",
      OPTION_VALUE(struct simulate, options.check)},
     {NULL}};
 
@@ -401,11 +394,11 @@ const struct verb verb_simulate = {
     .name = "simulate",
     .arguments = "[TRACE]",
     .summary = "Simulate a trace of a cluster under the policy, and compare regimes.",
-    .text = "It runs under five regimes, from today's termination to reconfiguration, at several "
-            "levels of reclaim, with the policy that the agent has. Nothing is run, no agent is "
-            "asked. The same trace, options and seed give the same output to the byte.\n"
-            "TRACE is a folder with openb_node_list_gpu_node.csv and openb_pod_list_default.csv "
-            "(--nodes and --tasks name others), or "
+    .text = "Five regimes, from termination (as today) to reconfiguration, at several levels of "
+            "reclaim, with the agent's policy. No program runs, and no agent is asked. The same "
+            "trace, options and seed give the same output.\nTRACE is a folder with "
+            "openb_node_list_gpu_node.csv and openb_pod_list_default.csv (or see --nodes and "
+            "--tasks), or "
             "synthetic[:devices=N,programs=N,hours=N,load=PERCENT,best-effort=PERCENT,late=PERCENT,"
             "node=N,host=GIB,mix=MODEL*N+MODEL*N].",
     .members = "trace? assumed? models? runs?",

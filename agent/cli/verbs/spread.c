@@ -6,7 +6,7 @@ struct spread {
 };
 
 static const struct verb_option spread_options[] = {
-    {"off", NULL, "Do launches only on the program's own device.",
+    {"off", NULL, "Run launches only on the program's own device.",
      OPTION_VALUE(struct spread, off)},
     {NULL}};
 
@@ -41,14 +41,12 @@ const struct verb verb_spread = {
     .name = MSG_SPREAD,
     .arguments = "APP [DEVICE[,DEVICE]]",
     .summary = "Split the long launches of a program over other devices too.",
-    .text =
-        "A launch that takes long enough goes on where the program is, while these devices do "
-        "work-groups from its end; what they wrote is brought home before it ends. What was named "
-        "before is replaced. A kernel whose work-groups rely on each other, or write the same "
-        "bytes, is done on one device as ever, and so is what is not given in pieces (reseat run "
-        "--slice, reseat explain). A device that drains or is full has no part until that is over. "
-        "Each device holds what such a launch uses, and what prewarm makes there, which no limit "
-        "counts.",
+    .text = "The program's device starts a long launch at its beginning, these devices at its end; "
+            "their results are merged before the launch ends. The list replaces an earlier one. "
+            "Kernels whose work-groups depend on each other or write the same bytes, and launches "
+            "that are not split (reseat run --slice, reseat explain), stay on one device. Devices "
+            "that drain or are full do not take part. What launches and prewarming need on each "
+            "device counts against no limit.",
     .members = "app starting spread",
     .options = spread_options,
     .size = sizeof(struct spread),

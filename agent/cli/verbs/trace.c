@@ -42,7 +42,7 @@ static void trace_prepare(void *value)
 }
 
 static const struct verb_option options[] = {
-    {"seconds", "SECONDS", "How long. Default: 10. Ctrl-C ends it before, and writes the file.",
+    {"seconds", "SECONDS", "Duration. Default: 10. Ctrl-C ends it early, and writes the file.",
      OPTION_SECONDS(struct trace, duration_ms, 3, 100, 3600000), .initial = 10000},
     {"output", "FILE", "Where to. Default: " OUTPUT_FILE ".", OPTION_VALUE(struct trace, file)},
     {NULL}};
@@ -285,10 +285,9 @@ const struct verb verb_trace = {
     .arguments = "APP",
     .summary = "Record a timeline of what a program does.",
     .text =
-        "The file is for ui.perfetto.dev, or Chrome's about:tracing: the phases of moves and how "
-        "long the program was kept out, copies, builds, spills and what is brought back, and "
-        "the kernels of each queue around them, by their profile where the queue has one. A "
-        "program that ends before its time is written down to its end.",
+        "The file is for ui.perfetto.dev or Chrome's about:tracing. It has the phases of moves, "
+        "the pauses, copies, builds and spills, and the kernels of each queue, by their profile if "
+        "the queue has one. If the program ends early, it has everything until then.",
     .members = "app ended_by lost spans file",
     .options = options,
     .size = sizeof(struct trace),
