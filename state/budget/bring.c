@@ -339,6 +339,53 @@ void budget_copy_end(void)
     long_lock_release(&copying);
 }
 
+/*
+ * A source (a device left on demand) can be lost while it has bytes of the program. The program's
+ * present device is fine, but commands that need those bytes can never run. A protected program has
+ * everything in its snapshot and journal, so its present device is declared lost too, and the
+ * normal recovery follows.
+ */
+
+static bool bring_lost_data_of(const struct memory *root)
+{
+    return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
+           memory_only_at(root, RESIDENCE_NONE) != 0;
+}
+
+/* True when some context that is on a device has such objects. Inside the gate, or with it closed.
+ */
+static bool bring_lost_data_any(void)
+{
+    bool any = false;
+    uintptr_t cursor = 0;
+    struct memory *memory;
+    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
+        any = any || (context_lives(memory->context, context_home(memory->context)) &&
+                      bring_lost_data_of(memory));
+    return any;
+}
+
+/* If bytes of a protected program are lost: declare its present device lost too, once its commands
+ * have ended, so that the program is recovered. Returns whether it did. Gate closed. */
+static bool bring_declare_lost(void)
+{
+    uintptr_t cursor = 0;
+    struct context *context;
+    if (!the_upcalls || !the_upcalls->is_protected() || !bring_lost_data_any())
+        return false;
+    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
+        uint8_t residence_index = context_home(context);
+        if (!context_lives(context, residence_index))
+            continue;
+        /* The device is not really lost and still writes to the program's memory: let that end now,
+         * not after recovery gave the memory back. */
+        (void)queue_drain(context, residence_index);
+        residence_lose(context->at[residence_index], "what the program left elsewhere is lost",
+                       true);
+    }
+    return true;
+}
+
 /* Copy to the residence where the virtual device is now. It may have moved in between; then
  * command_bring is called again for what is absent there. */
 static cl_int bring_copy_all(struct bringing *b)
@@ -359,7 +406,7 @@ static cl_int bring_copy_all(struct bringing *b)
         error = ops->bring(b->command, residence_index);
     budget_copy_end();
     if (error != CL_SUCCESS)
-        (void)budget_lose_data_lost();
+        (void)bring_declare_lost();
     gate_open();
     return error;
 }
@@ -473,51 +520,6 @@ cl_int command_bring(struct command *command)
     return error;
 }
 
-/*
- * A source (a device left on demand) can be lost while it has bytes of the program. The program's
- * present device is fine, but commands that need those bytes can never run. A protected program has
- * everything in its snapshot and journal, so its present device is declared lost too, and the
- * normal recovery follows.
- */
-
-static bool bring_lost_data_of(const struct memory *root)
-{
-    return root->root == root && root->type != CL_MEM_OBJECT_PIPE && object_refs(root) != 0 &&
-           memory_only_at(root, RESIDENCE_NONE) != 0;
-}
-
-/* True when some context that is on a device has such objects. Inside the gate, or with it closed.
- */
-static bool bring_lost_data_any(void)
-{
-    bool any = false;
-    uintptr_t cursor = 0;
-    struct memory *memory;
-    for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
-        any = any || (context_lives(memory->context, context_home(memory->context)) &&
-                      bring_lost_data_of(memory));
-    return any;
-}
-
-bool budget_lose_data_lost(void)
-{
-    uintptr_t cursor = 0;
-    struct context *context;
-    if (!the_upcalls || !the_upcalls->is_protected() || !bring_lost_data_any())
-        return false;
-    for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
-        uint8_t residence_index = context_home(context);
-        if (!context_lives(context, residence_index))
-            continue;
-        /* The device is not really lost and still writes to the program's memory: let that end now,
-         * not after recovery gave the memory back. */
-        (void)queue_drain(context, residence_index);
-        residence_lose(context->at[residence_index], "what the program left elsewhere is lost",
-                       true);
-    }
-    return true;
-}
-
 bool budget_find_data_lost(void)
 {
     gate_enter();
@@ -525,7 +527,7 @@ bool budget_find_data_lost(void)
     gate_leave();
     if (!data_lost || gate_close(0) != 0)
         return false;
-    data_lost = budget_lose_data_lost();
+    data_lost = bring_declare_lost();
     gate_open();
     return data_lost;
 }

@@ -84,10 +84,8 @@ uint64_t budget_least(const struct command *command);
 /**
  * If a protected program's latest bytes are nowhere any more, because a source it left on demand
  * was lost: declare its present device lost too, once its commands have ended, so that the program
- * is recovered. Returns whether it did. Gate closed.
+ * is recovered. Returns whether it did. Outside the gate, which is closed meanwhile.
  */
-bool budget_lose_data_lost(void);
-/** The same for callers outside the gate that do not have it closed. */
 bool budget_find_data_lost(void);
 
 /** A move prepares @device, where it may use @grant bytes. budget_unreserve: the move failed. */

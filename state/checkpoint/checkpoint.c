@@ -43,7 +43,7 @@ struct making {
     struct image_manifest manifest;
     struct snapshot *snapshot; /* pinned */
     struct source *sources;
-    _Atomic uint64_t told_at;
+    struct image_progress_report writing;
 };
 
 /* A root memory object as a source of image_write(). */
@@ -58,12 +58,6 @@ static int checkpoint_fail(struct making *m, int error, const char *why)
     if (!m->report->reason[0] && *why)
         (void)!snprintf(m->report->reason, sizeof(m->report->reason), "%s", why);
     return error;
-}
-
-static int checkpoint_check(void *data, uint64_t done, uint64_t total)
-{
-    struct making *m = data;
-    return image_request_check(m->request, &m->told_at, done, total);
 }
 
 /* ---- the snapshot ---- */
@@ -214,8 +208,8 @@ static int checkpoint_write_image(struct making *m, struct image_folder *folder,
                                     .sources = sources,
                                     .count = count,
                                     .known = &last.known,
-                                    .check = checkpoint_check,
-                                    .data = m};
+                                    .check = image_request_check,
+                                    .data = &m->writing};
     if (!error)
         error = image_write(folder, &plan, &written, ret_problem);
     for (size_t i = 0; m->sources && i < count; i++)
@@ -312,7 +306,8 @@ static void checkpoint_let_go(void)
 
 void checkpoint_make(const struct image_request *request, struct image_report *ret_report)
 {
-    struct making m = {.request = request, .report = ret_report};
+    struct making m = {
+        .request = request, .report = ret_report, .writing = {.move = &request->move}};
     uint64_t begun = clock_now_ns();
     *ret_report = (struct image_report){0};
     int error = -ETIMEDOUT;

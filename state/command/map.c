@@ -21,34 +21,26 @@ static bool map_is_run(const struct memory *memory)
     return !memory->image || memory->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
 }
 
-static cl_int map_read_region(const struct mapping *m, struct residence *residence,
+/* Copy the mapped region from the object to the host copy, or (@writes) back. */
+static cl_int map_copy_region(const struct mapping *m, bool writes, struct residence *residence,
                               uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                               const cl_event *wait_list, cl_event *ret_event)
 {
+    const cl_icd_dispatch *cl = residence->cl;
     const struct memory *memory = m->memory;
-    if (map_is_run(memory))
-        return residence->cl->clEnqueueReadBuffer(queue, memory->root->real[residence_index],
-                                                  CL_FALSE, m->offset, m->length, m->pointer, waits,
-                                                  wait_list, ret_event);
-    return residence->cl->clEnqueueReadImage(queue, memory->real[residence_index], CL_FALSE,
-                                             m->origin, m->region, memory->image->row_pitch,
-                                             image_slice_argument(memory->image), m->pointer, waits,
-                                             wait_list, ret_event);
-}
-
-static cl_int map_write_region(const struct mapping *m, struct residence *residence,
-                               uint8_t residence_index, cl_command_queue queue, cl_uint waits,
-                               const cl_event *wait_list, cl_event *ret_event)
-{
-    const struct memory *memory = m->memory;
-    if (map_is_run(memory))
-        return residence->cl->clEnqueueWriteBuffer(queue, memory->root->real[residence_index],
-                                                   CL_FALSE, m->offset, m->length, m->pointer,
-                                                   waits, wait_list, ret_event);
-    return residence->cl->clEnqueueWriteImage(queue, memory->real[residence_index], CL_FALSE,
-                                              m->origin, m->region, memory->image->row_pitch,
-                                              image_slice_argument(memory->image), m->pointer,
-                                              waits, wait_list, ret_event);
+    if (map_is_run(memory)) {
+        cl_mem real = memory->root->real[residence_index];
+        return writes ? cl->clEnqueueWriteBuffer(queue, real, CL_FALSE, m->offset, m->length,
+                                                 m->pointer, waits, wait_list, ret_event)
+                      : cl->clEnqueueReadBuffer(queue, real, CL_FALSE, m->offset, m->length,
+                                                m->pointer, waits, wait_list, ret_event);
+    }
+    cl_mem real = memory->real[residence_index];
+    size_t row = memory->image->row_pitch, slice = image_slice_argument(memory->image);
+    return writes ? cl->clEnqueueWriteImage(queue, real, CL_FALSE, m->origin, m->region, row, slice,
+                                            m->pointer, waits, wait_list, ret_event)
+                  : cl->clEnqueueReadImage(queue, real, CL_FALSE, m->origin, m->region, row, slice,
+                                           m->pointer, waits, wait_list, ret_event);
 }
 
 /* Flags for the driver, which maps one range of bytes. It includes bytes between the rows of an
@@ -128,7 +120,7 @@ static cl_int map_issue(struct command *command, struct residence *residence,
              map_host_copy_has(mapping))
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     else
-        error = map_read_region(mapping, residence, residence_index, queue, waits, wait_list,
+        error = map_copy_region(mapping, false, residence, residence_index, queue, waits, wait_list,
                                 ret_event);
     if (error == CL_SUCCESS)
         mapping_issued(mapping, native ? residence_index : RESIDENCE_NONE);
@@ -168,8 +160,8 @@ static cl_int map_unmap_issue(struct command *command, struct residence *residen
             queue, mapping->memory->root->real[residence_index],
             mapping->memory->root->host_copy->bytes + mapping->offset, waits, wait_list, ret_event);
     else if ((mapping->flags & WRITE_FLAGS) && !mapping->pending)
-        error = map_write_region(mapping, residence, residence_index, queue, waits, wait_list,
-                                 ret_event);
+        error = map_copy_region(mapping, true, residence, residence_index, queue, waits, wait_list,
+                                ret_event);
     else
         error = residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
     if (error != CL_SUCCESS)
@@ -234,13 +226,8 @@ static cl_int map_again_issue(struct command *command, struct residence *residen
     const struct mapping *mapping = ((struct map_again *)command)->mapping;
     if (mapping->unlinked || (mapping->flags & CL_MAP_WRITE_INVALIDATE_REGION))
         return residence->cl->clEnqueueMarkerWithWaitList(queue, waits, wait_list, ret_event);
-    return map_read_region(mapping, residence, residence_index, queue, waits, wait_list, ret_event);
-}
-
-static cl_int map_again_defer(struct command *command)
-{
-    object_hold(command->uses[0]);
-    return CL_SUCCESS;
+    return map_copy_region(mapping, false, residence, residence_index, queue, waits, wait_list,
+                           ret_event);
 }
 
 static void map_again_drop(struct command *command)
@@ -253,7 +240,7 @@ static const struct command_ops map_again_ops = {
     .type = CL_COMMAND_MAP_BUFFER,
     .size = sizeof(struct map_again),
     .issue = map_again_issue,
-    .defer = map_again_defer,
+    .defer = map_defer,
     .drop = map_again_drop,
     .reads_to_host = true,
 };
@@ -269,45 +256,23 @@ static int map_record(const struct command *command, struct command **ret_comman
     again->base.use_count = 1;
     again->mapping = ((const struct map_command *)command)->mapping;
     mapping_ref(again->mapping);
-    (void)map_again_defer(&again->base);
+    (void)map_defer(&again->base);
     *ret_command = &again->base;
     *ret_bytes = NULL;
     *ret_size = sizeof(*again);
     return 0;
 }
 
+#define MAP_OPS(command_type)                                                                      \
+    .type = (command_type), .size = sizeof(struct map_command), .range = map_range,                \
+    .defer = map_defer, .drop = map_drop
 static const struct command_ops map_buffer_ops = {
-    .type = CL_COMMAND_MAP_BUFFER,
-    .size = sizeof(struct map_command),
-    .issue = map_issue,
-    .record = map_record,
-    .range = map_range,
-    .defer = map_defer,
-    .drop = map_drop,
-    .cancel = map_cancel,
-};
-static const struct command_ops map_image_ops = {
-    .type = CL_COMMAND_MAP_IMAGE,
-    .size = sizeof(struct map_command),
-    .issue = map_issue,
-    .record = map_record,
-    .range = map_range,
-    .defer = map_defer,
-    .drop = map_drop,
-    .cancel = map_cancel,
-};
+    MAP_OPS(CL_COMMAND_MAP_BUFFER), .issue = map_issue, .record = map_record, .cancel = map_cancel};
+static const struct command_ops map_image_ops = {MAP_OPS(CL_COMMAND_MAP_IMAGE), .issue = map_issue,
+                                                 .record = map_record, .cancel = map_cancel};
 static const struct command_ops unmap_ops = {
-    .type = CL_COMMAND_UNMAP_MEM_OBJECT,
-    .size = sizeof(struct map_command),
-    .issue = map_unmap_issue,
-    .record = map_unmap_record,
-    .range = map_range,
-    .defer = map_defer,
-    .drop = map_drop,
-    .cancel = map_unmap_cancel,
-    .ready = map_unmap_ready,
-    .bring = map_unmap_bring,
-};
+    MAP_OPS(CL_COMMAND_UNMAP_MEM_OBJECT), .issue = map_unmap_issue, .record = map_unmap_record,
+    .cancel = map_unmap_cancel,           .ready = map_unmap_ready, .bring = map_unmap_bring};
 
 static struct mapping *map_mapping_create(struct memory *memory, cl_map_flags flags,
                                           const size_t origin[3], const size_t region[3])

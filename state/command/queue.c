@@ -75,6 +75,23 @@ static void queue_release_real(const cl_icd_dispatch *cl, void *real, void *kept
     cl->clReleaseCommandQueue(real);
 }
 
+static cl_int queue_make_real(struct queue *queue, struct residence *residence,
+                              cl_command_queue *ret)
+{
+    cl_int error;
+    /* To execute in order is one of the orders that an out-of-order queue may choose. */
+    cl_command_queue_properties properties =
+        queue->properties & devinfo_scalar(&residence->device->info,
+                                           CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
+                                           CL_QUEUE_PROFILING_ENABLE);
+    cl_command_queue real = residence->cl->clCreateCommandQueue(
+        residence->context, residence->device->id, properties, &error);
+    if (!real)
+        return error;
+    *ret = real;
+    return CL_SUCCESS;
+}
+
 static cl_int queue_prepare(struct object *object, struct move_context *move)
 {
     struct queue *queue = (struct queue *)object;
@@ -113,22 +130,6 @@ OBJECT_CLASS(queue_class) = {
     .make_real = queue_prepare,
     .vacate = queue_vacate,
 };
-
-cl_int queue_make_real(struct queue *queue, struct residence *residence, cl_command_queue *ret)
-{
-    cl_int error;
-    /* In-order execution is a valid execution of an out-of-order queue may choose. */
-    cl_command_queue_properties properties =
-        queue->properties & devinfo_scalar(&residence->device->info,
-                                           CL_DEVICE_QUEUE_ON_HOST_PROPERTIES,
-                                           CL_QUEUE_PROFILING_ENABLE);
-    cl_command_queue real = residence->cl->clCreateCommandQueue(
-        residence->context, residence->device->id, properties, &error);
-    if (!real)
-        return error;
-    *ret = real;
-    return CL_SUCCESS;
-}
 
 static cl_int queue_begin_where_it_is(struct queue *queue)
 {

@@ -5,6 +5,7 @@
 
 #include "state/base/span.h"
 #include "state/base/threads/work.h"
+#include "state/memory/device_tool.h"
 #include "state/program/pace.h"
 
 /* A launch whose end the driver was asked to report. */
@@ -17,19 +18,6 @@ struct running {
     char name[SPAN_NAME];
 };
 
-/* How long it ran, as the device reports; 0 if unknown. */
-static uint64_t traced_ran_ns(const struct running *running)
-{
-    cl_ulong start = 0, end = 0;
-    const cl_icd_dispatch *cl = running->cl;
-    if (cl->clGetEventProfilingInfo(running->event, CL_PROFILING_COMMAND_START, sizeof(start),
-                                    &start, NULL) != CL_SUCCESS ||
-        cl->clGetEventProfilingInfo(running->event, CL_PROFILING_COMMAND_END, sizeof(end), &end,
-                                    NULL) != CL_SUCCESS)
-        return 0;
-    return end > start ? end - start : 0;
-}
-
 static void CL_CALLBACK traced_ended(cl_event event, cl_int status, void *data)
 {
     struct running *running = data;
@@ -37,7 +25,7 @@ static void CL_CALLBACK traced_ended(cl_event event, cl_int status, void *data)
     (void)event;
     /* When the process exits the span is not needed, and the driver must not be called. */
     if (work_begin()) {
-        uint64_t ran = traced_ran_ns(running);
+        uint64_t ran = device_event_ns(running->cl, running->event);
         bool piece = running->share != 0;
         struct span span = {.category = piece ? "piece" : "kernel",
                             .begin_ns = running->issued_ns,

@@ -374,15 +374,22 @@ int image_folder_manifest(const struct image_folder *folder, const char *name,
     return error;
 }
 
+/* Open the folder of the image @name, and its manifest, whose lock says who uses the image. */
+static int image_folder_open_image(const struct image_folder *folder, const char *name,
+                                   struct owned *ret_image, struct owned *ret_manifest)
+{
+    int error = file_folder(&folder->folder, name, ret_image);
+    return error ? error
+                 : owned_take(openat(owned_fd(ret_image), IMAGE_MANIFEST,
+                                     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
+                              ret_manifest);
+}
+
 int image_folder_hold(const struct image_folder *folder, const char *name, struct owned *ret_hold)
 {
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
     struct owned hold = OWNED_NONE;
-    int error = file_folder(&folder->folder, name, &image);
-    if (!error)
-        error = owned_take(openat(owned_fd(&image), IMAGE_MANIFEST,
-                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
-                           &hold);
+    int error = image_folder_open_image(folder, name, &image, &hold);
     if (error)
         return error;
     error = image_folder_take_lock(&hold, LOCK_SH, LOCK_NS);
@@ -395,20 +402,24 @@ int image_folder_hold(const struct image_folder *folder, const char *name, struc
 
 /* ---- removing ---- */
 
-static int image_folder_remove_folder(const struct image_folder *folder, const char *name)
+/* Remove the files of the image @name. */
+static int image_folder_empty(const struct image_folder *folder, const char *name)
 {
     struct owned CLEANUP(owned_close) image = OWNED_NONE;
-    struct file_names names;
+    struct file_names names = {0};
     int error = file_folder(&folder->folder, name, &image);
-    if (error)
-        return error;
-    error = file_names(&image, &names);
-    if (error)
-        return error;
-    for (size_t i = 0; !error && i < names.count; i++)
+    if (!error)
+        error = file_names(&image, &names);
+    for (size_t i = 0; i < names.count; i++)
         if (unlinkat(owned_fd(&image), names.names[i], 0) != 0 && errno != ENOENT)
             error = -errno;
     file_names_finish(&names);
+    return error;
+}
+
+static int image_folder_remove_folder(const struct image_folder *folder, const char *name)
+{
+    int error = image_folder_empty(folder, name);
     if (!error && unlinkat(owned_fd(&folder->folder), name, AT_REMOVEDIR) != 0)
         error = -errno;
     return error;
@@ -420,11 +431,7 @@ int image_folder_remove(struct image_folder *folder, const char *name)
     struct owned CLEANUP(owned_close) manifest = OWNED_NONE;
     if (!image_name_is_valid(name))
         return -ENOENT;
-    int error = file_folder(&folder->folder, name, &image);
-    if (!error)
-        error = owned_take(openat(owned_fd(&image), IMAGE_MANIFEST,
-                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
-                           &manifest);
+    int error = image_folder_open_image(folder, name, &image, &manifest);
     if (!error)
         error = image_folder_take_lock(&manifest, LOCK_EX, 0);
     /* Without its manifest the folder is no image any more. */
@@ -550,15 +557,9 @@ int image_folder_sweep(struct image_folder *folder, struct image_swept *ret_swep
 
 void image_folder_abandon(struct image_folder *folder, const char *name)
 {
-    struct owned CLEANUP(owned_close) image = OWNED_NONE;
     char ignored[IMAGE_PROBLEM_MAX];
     struct image_swept swept;
-    struct file_names names;
-    if (file_folder(&folder->folder, name, &image) == 0 && file_names(&image, &names) == 0) {
-        for (size_t i = 0; i < names.count; i++)
-            (void)!unlinkat(owned_fd(&image), names.names[i], 0);
-        file_names_finish(&names);
-    }
+    (void)!image_folder_empty(folder, name);
     if (image_folder_take_lock(&folder->lock, LOCK_EX, 0) == 0)
         (void)!image_folder_sweep(folder, &swept, ignored);
     (void)!image_folder_take_lock(&folder->lock, LOCK_SH, LOCK_NS);

@@ -164,6 +164,17 @@ cl_int device_work_await(struct device_work *work)
     return error;
 }
 
+uint64_t device_event_ns(const cl_icd_dispatch *cl, cl_event event)
+{
+    cl_ulong start = 0, end = 0;
+    if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start,
+                                    NULL) != CL_SUCCESS ||
+        cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
+            CL_SUCCESS)
+        return 0;
+    return end > start ? end - start : 0;
+}
+
 void device_work_end(struct device_work *work)
 {
     for (cl_uint i = 0; i < work->count; i++)

@@ -84,6 +84,8 @@ void device_tool_launch(struct device_work *work, const struct device_tool *tool
  * enqueuing, waiting, or of a command. The events are not released. Blocks on the device.
  */
 MUST_CHECK cl_int device_work_await(struct device_work *work);
+/** Nanoseconds that the device needed for the command of @event; 0: it does not tell. */
+uint64_t device_event_ns(const cl_icd_dispatch *cl, cl_event event);
 /** Release the events. */
 void device_work_end(struct device_work *work);
 

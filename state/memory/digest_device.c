@@ -122,18 +122,6 @@ double digest_device_build(const struct residence *residence)
     return device_tool_is_new(residence, RESIDENCE_DIGEST) ? BUILD_SECONDS : 0;
 }
 
-/* Nanoseconds that the device needed for it; 0: it does not tell. */
-static uint64_t digest_device_time_of(const cl_icd_dispatch *cl, cl_event event)
-{
-    cl_ulong start = 0, end = 0;
-    if (cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof(start), &start,
-                                    NULL) != CL_SUCCESS ||
-        cl->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(end), &end, NULL) !=
-            CL_SUCCESS)
-        return 0;
-    return end > start ? end - start : 0;
-}
-
 /* The results are filled with zeroes first, which are no digests, lest results of an earlier launch
  * be taken for those of a kernel that did nothing. Returns the index of the kernel's event in
  * @work. */
@@ -176,7 +164,7 @@ static cl_int digest_device_launch(struct residence *residence, cl_mem real, siz
     cl_uint kernel = digest_device_give_work(&work, real, size, first, count);
     cl_int error = device_work_await(&work);
     if (error == CL_SUCCESS) {
-        uint64_t took = digest_device_time_of(residence->cl, work.events[kernel]);
+        uint64_t took = device_event_ns(residence->cl, work.events[kernel]);
         took = took != 0 ? took : clock_now_ns() - begin + 1;
         mark_raise(&residence->device->digest_rate, count * DIGEST_CHUNK * NS_PER_S / took + 1);
         memcpy(ret, residence->tools[RESIDENCE_DIGEST].staging, count * sizeof(*ret));

@@ -233,28 +233,28 @@ struct extent extent_at(const struct memory *root, size_t at)
     return extent;
 }
 
-bool extents_latest(const struct memory *root, uint8_t residence_index, struct range range)
+/* True when @residence_index has, or wrote (@wrote), the latest bytes of all of @range. */
+static bool extents_all(const struct memory *root, uint8_t residence_index, struct range range,
+                        bool wrote)
 {
-    bool latest = true;
+    bool all = true;
     pthread_mutex_lock(&lock);
-    for (struct extent e = {{0, range.begin}, 0, 0, 0}; latest && e.range.end < range.end;) {
+    for (struct extent e = {{0, range.begin}, 0, 0, 0}; all && e.range.end < range.end;) {
         e = extents_describe(root, e.range.end);
-        latest = (e.latest >> residence_index) & 1;
+        all = wrote ? e.writer == residence_index : (e.latest >> residence_index) & 1;
     }
     pthread_mutex_unlock(&lock);
-    return latest;
+    return all;
+}
+
+bool extents_latest(const struct memory *root, uint8_t residence_index, struct range range)
+{
+    return extents_all(root, residence_index, range, false);
 }
 
 bool extents_written_by(const struct memory *root, uint8_t residence_index, struct range range)
 {
-    bool written = true;
-    pthread_mutex_lock(&lock);
-    for (struct extent e = {{0, range.begin}, 0, 0, 0}; written && e.range.end < range.end;) {
-        e = extents_describe(root, e.range.end);
-        written = e.writer == residence_index;
-    }
-    pthread_mutex_unlock(&lock);
-    return written;
+    return extents_all(root, residence_index, range, true);
 }
 
 uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint32_t sources,

@@ -196,6 +196,8 @@ MUST_CHECK int move_copy_ahead(struct move *move);
 uint64_t move_downtime_limit(const struct move *move);
 /** When a pause that begins now must end: by the strict limit or the deadline; 0: no limit. */
 uint64_t move_pause_limit(const struct move *move);
+/** True when one more round and then a pause of @predicted ns would end after the deadline. */
+bool move_rounds_is_late(const struct move *move, uint64_t predicted);
 /** After draining: 0, or -ETIMEDOUT when the rest of a strict move's pause would exceed its limit.
  */
 MUST_CHECK int move_check_pause(struct move *move);

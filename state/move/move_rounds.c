@@ -45,8 +45,7 @@ static uint64_t move_rounds_predict(const struct move *move, uint64_t left)
     return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
 }
 
-/* True when one more round and then the pause would end after the deadline. */
-static bool move_rounds_is_late(const struct move *move, uint64_t predicted)
+bool move_rounds_is_late(const struct move *move, uint64_t predicted)
 {
     uint64_t deadline = move->request->deadline_ns;
     return deadline != 0 && clock_now_ns() + move->rounds.took_ns + predicted >= deadline;

@@ -89,7 +89,7 @@ struct storing {
     struct item *items;
     size_t count;
     struct image_manifest manifest;
-    _Atomic uint64_t told_at;
+    struct image_progress_report progress;
 };
 
 static int stored_fail(struct storing *s, int error, const char *why)
@@ -99,11 +99,11 @@ static int stored_fail(struct storing *s, int error, const char *why)
     return error;
 }
 
-int image_request_check(const struct image_request *request, _Atomic uint64_t *told_at,
-                        uint64_t done, uint64_t total)
+int image_request_check(void *report, uint64_t done, uint64_t total)
 {
-    const struct move_request *move = &request->move;
-    uint64_t now = clock_now_ns(), told = atomic_load(told_at);
+    struct image_progress_report *progress_report = report;
+    const struct move_request *move = progress_report->move;
+    uint64_t now = clock_now_ns(), told = atomic_load(&progress_report->told_at);
     if (work_is_over())
         return -ESHUTDOWN;
     if (move->cancel && atomic_load(move->cancel))
@@ -111,18 +111,12 @@ int image_request_check(const struct image_request *request, _Atomic uint64_t *t
     if (move->deadline_ns && now >= move->deadline_ns)
         return -ETIMEDOUT;
     if (move->progress && now >= told + TELL_NS &&
-        atomic_compare_exchange_strong(told_at, &told, now)) {
+        atomic_compare_exchange_strong(&progress_report->told_at, &told, now)) {
         const struct move_progress progress = {
             .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
         move->progress(move->data, &progress);
     }
     return 0;
-}
-
-static int stored_check(void *data, uint64_t done, uint64_t total)
-{
-    struct storing *s = data;
-    return image_request_check(s->request, &s->told_at, done, total);
 }
 
 static bool stored_is_suspended(const struct context *context)
@@ -204,8 +198,8 @@ static int stored_write_image(struct storing *s, struct image_folder *folder, ch
     const struct image_plan plan = {.manifest = &s->manifest,
                                     .sources = sources,
                                     .count = s->count,
-                                    .check = stored_check,
-                                    .data = s};
+                                    .check = image_request_check,
+                                    .data = &s->progress};
     if (!sources)
         return -ENOMEM;
     for (size_t i = 0; i < s->count; i++)
@@ -316,7 +310,7 @@ static int stored_put_image(struct storing *s)
     /* Read the image back from the disk: its pages were dropped from the page cache when it was
      * written. */
     if (!error)
-        error = image_verify(folder, &s->manifest, stored_check, s, problem);
+        error = image_verify(folder, &s->manifest, image_request_check, &s->progress, problem);
     if (!error)
         error = image_folder_hold(folder, s->report->image, &hold);
     if (!error) {
@@ -333,7 +327,8 @@ static int stored_put_image(struct storing *s)
 
 void stored_put(const struct image_request *request, struct image_report *ret_report)
 {
-    struct storing s = {.request = request, .report = ret_report};
+    struct storing s = {
+        .request = request, .report = ret_report, .progress = {.move = &request->move}};
     *ret_report = (struct image_report){0};
     int error = -ETIMEDOUT;
     if (move_lock_until(request->move.deadline_ns, false)) {

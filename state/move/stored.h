@@ -43,12 +43,16 @@ struct image_report {
     char not_removed[IMAGE_PROBLEM_MAX]; /**< Why older images could not be removed; or "". */
 };
 
+/** Of an image that is being made. */
+struct image_progress_report {
+    const struct move_request *move;
+    _Atomic uint64_t told_at; /**< Time of the last report. */
+};
 /**
- * Called while an image is made: reports progress through @request, at intervals (@told_at: time of
- * the last report). Returns 0, or why to give up: -ESHUTDOWN, -ECANCELED or -ETIMEDOUT.
+ * For image_plan.check, with a struct image_progress_report: reports progress at intervals. Returns
+ * 0, or why to give up: -ESHUTDOWN, -ECANCELED or -ETIMEDOUT.
  */
-MUST_CHECK int image_request_check(const struct image_request *request, _Atomic uint64_t *told_at,
-                                   uint64_t done, uint64_t total);
+int image_request_check(void *report, uint64_t done, uint64_t total);
 
 /**
  * Write everything of a suspended program to an image, and give its host memory back. On failure it

@@ -121,7 +121,7 @@ bool proposal_is_embedded(const struct proposal *proposal)
     return false;
 }
 
-bool proposal_has_feature(const struct proposal *proposal, const char *name)
+static bool proposal_has_feature(const struct proposal *proposal, const char *name)
 {
     int at = carried_feature_find(name);
 

@@ -29,9 +29,8 @@ void proposal_agree(struct proposal *proposal);
 /** True when CL_DEVICE_PROFILE is EMBEDDED_PROFILE, as it is for some device. */
 bool proposal_is_embedded(const struct proposal *proposal);
 
-/** True when the proposal still offers the extension or feature of this name. */
+/** True when the proposal still offers the extension of this name. */
 bool proposal_has_extension(const struct proposal *proposal, const char *name);
-bool proposal_has_feature(const struct proposal *proposal, const char *name);
 
 /**
  * The OpenCL C text put before every source, so that macros agree with the answers (6.2.1, 6.10). A

@@ -1,12 +1,12 @@
 #include "state/program/program_cut.h"
 
 /*
- * The form of cut_word is twice the number of dimensions, plus the dimension that is cut: one
- * number, since Oclgrind's compiler breaks comparisons with several. Functions of the compiler's
- * that are not replaced are right in a piece as they are. OpenCL C 1.0 and 1.1 have no "static";
- * only from 2.0 on may a group's own size differ from that of the others. There are no branches,
- * only choices between values that were computed: a compiler for CPUs (POCL) makes vectors of
- * work-items only without branches, and is four times as slow otherwise.
+ * RESEAT_FORM, the low bits of cut_word(), is twice the number of dimensions plus the dimension
+ * that is cut. It is one number because Oclgrind's compiler gets comparisons of several wrong. The
+ * compiler's functions that are not replaced here give the right answer in a piece. "static" is not
+ * in OpenCL C 1.0 and 1.1, and only from 2.0 on may the last group be smaller than the others.
+ * Values are computed and then chosen from, without branches: POCL's compiler makes vectors of
+ * work-items only from code without branches, and is four times as slow with them.
  */
 const char cut_source[] =
     "#if __OPENCL_C_VERSION__ >= 200\n"

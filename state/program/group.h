@@ -4,10 +4,9 @@
 #include "state/driver/devinfo.h"
 
 /*
- * The work-groups of launches that leave their size to us (5.8, a NULL local_work_size). A program
- * may count on what it was told: local arrays as long as the largest group are no exception. A
- * driver knows its device's limits only, so that where those go beyond what the program was told
- * the size is chosen here.
+ * The work-group size of launches that do not give one (5.8, a NULL local_work_size). Programs rely
+ * on the largest group that they were told, for example for the length of local arrays. A driver
+ * only knows the limits of its device. Where these are larger, we choose the size here.
  */
 
 struct kernel;
@@ -15,16 +14,16 @@ struct launch_space; /* usage.h */
 struct residence;
 
 /**
- * The largest sizes that divide @global each, and fit into @sizes each and @items together, the
- * first dimension first: neighbours in memory stay in one group.
+ * The largest sizes that divide @global, at most @sizes, and with a product of at most @items. The
+ * first dimension is chosen first, so that neighbours in memory are in one group.
  */
 void group_divide(uint32_t dims, const size_t *global, size_t items, const size_t sizes[3],
                   size_t ret_local[3]);
 
 /**
- * The local size of a launch without one, in @residence_index, as @real. NULL: whatever the driver
- * chooses is within what the program was told, or the kernel's source says it. Else @ret_local.
- * Inside the gate.
+ * The local size for a launch of @real without one, in @residence_index: @ret_local, or NULL when
+ * the driver may choose, since its limits are within what the program was told or the source gives
+ * the size. Inside the gate.
  */
 const size_t *group_choose(struct kernel *kernel, const struct residence *residence,
                            uint8_t residence_index, cl_kernel real,

@@ -115,6 +115,168 @@ OBJECT_CLASS(kernel_class) = {
     .vacate = kernel_vacate,
 };
 
+/* A real kernel that its driver is asked about. */
+struct described {
+    const struct residence *residence;
+    cl_kernel real;
+    cl_int error; /* the last error that may be the answer of a lost device */
+};
+
+static bool kernel_answered(struct described *of, cl_int error)
+{
+    if (lost_may_say(error))
+        of->error = error;
+    return error == CL_SUCCESS;
+}
+
+/* What the driver answers about one parameter; false where it does not answer. */
+static bool kernel_arg_query(struct described *of, cl_uint index, cl_kernel_arg_info name,
+                             size_t size, void *ret_value)
+{
+    return kernel_answered(
+        of, of->residence->cl->clGetKernelArgInfo(of->real, index, name, size, ret_value, NULL));
+}
+
+static void kernel_group_query(struct described *of, cl_kernel_work_group_info name, size_t size,
+                               void *ret_value)
+{
+    (void)kernel_answered(
+        of, of->residence->cl->clGetKernelWorkGroupInfo(of->real, of->residence->device->id, name,
+                                                        size, ret_value, NULL));
+}
+
+/* True for the widths of vectors (6.3.2); "float9" is a type of the program. */
+static bool kernel_is_width(unsigned long width)
+{
+    return width == 2 || width == 3 || width == 4 || width == 8 || width == 16;
+}
+
+/* "double", "double4*", but not "doubles". */
+static bool kernel_is_type(const char *type, const char *word)
+{
+    size_t length = strlen(word);
+    if (strncmp(type, word, length) != 0)
+        return false;
+    char *end;
+    unsigned long width = strtoul(type + length, &end, 10);
+    return (end == type + length || kernel_is_width(width)) && !isalnum((unsigned char)*end) &&
+           *end != '_';
+}
+
+/* Bytes of built-in types like "float", "uint4", "unsigned int" (6.3.1, 6.3.2), whose values are
+ * never handles; 0 for every other name. */
+static uint8_t kernel_builtin_size(const char *name)
+{
+    static const struct {
+        const char *word;
+        uint32_t size;
+    } types[] = {
+        {"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2}, {"int", 4},    {"uint", 4},
+        {"long", 8}, {"ulong", 8}, {"half", 2},  {"float", 4},  {"double", 8},
+    };
+    if (strncmp(name, "unsigned ", 9) == 0)
+        name += 9;
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        size_t length = strlen(types[i].word);
+        if (strncmp(name, types[i].word, length) != 0)
+            continue;
+        char *end;
+        unsigned long width = name[length] ? strtoul(name + length, &end, 10) : 1;
+        if (name[length] && (*end != '\0' || !kernel_is_width(width)))
+            continue;
+        return (uint8_t)(types[i].size * (width == 3 ? 4 : width));
+    }
+    return 0;
+}
+
+/* The size of what a pointer of a built-in type points to: "float4*". */
+static uint8_t kernel_pointed_size(char *type)
+{
+    size_t length = strcspn(type, "*");
+    bool once = type[length] == '*' && type[length + 1] == '\0';
+    while (length > 0 && type[length - 1] == ' ')
+        length--;
+    char *end = type + length, kept = *end;
+    *end = '\0';
+    uint8_t size = once ? kernel_builtin_size(type) : 0;
+    *end = kept;
+    return size;
+}
+
+static void kernel_note_type(struct usage_kernel *usage, const char *type)
+{
+    usage->fp64 = usage->fp64 || kernel_is_type(type, "double");
+    /* A pointer to half alone needs no extension: vload_half reads it. */
+    usage->fp16 = usage->fp16 || (kernel_is_type(type, "half") && strcmp(type, "half*") != 0);
+}
+
+static void kernel_describe_arg(struct described *of, cl_uint index, struct kernel_arg *arg,
+                                struct usage_kernel *usage)
+{
+    cl_kernel_arg_address_qualifier address;
+    cl_kernel_arg_access_qualifier access = CL_KERNEL_ARG_ACCESS_NONE;
+    char type[256] = "";
+    arg->writes = true;
+    if (!kernel_arg_query(of, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address), &address))
+        return;
+    (void)kernel_arg_query(of, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access), &access);
+    (void)kernel_arg_query(of, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
+    kernel_note_type(usage, type);
+    bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
+    bool is_named = strncmp(type, "image", 5) == 0;
+    if (kernel_is_type(type, "sampler_t")) {
+        arg->declared = ARG_IS_SAMPLER;
+        usage->samplers++;
+    } else if (image) {
+        arg->declared = !is_named                                   ? ARG_IS_MEMORY
+                        : access == CL_KERNEL_ARG_ACCESS_READ_ONLY  ? ARG_IS_READ_IMAGE
+                        : access == CL_KERNEL_ARG_ACCESS_WRITE_ONLY ? ARG_IS_WRITE_IMAGE
+                                                                    : ARG_IS_READ_WRITE_IMAGE;
+        arg->writes = access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        usage->read_images += access == CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        usage->write_images += access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
+    } else if (address == CL_KERNEL_ARG_ADDRESS_LOCAL) {
+        arg->declared = ARG_IS_LOCAL;
+    } else if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE) {
+        arg->declared = ARG_IS_MEMORY;
+        arg->writes = address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
+        arg->element = kernel_pointed_size(type);
+    } else if (kernel_builtin_size(type) != 0) {
+        arg->declared = ARG_IS_VALUE;
+        arg->builtin_size = kernel_builtin_size(type);
+    }
+    /* A struct, or a typedef that may be a sampler: kernel_args_set_any looks at the value. */
+}
+
+/* Ask the driver what the parameters of @kernel are: fills arg_count, args and the usage. */
+static cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real)
+{
+    const cl_icd_dispatch *cl = residence->cl;
+    struct kernel_details *details = kernel->details;
+    struct described of = {residence, real, CL_SUCCESS};
+    cl_uint count = 0;
+    cl_int error = cl->clGetKernelInfo(real, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL);
+    if (error != CL_SUCCESS)
+        return error;
+    kernel->args = calloc(count ? count : 1, sizeof(*kernel->args));
+    if (!kernel->args)
+        return CL_OUT_OF_HOST_MEMORY;
+    kernel->arg_count = kernel->unset = count;
+    bool tells = device_version(residence->device) >= CL_MAKE_VERSION(1, 2, 0);
+    for (cl_uint i = 0; i < count; i++) {
+        kernel->args[i].writes = true;
+        if (tells)
+            kernel_describe_arg(&of, i, &kernel->args[i], &details->usage);
+    }
+    /* Where the driver does not answer, these stay zero. */
+    kernel_group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
+                       &details->local_static);
+    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
+                       details->required);
+    kernel->requires_group = details->required[0] != 0;
+    return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
+}
+
 /* Unpublished; NULL without memory. */
 static struct kernel *kernel_new(struct program *program, const char *name)
 {
@@ -253,167 +415,6 @@ cl_int kernel_make_real(struct kernel *kernel, struct residence *residence, uint
     pthread_mutex_unlock(&kernel->details->lock);
     cancel_allow(before);
     return error;
-}
-
-/* A real kernel that its driver is asked about. */
-struct described {
-    const struct residence *residence;
-    cl_kernel real;
-    cl_int error; /* the last error that may be the answer of a lost device */
-};
-
-static bool kernel_answered(struct described *of, cl_int error)
-{
-    if (lost_may_say(error))
-        of->error = error;
-    return error == CL_SUCCESS;
-}
-
-/* What the driver answers about one parameter; false where it does not answer. */
-static bool kernel_arg_query(struct described *of, cl_uint index, cl_kernel_arg_info name,
-                             size_t size, void *ret_value)
-{
-    return kernel_answered(
-        of, of->residence->cl->clGetKernelArgInfo(of->real, index, name, size, ret_value, NULL));
-}
-
-static void kernel_group_query(struct described *of, cl_kernel_work_group_info name, size_t size,
-                               void *ret_value)
-{
-    (void)kernel_answered(
-        of, of->residence->cl->clGetKernelWorkGroupInfo(of->real, of->residence->device->id, name,
-                                                        size, ret_value, NULL));
-}
-
-/* Of a vector (6.3.2): "float9" is a type of the program's own. */
-static bool kernel_is_width(unsigned long width)
-{
-    return width == 2 || width == 3 || width == 4 || width == 8 || width == 16;
-}
-
-/* "double", "double4*", but not "doubles". */
-static bool kernel_is_type(const char *type, const char *word)
-{
-    size_t length = strlen(word);
-    if (strncmp(type, word, length) != 0)
-        return false;
-    char *end;
-    unsigned long width = strtoul(type + length, &end, 10);
-    return (end == type + length || kernel_is_width(width)) && !isalnum((unsigned char)*end) &&
-           *end != '_';
-}
-
-/* Bytes of "float", "uint4", "unsigned int" (6.3.1, 6.3.2), which cannot be a handle in disguise; 0
- * for every other name. */
-static uint8_t kernel_builtin_size(const char *name)
-{
-    static const struct {
-        const char *word;
-        uint32_t size;
-    } types[] = {
-        {"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2}, {"int", 4},    {"uint", 4},
-        {"long", 8}, {"ulong", 8}, {"half", 2},  {"float", 4},  {"double", 8},
-    };
-    if (strncmp(name, "unsigned ", 9) == 0)
-        name += 9;
-    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-        size_t length = strlen(types[i].word);
-        if (strncmp(name, types[i].word, length) != 0)
-            continue;
-        char *end;
-        unsigned long width = name[length] ? strtoul(name + length, &end, 10) : 1;
-        if (name[length] && (*end != '\0' || !kernel_is_width(width)))
-            continue;
-        return (uint8_t)(types[i].size * (width == 3 ? 4 : width));
-    }
-    return 0;
-}
-
-/* The size of what a pointer of a built-in type points to: "float4*". */
-static uint8_t kernel_pointed_size(char *type)
-{
-    size_t length = strcspn(type, "*");
-    bool once = type[length] == '*' && type[length + 1] == '\0';
-    while (length > 0 && type[length - 1] == ' ')
-        length--;
-    char *end = type + length, kept = *end;
-    *end = '\0';
-    uint8_t size = once ? kernel_builtin_size(type) : 0;
-    *end = kept;
-    return size;
-}
-
-static void kernel_note_type(struct usage_kernel *usage, const char *type)
-{
-    usage->fp64 = usage->fp64 || kernel_is_type(type, "double");
-    /* A pointer to half alone needs no extension: vload_half reads it. */
-    usage->fp16 = usage->fp16 || (kernel_is_type(type, "half") && strcmp(type, "half*") != 0);
-}
-
-static void kernel_describe_arg(struct described *of, cl_uint index, struct kernel_arg *arg,
-                                struct usage_kernel *usage)
-{
-    cl_kernel_arg_address_qualifier address;
-    cl_kernel_arg_access_qualifier access = CL_KERNEL_ARG_ACCESS_NONE;
-    char type[256] = "";
-    arg->writes = true;
-    if (!kernel_arg_query(of, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(address), &address))
-        return;
-    (void)kernel_arg_query(of, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access), &access);
-    (void)kernel_arg_query(of, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
-    kernel_note_type(usage, type);
-    bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
-    bool is_named = strncmp(type, "image", 5) == 0;
-    if (kernel_is_type(type, "sampler_t")) {
-        arg->declared = ARG_IS_SAMPLER;
-        usage->samplers++;
-    } else if (image) {
-        arg->declared = !is_named                                   ? ARG_IS_MEMORY
-                        : access == CL_KERNEL_ARG_ACCESS_READ_ONLY  ? ARG_IS_READ_IMAGE
-                        : access == CL_KERNEL_ARG_ACCESS_WRITE_ONLY ? ARG_IS_WRITE_IMAGE
-                                                                    : ARG_IS_READ_WRITE_IMAGE;
-        arg->writes = access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
-        usage->read_images += access == CL_KERNEL_ARG_ACCESS_READ_ONLY;
-        usage->write_images += access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
-    } else if (address == CL_KERNEL_ARG_ADDRESS_LOCAL) {
-        arg->declared = ARG_IS_LOCAL;
-    } else if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE) {
-        arg->declared = ARG_IS_MEMORY;
-        arg->writes = address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
-        arg->element = kernel_pointed_size(type);
-    } else if (kernel_builtin_size(type) != 0) {
-        arg->declared = ARG_IS_VALUE;
-        arg->builtin_size = kernel_builtin_size(type);
-    }
-    /* A struct, or a typedef that may be a sampler: kernel_args_set_any looks at the value. */
-}
-
-cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real)
-{
-    const cl_icd_dispatch *cl = residence->cl;
-    struct kernel_details *details = kernel->details;
-    struct described of = {residence, real, CL_SUCCESS};
-    cl_uint count = 0;
-    cl_int error = cl->clGetKernelInfo(real, CL_KERNEL_NUM_ARGS, sizeof(count), &count, NULL);
-    if (error != CL_SUCCESS)
-        return error;
-    kernel->args = calloc(count ? count : 1, sizeof(*kernel->args));
-    if (!kernel->args)
-        return CL_OUT_OF_HOST_MEMORY;
-    kernel->arg_count = kernel->unset = count;
-    bool tells = device_version(residence->device) >= CL_MAKE_VERSION(1, 2, 0);
-    for (cl_uint i = 0; i < count; i++) {
-        kernel->args[i].writes = true;
-        if (tells)
-            kernel_describe_arg(&of, i, &kernel->args[i], &details->usage);
-    }
-    /* Where the driver does not answer, these stay zero. */
-    kernel_group_query(&of, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(details->local_static),
-                       &details->local_static);
-    kernel_group_query(&of, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(details->required),
-                       details->required);
-    kernel->requires_group = details->required[0] != 0;
-    return the_upcalls && the_upcalls->is_protected() ? of.error : CL_SUCCESS;
 }
 
 static void kernel_in_child(void)

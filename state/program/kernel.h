@@ -9,7 +9,7 @@ struct launch_space; /* usage.h */
 
 enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL, ARG_SVM };
 
-/** What the compiler says of a parameter; ARG_ANY where it says nothing (IL without names). */
+/** What the compiler says of a parameter; ARG_ANY: nothing (IL without names). */
 enum kernel_arg_declared {
     ARG_ANY,
     ARG_IS_VALUE,
@@ -24,8 +24,8 @@ enum kernel_arg_declared {
 struct kernel_arg {
     uint8_t kind;
     uint8_t declared;
-    uint8_t builtin_size; /**< Of a value of a built-in type; 0 where the compiler knows alone. */
-    uint8_t element : 4;  /**< The same of what a pointer leads to, up to 8. */
+    uint8_t builtin_size; /**< Of a value of a built-in type; 0: only the compiler knows. */
+    uint8_t element : 4;  /**< The same for what a pointer points to, up to 8. */
     /** The kernel may write through it: not __constant, not a read_only image. A pointer to const
      * may be cast, so it counts as writable. */
     bool writes : 1;
@@ -131,18 +131,18 @@ static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t residenc
 struct kernel_captured_args;
 MUST_CHECK int kernel_captured_args_take(struct kernel *kernel,
                                          struct kernel_captured_args **ret_captured_args);
-/** Did all its objects live? */
+/** True when all its objects were alive. */
 bool kernel_captured_args_is_whole(const struct kernel_captured_args *captured_args);
-/** A real kernel of the snapshot's own with its arguments set: the program may be setting others on
- * its kernel meanwhile. @program is its program there, or another that has it. The caller releases
- * it. Inside the gate. */
+/** Make a real kernel with the captured arguments. It is a kernel of its own, because the program
+ *  may set other arguments on its kernel meanwhile. @program: the real program to make it from, or
+ *  a variant of it. The caller releases the kernel. Inside the gate. */
 cl_int kernel_captured_args_make(const struct kernel_captured_args *captured_args,
                                  struct residence *residence, uint8_t residence_index,
                                  cl_program program, cl_kernel *ret_real);
-/** The i-th memory object of the snapshot, NULL past the end. */
+/** The i-th memory object among the captured arguments, NULL past the end. */
 struct memory *kernel_captured_args_memory(const struct kernel_captured_args *captured_args,
                                            unsigned i, bool *ret_writes);
-/** Bytes of the built-in type to which the pointer to that leads; 0: not known. */
+/** Bytes of the built-in type to which the kernel's pointer to that object points; 0: not known. */
 size_t kernel_captured_args_element(const struct kernel_captured_args *captured_args, unsigned i);
 /** Bytes of its __local arguments. */
 uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *captured_args);
@@ -154,38 +154,37 @@ static inline const size_t *kernel_required_group(const struct kernel *kernel)
 {
     return UNLIKELY(kernel->requires_group) ? kernel_required_sizes(kernel) : NULL;
 }
-/** The largest work-group that can run in @residence_index and that the program was told of. Inside
- * the gate.
- */
+/** The largest work-group that can run in @residence_index, at most what the program was told.
+ *  Inside the gate. */
 size_t kernel_group_most(struct kernel *kernel, struct residence *residence,
                          uint8_t residence_index);
-/** Can a work-group of @items run in @residence_index? Blocks on nothing; inside the gate. */
+/** True when a work-group of @items can run in @residence_index. Never blocks; inside the gate. */
 bool kernel_group_fits(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        size_t items);
 
-/** Is a launch in work-groups of @items (0: the driver chooses), with @local bytes of __local
- * arguments, more than the device takes in @residence_index, whatever memory it has free? Inside
- * the gate. */
+/** True when the device in @residence_index can never run a launch in work-groups of @items (0: the
+ *  driver chooses) with @local bytes of __local arguments, however much memory is free. Inside the
+ *  gate. */
 bool kernel_exceeds(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                     size_t items, uint64_t local);
-/** Has @device as much local memory as it takes with @local bytes of __local arguments? Wait-free.
- */
+/** True when the local memory of @device suffices with @local bytes of __local arguments.
+ *  Wait-free. */
 bool kernel_local_fits(const struct kernel *kernel, const struct device *device, uint64_t local);
 /** Bytes of its __local arguments now. */
 uint64_t kernel_local_bytes(const struct kernel *kernel);
 
 /** Bytes of all memory objects that its arguments name now. Gate closed. */
 uint64_t kernel_argument_bytes(const struct kernel *kernel);
-/** Objects left @residence_index: arguments that name them are to be given again before the next
- * launch there, and real[residence_index] is made to let go of them. Gate closed. */
+/** Memory objects left @residence_index: make real[residence_index] release them, and give it the
+ *  arguments that name them again before its next launch. Gate closed. */
 void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t residence_index);
 
-/** Remember a launch for PLAN and PREPARE: high-water marks. A few loads when nothing is new. */
+/** Note the largest sizes launched, for PLAN and PREPARE. A few loads when nothing is new. */
 void kernel_note_launch(struct kernel *kernel, const struct launch_space *space);
 /**
- * Can real[residence_index] run every local size launched so far (CL_KERNEL_WORK_GROUP_SIZE and
- * what reqd_work_group_size, local memory say there)? Writes one line when not. A mover, in
- * PREPARE: real[residence_index] was made and has no arguments yet.
+ * True when real[residence_index] can run every local size launched so far, by its
+ * CL_KERNEL_WORK_GROUP_SIZE, reqd_work_group_size and local memory. Else @ret_reason gets one line.
+ * A mover, in PREPARE: real[residence_index] was made and has no arguments yet.
  */
 bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8_t residence_index,
                        char *ret_reason, size_t reason_size);
@@ -193,9 +192,9 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
 /** The largest launches so far. */
 struct kernel_marks {
     _Atomic uint64_t group_size, item_sizes[3], local_memory;
-    _Atomic uint64_t uneven; /**< 1 where work-groups did not divide a launch. */
+    _Atomic uint64_t uneven; /**< 1: there was a launch that its work-groups do not divide. */
 };
-/** As usage_renew and usage_restore: the launches so far are past, and are not. By one mover at a
+/** Forget the launches so far, and undo that; as usage_renew and usage_restore. One mover at a
  *  time. */
 void kernel_marks_renew(struct kernel *kernel, struct kernel_marks *ret_before);
 void kernel_marks_restore(struct kernel *kernel, const struct kernel_marks *before);

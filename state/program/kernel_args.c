@@ -7,8 +7,8 @@
 #include "state/program/kernel_priv.h"
 #include "state/program/sampler.h"
 
-/* What most calls need is one function that calls nothing but the driver; the rest is kept out of
- * it, so that it needs few registers. */
+/* The usual case is one function that calls nothing but the driver. The other cases are kept out of
+ * line, so that it needs few registers. */
 
 /* The real object behind an argument in @residence_index, made where it is not yet; NULL for a NULL
  * buffer.
@@ -37,9 +37,8 @@ static cl_int kernel_args_real_object(const struct kernel_arg *arg, struct objec
 }
 
 /* Give one argument to a real kernel. Its object is made real where it is not yet. */
-static cl_int kernel_args_kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
-                                          struct residence *residence, uint8_t residence_index,
-                                          cl_kernel real)
+static cl_int kernel_arg_give(const struct kernel_arg *arg, cl_uint index,
+                              struct residence *residence, uint8_t residence_index, cl_kernel real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     if (arg->kind == ARG_UNSET)
@@ -72,8 +71,8 @@ cl_int kernel_apply(struct kernel *kernel, struct residence *residence, uint8_t 
     pthread_mutex_lock(&kernel->details->lock);
     bool has = kernel_has(kernel, residence_index, edition);
     for (cl_uint i = 0; !has && error == CL_SUCCESS && i < kernel->arg_count; i++)
-        error = kernel_args_kernel_arg_give(&kernel->args[i], i, residence, residence_index,
-                                            kernel->real[residence_index]);
+        error = kernel_arg_give(&kernel->args[i], i, residence, residence_index,
+                                kernel->real[residence_index]);
     kernel_exec_give(kernel->details->exec, residence, kernel->real[residence_index]);
     if (error == CL_SUCCESS)
         __atomic_store_n(&kernel->applied[residence_index], edition, __ATOMIC_RELEASE);
@@ -121,7 +120,7 @@ int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
     return 0;
 }
 
-/* The real kernel that answers for the program; made at its first use in a place. */
+/* Make the real kernel in @residence, if there is none yet. */
 static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residence *residence,
                                            uint8_t residence_index)
 {
@@ -130,13 +129,13 @@ static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residen
                : kernel_make_real(kernel, residence, residence_index);
 }
 
-/* The real kernel in the home place has all arguments, or not. */
+/* True when the real kernel in the home place has all arguments. */
 static inline bool kernel_args_is_current(const struct kernel *kernel, uint8_t home)
 {
     return kernel->applied[home] == kernel_edition(kernel);
 }
 
-/* Any value: the first, one of an unusual size, none at all. */
+/* Set any value: also a first one, one of an unusual size, and none at all. */
 static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint index, size_t size,
                                                  const void *value)
 {
@@ -163,12 +162,8 @@ static NOINLINE cl_int kernel_args_set_new_value(struct kernel *kernel, cl_uint 
         free(big);
         return error;
     }
-    if (arg->kind == ARG_LOCAL)
-        kernel->details->local_dynamic -= arg->size;
-    if (!same_size)
-        kernel_arg_finish(arg);
-    kernel->unset -= arg->kind == ARG_UNSET;
-    /* Accepted without a value: local memory, or a NULL buffer, that no compiler named. */
+    kernel_arg_leave(kernel, arg, same_size);
+    /* Accepted without a value: it is local memory or a NULL buffer, though undeclared. */
     arg->kind = value ? ARG_VALUE : ARG_LOCAL;
     arg->size = (uint32_t)size;
     if (!value) {
@@ -213,7 +208,7 @@ static ALWAYS_INLINE cl_int kernel_args_set_value(struct kernel *kernel, uint8_t
     return CL_SUCCESS;
 }
 
-/* Its object has no real one here yet, or none at all, or the kernel has not. */
+/* Set any object: also NULL, and when there is no real object or real kernel here yet. */
 static NOINLINE cl_int kernel_args_set_new_object(struct kernel *kernel, cl_uint index,
                                                   struct object *object, enum kernel_arg_kind kind)
 {
@@ -226,16 +221,13 @@ static NOINLINE cl_int kernel_args_set_new_object(struct kernel *kernel, cl_uint
     cl_int error = kernel_args_home_real(kernel, residence, home);
     if (error == CL_SUCCESS)
         error = kernel_args_real_object(&next, object, residence, home, &handle);
-    /* Not there for want of room: it is given when a launch has it brought. */
+    /* There is no room for it now: the argument is given when a launch brings it. */
     bool later = error == OVER_BUDGET;
     if (error == CL_SUCCESS)
         error = residence->cl->clSetKernelArg(kernel->real[home], index, sizeof(handle), &handle);
     if (error != CL_SUCCESS && !later)
         return error;
-    if (arg->kind == ARG_LOCAL)
-        kernel->details->local_dynamic -= arg->size;
-    kernel_arg_finish(arg);
-    kernel->unset -= arg->kind == ARG_UNSET;
+    kernel_arg_leave(kernel, arg, false);
     arg->kind = (uint8_t)kind;
     arg->size = sizeof(handle);
     arg->object = object_weak(object);
@@ -281,13 +273,13 @@ static ALWAYS_INLINE cl_int kernel_args_set_memory(struct kernel *kernel, uint8_
     if (UNLIKELY(!handle))
         return kernel_args_set_new_object(kernel, index, NULL, ARG_MEMORY);
     struct memory *memory = memory_get(handle);
-    /* Another context's object has no real one here. */
+    /* An object of another context cannot be used. */
     if (UNLIKELY(!memory || memory->context != kernel->context))
         return CL_INVALID_MEM_OBJECT;
     return kernel_args_set_buffer(kernel, home, index, memory);
 }
 
-/* 5.9.2: an image, that its flags let the kernel access as it declares. */
+/* Set an image. By 5.9.2 its flags must allow the access that the parameter declares. */
 static NOINLINE cl_int kernel_args_set_image(struct kernel *kernel, cl_uint index, size_t size,
                                              const void *value)
 {
@@ -319,7 +311,7 @@ static cl_int kernel_args_set_sampler(struct kernel *kernel, cl_uint index, size
     return kernel_args_set_new_object(kernel, index, &sampler->object, ARG_SAMPLER);
 }
 
-/* The compiler did not say what the parameter is: a value that is a handle of ours is one. */
+/* Set a parameter of unknown kind: a value that is one of our handles is taken for a handle. */
 static NOINLINE cl_int kernel_args_set_any(struct kernel *kernel, cl_uint index, size_t size,
                                            const void *value)
 {
@@ -361,7 +353,7 @@ static ALWAYS_INLINE cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t h
                                         : kernel_args_set_image(kernel, index, size, value);
 }
 
-/* Enters the gate. Where the context has several devices, or is nowhere. */
+/* Enter the gate, also when the context has several virtual devices or is suspended. */
 static NOINLINE uint8_t kernel_args_enter_home(struct kernel *kernel)
 {
     program_enter(kernel->program);
@@ -385,7 +377,7 @@ static ALWAYS_INLINE cl_int kernel_args_set(struct kernel *kernel, cl_uint index
     return error;
 }
 
-/* After @error, which may mean that the device was lost: then the program goes on elsewhere. */
+/* Try again after @error if it means that the device was lost, once the program runs elsewhere. */
 static NOINLINE cl_int kernel_args_set_again(struct kernel *kernel, cl_uint index, size_t size,
                                              const void *value, cl_int error)
 {
@@ -457,8 +449,7 @@ cl_int kernel_captured_args_make(const struct kernel_captured_args *captured_arg
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     for (cl_uint i = 0; error == CL_SUCCESS && i < captured_args->count; i++)
-        error = kernel_args_kernel_arg_give(&captured_args->args[i], i, residence, residence_index,
-                                            real);
+        error = kernel_arg_give(&captured_args->args[i], i, residence, residence_index, real);
     kernel_exec_give(captured_args->exec, residence, real);
     if (error != CL_SUCCESS) {
         residence->cl->clReleaseKernel(real);
@@ -468,29 +459,33 @@ cl_int kernel_captured_args_make(const struct kernel_captured_args *captured_arg
     return CL_SUCCESS;
 }
 
-struct memory *kernel_captured_args_memory(const struct kernel_captured_args *captured_args,
-                                           unsigned i, bool *ret_writes)
-{
-    for (cl_uint a = 0; a < captured_args->count; a++) {
-        const struct kernel_arg *arg = &captured_args->args[a];
-        if (arg->kind != ARG_MEMORY || !arg->object.object || i-- > 0)
-            continue;
-        struct memory *memory = (struct memory *)arg->object.object;
-        /* 5.2.1: a kernel that writes a CL_MEM_READ_ONLY object has no defined effect. */
-        *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
-        return memory;
-    }
-    return NULL;
-}
-
-size_t kernel_captured_args_element(const struct kernel_captured_args *captured_args, unsigned i)
+/* The i-th argument that is a memory object, or NULL. */
+static const struct kernel_arg *
+kernel_captured_args_at(const struct kernel_captured_args *captured_args, unsigned i)
 {
     for (cl_uint a = 0; a < captured_args->count; a++) {
         const struct kernel_arg *arg = &captured_args->args[a];
         if (arg->kind == ARG_MEMORY && arg->object.object && i-- == 0)
-            return arg->element;
+            return arg;
     }
-    return 0;
+    return NULL;
+}
+
+struct memory *kernel_captured_args_memory(const struct kernel_captured_args *captured_args,
+                                           unsigned i, bool *ret_writes)
+{
+    const struct kernel_arg *arg = kernel_captured_args_at(captured_args, i);
+    struct memory *memory = arg ? (struct memory *)arg->object.object : NULL;
+    /* 5.2.1: a kernel that writes to a CL_MEM_READ_ONLY object has no defined effect. */
+    if (memory)
+        *ret_writes = arg->writes && !(memory->flags & CL_MEM_READ_ONLY);
+    return memory;
+}
+
+size_t kernel_captured_args_element(const struct kernel_captured_args *captured_args, unsigned i)
+{
+    const struct kernel_arg *arg = kernel_captured_args_at(captured_args, i);
+    return arg ? arg->element : 0;
 }
 
 uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *captured_args)

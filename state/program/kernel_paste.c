@@ -6,23 +6,22 @@
 #include <string.h>
 
 /*
- * What "a##b" in a macro makes is found from all that the macro is called with anywhere. That has
- * to be one word, a macro of one word, or a parameter of another macro; where it is anything else,
- * what is pasted is not known, and nothing of the program is cut.
+ * The names that "a##b" in a macro makes are found from the arguments of all calls of the macro.
+ * Each argument has to be one word, a macro of one word, or a parameter of another macro. Otherwise
+ * the names are not known, and no launch of the program is cut.
  */
 #define PASTED_MAX 256
 #define VALUES_MAX 64
 #define CALLS_DEEP 16
-/* Words that are looked at for all that a program pastes: some 0.1 s. */
+/* Most words looked at for one program: that takes about 0.1 s. */
 #define LOOKED_MAX ((size_t)1 << 26)
 
-/* All words of a source by where they stand, so that calls of a macro are found without reading all
- * of it again. */
+/* An index of all words of a source, to find the calls of a macro without reading it again. */
 struct pasting {
     const struct kernel_source *s;
-    uint32_t *first;  /* of each bucket of words with one hash, plus one; 0: there is none */
-    uint32_t *next;   /* for each word, likewise */
-    uint32_t *around; /* for each word: the macro in whose definition it is, plus one; or 0 */
+    uint32_t *first;  /* for each hash: index of the first word that has it, plus one; 0: none */
+    uint32_t *next;   /* for each word: index of the next with its hash, plus one; 0: none */
+    uint32_t *around; /* for each word: index of the macro that it defines, plus one; 0: none */
     size_t mask;      /* of hashes */
     size_t looked;
 };
@@ -86,8 +85,7 @@ static void kernel_paste_add_value(struct values *values, struct token token)
         values->list[values->count++] = token;
 }
 
-/* Which parameter of @macro it is, or -1. Those of macros that take any number are not told apart.
- */
+/* The index of @macro's parameter @name, or -1. Unknown for macros with a variable number. */
 static int kernel_paste_parameter_of(const struct kernel_source *s, const struct unit *macro,
                                      struct token name, struct values *values)
 {
@@ -101,7 +99,7 @@ static int kernel_paste_parameter_of(const struct kernel_source *s, const struct
     return found;
 }
 
-/* The macro in whose definition @at is, NULL where it is in none. */
+/* The macro in whose definition @at is, or NULL. */
 static const struct unit *kernel_paste_macro_around(const struct pasting *p, size_t at)
 {
     return p->around[at] ? &p->s->units[p->around[at] - 1] : NULL;
@@ -110,7 +108,7 @@ static const struct unit *kernel_paste_macro_around(const struct pasting *p, siz
 static void kernel_paste_add_parameter(struct pasting *p, const struct unit *macro, int index,
                                        unsigned depth, struct values *values);
 
-/* A word that a macro is called with, or what that stands for. */
+/* Add a word that a macro is called with, and what it stands for. */
 static void kernel_paste_add_word(const struct kernel_source *s, struct token token, unsigned depth,
                                   struct values *values)
 {
@@ -129,7 +127,7 @@ static void kernel_paste_add_word(const struct kernel_source *s, struct token to
     }
 }
 
-/* The argument of the call at @at with this index. */
+/* Add argument @index of the call at @at. */
 static void kernel_paste_add_argument(struct pasting *p, size_t at, int index, unsigned depth,
                                       struct values *values)
 {
@@ -165,7 +163,7 @@ static void kernel_paste_add_argument(struct pasting *p, size_t at, int index, u
         kernel_paste_add_value(values, (struct token){"", 0});
 }
 
-/* All that a parameter of @macro is called with. */
+/* Add all values of a parameter of @macro. */
 static void kernel_paste_add_parameter(struct pasting *p, const struct unit *macro, int index,
                                        unsigned depth, struct values *values)
 {
@@ -174,14 +172,14 @@ static void kernel_paste_add_parameter(struct pasting *p, const struct unit *mac
          i = p->next[i - 1]) {
         const struct unit *around = kernel_paste_macro_around(p, i - 1);
         values->unknown = ++p->looked > LOOKED_MAX;
-        /* Not where it is defined. */
+        /* Skip the definition. */
         if (!values->unknown && token_same(p->s->tokens[i - 1], macro->name) &&
             (!around || i != around->first))
             kernel_paste_add_argument(p, i - 1, index, depth, values);
     }
 }
 
-/* Behind what "##" puts together from @at on. */
+/* The index behind the tokens that "##" joins from @at on. */
 static size_t kernel_paste_end(const struct kernel_source *s, size_t at, size_t end)
 {
     while (at + 2 < end && token_is(s->tokens[at + 1], "##"))
@@ -189,8 +187,8 @@ static size_t kernel_paste_end(const struct kernel_source *s, size_t at, size_t 
     return at + 1;
 }
 
-/* Put each value of the part at @at behind each of the words so far, which are in one text with
- * blanks between. 0, -ENOMEM, or -ENOTSUP where the values are not known. */
+/* Append each value of the part at @at to each of @words, which are separated by blanks. 0,
+ * -ENOMEM, or -ENOTSUP: the values are not known. */
 static int kernel_paste_part(struct pasting *p, const struct unit *macro, size_t at, char **words)
 {
     const struct kernel_source *s = p->s;
@@ -219,7 +217,7 @@ static int kernel_paste_part(struct pasting *p, const struct unit *macro, size_t
     return err;
 }
 
-/* Is one of them a macro with parameters? What stands for those is not seen then. */
+/* True when one of @words is a macro with parameters: what it becomes is not seen. */
 static bool kernel_paste_makes_calls(const struct kernel_source *s, const char *words)
 {
     bool any = false;
@@ -233,7 +231,7 @@ static bool kernel_paste_makes_calls(const struct kernel_source *s, const char *
     return any;
 }
 
-/* Write to @out what @macro pastes, as another definition of it that has all those words. */
+/* Write to @out a further definition of @macro, with all words that it pastes. */
 static int kernel_paste_in(struct pasting *p, const struct unit *macro, FILE *out)
 {
     const struct kernel_source *s = p->s;

@@ -20,22 +20,22 @@ static inline struct kernel_exec *kernel_exec_ref(struct kernel_exec *exec)
     return exec;
 }
 void kernel_exec_unref(struct kernel_exec *exec); /**< NULL is allowed. */
-/** Tell a real kernel; where its device does not know shared virtual memory any more, nothing. */
+/** Tell a real kernel. Does nothing where its device has no shared virtual memory. */
 void kernel_exec_give(const struct kernel_exec *exec, struct residence *residence, cl_kernel real);
 
 struct kernel_details {
     struct answers answers;
     struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
-    /** Local memory without its arguments where the kernel was made first: what the program is told
-     *  wherever it lives. */
+    /** Local memory, without that of arguments, where the kernel was first made. The program is
+     *  told this on every device. */
     cl_ulong local_static;
     _Atomic cl_ulong local_dynamic; /**< Bytes of its ARG_LOCAL arguments now; movers read it. */
     struct kernel_exec *exec;       /**< Or NULL. */
     size_t required[3];             /**< By reqd_work_group_size; zeroes without. */
-    _Atomic uint32_t told_group; /**< The least CL_KERNEL_WORK_GROUP_SIZE that it was told; or 0. */
-    _Atomic uint32_t largest_group; /**< What a driver said last, and where: kernel_info.c's. */
-    /** One thread makes a real kernel and gives it its arguments: the driver's calls that it is
-     *  held over set values and wait for nobody. */
+    _Atomic uint32_t told_group; /**< The least CL_KERNEL_WORK_GROUP_SIZE it was told; 0: none. */
+    _Atomic uint32_t largest_group; /**< A driver's last answer, and where: see kernel_info.c. */
+    /** For making a real kernel and giving it its arguments. Driver calls are made with it held:
+     *  they only set values, and wait for no other thread. */
     pthread_mutex_t lock;
     atomic_bool launched;
     struct kernel_marks marks;
@@ -57,7 +57,7 @@ static inline size_t kernel_told_group(const struct kernel *kernel)
 size_t kernel_largest_group(const struct kernel *kernel, const struct residence *residence,
                             uint8_t residence_index, cl_kernel real);
 
-/** The place whose real kernel answers for it. Inside the gate, after program_enter. */
+/** The place whose real kernel answers queries. Inside the gate, after program_enter. */
 static inline uint8_t kernel_home(const struct kernel *kernel)
 {
     const struct context *context = kernel->context;
@@ -66,21 +66,27 @@ static inline uint8_t kernel_home(const struct kernel *kernel)
                : program_kernel_place(kernel->program);
 }
 
-/* For threads that launch it at once; 5.9.2 leaves it to the program that none sets an argument
- * then.
- */
+/* True when real[residence_index] has the arguments of @edition. For several threads that launch
+ * the kernel; by 5.9.2 the program sets no argument meanwhile. */
 static inline bool kernel_has(const struct kernel *kernel, uint8_t residence_index,
                               uint32_t edition)
 {
     return __atomic_load_n(&kernel->applied[residence_index], __ATOMIC_ACQUIRE) == edition;
 }
 
-/** Ask the driver what @kernel's parameters are; fills arg_count, args and the usage. */
-cl_int kernel_describe(struct kernel *kernel, struct residence *residence, cl_kernel real);
-
 /** Copy an argument into an unset one; 0 or -ENOMEM. Its weak reference stays weak. */
 MUST_CHECK int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg);
 void kernel_arg_finish(struct kernel_arg *arg);
+
+/** A new value is about to replace @arg. @in_place: its memory is kept for the new bytes. */
+static inline void kernel_arg_leave(struct kernel *kernel, struct kernel_arg *arg, bool in_place)
+{
+    if (arg->kind == ARG_LOCAL)
+        kernel->details->local_dynamic -= arg->size;
+    kernel->unset -= arg->kind == ARG_UNSET;
+    if (!in_place)
+        kernel_arg_finish(arg);
+}
 
 static inline const void *kernel_arg_bytes(const struct kernel_arg *arg)
 {

@@ -7,13 +7,13 @@
 
 #include "state/base/array.h"
 
-/* As compilers have it: with "$", and letters of all alphabets. */
+/* As for compilers, "$" and the letters of all alphabets belong to words. */
 static bool kernel_source_is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '$' || (unsigned char)c >= 0x80;
 }
 
-/* Most are not: large sources have a million words. */
+/* A quick test that excludes most tokens: large sources have a million. */
 static bool kernel_source_may_begin(struct token token, const char *word)
 {
     return token.length > 0 && *token.text == *word;
@@ -80,7 +80,7 @@ static int kernel_source_add_token(struct kernel_source *s, const char *text, si
     return kernel_source_add(&s->tokens, &s->count, text, length);
 }
 
-/* A bracket's other spelling; NULL for anything else. */
+/* The bracket that a digraph stands for; NULL for anything else. */
 static const char *kernel_source_digraph(const char *at, const char *end)
 {
     static const char *const spelled[][2] = {{"<%", "{"}, {"%>", "}"}, {"<:", "["}, {":>", "]"}};
@@ -90,7 +90,7 @@ static const char *kernel_source_digraph(const char *at, const char *end)
     return NULL;
 }
 
-/* Of "##", or "%:%:"; 0 for anything else. */
+/* Length of "##" or its digraph "%:%:"; 0 for anything else. */
 static size_t kernel_source_paste_length(const char *at, const char *end)
 {
     if (end - at > 1 && memcmp(at, "##", 2) == 0)
@@ -98,7 +98,7 @@ static size_t kernel_source_paste_length(const char *at, const char *end)
     return end - at > 3 && memcmp(at, "%:%:", 4) == 0 ? 4 : 0;
 }
 
-/* Words, "##" and single characters; quoted text is none. */
+/* Tokens are words, "##" and single characters; quoted text is left out. */
 static int kernel_source_add_tokens(struct kernel_source *s, const char *at, const char *end)
 {
     int err = 0;
@@ -171,7 +171,7 @@ static int kernel_source_add_macro(struct kernel_source *s, const char *at, cons
         unit.loops = unit.loops || IS_ONE_OF(s->tokens[i], loops);
         unit.braces = unit.braces || IS_ONE_OF(s->tokens[i], braces);
     }
-    err = kernel_source_add_token(s, ";", 1); /* what is read from here on goes no further */
+    err = kernel_source_add_token(s, ";", 1); /* ends a search that goes on behind the macro */
     return err ? err : kernel_source_add_unit(s, unit);
 }
 
@@ -186,7 +186,8 @@ static ptrdiff_t kernel_source_count_open(const struct kernel_source *s, size_t 
     return open;
 }
 
-/* Outside of functions there is none of that, but where macros make functions of it. */
+/* True for a token that only occurs in functions. Found outside them, it shows that macros make
+ * functions of it. */
 static bool kernel_source_is_code(const struct kernel_source *s, size_t at, bool in_brackets)
 {
     static const char *const words[] = {"if",     "for",  "while", "do",   "goto",
@@ -197,7 +198,7 @@ static bool kernel_source_is_code(const struct kernel_source *s, size_t at, bool
            (in_brackets && (token_is(token, ";") || (atomic && token_is(s->tokens[at + 1], "("))));
 }
 
-/* Past brackets outside of all functions, that begin at @at. */
+/* The index behind the brackets that begin at @at, outside all functions. */
 static size_t kernel_source_pass_brackets(struct kernel_source *s, size_t at, size_t end)
 {
     size_t behind = kernel_source_behind(s, at, end, "(", ")");
@@ -208,7 +209,7 @@ static size_t kernel_source_pass_brackets(struct kernel_source *s, size_t at, si
 
 static const char stand_ins[] = "its source has functions that stand for others";
 
-/* Those that have a name mean another function. */
+/* Some attributes make a name stand for another function. */
 static size_t kernel_source_pass_attribute(struct kernel_source *s, size_t at, size_t end)
 {
     static const char *const words[] = {"alias",     "__alias__", "ifunc",
@@ -220,7 +221,7 @@ static size_t kernel_source_pass_attribute(struct kernel_source *s, size_t at, s
     return behind;
 }
 
-/* The name of a function, or what looks like one: "name(" or "(name)(". */
+/* True for what looks like the name of a function: "name(" or "(name)(". */
 static bool kernel_source_is_head(const struct kernel_source *s, size_t at, size_t end)
 {
     if (at + 1 >= end || !token_is_name(s->tokens[at]) || token_is_attribute(s->tokens[at]))
@@ -230,8 +231,9 @@ static bool kernel_source_is_head(const struct kernel_source *s, size_t at, size
             token_is(s->tokens[at + 1], ")") && token_is(s->tokens[at + 2], "("));
 }
 
-/* The functions between @at and @end, which is outside of all brackets. What stands behind a
- * function's name may be a macro with arguments: it has every name that it could have. */
+/* Add the functions between @at and @end, which is outside all brackets. What looks like another
+ * function's name behind a function's name may be a macro with arguments: the function is added
+ * under each of the names. */
 static int kernel_source_add_functions(struct kernel_source *s, size_t at, size_t end)
 {
     static const char *const asms[] = {"asm", "__asm", "__asm__"};
@@ -255,7 +257,7 @@ static int kernel_source_add_functions(struct kernel_source *s, size_t at, size_
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
             bool named = s->unit_count > head;
-            /* Text of several branches may have a function's head twice. */
+            /* The branches of an #if may each have the head of the function. */
             s->broken =
                 s->broken || kernel_source_count_open(s, at, behind) != 0 || (!named && !has_data);
             for (size_t u = head; u < s->unit_count; u++) {
@@ -287,7 +289,8 @@ static int kernel_source_add_functions(struct kernel_source *s, size_t at, size_
 
 /* ---- texts ---- */
 
-/* "#undef get_group_id", "#ifdef get_group_id": with a macro of that name it is another text. */
+/* Note names in "#undef get_group_id" and "#ifdef get_group_id": if we defined such a macro, the
+ * compiler would see another text. */
 static int kernel_source_note_directive(struct kernel_source *s, const char *at, const char *end,
                                         bool inside)
 {
@@ -315,8 +318,8 @@ static int kernel_source_note_directive(struct kernel_source *s, const char *at,
     return err;
 }
 
-/* What a compiler puts together, or takes apart, before it looks for words: a name or a sign over
- * two lines, other spellings of signs, lines that end as they did on old Macs. */
+/* True when tokens differ from what is spelled: a word or sign is continued on the next line, signs
+ * are written as trigraphs, or lines end in a carriage return alone. */
 static bool kernel_source_is_disguised(const char *text, size_t size)
 {
     const char *end = text + size, *at = text;
@@ -344,7 +347,7 @@ static bool kernel_source_mentions(const char *text, size_t size, const char *wo
     return memmem(text, size, word, strlen(word)) != NULL;
 }
 
-/* What pragmas may say, also those that are operators with a string. */
+/* Pragmas, also in the form of the operator _Pragma("..."). */
 static void kernel_source_note_pragmas(struct kernel_source *s, const char *text, size_t size)
 {
     if (kernel_source_mentions(text, size, "redefine_extname") ||
@@ -374,7 +377,7 @@ static int kernel_source_add_text(struct kernel_source *s, const char *text, siz
             err = kernel_source_add_macro(s, clean + directives->list[i].at,
                                           clean + directives->list[i].end);
     size_t first = s->count, counted = first;
-    ptrdiff_t open = 0; /* Up to @counted: from the beginning at each directive takes minutes. */
+    ptrdiff_t open = 0; /* up to @counted; counting anew at each directive would take minutes */
     for (const char *line = clean; !err && line < end;) {
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         const char *word = line;
@@ -395,8 +398,8 @@ static int kernel_source_add_text(struct kernel_source *s, const char *text, siz
     return err ? err : kernel_source_add_functions(s, first, s->count);
 }
 
-/* An option, or its number, that changes no name that the source has. Of all others nothing is
- * known. */
+/* True for an option, or the number that belongs to one, that does not change the meaning of names
+ * in the source. */
 static bool kernel_source_is_harmless(const char *word, size_t length)
 {
     static const char *const beginnings[] = {"-cl-",
@@ -413,10 +416,10 @@ static bool kernel_source_is_harmless(const char *word, size_t length)
         if (length >= strlen(beginnings[i]) &&
             memcmp(word, beginnings[i], strlen(beginnings[i])) == 0)
             return !memchr(word, ',', length);
-    return strspn(word, "0123456789") == length; /* of the option before it */
+    return strspn(word, "0123456789") == length; /* belongs to the option before it */
 }
 
-/* What is quoted is read as well: drivers differ in which quotes they take away. */
+/* Read quoted text as well, because drivers differ in which quotes they remove. */
 static void kernel_source_unquote(char *text)
 {
     for (; *text; text++)
@@ -436,7 +439,7 @@ static int kernel_source_add_options(struct kernel_source *s, const char *option
     while (!err && (found = option_next(options, &cursor, &option)) != 0) {
         if (found < 0)
             return found;
-        /* A text like any other, that its tokens can point into. */
+        /* Kept like any other text, because tokens point into it. */
         if (option.kind == OPTION_DEFINE && option.argument) {
             size_t size = strlen("#define ") + strlen(option.argument) + 1;
             char *line = malloc(size + 1);
@@ -508,7 +511,7 @@ size_t kernel_source_find(const struct kernel_source *s, struct token name)
     return low < s->unit_count && token_same(s->units[low].name, name) ? low : s->unit_count;
 }
 
-/* A macro that uses one that loops does so too; likewise of braces. */
+/* A macro that uses a macro with `loops` or `braces` has that property too. */
 static void kernel_source_spread_through_macros(struct kernel_source *s)
 {
     for (bool changed = true; changed;) {
@@ -538,7 +541,8 @@ bool kernel_source_is_macro(const struct kernel_source *s, struct token name, bo
     return is;
 }
 
-/* Who is called what is not what stands there; a function with a macro's name has another one. */
+/* True when names of functions may not be what is written: macros may make functions, and a
+ * function with the name of a macro has another name. */
 static bool kernel_source_generates(const struct kernel_source *s)
 {
     bool any = false;

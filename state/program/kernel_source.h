@@ -8,9 +8,9 @@
 #include "state/recipe/recipe.h"
 
 /*
- * All source of a program as words, and which of them are which function's or macro's. Conditions
- * are not evaluated: it is read as it stands, whichever branch of one it is in. Where that does not
- * tell what a compiler sees, it is said so.
+ * The source of a program as tokens, and which of them belong to which function or macro.
+ * Conditions (#if) are not evaluated: the text of all branches is read. Where that does not show
+ * what a compiler sees, `unread` says why.
  */
 
 struct token {
@@ -23,9 +23,9 @@ bool token_begins(struct token token, const char *word);
 bool token_same(struct token a, struct token b);
 bool token_is_one_of(struct token token, const char *const *words, size_t count);
 #define IS_ONE_OF(token, words) token_is_one_of(token, words, ARRAY_SIZE(words))
-/** Of letters and digits, rather than a sign. */
+/** True for letters and digits, false for a sign. */
 bool token_is_word(struct token token);
-/** A word that begins with no digit. */
+/** True for a word that does not begin with a digit. */
 bool token_is_name(struct token token);
 bool token_is_attribute(struct token token);
 
@@ -34,17 +34,17 @@ struct unit {
     struct token name;
     size_t first, body, end; /**< Tokens; @body: behind the parameters. */
     bool macro, kernel;
-    bool option;           /**< A macro that a build option defines, in front of all text. */
-    bool last;             /**< A function: no other name stands between this one and its body. */
-    bool loops;            /**< A macro: what stands behind it may be its loop's body. */
-    bool braces;           /**< A macro: it may make a function, or a part of one. */
-    bool open, recurses;   /**< In the walk from one kernel... */
-    bool seen, seen_loops; /**< ...the second: from inside a loop. */
+    bool option;         /**< A macro that a build option defines. */
+    bool last;           /**< A function: no other name stands between this one and its body. */
+    bool loops;          /**< A macro: the text behind a use of it may be the body of its loop. */
+    bool braces;         /**< A macro: it may make a function, or a part of one. */
+    bool open, recurses; /**< In the walk from one kernel: it is being visited; it calls itself. */
+    bool seen, seen_loops; /**< It was visited; it was visited from inside a loop. */
 };
 
 struct source_text {
-    struct directives directives; /**< Its tokens point into that. */
-    size_t first, end;            /**< Tokens, but for those of its macros. */
+    struct directives directives; /**< The tokens point into this. */
+    size_t first, end;            /**< Its tokens without those of its macros. */
 };
 
 struct kernel_source {
@@ -54,33 +54,33 @@ struct kernel_source {
     size_t count;
     struct unit *units; /**< By name. */
     size_t unit_count;
-    struct token *outside; /**< Names outside of all functions. */
+    struct token *outside; /**< Names outside all functions. */
     size_t outside_count;
-    struct token *asked; /**< Names in conditions, and those that are undefined. */
+    struct token *asked; /**< Names in conditions and in #undef. */
     size_t asked_count;
-    const char *unread; /**< Why it cannot be read, in words; static. NULL: it can. */
-    bool generates;     /**< Macros make functions, or their names. */
-    bool broken;        /**< Functions could not be told from one another. */
+    const char *unread; /**< Why it cannot be read: static text; NULL: it can. */
+    bool generates;     /**< Macros make functions, or the names of functions. */
+    bool broken;        /**< The functions could not be told apart. */
 };
 
-/** 0 or -ENOMEM. The caller finishes it in any case. */
+/** 0 or -ENOMEM. The caller calls kernel_source_finish() in either case. */
 MUST_CHECK int kernel_source_read(const struct recipe *recipe, struct kernel_source *ret_source);
 void kernel_source_finish(struct kernel_source *source);
-/** The first unit of that name, unit_count where there is none; others of the name follow it. */
+/** Index of the first unit of that name; others of the name follow it. unit_count: none. */
 size_t kernel_source_find(const struct kernel_source *source, struct token name);
-/** Has any macro that name? @with_braces: one that may make a function, or a part of one. */
+/** True when a macro has that name. @with_braces: count only macros with `braces`. */
 bool kernel_source_is_macro(const struct kernel_source *source, struct token name,
                             bool with_braces);
-/** Behind the bracket that closes the one at @at; @end where none does. */
+/** Index behind the bracket that closes the one at @at; @end if none does. */
 size_t kernel_source_behind(const struct kernel_source *source, size_t at, size_t end,
                             const char *open, const char *close);
 
 /**
- * The names that "##" makes in the macros of @source, as further definitions of these macros, one a
- * line.
+ * Find the names that "##" makes in the macros of @source. They are returned as further definitions
+ * of these macros, one a line.
  *
- * @ret_text  The caller's (free()), on failure as well; NULL before.
- * Returns 0, -ENOMEM, or -ENOTSUP where what is pasted is not known.
+ * @ret_text  NULL before. Owned by the caller (free()), also on failure.
+ * Returns 0, -ENOMEM, or -ENOTSUP: some operands of "##" are not known.
  */
 MUST_CHECK int kernel_paste(const struct kernel_source *source, char **ret_text, size_t *ret_size);
 

@@ -26,7 +26,7 @@ void kernel_exec_give(const struct kernel_exec *exec, struct residence *residenc
                                       sizeof(exec->system), &exec->system);
 }
 
-/* The real kernel at home, whose driver checks what the program sets. Inside the gate. */
+/* The real kernel in the home place, whose driver checks the values. Inside the gate. */
 static cl_int kernel_svm_home_kernel(struct kernel *kernel, struct residence **ret_residence)
 {
     uint8_t home = context_home(kernel->context);
@@ -56,10 +56,7 @@ static cl_int kernel_svm_set_arg(struct kernel *kernel, cl_uint index, const voi
     if (error != CL_SUCCESS)
         return error;
     struct kernel_arg *arg = &kernel->args[index];
-    if (arg->kind == ARG_LOCAL)
-        kernel->details->local_dynamic -= arg->size;
-    kernel->unset -= arg->kind == ARG_UNSET;
-    kernel_arg_finish(arg);
+    kernel_arg_leave(kernel, arg, false);
     arg->kind = ARG_SVM;
     arg->size = sizeof(pointer);
     arg->value.pointer = (void *)(uintptr_t)pointer;

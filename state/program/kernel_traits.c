@@ -10,26 +10,27 @@
 
 struct reading {
     struct kernel_source source;
-    struct token *volatiles; /* names that were declared so */
+    struct token *volatiles; /* names that are declared volatile */
     size_t volatile_count;
-    struct token *types; /* and those of types and macros that declare others so */
+    struct token *types; /* types and macros that declare other names volatile */
     size_t type_count;
-    bool any_volatile; /* there is such a word */
+    bool any_volatile; /* the source has a word like "volatile" */
     unsigned depth;    /* of the walk */
     struct kernel_traits traits;
 };
 
-/* The functions that a piece answers for itself: those that make it ask for its place, and two that
- * say the same in a piece, but not in one that is told its place (cut_source.c). */
+/* The functions that cut_source.c replaces. A kernel that calls one of the first needs the
+ * replacements; the last two give the right answer in a piece, but not together with the offsets
+ * that the replacements need. */
 static const char *const place_names[] = {
     "get_group_id",         "get_num_groups", "get_global_size", "get_global_offset",
     "get_global_linear_id", "get_work_dim",   "get_global_id",
 };
 #define PLACE_NAMES_ASK 5
 
-/* ---- what may wait ---- */
+/* ---- volatile memory ---- */
 
-/* Among a function's parameters? What a "for" declares is not. */
+/* True for a declaration among a function's parameters; not for one in the brackets of a "for". */
 static bool kernel_traits_is_in_brackets(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
@@ -44,7 +45,7 @@ static bool kernel_traits_is_in_brackets(const struct kernel_source *s, size_t a
     return false;
 }
 
-/* In how many calls of macros is it? */
+/* The number of calls of macros that enclose it. */
 static size_t kernel_traits_count_calls(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0, calls = 0;
@@ -63,7 +64,7 @@ static size_t kernel_traits_count_calls(const struct kernel_source *s, size_t at
     return calls;
 }
 
-/* In a declaration that begins with "typedef"? */
+/* True in a declaration that begins with "typedef". */
 static bool kernel_traits_is_in_typedef(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
@@ -79,7 +80,7 @@ static bool kernel_traits_is_in_typedef(const struct kernel_source *s, size_t at
     return false;
 }
 
-/* The last of the names beside each other: what is declared, and not its type. */
+/* True for the last of several names side by side: it is declared, the others are its type. */
 static bool kernel_traits_is_declared(const struct kernel_source *s, size_t at)
 {
     struct token next = at + 1 < s->count ? s->tokens[at + 1] : (struct token){0};
@@ -109,7 +110,7 @@ static bool kernel_traits_is_local(struct token token)
     return token_is(token, "local") || token_is(token, "__local");
 }
 
-/* Is what is "volatile" at @at said to be local as well? Behind a "*" it is the pointer that is. */
+/* True when "volatile" at @at belongs to local memory. Behind a "*" the words are the pointer's. */
 static bool kernel_traits_is_of_local(const struct kernel_source *s, size_t at)
 {
     bool local = false;
@@ -120,7 +121,7 @@ static bool kernel_traits_is_of_local(const struct kernel_source *s, size_t at)
     return local;
 }
 
-/* Behind the value that a declaration gives at @at, a "=". */
+/* The index behind the initial value, of which @at is the "=". */
 static size_t kernel_traits_behind_value(const struct kernel_source *s, size_t at)
 {
     size_t depth = 0;
@@ -135,12 +136,13 @@ static size_t kernel_traits_behind_value(const struct kernel_source *s, size_t a
     return at;
 }
 
-/* The names that a declaration with "volatile" at @at declares; of local memory none counts. */
+/* Add the names that a declaration with "volatile" at @at declares. Local memory does not count: no
+ * other group reads it. */
 static int kernel_traits_add_volatiles(struct reading *r, size_t at)
 {
     static const char *const data[] = {"struct", "union", "enum"};
     const struct kernel_source *s = &r->source;
-    /* What is in a macro's call declares what stands behind that. */
+    /* In a macro's call it may declare names behind the call. */
     size_t depth = kernel_traits_count_calls(s, at);
     bool alone = depth == 0 && kernel_traits_is_in_brackets(s, at),
          types = kernel_traits_is_in_typedef(s, at), has_data = false;
@@ -172,15 +174,15 @@ static int kernel_traits_add_volatiles(struct reading *r, size_t at)
     return err;
 }
 
-/* It has the type of something else. */
+/* True for words that give a name the type of another expression. */
 static bool kernel_traits_is_type_of(struct token token)
 {
     static const char *const words[] = {"typeof", "__typeof", "__typeof__", "__auto_type"};
     return IS_ONE_OF(token, words);
 }
 
-/* Or "atomic_int" and the like, which is not a call, or the name of an atomic function that is
- * called by a macro of another name. */
+/* True for "volatile", for types such as "atomic_int", and for the name of an atomic function that
+ * is not called here: a macro of another name may call it. */
 static bool kernel_traits_is_volatile_word(const struct kernel_source *s, size_t at)
 {
     static const char *const words[] = {"volatile", "__volatile", "__volatile__"};
@@ -188,13 +190,13 @@ static bool kernel_traits_is_volatile_word(const struct kernel_source *s, size_t
                                       "atom_dec",     "atom_min", "atom_max",  "atom_and",
                                       "atom_cmpxchg", "atom_or",  "atom_xor"};
     struct token token = s->tokens[at];
-    if (!strchr("v_a", *token.text)) /* most of a million words */
+    if (!strchr("v_a", *token.text)) /* excludes most of a million words quickly */
         return false;
     return IS_ONE_OF(token, words) || ((token_begins(token, "atomic_") || IS_ONE_OF(token, old)) &&
                                        at + 1 < s->count && !token_is(s->tokens[at + 1], "("));
 }
 
-/* Or what stands for one of these, or may. */
+/* True for these, and for what stands or may stand for one of them. */
 static bool kernel_traits_declares_volatile(const struct reading *r, size_t at)
 {
     struct token token = r->source.tokens[at];
@@ -203,8 +205,8 @@ static bool kernel_traits_declares_volatile(const struct reading *r, size_t at)
            (r->any_volatile && kernel_traits_is_type_of(token));
 }
 
-/* A macro that is a part of declarations: not what has such words in a cast, or in a call, but for
- * one of another macro. */
+/* Add a macro that declares names volatile. Such words in a cast or a call do not count, except in
+ * the call of another macro. */
 static int kernel_traits_add_macro_type(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
@@ -222,7 +224,7 @@ static int kernel_traits_add_macro_type(struct reading *r, const struct unit *un
     return declares && !err ? kernel_traits_add_name(unit->name, &r->types, &r->type_count) : err;
 }
 
-/* Where a declared name is a macro, what it stands for is declared. */
+/* When a declared name is a macro, the names that it stands for are declared. */
 static int kernel_traits_add_declared(struct reading *r, const struct unit *unit)
 {
     const struct kernel_source *s = &r->source;
@@ -235,7 +237,7 @@ static int kernel_traits_add_declared(struct reading *r, const struct unit *unit
     return err;
 }
 
-/* Until there are no more: types are made of types. */
+/* Repeated until nothing is added, because types are made of types. */
 static int kernel_traits_add_all_volatiles(struct reading *r)
 {
     size_t before;
@@ -285,7 +287,7 @@ static bool kernel_traits_is_atomic_call(const struct kernel_source *s, size_t a
            token_is(s->tokens[at + 1], "(");
 }
 
-/* Of one whose value is looked at; @behind: the end of its arguments. */
+/* True when the value of the atomic function at @at is used. @behind: end of its arguments. */
 static bool kernel_traits_atomic_is_used(const struct kernel_source *s, const struct unit *unit,
                                          size_t at, size_t behind)
 {
@@ -294,10 +296,10 @@ static bool kernel_traits_atomic_is_used(const struct kernel_source *s, const st
     if (token_begins(s->tokens[at], "atomic_store") || token_begins(s->tokens[at], "atomic_init"))
         return false;
     if (token_begins(s->tokens[at], "atomic_load") || token_begins(s->tokens[at], "atomic_flag") ||
-        token_begins(s->tokens[at], "atomic_compare") || /* says what it saw by an argument */
+        token_begins(s->tokens[at], "atomic_compare") || /* returns what it read by an argument */
         at == unit->body || behind >= unit->end || !token_is(s->tokens[behind], ";"))
         return true;
-    /* "({ atomic_or(p, 0);; })" is a value. */
+    /* "({ atomic_or(p, 0);; })" has a value. */
     while (behind < unit->end && token_is(s->tokens[behind], ";"))
         behind++;
     if (behind + 1 < s->count && token_is(s->tokens[behind], "}") &&
@@ -307,7 +309,7 @@ static bool kernel_traits_atomic_is_used(const struct kernel_source *s, const st
         return false;
     if (!token_is(s->tokens[at - 1], ")"))
         return true;
-    /* "if (...) atomic_inc(p);", and not a cast. */
+    /* The brackets before it are of "if (...) atomic_inc(p);", and not a cast. */
     size_t depth = 0, i = at;
     while (i-- > unit->body) {
         depth += token_is(s->tokens[i], ")");
@@ -318,8 +320,8 @@ static bool kernel_traits_atomic_is_used(const struct kernel_source *s, const st
     return true;
 }
 
-/* The end of the loop that begins at @at: of its brackets; without them, of the block that it is
- * in, which is as far as it can go. */
+/* The end of the loop that begins at @at: that of its braces, or without braces that of the block
+ * around it, beyond which it cannot go. */
 static size_t kernel_traits_loop_end(const struct kernel_source *s, const struct unit *unit,
                                      size_t at)
 {
@@ -346,7 +348,7 @@ static void kernel_traits_refuse(struct reading *r, const char *reason)
         r->traits.whole = reason;
 }
 
-/* What groups do together to one word: of two copies of it none would be right. */
+/* Note what several groups do to the same word: then neither of two copies would be right. */
 static void kernel_traits_note_together(struct reading *r, size_t at)
 {
     struct token token = r->source.tokens[at];
@@ -369,7 +371,7 @@ static bool kernel_traits_begins_one_of(struct token token, const char *const *w
     return begins;
 }
 
-/* What is not cut wherever it stands. */
+/* Refuse what is never cut. */
 static void kernel_traits_note_strange(struct reading *r, struct token token)
 {
     static const char *const enqueues[] = {"enqueue_kernel", "enqueue_marker", "ndrange_t",
@@ -411,7 +413,7 @@ static void kernel_traits_note_strange(struct reading *r, struct token token)
             r, "it reads and writes an image, and may wait there for another work-group");
     if (IS_ONE_OF(token, asms))
         kernel_traits_refuse(r, "it has assembly, which is not read");
-    /* Pieces may run on several devices. */
+    /* Pieces may run on devices with sub-groups of different sizes. */
     if (kernel_traits_begins_one_of(token, subgroups, ARRAY_SIZE(subgroups)))
         kernel_traits_refuse(r, "it uses sub-groups, whose size depends on the device");
     if (kernel_traits_begins_one_of(token, inner, ARRAY_SIZE(inner)))
@@ -436,7 +438,7 @@ static void kernel_traits_note_fence(struct reading *r, size_t at)
             r, "a loop with a fence of global memory may wait for another work-group");
 }
 
-/* Calls and macros inside each other that are followed: each takes some of the stack. */
+/* Depth to which calls and macros are followed: each level takes some of the stack. */
 #define DEPTH_MAX 200
 
 static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop);
@@ -452,7 +454,8 @@ static void kernel_traits_walk_used(struct reading *r, struct token name, bool i
     }
 }
 
-/* The word at @at, in a loop; @in_arguments: of an atomic function whose value nobody looks at. */
+/* Note the token at @at in a loop. @in_arguments: among the arguments of an atomic function whose
+ * value is not used. */
 static void kernel_traits_note_looping(struct reading *r, size_t at, bool in_arguments)
 {
     struct token token = r->source.tokens[at];
@@ -465,7 +468,7 @@ static void kernel_traits_note_looping(struct reading *r, size_t at, bool in_arg
                              "a loop that reads volatile memory may wait for another work-group");
 }
 
-/* One unit and all that it uses; no further once there is a reason to refuse. */
+/* Visit a unit and all that it uses, until there is a reason to refuse. */
 static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop)
 {
     static const char *const loops[] = {"for", "while", "do"};
@@ -481,8 +484,8 @@ static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop)
     r->depth++;
     unit->open = unit->seen = true;
     unit->seen_loops = in_loop;
-    size_t loop = in_loop ? unit->end : unit->body; /* up to there it is in one */
-    size_t arguments = unit->body;                  /* and up to there in an atomic's arguments */
+    size_t loop = in_loop ? unit->end : unit->body; /* end of the loop that it is in */
+    size_t arguments = unit->body; /* end of the atomic function's arguments that it is in */
     bool opens = false;
     for (size_t i = unit->first; i < unit->end && !opens && !r->traits.whole; i++) {
         struct token token = s->tokens[i];
@@ -512,7 +515,7 @@ static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop)
     }
     r->traits.loops = r->traits.loops || opens || unit->recurses;
     if ((opens || unit->recurses) && !unit->seen_loops)
-        kernel_traits_walk(r, index, true); /* as if all of it were a loop */
+        kernel_traits_walk(r, index, true); /* again, as if all of it were a loop */
     unit->open = false;
     r->depth--;
 }
@@ -525,7 +528,8 @@ static bool kernel_traits_stands_there(const struct kernel_source *s, const char
     return stands;
 }
 
-/* "^{", or "^(" where no operand stands before: no exclusive or, but a function without a name. */
+/* True for "^{", or "^(" without an operand before it: a function without a name, and not an
+ * exclusive or. */
 static bool kernel_traits_has_blocks(const struct kernel_source *s)
 {
     static const char *const operands[] = {")", "]", "}"};
@@ -554,14 +558,14 @@ static void kernel_traits_walk_from(struct reading *r, const char *name)
         kernel_traits_walk_used(r, token, false, &unused);
         return;
     }
-    /* Who calls whom is not known: it may call everything, and in a loop. */
+    /* It is not known what calls what: it may call everything, and in a loop. */
     for (size_t u = 0; u < s->unit_count; u++)
         kernel_traits_walk(r, u, s->broken || !s->units[u].kernel);
     if (s->broken)
         kernel_traits_refuse(r, "the functions of its source cannot be told from one another");
 }
 
-/* Has the text that answers for a piece this word? */
+/* True when cut_source has this word. */
 static bool kernel_traits_is_in_answers(struct token name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -574,8 +578,9 @@ static bool kernel_traits_is_in_answers(struct token name)
     return false;
 }
 
-/* Directives say what the functions are that a piece answers for itself, or options change the text
- * that answers; a macro that asks what is defined may be any condition's. */
+/* True when the replaced functions may mean something else in this source: directives name them,
+ * options define words of cut_source, or macros contain "defined", which may be in any condition.
+ */
 static bool kernel_traits_shadows(const struct kernel_source *s)
 {
     bool shadows = kernel_traits_stands_there(s, "defined");
@@ -587,7 +592,7 @@ static bool kernel_traits_shadows(const struct kernel_source *s)
     return shadows;
 }
 
-/* Words that say that something does not wait, and would not say so as macros. */
+/* True when a macro has the name of a word that the reading relies on. */
 static bool kernel_traits_redefines(const struct kernel_source *s)
 {
     static const char *const words[] = {"local",   "__local",       "CLK_LOCAL_MEM_FENCE",
@@ -616,7 +621,7 @@ static void kernel_traits_find_traits(struct reading *r, const char *name)
             r, "its source has macros called as the functions that say where a group is");
 }
 
-/* What the walk from the kernel before found is not this one's. */
+/* Forget what was found for the previous kernel. */
 static void kernel_traits_begin(struct reading *r, const struct recipe *recipe)
 {
     for (size_t u = 0; u < r->source.unit_count; u++) {

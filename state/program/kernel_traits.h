@@ -6,27 +6,26 @@
 #include "state/recipe/recipe.h"
 
 /*
- * May a launch of a kernel be given in pieces?
+ * Finds out from its source whether a launch of a kernel may be given in pieces.
  *
- * Work-groups may run in any order, and one after another (3.2.2 of the specification), so that a
- * launch is the same whether its groups are given at once or piece after piece; but for a group
- * that waits for another one, which natively may run at the same time. That no group waits is read
- * in the source: waiting takes a loop that looks again at memory which another group writes, and a
- * compiler only looks again where an atomic function, a volatile access or a fence of global memory
- * tells it to. What cannot be read (IL, C++, headers that were not kept, options of one
- * compiler's own, names that macros paste of parts that are not known) is not cut.
+ * Work-groups may run in any order, also one after another (3.2.2 of the specification). So a
+ * launch gives the same result in pieces, unless a group waits for another one, which natively may
+ * run at the same time. To wait, a group has to read memory that another group writes, again and
+ * again in a loop; and compilers read memory again only for an atomic function, a volatile access
+ * or a fence of global memory. Kernels without such loops are cut. What cannot be read (IL, C++,
+ * headers that were not kept, a compiler's own options, names pasted from unknown parts) is not.
  */
 
 struct kernel_traits {
-    const char *whole; /**< Why it cannot be cut, in words; static. NULL: it can. */
-    const char *stays; /**< Why its work-groups must all write the same memory, likewise. NULL: each
-                            may write its own copy, to be merged (merge.h). */
-    bool places;       /**< It asks where in the whole launch a group is, other than by global ids:
-                            in pieces it is told so by a program of its own: program_cut.h. */
-    bool loops;        /**< It has a loop, or may have one: nothing bounds what an item takes. Only
-                            where it can be cut. */
-    bool even; /**< Its language knows only work-groups that divide a launch: what else there
-                    is for the driver to refuse, as a whole. */
+    const char *whole; /**< Why it cannot be cut: static text; NULL: it can. */
+    const char *stays; /**< Why all of its work-groups must write the same memory: static text.
+                          NULL: some may write another copy, which is merged later (merge.h). */
+    bool places;       /**< It asks where in the launch a group is, other than by global ids: its
+                            pieces need the variant of program_cut.h. */
+    bool loops;        /**< It has a loop, or may have one: the time of an item has no bound. Only
+                            valid when it can be cut. */
+    bool even;         /**< Its language requires work-groups that divide a launch: other launches
+                            are given whole, for the driver to refuse. */
 };
 
 /**

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/bytes/hex.h"
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/program/program_priv.h"
@@ -102,8 +103,7 @@ static void pace_identify(struct pace *pace, const struct program *program)
         content_hash_bytes(&hash, program->details->digest, CONTENT_HASH_SIZE);
         content_hash_string(&hash, pace->name);
         content_hash_end(&hash, bytes);
-        for (unsigned i = 0; i < (PACE_ID_SIZE - 1) / 2; i++)
-            (void)!snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+        hex_put(id, bytes, (PACE_ID_SIZE - 1) / 2);
     }
     pthread_mutex_lock(&pace_taken.lock);
     memcpy(pace->id, id, sizeof(id));

@@ -4,9 +4,9 @@
 #include "state/object/context.h"
 
 /*
- * Programs stay source. A program is a recipe (source, IL, a portable container of either, or what
- * it was compiled and linked from, with the options) that is followed again in every residence; the
- * vendor's binaries never reach the program.
+ * A program is kept as its recipe: its source, IL or portable container, or what it was compiled
+ * and linked from, with all options. It is built from that again in every residence. The program
+ * never sees the vendor's binaries.
  */
 
 struct recipe; /* Immutable, reference-counted: recipe.h */
@@ -18,10 +18,10 @@ struct program {
     struct recipe *recipe;    /**< What to do in a new residence. Guarded by lock. */
     _Atomic uint32_t edition; /**< Incremented by each build, compile or link that the program asked
                                    for; tells a mover that what it prepared is out of date. */
-    _Atomic uint32_t made[RESIDENCES_MAX]; /**< The edition that real[] is of. */
+    _Atomic uint32_t made[RESIDENCES_MAX]; /**< The edition of each of real[]. */
     _Atomic uint32_t kernels;    /**< Live kernels: a rebuild is refused while there are any. */
-    _Atomic uint32_t held;       /**< Held launches of its kernels, which forbid it as well. */
-    _Atomic uint32_t executable; /**< Bits: the virtual devices that it has an executable for. */
+    _Atomic uint32_t held;       /**< Held launches of its kernels: these forbid one as well. */
+    _Atomic uint32_t executable; /**< Bits: the virtual devices for which it has an executable. */
     pthread_mutex_t lock;
     struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */
 };
@@ -33,13 +33,13 @@ static inline struct program *program_get(cl_program handle)
 
 struct program_outcome; /* program_priv.h */
 /**
- * Follow the recipe in @residence, which is at @residence_index: create, build, compile, link as
- * the program did, with the same options; real[] and made[] are set when it returns
- * CL_SUCCESS. Free when made[place] is already the current edition.
+ * Follow the recipe in @residence, which is at @residence_index: create, build, compile and link as
+ * the program did, with the same options. Sets real[] and made[] on CL_SUCCESS. Does nothing when
+ * made[residence_index] is the current edition.
  *
  * Blocks on the compiler: call it outside the gate (a mover in PREPARE), or with the gate closed.
  * The caller holds @program and refers to @residence. On failure real[residence_index] is NULL, and
- * the log is written to the log file.
+ * the build log is written to the log file.
  *
  * @outcome  As recipe_follow()'s.
  */
@@ -52,8 +52,8 @@ cl_int program_make_real(struct program *program, struct residence *residence,
  * called inside the gate.
  */
 
-/** clCreateProgramWithSource, WithIL, WithBinary. Waits only while all of @vdevs are suspended: one
- *  that is gets its part when it is resumed. @base: a reference is taken. */
+/** clCreateProgramWithSource, WithIL, WithBinary. Waits only while all of @vdevs are suspended: the
+ *  real program of a suspended one is made when it is resumed. @base: a reference is taken. */
 cl_int program_create(struct context *context, uint32_t vdevs, struct recipe *base,
                       bool from_binary, struct program **ret_program);
 
@@ -64,10 +64,10 @@ struct program_list {
     const char **names;        /**< Of headers; NULL for a link. */
 };
 /**
- * Who is told that a build ended (5.8.3, 5.8.4). With one, the calls below return as soon as the
- * build could begin, and a thread of ours does it; the callback comes once, from there, outside
- * the gate and every lock, when the program can see the result. Without a thread the call does it
- * and says how it ended, as the specification also allows.
+ * The program's callback for the end of a build (5.8.3, 5.8.4). With one, the calls below return as
+ * soon as the build can begin, and a thread of ours builds; it calls the callback once, outside the
+ * gate and without locks, when the program can see the result. If no thread can be started, the
+ * call itself builds and returns the result, as the specification also allows.
  */
 struct program_notify {
     void(CL_CALLBACK *call)(cl_program program, void *data); /**< NULL: nobody; the call blocks. */
@@ -93,9 +93,9 @@ cl_int program_link(struct context *context, uint32_t vdevs, const char *options
                     const struct program_list *inputs, struct program_notify notify,
                     struct program **ret_program);
 /**
- * Wait until no build of @program is under way. What needs the result of a build that runs in the
- * background waits for it, so that a program which relies on a compiler that works within the call
- * finds what it would have found. Not inside the gate.
+ * Wait until no build of @program is under way. Every call that needs the result of a build in the
+ * background waits for it, because programs may rely on a compiler that builds within the call. Not
+ * inside the gate.
  */
 void program_settle(struct program *program);
 /** clSetProgramSpecializationConstant (5.8.1). CL_INVALID_PROGRAM: not created from IL. */
@@ -103,8 +103,8 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
 
 /** True when the last build asked for, for any of @vdevs, made an executable. */
 bool program_is_executable(const struct program *program, uint32_t vdevs);
-/** Where a kernel can be made first: the place of the first virtual device with an executable that
- * is not suspended, else the context's home. Inside the gate, after program_enter. */
+/** Where to make a kernel first: the place of the first virtual device that has an executable and
+ *  is not suspended, else the context's home. Inside the gate, after program_enter. */
 uint8_t program_kernel_place(const struct program *program);
 /** context_enter, with one of the virtual devices that have an executable on a device. */
 static inline void program_enter(struct program *program)
@@ -132,7 +132,7 @@ struct program_state {
 };
 void program_vdev_state(struct program *program, cl_uint vdev, struct program_state *ret_state);
 
-/** Programs have no names: that of a kernel of it, or "" where it has none now. */
+/** The name of one of its kernels, since programs have no names; "": it has no kernels now. */
 void program_kernel_name(const struct program *program, char *ret_name, size_t size);
 
 enum program_text { PROGRAM_TEXT_OPTIONS, PROGRAM_TEXT_LOG, PROGRAM_TEXT_KERNELS };
@@ -140,8 +140,8 @@ enum program_text { PROGRAM_TEXT_OPTIONS, PROGRAM_TEXT_LOG, PROGRAM_TEXT_KERNELS
 char *program_text(struct program *program, cl_uint vdev, enum program_text which);
 size_t program_kernel_count(struct program *program);
 /**
- * True when clGetKernelArgInfo has answers (5.9.3): the program asked for -cl-kernel-arg-info.
- * Inside, all source is compiled with it, of which the program is not to be told.
+ * True when clGetKernelArgInfo has answers (5.9.3), because the program gave -cl-kernel-arg-info.
+ * We compile all source with that option, which must not show.
  */
 bool program_tells_parameters(struct program *program);
 /**
@@ -153,29 +153,28 @@ bool program_tells_parameters(struct program *program);
 MUST_CHECK int program_container(struct program *program, cl_uint vdev, unsigned char **ret_bytes,
                                  size_t *ret_size);
 /**
- * The program takes its container with it, or brings it back: what its device made of it is kept in
- * the library of binaries for the next time. Blocks on the driver, as it would where the program
- * got the driver's own binary. Outside the gate.
+ * The program asks for its container, or was created from one: add the driver's binary to the
+ * library, for its next start. Blocks on the driver, as the native call does. Outside the gate.
  */
 void program_keep_binary(struct program *program, cl_uint vdev);
 
 /**
- * Can all programs in contexts of @vdev be made on @device? False where it has no compiler and the
- * library of binaries lacks one of them. A mover, in PLAN; blocks on the disk.
+ * True when all programs in contexts of @vdev can be made on @device. False: it has no compiler,
+ * and the library of binaries lacks one of them. A mover, in PLAN; blocks on the disk.
  *
- * @ret_kernels  The names of that one's kernels, cut where @size is short; only of meaning then.
+ * @ret_kernels  After false: the names of that program's kernels, shortened to @size.
  */
 bool program_library_serves(const struct vdev *vdev, const struct device *device, char *ret_kernels,
                             size_t size);
 
-/** OpenCL C that drivers get before every source; the program never sees it. Static or "": set
- *  before the first program is made. */
+/** OpenCL C that is put before every source given to drivers; the program never sees it. Static or
+ *  "". Set before the first program is made. */
 extern const char *program_prologue;
 
 /**
- * What kernels printed so far goes before what they print from now on: a driver may have left it in
- * stdout's buffer where the next one writes past that (6.15.14). By a mover, with the queues
- * drained; waits for nobody, so that it is left there when stdout is locked or its reader is slow.
+ * Flush what kernels have printed (6.15.14): one driver may have left it in stdout's buffer, and
+ * the next one may write past that buffer. By a mover, with the queues drained. Never waits: it
+ * does nothing when stdout is locked or its reader is slow.
  */
 void program_flush_output(void);
 

@@ -4,7 +4,7 @@
 #include "state/base/cleanup.h"
 #include "state/program/program_priv.h"
 
-/* What kernels say of themselves, to tell whether two programs say the same. */
+/* Compares what the kernels of two programs answer to queries. */
 
 /* Attributes and names of types are program text. */
 #define ANSWER_MAX ((size_t)1 << 20)
@@ -33,7 +33,7 @@ static cl_int program_answers_group_info(const struct asked *asked, cl_uint name
         asked->kernel, asked->residence->device->id, name, size, value, ret_size);
 }
 
-/* An answer, or the error that is given for one. */
+/* Add an answer to the hash, or the error that the driver returns for it. */
 static bool program_answers_add(const struct asked *asked,
                                 cl_int (*ask)(const struct asked *asked, cl_uint name, size_t size,
                                               void *value, size_t *ret_size),
@@ -84,7 +84,7 @@ static int program_answers_by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The words of @text, which it cuts up, in order. NULL without memory. */
+/* The names in @text, sorted. Writes NULs into @text. NULL without memory. */
 static char **program_answers_sorted_names(char *text, size_t *ret_count)
 {
     size_t count = 0, room = 2;

@@ -11,10 +11,10 @@
 
 const char *program_prologue = "";
 
-/* So often one build is begun that loses its files: ten faults a second fail every third. */
+/* Attempts at a build that loses its files. With ten faults a second every third build does. */
 #define BUILDS_MAX 8
 
-/* A string that the driver owns the text of; NULL where it has none. */
+/* A string about the build, to be freed; NULL when the driver has none. */
 static char *program_follow_query_build_string(struct residence *residence, cl_program real,
                                                cl_program_build_info name)
 {
@@ -52,7 +52,7 @@ static void program_follow_query_kernels(struct residence *residence, cl_program
     }
 }
 
-/* A number that the driver is asked for after a build; as it was where there is no answer. */
+/* A number about the build; unchanged when the driver does not answer. */
 static void program_follow_query_build(struct residence *residence, cl_program real,
                                        cl_program_build_info name, size_t size, void *value,
                                        struct program_outcome *outcome)
@@ -198,7 +198,7 @@ static void program_follow_outcome_forget(struct program_outcome *outcome)
     outcome->status = CL_BUILD_ERROR;
 }
 
-/* What did not build says why, and is let go after that. */
+/* Write the log of a failed build to our log; the program is released afterwards. */
 static void program_follow_tell_failure(const struct recipe *recipe, struct residence *residence,
                                         cl_program real, cl_int error,
                                         struct program_outcome *outcome)
@@ -212,7 +212,7 @@ static void program_follow_tell_failure(const struct recipe *recipe, struct resi
              outcome->log ? outcome->log : "no log");
 }
 
-/* The inputs of a step, made for it alone. */
+/* The real programs that are the inputs of a step, made only for it. */
 struct inputs {
     const cl_icd_dispatch *cl;
     cl_program *reals;
@@ -244,7 +244,7 @@ static cl_int program_follow_inputs_follow(const struct recipe *recipe, struct r
     return error;
 }
 
-/* inputs[0] becomes what the step makes of it. */
+/* Do a step that changes its first input instead of making a new program. */
 static cl_int program_follow_in_place(const struct recipe *recipe, struct residence *residence,
                                       const struct inputs *inputs)
 {
@@ -266,8 +266,7 @@ static cl_int program_follow_link(const struct recipe *recipe, struct residence 
     cl_int error = CL_SUCCESS;
     if (!residence->cl->clLinkProgram)
         return CL_INVALID_OPERATION;
-    /* A build of what was only compiled is a link; the words of a compilation mean nothing to it.
-     */
+    /* To build a compiled program is to link it. Options of a compilation do not count then. */
     const char *options = recipe->kind == RECIPE_LINKED ? recipe->options : "";
     cl_program real =
         residence->cl->clLinkProgram(residence->context, 1, &residence->device->id, options,
@@ -282,14 +281,14 @@ static cl_int program_follow_link(const struct recipe *recipe, struct residence 
     return error ? error : CL_LINK_PROGRAM_FAILURE;
 }
 
-/* Steps that are done on their first input, rather than make a program of their own. */
+/* True for steps that change their first input instead of making a new program. */
 static bool program_follow_is_in_place(const struct recipe *recipe)
 {
     return recipe->kind != RECIPE_LINKED &&
            (recipe->inputs[0]->kind == RECIPE_SOURCE || recipe->inputs[0]->kind == RECIPE_IL);
 }
 
-/* A step that is done on its first input, as the driver finds the headers. */
+/* Do such a step. The driver reads the headers where it finds them. */
 static cl_int program_follow_source(const struct recipe *recipe, struct residence *residence,
                                     cl_program *ret_real, struct program_outcome *outcome)
 {
@@ -307,9 +306,8 @@ static cl_int program_follow_source(const struct recipe *recipe, struct residenc
     return CL_SUCCESS;
 }
 
-/*
- * With the headers as they were kept. Where the disk still has them the driver gets what it got at
- * first, to the letter: its own cache knows it then.
+/* Build with the headers of the first build. Where the files on disk are still the same, the driver
+ * gets exactly the text and options of the first build, so that it finds that build in its cache.
  */
 static cl_int program_follow_with_headers(const struct recipe *recipe, struct residence *residence,
                                           cl_program *ret_real, struct program_outcome *outcome)
@@ -336,7 +334,7 @@ static cl_int program_follow_with_headers(const struct recipe *recipe, struct re
     return error;
 }
 
-/* As drivers do it, step by step. */
+/* Follow a recipe without the library. */
 static cl_int program_follow_steps(const struct recipe *recipe, struct residence *residence,
                                    cl_program *ret_real, struct program_outcome *outcome)
 {

@@ -20,34 +20,34 @@ struct program_vdev {
 };
 
 struct program_details {
-    pthread_cond_t built; /**< `building` or `cutting` became false. */
+    pthread_cond_t built; /**< Signalled when `building` or `cutting` becomes false. */
     enum program_origin origin;
     uint32_t vdevs;      /**< Bit i: context->virtual devices[i] is one of the program's devices. */
     struct recipe *base; /**< As created, before anything was built. NULL when linked. */
 
     /* For pieces of launches: program_cut.h. */
     _Atomic(cl_program) cut[RESIDENCES_MAX]; /**< Written under the program's lock. */
-    _Atomic uint32_t cut_refused;            /**< The edition plus one that does not build so. */
-    _Atomic uint32_t cut_launches;           /**< That are under way with it. */
-    atomic_bool cutting;                     /**< A thread makes it. */
-    _Atomic uint64_t build_ns; /**< What the program's own build took; 0: not known. */
+    _Atomic uint32_t cut_refused;  /**< The edition, plus one, whose variant does not build. */
+    _Atomic uint32_t cut_launches; /**< Launches of the variant that are under way. */
+    atomic_bool cutting;           /**< A thread is making the variant. */
+    _Atomic uint64_t build_ns;     /**< What the program's own build took; 0: not known. */
 
     /* Guarded by the program's lock from here on. */
-    bool building; /**< By one thread; what it makes is published before this becomes false. */
+    bool building; /**< One thread builds it, and publishes the result before this gets false. */
     struct program_vdev vdev[VDEVS];
-    struct pace *paces;      /**< Owned; of the kernels made so far. */
-    uint32_t digest_edition; /**< The edition that the next two are of, plus one; 0: none. */
+    struct pace *paces;      /**< Of the kernels made so far. Owned. */
+    uint32_t digest_edition; /**< The edition, plus one, of the next two; 0: none. */
     bool has_digest;
-    unsigned char digest[CONTENT_HASH_SIZE]; /**< Of the recipe: what its kernels are known by. */
-    char *kernel_names;                      /**< Owned; NULL where the driver does not tell. */
+    unsigned char digest[CONTENT_HASH_SIZE]; /**< Of the recipe; identifies its kernels. */
+    char *kernel_names;                      /**< Owned; NULL: the driver did not name them. */
     size_t kernel_count;
-    struct source_facts *facts; /**< Of a recipe, or NULL: source is read when asked. Owned. */
+    struct source_facts *facts;        /**< NULL: the source is read when they are needed. Owned. */
     struct recipe_constant *constants; /**< Set by the program, for the next build. Owned. */
     uint32_t constant_count;
-    unsigned char *container; /**< Of `contained`; made when asked for. Owned. */
+    unsigned char *container; /**< Of the recipe `contained`; made when asked for. Owned. */
     size_t container_size;
     struct recipe *contained;
-    enum pin_kind pin; /**< Taken on the context. */
+    enum pin_kind pin; /**< The pin that it has taken on the context. */
 };
 
 /** One residence where work on a program is done outside the gate. */
@@ -60,11 +60,11 @@ struct program_sites {
     unsigned count;
     struct program_site site[VDEVS];
 };
-/** Where @vdevs of @context are now; waits while one (@all) or each of them is suspended. Leaves
- *  inside the gate. */
+/** Where @vdevs of @context are now. Waits while any of them (@all), or all of them, are suspended.
+ *  Returns inside the gate. */
 void program_sites_enter(struct context *context, uint32_t vdevs, bool all,
                          struct program_sites *ret_sites);
-/** Still there? Inside the gate, or with it closed. */
+/** True while all of @vdevs are where @sites says. Inside the gate, or with it closed. */
 bool program_sites_hold(const struct context *context, uint32_t vdevs,
                         const struct program_sites *sites);
 /** Outside the gate. */
@@ -78,11 +78,12 @@ struct program_job {
     uint32_t vdevs;
     char *options;             /**< Owned. */
     struct program_list parts; /**< Headers or inputs, each held; arrays and names are owned. */
-    struct recipe *recipe;     /**< What it is, if it succeeds; a reference. */
+    struct recipe *recipe;     /**< The program's recipe if the job succeeds; a reference. */
     struct program_notify notify;
-    bool visible;               /**< A link's program was published, so it stays. */
-    cl_program replaced[VDEVS]; /**< By new real programs, one a site. */
-    uint64_t took_ns;           /**< A build's last attempt; 0: not known. */
+    bool visible; /**< A link's program was published, so it stays. */
+    /** New real programs, one for each site; once published, the old ones, to be released. */
+    cl_program replaced[VDEVS];
+    uint64_t took_ns; /**< Time of a build's last attempt; 0: not known. */
 };
 /**
  * @parts  NULL: none. Each is waited for (program_settle) and held.
@@ -92,12 +93,13 @@ cl_int program_job_create(enum program_work work, struct program *program, uint3
                           const char *options, const struct program_list *parts,
                           struct program_notify notify, struct program_job **ret_job);
 void program_job_free(struct program_job *job);
-/** Make the program this job's alone, or CL_INVALID_OPERATION; program_job_run undoes it. */
+/** Keep other jobs from the program until program_job_run() ends. CL_INVALID_OPERATION: it cannot
+ *  be built now (see program_build). */
 cl_int program_job_claim(struct program_job *job);
 void program_job_unclaim(struct program_job *job);
 /**
- * Do what was claimed, now or on a thread of its own, tell who is to be told, and free the job.
- * @ret_visible  The program of a link has a handle, whatever came of the link.
+ * Do a claimed job, now or on a thread of its own, call the program's callback, and free the job.
+ * @ret_visible  The program of a link has a handle, whether the link succeeded or not.
  */
 cl_int program_job_run(struct program_job *job, bool *ret_visible);
 /** The recipes of the parts; @bases: as they were created. Owned by the caller. */
@@ -107,35 +109,36 @@ void program_recipes_free(struct recipe **recipes, cl_uint count);
  *  the caller. The parts are held, the site's residence keeps what a mover sets aside. */
 cl_program *program_job_reals(const struct program_job *job, const struct program_sites *sites);
 
-/** What the program will be told, and where it is built again from now on. Inside the gate or with
- *  it closed; takes the outcomes' names, one outcome a site. */
+/** Publish the result of a job: what the program is told of it, and the recipe for its next
+ *  residences. @outcomes: one for each site; their names become the program's. Inside the gate or
+ *  with it closed. */
 void program_publish(struct program_job *job, const struct program_sites *sites,
                      struct program_outcome *outcomes);
-/** The device of a site was lost meanwhile, and the program is protected: true once it is on
- * another one, for all to be done again there. Outside the gate; blocks on that. */
+/** True when a site's device was lost meanwhile and the program, which is protected, is now on
+ *  another: the job is to be done again there. Blocks until it is; outside the gate. */
 bool program_sites_outlive(const struct program_sites *sites,
                            const struct program_outcome *outcomes);
-/** Let go of what a site does not need any more. Outside the gate. */
+/** Release what the sites need no more: the replaced programs, the outcomes. Outside the gate. */
 void program_job_release(struct program_job *job, struct program_sites *sites,
                          struct program_outcome *outcomes);
-/** One attempt each; false when the program was moved meanwhile. */
+/** One attempt. False: the program was moved meanwhile, so another attempt is needed. */
 bool program_build_once(struct program_job *job, cl_int *ret_error);
 bool program_link_once(struct program_job *job, cl_int *ret_error);
 
 /** What a driver says after a build. */
 struct program_outcome {
-    bool known; /**< All of it, so that nobody needs to ask the driver. */
+    bool known; /**< All members are set, so the driver need not be asked. */
     cl_int error;
     cl_build_status status;
     cl_program_binary_type type;
     size_t globals;
-    bool doubtful;      /**< The driver did not answer as one does that has its device. */
+    bool doubtful;      /**< The driver answered as if its device were lost. */
     char *log;          /**< Owned, or NULL. */
     char *kernel_names; /**< Owned, or NULL. */
     size_t kernel_count;
     struct source_facts *facts; /**< From the library's entry, or for it. Owned, or NULL. */
 };
-/** The outcome's become the program's, where there are some. Under the program's lock. */
+/** Move the facts of @outcome, if any, to the program. Under the program's lock. */
 static inline void program_take_facts(struct program_details *details,
                                       struct program_outcome *outcome)
 {
@@ -145,75 +148,79 @@ static inline void program_take_facts(struct program_details *details,
     details->facts = outcome->facts;
     outcome->facts = NULL;
 }
-/** Ask for everything but the error. Blocks on the driver; nothing is missing but for memory. */
+/** Ask the driver for everything but the error. Blocks; only without memory is something missing.
+ */
 void program_outcome_query(struct residence *residence, cl_program real,
                            struct program_outcome *outcome);
 void program_outcome_finish(struct program_outcome *outcome);
-/** The line of a build log, or of NULL, that tells most: the first with an error, or the first. */
+/** The most useful line of a build log: the first with an error, else the first. @log may be NULL.
+ */
 void program_log_line(const char *log, char *ret_line, size_t size);
 /**
- * A build did not fail for what it was given: clang, which most drivers build with, removes the
- * files that it writes when a signal of a fault comes, wherever in the process that is, and before
- * it lets the program's handler mend the fault.
+ * True when a build failed only because its files were removed. clang, with which most drivers
+ * build, removes the files it is writing when any thread of the process gets a fault signal, before
+ * the program's own handler can mend that fault.
  */
 bool program_log_lost_files(const char *log);
 
 /**
- * Follow @recipe in @residence, outside the gate; what the library of binaries has is made from
- * that, and what it lacks is kept there. Programs that are made on the way are released. A build
- * that lost its files (above) is begun again, a few times.
+ * Make the real program of @recipe in @residence. Binaries come from the library where it has them,
+ * and are added to it where it lacks them. Programs made on the way (inputs, headers) are released.
+ * A build that lost its files (above) is repeated a few times. Outside the gate.
  *
  * @ret_real  Owned by the caller; untouched on failure.
- * @outcome   NULL, or zeroes: filled in, but for the error, where the library told or was told, and
- *            where the driver failed to build, since that program is gone then.
- * Returns the driver's error; the log of what failed is in ours as well.
+ * @outcome   NULL, or zeroes: filled in, except the error, when the library was used, and when the
+ *            build failed, because the failed program is released.
+ * Returns the driver's error. The log of a failed build is also written to our log.
  */
 cl_int recipe_follow(const struct recipe *recipe, struct residence *residence, cl_program *ret_real,
                      struct program_outcome *outcome);
 
-/** What is known of a recipe that was looked up in the library of binaries (state/library/). */
+/** The result of looking a recipe up in the library of binaries (state/library/). */
 struct program_lookup {
     struct library_key key;
     bool keep; /**< What is built now is to be kept. */
 };
 /**
- * Make what @recipe would make from the library's binary for this device, where it has one that the
- * driver takes and whose kernels say what they said when they were built from source. Outside the
- * gate, and free where there is no library.
+ * Make the real program of @recipe from the library's binary for this device. False: the library
+ * has none, the driver refuses it, or its kernels answer otherwise than those built from source.
+ * Costs nothing where there is no library. Outside the gate.
  *
- * @ret_real     Owned by the caller; untouched where it returns false.
- * @outcome      What the build from source told, and no error; untouched likewise.
- * @ret_lookup   For program_library_keep(), where it returns false and the build then succeeds.
+ * @ret_real     Owned by the caller; untouched on false.
+ * @outcome      What the build from source said, without an error; untouched on false.
+ * @ret_lookup   After false: for program_library_keep(), when the build from source succeeded.
  */
 bool program_library_load(const struct recipe *recipe, struct residence *residence,
                           cl_program *ret_real, struct program_outcome *outcome,
                           struct program_lookup *ret_lookup);
 /**
- * Keep what was built from source. @real has no kernels while this runs, but ones made here, and
- * nobody else builds it. What goes wrong changes nothing.
- * @outcome  Known; gets `facts`.
+ * Add to the library what was built from source. Errors are ignored. Meanwhile @real has no kernels
+ * but those made here, and no other thread builds it.
+ * @outcome  `known` is set; gets `facts`.
  */
 void program_library_keep(const struct program_lookup *lookup, const struct recipe *recipe,
                           struct residence *residence, cl_program real,
                           struct program_outcome *outcome);
 /**
- * Keep what @recipe made, which is @real, of @program's @edition, unless the library has it. For
- * programs that ask for their binaries: as the driver would then, it compiles for as long as it
- * takes. What goes wrong changes nothing. Outside the gate; the caller has a reference to @real.
+ * Add @real, made from @recipe, to the library, unless it is there. Used when the program asks for
+ * its binaries. May compile, as the driver itself may then. Errors are ignored. Outside the gate;
+ * the caller has a reference to @real.
+ * @edition  Of @program, of which @real is.
  */
 void program_library_keep_asked(struct program *program, const struct recipe *recipe,
                                 uint32_t edition, struct residence *residence, cl_program real);
 
-/** The same names with ";" between, in whatever order? False without memory. */
+/** True when both lists, separated by ";", have the same names in any order. False without memory.
+ */
 bool program_names_same(const char *one, const char *other);
 /**
- * A hash of all that the kernels of @real answer (5.9.3, 5.9.4), which does not depend on the order
- * in which the driver names them. False where one cannot be made, or without memory.
- * @names  With ";" between.
+ * A hash of all answers to queries of @real's kernels (5.9.3, 5.9.4), in an order that does not
+ * depend on the driver's. False when a kernel cannot be made, or without memory.
+ * @names  Separated by ";".
  */
 bool program_answers_hash(struct residence *residence, cl_program real, const char *names,
                           unsigned char ret[CONTENT_HASH_SIZE]);
-/** The driver says that it cannot build or compile this, rather than that it has no room. */
+/** True when @error says that the driver cannot build this, and not that it has no memory. */
 bool recipe_is_refused(cl_int error);
 /** What a compilation includes. */
 struct program_headers {
@@ -222,9 +229,8 @@ struct program_headers {
     const char **names;
 };
 /**
- * Have the driver build @real, or compile it, @headers not NULL: with -cl-kernel-arg-info where
- * that makes it tell parameters' kinds. Where it does not build so, it is built as @options say,
- * and the driver does not tell.
+ * Build @real, or compile it when @headers is not NULL. -cl-kernel-arg-info is added where it makes
+ * the driver tell the kinds of parameters; if the build fails with it, it is repeated without.
  */
 cl_int recipe_build_real(const struct recipe *origin, const struct residence *residence,
                          cl_program real, const char *options,

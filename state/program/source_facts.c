@@ -13,12 +13,12 @@
 
 #define KERNELS_MAX 4096
 #define REASON_MAX  255
-/* An array in an array, and the structs in that. */
+/* Nested arrays in the file: the struct, its list, and the structs in that. */
 #define DEPTH 3
 
-/* In the file. */
+/* As they are in the file. */
 struct stored_kernel {
-    char *name, *whole, *stays; /* no reason: "" */
+    char *name, *whole, *stays; /* "": no reason */
     uint32_t places, loops, even;
 };
 struct stored_facts {
@@ -154,8 +154,8 @@ void *source_facts_pack(const struct source_facts *facts, size_t *ret_size)
     return bytes;
 }
 
-/* Reasons are static strings for those who tell them, longer than a program lives. There are some
- * forty; a file with many more is not one of ours. */
+/* The static string that is equal to the reason @text, which came from a file: reasons live as long
+ * as the process. There are about forty; a file with many more is not ours. */
 static bool source_facts_reason(const char *text, const char **ret_reason)
 {
     static char *_Atomic reasons[128];

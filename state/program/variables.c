@@ -7,7 +7,7 @@
 #include "state/base/array.h"
 #include "state/program/kernel_source.h"
 
-/* "float4" and the like, which no declaration gives a meaning. */
+/* True for types such as "float4", which no declaration defines. */
 static bool variables_is_builtin_type(struct token token)
 {
     static const char *const types[] = {"bool", "char",     "uchar",  "short", "ushort", "int",
@@ -26,12 +26,12 @@ static bool variables_is_qualifier(struct token token)
     return IS_ONE_OF(token, words);
 }
 
-/* What a declaration has said so far. */
+/* What was read of a declaration so far. */
 struct declaration {
-    unsigned names; /* of its type, and what it declares: two, or none yet */
+    unsigned names; /* the name of its type and the declared name: 0 to 2 of them were read */
     bool global, constant, other, function, pointer;
-    bool tag;   /* "struct", or its name, was the last word */
-    bool named; /* a name was the last */
+    bool tag;   /* the last word was "struct", or the name behind it */
+    bool named; /* the last word was a name */
 };
 
 static void variables_note(struct declaration *d, struct token token)
@@ -51,7 +51,7 @@ static void variables_note(struct declaration *d, struct token token)
         d->constant = true;
     } else if (token_is(token, "*")) {
         d->pointer = true;
-        d->constant = false; /* that was what it points to */
+        d->constant = false; /* "const" was about what it points to */
     } else if (IS_ONE_OF(token, tags)) {
         d->tag = true;
         d->names++;
@@ -59,7 +59,7 @@ static void variables_note(struct declaration *d, struct token token)
     } else if (variables_is_builtin_type(token)) {
         d->names += d->names == 0;
     } else if (token_is_name(token) && !variables_is_qualifier(token)) {
-        d->names += !d->tag || tagged; /* not the tag's */
+        d->names += !d->tag || tagged; /* the name behind "struct" does not count */
         d->named = true;
         if (d->tag && !tagged)
             return;
@@ -67,13 +67,13 @@ static void variables_note(struct declaration *d, struct token token)
     d->tag = false;
 }
 
-/* @new_language: what says nothing else is global, and not an error. */
+/* @new_language: variables are global unless they say otherwise; before, that was an error. */
 static bool variables_is_variable(const struct declaration *d, bool new_language)
 {
     return !d->other && !d->function && !d->constant && d->names > 1 && (d->global || new_language);
 }
 
-/* In a function: what is static lives as long as the program. */
+/* True when a function has a static variable, which lives as long as the program. */
 static bool variables_body_keeps(const struct kernel_source *s, size_t at, size_t end)
 {
     for (; at < end; at++) {
@@ -92,7 +92,7 @@ static bool variables_body_keeps(const struct kernel_source *s, size_t at, size_
     return false;
 }
 
-/* Does a declared name stand in the brackets from @at, or a pointer's: "(*p)"? */
+/* True when the brackets at @at contain a declared name or pointer: "(*p)". */
 static bool variables_is_declarator(const struct kernel_source *s, size_t at, size_t behind)
 {
     bool alone = behind - at == 3 && token_is_name(s->tokens[at + 1]) &&
@@ -100,7 +100,7 @@ static bool variables_is_declarator(const struct kernel_source *s, size_t at, si
     return alone || token_is(s->tokens[at + 1], "*");
 }
 
-/* Behind the next "," or ";" outside of brackets. */
+/* The index of the next "," or ";" outside brackets. */
 static size_t variables_behind_value(const struct kernel_source *s, size_t at, size_t end)
 {
     while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";")) {
@@ -112,18 +112,18 @@ static size_t variables_behind_value(const struct kernel_source *s, size_t at, s
     return at;
 }
 
-/* Macros inside each other that are read. */
+/* Depth to which macros in macros are read. */
 #define DEPTH_MAX 16
 
 struct reading {
     struct kernel_source source;
     bool new_language;
-    struct declaration declaration; /* the one that it is in */
+    struct declaration declaration; /* the current one */
 };
 
 static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
 
-/* The words of a macro stand where its name does, and those that it is given behind them. */
+/* Read the name at @at; in place of a macro read its words, and behind them its arguments. */
 static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
 {
     const struct kernel_source *s = &r->source;
@@ -133,7 +133,7 @@ static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsi
     for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
         struct unit *unit = &s->units[u];
         if (!unit->macro || unit->open || depth == DEPTH_MAX)
-            continue; /* as compilers have it, a macro is none in its own words */
+            continue; /* compilers do not expand a macro in its own words either */
         macro = true;
         takes = takes || unit->body > unit->first;
         unit->open = true;
@@ -152,7 +152,8 @@ static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsi
     return false;
 }
 
-/* A name behind the type, or a type alone: then brackets are no function's. */
+/* Brackets at @at: a function's parameters, if a type and a name precede; else a part of the
+ * declared name. Returns the index behind them. */
 static size_t variables_past_brackets(struct reading *r, size_t at, size_t end)
 {
     struct declaration *d = &r->declaration;
@@ -165,7 +166,8 @@ static size_t variables_past_brackets(struct reading *r, size_t at, size_t end)
     return behind;
 }
 
-/* From @at, which is outside of all functions. */
+/* True when a variable is declared between @at and @end, or in a function there. @at is outside all
+ * functions. */
 static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth)
 {
     const struct kernel_source *s = &r->source;
@@ -194,12 +196,12 @@ static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsi
             *d = d->tag ? type : (struct declaration){0};
             at = behind;
         } else if (token_is(token, "}")) {
-            *d = (struct declaration){0}; /* of a branch that another one's text does not fit */
+            *d = (struct declaration){0}; /* the branches of an #if do not fit together */
             at++;
         } else if (ends || parts) {
             if (variables_is_variable(d, r->new_language))
                 return true;
-            *d = type; /* of the next one that it declares */
+            *d = type; /* for the next name of the declaration */
             if (ends)
                 *d = (struct declaration){0};
             at++;
@@ -210,7 +212,7 @@ static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsi
     return false;
 }
 
-/* 1, 0 or -ENOMEM. */
+/* 1: the source has variables that outlive a launch; 0 or -ENOMEM. */
 static int variables_source_keeps(const struct recipe *recipe, bool new_language)
 {
     struct reading r = {.new_language = new_language};

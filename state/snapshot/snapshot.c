@@ -56,43 +56,35 @@ void snapshot_forget(void)
     snapshot_unpin(snapshot_publish(NULL));
 }
 
-static uint64_t snapshot_limit_of(const struct making *making)
-{
-    uint64_t asked = making->request->max_downtime_ns;
-    return asked != 0 ? asked : MOVE_DOWNTIME_NS;
-}
-
 /* Predicted pause: time to read what is expected to have changed, and to digest all that was
  * compared. */
 static uint64_t snapshot_predict(const struct making *making)
 {
-    double seconds = making->bandwidth > 0 ? (double)making->expected / making->bandwidth : 0;
+    double seconds = making->move.rounds.bandwidth > 0
+                         ? (double)making->expected / making->move.rounds.bandwidth
+                         : 0;
     if (making->digested != 0)
         seconds += (double)making->digest_ns / (double)NS_PER_S * (double)making->compared /
                    (double)making->digested;
     return seconds < 1e6 ? (uint64_t)(seconds * NS_PER_S) : UINT64_C(1000000) * NS_PER_S;
 }
 
-static bool snapshot_is_late(const struct making *making, uint64_t predicted)
-{
-    uint64_t deadline = making->request->deadline_ns;
-    return deadline != 0 && clock_now_ns() + making->took_ns + predicted >= deadline;
-}
-
 /* 1: another round. 0: begin the pause. -EBUSY with the reason. */
 static int snapshot_decide(struct making *making)
 {
     uint64_t bytes = making->expected, predicted = snapshot_predict(making);
-    bool fits = predicted <= snapshot_limit_of(making) && (making->bandwidth > 0 || bytes < WORTH);
+    bool fits = predicted <= move_downtime_limit(&making->move) &&
+                (making->move.rounds.bandwidth > 0 || bytes < WORTH);
     if (making->report->rounds != 0)
-        making->in_vain += (double)bytes >= HELPS * (double)making->left;
+        making->move.rounds.in_vain += (double)bytes >= HELPS * (double)making->left;
     making->left = bytes;
     if (fits)
         return making->report->rounds == 0 && bytes >= WORTH &&
-               !snapshot_is_late(making, predicted);
-    if (making->in_vain < IN_VAIN_MAX && !snapshot_is_late(making, predicted))
+               !move_rounds_is_late(&making->move, predicted);
+    if (making->move.rounds.in_vain < IN_VAIN_MAX && !move_rounds_is_late(&making->move, predicted))
         return 1;
-    uint64_t most = making->request->strict ? snapshot_limit_of(making) : making->request->most_ns;
+    uint64_t most =
+        making->request->strict ? move_downtime_limit(&making->move) : making->request->most_ns;
     if (most == 0 || (!making->request->strict && predicted <= most))
         return 0;
     making->report->expected_ns = predicted;
@@ -170,10 +162,8 @@ static int snapshot_await_pieces(struct making *making)
 static int snapshot_conclude(struct making *making)
 {
     int error = making_copy(making, false);
-    if (error == 0) {
-        making->next->moment_ns = clock_now_ns();
+    if (error == 0)
         making->report->shared = making_shared(making);
-    }
     if (error == 0 && making->request->moment)
         error = making->request->moment(making->request->data, making->next);
     return error;
@@ -201,7 +191,7 @@ static int snapshot_attempt(struct making *making)
         error = move_quiesce(&making->move);
         if (error == 0)
             error = making_copy(making, true);
-        making->took_ns = clock_now_ns() - began;
+        making->move.rounds.took_ns = clock_now_ns() - began;
         return error == 0 ? 1 : error;
     }
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
@@ -220,7 +210,7 @@ static int snapshot_attempt(struct making *making)
         (making->request->deadline_ns == 0 || clock_now_ns() < making->request->deadline_ns))
         error = move_fail(&making->move, -EBUSY,
                           "the program would be stopped for longer than the %.0f ms that it may be",
-                          (double)snapshot_limit_of(making) / NS_PER_MS);
+                          (double)move_downtime_limit(&making->move) / NS_PER_MS);
     return error;
 }
 

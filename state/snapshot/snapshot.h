@@ -112,8 +112,6 @@ void snapshot_forget(void);
 
 /** Serial number, rising with each snapshot of the process, from 1. */
 uint64_t snapshot_serial(const struct snapshot *snapshot);
-/** Time of its moment, CLOCK_MONOTONIC. */
-uint64_t snapshot_moment(const struct snapshot *snapshot);
 size_t snapshot_root_count(const struct snapshot *snapshot);
 /** @index  Less than snapshot_root_count. */
 struct snapshot_root snapshot_root(const struct snapshot *snapshot, size_t index);

@@ -11,8 +11,7 @@
 /* Chunks digested at a time while commands wait. */
 #define CHUNKS_AHEAD ((size_t)128)
 
-#define PIECES CHUNK_PARTS
-_Static_assert(PIECES == 32 && SNAPSHOT_CHUNK % DIGEST_CHUNK == 0, "a bit of `same` is one");
+_Static_assert(CHUNK_PARTS == 32 && SNAPSHOT_CHUNK % DIGEST_CHUNK == 0, "a bit of `same` is one");
 
 /* Stale chunks of one root, [first, end). */
 struct group {
@@ -23,15 +22,9 @@ struct group {
     bool ahead;
 };
 
-static uint32_t snapshot_compare_all_pieces(size_t bytes)
-{
-    size_t count = digest_chunks(bytes);
-    return count >= PIECES ? UINT32_MAX : (UINT32_C(1) << count) - 1;
-}
-
 bool stale_is_same(const struct stale *stale, struct range chunk)
 {
-    return stale->same != 0 && stale->same == snapshot_compare_all_pieces(chunk.end - chunk.begin);
+    return stale->same != 0 && stale->same == chunk_all_parts(chunk.end - chunk.begin);
 }
 
 static bool snapshot_compare_is_same(const struct stale *stale, struct range chunk, size_t at)
@@ -169,7 +162,7 @@ static int snapshot_compare_ask(const struct group *group, size_t at, size_t nex
                                 uint8_t residence_index, struct digest *digests)
 {
     struct making *making = group->making;
-    size_t first = making->stale[at].chunk * PIECES;
+    size_t first = making->stale[at].chunk * CHUNK_PARTS;
     size_t last = kept_range(group->kept, making->stale[next - 1].chunk).end;
     uint64_t began = clock_now_ns();
     int error = digest_device(group->root->context->at[residence_index],
@@ -178,13 +171,13 @@ static int snapshot_compare_ask(const struct group *group, size_t at, size_t nex
     making->digest_ns += clock_now_ns() - began;
     making->digested += last - first * DIGEST_CHUNK;
     for (size_t i = at; error == 0 && i < next; i++)
-        snapshot_compare_mark(group, i, digests + (i - at) * PIECES);
+        snapshot_compare_mark(group, i, digests + (i - at) * CHUNK_PARTS);
     return error == -ENOTSUP ? 0 : error;
 }
 
 static int snapshot_compare_ask_all(const struct group *group)
 {
-    struct digest *digests = calloc((group->end - group->first) * PIECES, sizeof(*digests));
+    struct digest *digests = calloc((group->end - group->first) * CHUNK_PARTS, sizeof(*digests));
     int error = digests ? 0 : -ENOMEM;
     for (size_t at = group->first, next; error == 0 && at < group->end; at = next) {
         next = at + 1;

@@ -261,7 +261,8 @@ static int snapshot_making_add_extent(struct making *making, struct slice *slice
     return 0;
 }
 
-bool making_owns(const struct making *making, const struct chunk *chunk)
+/* True when only `next` has @chunk, which may be NULL. */
+static bool snapshot_making_owns(const struct making *making, const struct chunk *chunk)
 {
     return chunk && chunk->since == making->serial;
 }
@@ -269,13 +270,12 @@ bool making_owns(const struct making *making, const struct chunk *chunk)
 /* Bits of the parts that were not found to be the same, and have to be read. */
 static uint32_t snapshot_making_differing(const struct chunk *chunk, const struct stale *stale)
 {
-    size_t count = digest_chunks(chunk->size);
-    return ~stale->same & (count >= CHUNK_PARTS ? UINT32_MAX : (UINT32_C(1) << count) - 1);
+    return ~stale->same & chunk_all_parts(chunk->size);
 }
 
 bool making_keeps(const struct making *making, const struct chunk *chunk, const struct stale *stale)
 {
-    if (!chunk || (making_owns(making, chunk) && !chunk->parts))
+    if (!chunk || (snapshot_making_owns(making, chunk) && !chunk->parts))
         return chunk;
     return stale->same != 0 &&
            chunk_parts_are_few(chunk_own_parts(chunk) | snapshot_making_differing(chunk, stale),
@@ -301,7 +301,7 @@ static int snapshot_making_own_parts(struct making *making, struct chunk **chunk
         snapshot_making_make_room(making, (uint64_t)__builtin_popcount(parts) * DIGEST_CHUNK);
     if (error != 0)
         return error;
-    if (!making_owns(making, *chunk)) {
+    if (!snapshot_making_owns(making, *chunk)) {
         struct chunk *made = chunk_of_parts(*chunk, making->serial);
         if (!made)
             return -ENOMEM;
@@ -323,7 +323,7 @@ static int snapshot_making_own(struct making *making, struct kept *kept, const s
     struct chunk **chunk = &kept->chunks[i];
     /* While bytes are copied the chunk holds no complete version. */
     kept->versions[i] = 0;
-    if (keeps && making_owns(making, *chunk) && !(*chunk)->parts)
+    if (keeps && snapshot_making_owns(making, *chunk) && !(*chunk)->parts)
         return 0;
     if (keeps)
         return snapshot_making_own_parts(making, chunk, stale);
@@ -507,7 +507,8 @@ int making_copy(struct making *making, bool ahead)
     copied = making->report->copied + making->seen_same - copied;
     uint64_t ns = clock_now_ns() - began - (making->move.throttle.slept_ns - slept);
     /* The time for few bytes is mostly latency, and tells nothing about the bandwidth. */
-    if (ahead && copied != 0 && ns != 0 && (making->bandwidth == 0 || copied >= SLICE_AHEAD))
-        making->bandwidth = (double)copied * NS_PER_S / (double)ns;
+    if (ahead && copied != 0 && ns != 0 &&
+        (making->move.rounds.bandwidth == 0 || copied >= SLICE_AHEAD))
+        making->move.rounds.bandwidth = (double)copied * NS_PER_S / (double)ns;
     return error == 0 && ahead ? making_learn(making) : error;
 }

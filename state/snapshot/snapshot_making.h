@@ -34,9 +34,6 @@ struct making {
     uint64_t left;     /**< `expected` of the last look. */
     uint64_t digest_ns, digested; /**< Digesting by devices in the last round: time, and bytes. */
     uint64_t seen_same;           /**< Bytes of host memory that were found unchanged. */
-    double bandwidth;             /**< Bytes a second of the last round; 0: none was measured. */
-    uint64_t took_ns;             /**< Duration of the last round. */
-    unsigned in_vain;             /**< Rounds that did not reduce what is left. */
     uint64_t closed_at;
     bool closed;
     bool stands;       /**< The program gives no commands until the snapshot is made... */
@@ -54,8 +51,6 @@ MUST_CHECK int making_collect(struct making *making);
  * closed, all of them.
  */
 MUST_CHECK int making_copy(struct making *making, bool ahead);
-/** True when only `next` has @chunk, which may be NULL. */
-bool making_owns(const struct making *making, const struct chunk *chunk);
 /** True when unchanged parts of @chunk, which may be NULL, need not be read: only `next` has it, or
  * its changed parts become chunks beside it. Else all of it is read. */
 bool making_keeps(const struct making *making, const struct chunk *chunk,

@@ -301,11 +301,6 @@ uint64_t snapshot_serial(const struct snapshot *snapshot)
     return snapshot->serial;
 }
 
-uint64_t snapshot_moment(const struct snapshot *snapshot)
-{
-    return snapshot->moment_ns;
-}
-
 size_t snapshot_root_count(const struct snapshot *snapshot)
 {
     return snapshot->count;

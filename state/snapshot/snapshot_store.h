@@ -40,6 +40,12 @@ struct chunk *chunk_of_parts(struct chunk *of, uint64_t since);
 MUST_CHECK int chunk_own_part(struct chunk *chunk, size_t part, uint64_t since);
 /** Bits of the parts that it has itself. */
 uint32_t chunk_own_parts(const struct chunk *chunk);
+/** Bits of all parts of a chunk of @size bytes. */
+static inline uint32_t chunk_all_parts(size_t size)
+{
+    size_t count = digest_chunks(size);
+    return count >= CHUNK_PARTS ? UINT32_MAX : (UINT32_C(1) << count) - 1;
+}
 /** True when so few parts of a chunk of @size bytes may be its own; snapshots that share the rest
  * then never need much more memory than whole chunks. */
 bool chunk_parts_are_few(uint32_t parts, size_t size);
@@ -78,7 +84,7 @@ struct kept {
 
 struct snapshot {
     _Atomic uint32_t refs;
-    uint64_t serial, moment_ns;
+    uint64_t serial;
     size_t count;
     struct kept *kept; /**< Owned; sorted by their objects' addresses. */
 };

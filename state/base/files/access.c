@@ -16,7 +16,8 @@ bool access_may_act(uid_t peer, uid_t owner)
     return peer == owner || peer == 0;
 }
 
-bool access_may_believe(uid_t user, uid_t agent)
+/* May this user believe what an agent of that user says? Their own, and root's. */
+static bool access_may_believe(uid_t user, uid_t agent)
 {
     return agent == user || agent == 0;
 }

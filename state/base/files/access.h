@@ -22,9 +22,6 @@ bool access_may_act(uid_t peer, uid_t owner);
  */
 bool access_may_manage(uid_t agent, uid_t peer);
 
-/** May this user believe what an agent of that user says? Their own, and root's. */
-bool access_may_believe(uid_t user, uid_t agent);
-
 /**
  * Connect to an agent that may be believed: one of this user's, or of root's; or, for root, that of
  * another @user and nobody else's, as that user decides where the path leads. Who it is comes from

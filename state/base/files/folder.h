@@ -19,7 +19,7 @@
 bool folder_is_ours(const char *folder, bool private);
 
 /**
- * Can no other user change where @folder leads?
+ * Check that no other user can change where @folder leads.
  *
  * @folder       Absolute and without links, as realpath() gives it.
  * @ret_problem  Written on failure only.
@@ -28,7 +28,7 @@ bool folder_is_ours(const char *folder, bool private);
 MUST_CHECK int folder_check_above(const char *folder, char ret_problem[FOLDER_PROBLEM_MAX]);
 
 /**
- * The folder @wanted, which is to be there: of @user alone, as that user's processes would find it.
+ * The existing folder @wanted, as the processes of @user find it: only @user may have access to it.
  *
  * @ret_folder   Without links: nobody but @user and root can put anything else in its place.
  * @ret_problem  Written on failure only.
