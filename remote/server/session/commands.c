@@ -32,25 +32,26 @@ struct giving {
     uint64_t began_ns;
 };
 
-/* False: the session ends. */
-static bool commands_begin(struct giving *giving, struct server *server,
+/* If the session ends, the functions below do nothing. */
+static void commands_begin(struct giving *giving, struct server *server,
                            const struct msg_command *message)
 {
     *giving = (struct giving){.server = server, .message = message};
     giving->queue = server_find(server, message->queue);
     if (!giving->queue)
-        return false;
+        return;
     giving->cl = giving->queue->cl;
     giving->error = giving->queue->real ? CL_SUCCESS : giving->queue->error;
     if (message->waits_count && giving->error == CL_SUCCESS)
         giving->waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
                                                     giving->queue, &giving->error);
-    return !server->wrong;
 }
 
 /* A memory object that the command uses; NULL: it could not be created, or the session ends. */
 static cl_mem commands_memory(struct giving *giving, uint64_t id)
 {
+    if (giving->server->wrong)
+        return NULL;
     const struct entry *entry = server_find_with(giving->server, id, giving->queue);
     if (entry && !entry->real && giving->error == CL_SUCCESS)
         giving->error = entry->error;
@@ -261,8 +262,7 @@ static bool commands_box_bytes(const uint64_t region[3], uint64_t element, uint6
 void server_read_buffer(struct server *server, const struct msg_read_buffer *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     void *bytes = commands_stage(&giving, NULL, message->size, true);
     if (commands_ready(&giving))
@@ -275,8 +275,7 @@ void server_read_buffer(struct server *server, const struct msg_read_buffer *mes
 void server_write_buffer(struct server *server, const struct msg_write_buffer *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     uint64_t size = message->command.area ? message->size : message->content_size;
     void *bytes = commands_stage(&giving, message->content, size, false);
@@ -292,8 +291,7 @@ void server_read_rect(struct server *server, const struct msg_read_rect *message
 {
     struct giving giving;
     uint64_t size = 0;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     if (!commands_box_bytes(message->region, 1, &size))
         server_wrong(server, "a region is too large");
@@ -310,8 +308,7 @@ void server_write_rect(struct server *server, const struct msg_write_rect *messa
 {
     struct giving giving;
     uint64_t size = 0;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     if (!commands_box_bytes(message->region, 1, &size) ||
         (!message->command.area && size != message->content_size))
@@ -342,8 +339,7 @@ static uint64_t commands_image_bytes(struct giving *giving, cl_mem image, const 
 void server_read_image(struct server *server, const struct msg_read_image *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem image = commands_memory(&giving, message->image);
     uint64_t size = commands_image_bytes(&giving, image, message->region);
     void *bytes = commands_stage(&giving, NULL, size, true);
@@ -357,8 +353,7 @@ void server_read_image(struct server *server, const struct msg_read_image *messa
 void server_write_image(struct server *server, const struct msg_write_image *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem image = commands_memory(&giving, message->image);
     uint64_t size = commands_image_bytes(&giving, image, message->region);
     if (commands_ready(&giving) && !message->command.area && size != message->content_size)
@@ -378,8 +373,7 @@ void server_fill_buffer(struct server *server, const struct msg_fill_buffer *mes
         cl_double16 aligned;
         unsigned char bytes[sizeof(cl_double16)];
     } pattern = {0};
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     if (message->pattern_size > sizeof(pattern))
         server_wrong(server, "a pattern is too large");
     else
@@ -399,8 +393,7 @@ void server_fill_image(struct server *server, const struct msg_fill_image *messa
         cl_float4 aligned;
         unsigned char bytes[sizeof(cl_float4)];
     } color = {0};
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     if (message->color_size > sizeof(color))
         server_wrong(server, "a colour is too large");
     else
@@ -416,8 +409,7 @@ void server_fill_image(struct server *server, const struct msg_fill_image *messa
 void server_copy_buffer(struct server *server, const struct msg_copy_buffer *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem source = commands_memory(&giving, message->source),
            target = commands_memory(&giving, message->target);
     if (commands_ready_to_work(&giving))
@@ -430,8 +422,7 @@ void server_copy_buffer(struct server *server, const struct msg_copy_buffer *mes
 void server_copy_rect(struct server *server, const struct msg_copy_rect *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem source = commands_memory(&giving, message->source),
            target = commands_memory(&giving, message->target);
     if (commands_ready_to_work(&giving))
@@ -445,8 +436,7 @@ void server_copy_rect(struct server *server, const struct msg_copy_rect *message
 void server_copy_image(struct server *server, const struct msg_copy_image *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem source = commands_memory(&giving, message->source),
            target = commands_memory(&giving, message->target);
     if (commands_ready_to_work(&giving))
@@ -459,8 +449,7 @@ void server_copy_image(struct server *server, const struct msg_copy_image *messa
 void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffer *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem image = commands_memory(&giving, message->image),
            buffer = commands_memory(&giving, message->buffer);
     if (commands_ready_to_work(&giving))
@@ -473,8 +462,7 @@ void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffe
 void server_copy_to_image(struct server *server, const struct msg_copy_to_image *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer),
            image = commands_memory(&giving, message->image);
     if (commands_ready_to_work(&giving))
@@ -487,7 +475,8 @@ void server_copy_to_image(struct server *server, const struct msg_copy_to_image 
 void server_launch(struct server *server, const struct msg_launch *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
+    commands_begin(&giving, server, &message->command);
+    if (server->wrong)
         return;
     const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
     if (!kernel)
@@ -507,8 +496,7 @@ void server_launch(struct server *server, const struct msg_launch *message)
 void server_marker(struct server *server, const struct msg_marker *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueMarkerWithWaitList(giving.queue->real, GIVEN(&giving));
     commands_end(&giving);
@@ -518,8 +506,7 @@ void server_marker(struct server *server, const struct msg_marker *message)
 void server_nothing(struct server *server, const struct msg_nothing *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     if (commands_ready(&giving) && giving.message->event) {
         giving.event = giving.cl->clCreateUserEvent(giving.queue->context, &giving.error);
         if (giving.event)
@@ -531,8 +518,7 @@ void server_nothing(struct server *server, const struct msg_nothing *message)
 void server_barrier(struct server *server, const struct msg_barrier *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    commands_begin(&giving, server, &message->command);
     if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueBarrierWithWaitList(giving.queue->real, GIVEN(&giving));
     commands_end(&giving);
@@ -541,7 +527,8 @@ void server_barrier(struct server *server, const struct msg_barrier *message)
 void server_migrate(struct server *server, const struct msg_migrate *message)
 {
     struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
+    commands_begin(&giving, server, &message->command);
+    if (server->wrong)
         return;
     void **objects = server_find_all(server, message->objects, message->objects_count, giving.queue,
                                      &giving.error);
@@ -565,8 +552,7 @@ static void commands_pass(struct server *server, const struct msg_command *comma
 {
     struct giving giving;
     struct peer_copy_wish *wish = &passing.wish;
-    if (!commands_begin(&giving, server, command))
-        return;
+    commands_begin(&giving, server, command);
     if (passing.way >= TRANSFER_WAYS)
         server_wrong(server, "a transfer's way is invalid");
     wish->server = server;
