@@ -540,57 +540,35 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
     commands_end(&giving);
 }
 
-/* Both kinds of message, for give and take. */
-struct passing {
-    uint64_t buffer;
-    uint32_t way;
-    struct peer_copy_wish wish;
-};
-
-static void commands_pass(struct server *server, const struct msg_command *command,
-                          struct passing passing)
+static void commands_pass(struct server *server, const struct msg_command *command, uint64_t buffer,
+                          uint32_t way, struct peer_copy_wish wish)
 {
     struct giving giving;
-    struct peer_copy_wish *wish = &passing.wish;
     commands_begin(&giving, server, command);
-    if (passing.way >= TRANSFER_WAYS)
+    if (way >= TRANSFER_WAYS)
         server_wrong(server, "a transfer's way is invalid");
-    wish->server = server;
-    wish->way = (enum transfer_way)passing.way;
-    wish->buffer = commands_memory(&giving, passing.buffer);
-    wish->queue = giving.queue;
-    wish->wait_count = commands_wait_count(&giving);
-    wish->waits = giving.waits;
+    wish.server = server;
+    wish.way = (enum transfer_way)way;
+    wish.buffer = commands_memory(&giving, buffer);
+    wish.queue = giving.queue;
+    wish.wait_count = commands_wait_count(&giving);
+    wish.waits = giving.waits;
     if (commands_ready(&giving))
-        giving.error = peer_copy_begin(wish, &giving.event, &giving.peer_copy);
+        giving.error = peer_copy_begin(&wish, &giving.event, &giving.peer_copy);
     else if (!server->wrong)
-        peer_copy_refuse(wish);
+        peer_copy_refuse(&wish);
     commands_end(&giving);
 }
 
 void server_give(struct server *server, const struct msg_give *message)
 {
-    commands_pass(server, &message->command,
-                  (struct passing){.buffer = message->buffer,
-                                   .way = message->way,
-                                   .wish = {.gives = true,
-                                            .transfer = message->transfer,
-                                            .offset = message->offset,
-                                            .size = message->size,
-                                            .where = message->where,
-                                            .ticket = message->ticket,
-                                            .ticket_size = message->ticket_size}});
+    commands_pass(
+        server, &message->command, message->buffer, message->way,
+        PEER_COPY_WISH(message, .gives = true, .offset = message->offset, .size = message->size));
 }
 
 void server_take(struct server *server, const struct msg_take *message)
 {
-    commands_pass(server, &message->command,
-                  (struct passing){.buffer = message->buffer,
-                                   .way = message->way,
-                                   .wish = {.transfer = message->transfer,
-                                            .offset = message->offset,
-                                            .size = message->size,
-                                            .where = message->where,
-                                            .ticket = message->ticket,
-                                            .ticket_size = message->ticket_size}});
+    commands_pass(server, &message->command, message->buffer, message->way,
+                  PEER_COPY_WISH(message, .offset = message->offset, .size = message->size));
 }
