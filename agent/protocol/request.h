@@ -20,6 +20,23 @@ enum request_manner {
 
 #define REQUEST_ALL_VDEVS UINT32_MAX
 
+/** What is asked for: the type of the message. */
+enum request_verb {
+    REQUEST_MOVE,
+    REQUEST_SUSPEND,
+    REQUEST_RESUME,
+    REQUEST_PREWARM,
+    REQUEST_CHECKPOINT,
+    REQUEST_PROTECT,
+    REQUEST_TRACE,
+    REQUEST_DRAIN,   /**< Of a device; its program is NULL, as for a rebalance. */
+    REQUEST_BALANCE, /**< A drain and a rebalance wait for operations of the policy. */
+    REQUEST_VERBS
+};
+extern const char *const request_verbs[REQUEST_VERBS];
+/** The verb of a message; REQUEST_VERBS: it is no such request. */
+enum request_verb request_verb(const msgpack_object *map);
+
 /**
  * A move, suspend, resume, prewarm, checkpoint or protection, as a command line says it, the agent
  * passes it on, and the program is given it. Its verb is the type of the message.

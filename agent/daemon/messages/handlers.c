@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/protocol/agent_messages.h"
+#include "agent/daemon/agent_messages.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/files/access.h"
 

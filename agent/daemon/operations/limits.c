@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"

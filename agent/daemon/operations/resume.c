@@ -12,7 +12,7 @@
 /** The first waiting resume among @op and the operations after it. */
 static struct operation *resume_waiting(struct operation *op)
 {
-    while (op && (op->verb != OPERATION_RESUME || op->state != OPERATION_WAITING))
+    while (op && (op->verb != REQUEST_RESUME || op->state != OPERATION_WAITING))
         op = op->next;
     return op;
 }

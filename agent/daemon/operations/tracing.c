@@ -9,7 +9,7 @@
 
 static struct operation *tracing_find(const struct agent *agent, const struct program *program)
 {
-    return operation_sent(agent, program, OPERATION_BIT(OPERATION_TRACE));
+    return operation_sent(agent, program, OPERATION_BIT(REQUEST_TRACE));
 }
 
 static void tracing_tell(const struct program *program, bool on, uint64_t deadline_ns)
@@ -55,9 +55,9 @@ void trace_handle(struct peer *client, struct message *message)
                                  : "has not used OpenCL yet, or has not found this agent");
         return;
     }
-    operations_cancel(client, OPERATION_BIT(OPERATION_TRACE),
+    operations_cancel(client, OPERATION_BIT(REQUEST_TRACE),
                       true); /* A client follows one operation at a time. */
-    const struct operation wish = operation_of(program, OPERATION_TRACE, PROGRAM_ALL_VDEVS, client);
+    const struct operation wish = operation_of(program, REQUEST_TRACE, PROGRAM_ALL_VDEVS, client);
     struct operation *op = operation_add(agent, &wish);
     if (!op || !operation_enter(op, OPERATION_SENT)) {
         client_no_memory(client);

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/peers.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 #include "state/driver/device_key.h"
 

@@ -393,7 +393,10 @@ void program_take_overrides(struct program *program, const msgpack_object *map);
 /** Read what programs_save() wrote, before the program connects. */
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map);
 /** The place in the queue of a virtual device; 0: it does not queue. */
-uint64_t program_queue_ticket(const struct program *program, size_t vdev);
+static inline uint64_t program_queue_ticket(const struct program *program, size_t vdev)
+{
+    return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
+}
 /**
  * Put how often the policy moved it and its last moves, newest first, into an open map; and read
  * them, in a saved program.
