@@ -246,7 +246,7 @@ def main():
                 declared += [first[0] + ";"]
                 defined += first + body
     for m in maps.values():
-        if side == "agent" and "program" in m.senders and "client" in m.takers:
+        if side == "agent" and "agent" not in m.structs and m.takers == ["client"]:
             for first, body in [m.relay(maps)] + ([] if any(f.type == "map" for f in m.fields) else [m.blank()]):
                 declared += [first[0] + ";"]
                 defined += first + body

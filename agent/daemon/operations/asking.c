@@ -145,12 +145,9 @@ void asking_cancel(struct agent *agent, struct operation *op, bool gone)
 
 void asking_expire(struct agent *agent, struct operation *op)
 {
-    if (op->client) {
-        peer_error(op->client, ERR_EXPIRED,
-                   "program %s (pid %d) did not answer within the deadline; it rolls back by "
-                   "itself when it runs again (is it stopped?)",
-                   op->program->name, (int)op->program->pid);
-    }
+    client_refuse(op->client, ERR_EXPIRED, op->program,
+                  "did not answer within the deadline; it rolls back by itself when it runs again "
+                  "(is it stopped?)");
     operation_settle(
         agent, op,
         &(struct operation_end){.result = RESULT_EXPIRED, .reason = "it did not answer in time"});
@@ -255,10 +252,8 @@ static void asking_start_over(struct agent *agent, struct operation *op)
     if (!operation_enter(op, OPERATION_WAITING))
         return;
     if (!target || op->tries == TRIES_MAX) {
-        peer_error(op->client, ERR_FAILED,
-                   "program %s (pid %d) does not say what became of it, and may be where it was; "
-                   "see reseat ps",
-                   op->program->name, (int)op->program->pid);
+        client_refuse(op->client, ERR_FAILED, op->program,
+                      "does not say what became of it, and may be where it was; see reseat ps");
         end.result = RESULT_UNKNOWN;
         operation_settle(agent, op, &end);
     } else if (admit_request(agent, op, target, error, sizeof(error))) {
@@ -315,10 +310,7 @@ static void asking_end_all(struct agent *agent, struct program *program, const c
         if (op->program != program || op->state != OPERATION_SENT ||
             !(OPERATIONS_REPORTED & OPERATION_BIT(op->verb)))
             continue;
-        if (op->client) {
-            peer_error(op->client, code, "program %s (pid %d) %s the %s%s", program->name,
-                       (int)program->pid, does, operation_name(op), follows);
-        }
+        client_refuse(op->client, code, program, "%s the %s%s", does, operation_name(op), follows);
         if (program->peer)
             asking_send_cancel(op);
         operation_settle(agent, op, &(struct operation_end){.result = result, .reason = reason});
@@ -354,8 +346,7 @@ static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;
     program->unresponsive = true;
-    agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
-              program->name, (int)program->pid);
+    program_log(program, "does not answer; nothing is asked of it until it does");
     asking_end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
                    RESULT_EXPIRED, "it does not answer (is it stopped?)");
     program->managed.shrinks = false;
@@ -367,7 +358,7 @@ void liveness_heard(struct agent *agent, struct program *program)
     program->unanswered = 0;
     if (program->unresponsive) {
         program->unresponsive = false;
-        agent_log("%s: %s (pid %d) answers again", program->id, program->name, (int)program->pid);
+        program_log(program, "answers again");
         agent->changed = true;
     }
 }

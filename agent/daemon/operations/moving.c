@@ -13,10 +13,9 @@ static void moving_move_starting(struct peer *client, struct program *program, s
     char from[160], reason[PROTOCOL_TEXT_MAX];
 
     if (!target) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
-                   "when reseat ps shows it running",
-                   program->name, (int)program->pid);
+        client_refuse(client, ERR_REFUSED, program,
+                      "has not used OpenCL yet, so it holds no device; try again "
+                      "when reseat ps shows it running");
         return;
     }
     if (drain_refuses(agent, target->name, reason, sizeof(reason))) {
@@ -197,9 +196,8 @@ void moving_handle(struct peer *client, struct message *message)
     }
     if (verb == REQUEST_RESUME && program->status.known && !moving_any_suspended(program, vdev) &&
         !program_moving(program)) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) is not suspended; use reseat move to change its device",
-                   program->name, (int)program->pid);
+        client_refuse(client, ERR_REFUSED, program,
+                      "is not suspended; use reseat move to change its device");
         return;
     }
     moving_forward(&op, target);

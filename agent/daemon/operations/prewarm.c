@@ -136,13 +136,12 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     for (size_t i = 0; i < program->ready_count; i++) {
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &program->ready[i].device);
-        for (uint32_t at = 0; entry && at < agent->ledger.count; at++) {
-            if (devices_entry(agent, at) != entry)
-                continue;
-            if (at == program->managed.ready_for)
-                return at;
-            first = first == LEDGER_NONE ? at : first;
-        }
+        const struct ledger_device *device =
+            entry ? ledger_find(&agent->ledger, entry->name) : NULL;
+        uint32_t at = device ? (uint32_t)(device - agent->ledger.devices) : LEDGER_NONE;
+        if (at != LEDGER_NONE && at == program->managed.ready_for)
+            return at;
+        first = first == LEDGER_NONE ? at : first;
     }
     return first;
 }

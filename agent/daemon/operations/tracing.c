@@ -50,9 +50,9 @@ void trace_handle(struct peer *client, struct message *message)
         return;
     ms = ms < TRACE_MS_MAX ? ms : TRACE_MS_MAX;
     if (!program->peer || tracing_find(agent, program)) {
-        peer_error(client, ERR_REFUSED, "program %s (pid %d) %s", program->name, (int)program->pid,
-                   program->peer ? "is traced by another command already"
-                                 : "has not used OpenCL yet, or has not found this agent");
+        client_refuse(client, ERR_REFUSED, program, "%s",
+                      program->peer ? "is traced by another command already"
+                                    : "has not used OpenCL yet, or has not found this agent");
         return;
     }
     operations_cancel(client, OPERATION_BIT(REQUEST_TRACE),
