@@ -9,11 +9,6 @@
 
 #define PRIORITY_MAX 1000
 
-void program_put_protect(const struct program *program, struct frame *frame)
-{
-    message_put_protection(frame, "protect", &program->policy.protect);
-}
-
 bool program_take_protect(struct program *program, const msgpack_object *map)
 {
     char text[PROTECTION_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
@@ -31,7 +26,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_u64(frame, "quota", program->policy.quota);
     frame_u64(frame, "cap_mw", program->policy.cap_mw);
     frame_string(frame, "pinned_to", program->policy.pinned_to);
-    program_put_protect(program, frame);
+    message_put_protection(frame, "protect", &program->policy.protect);
 }
 
 void program_take_policy(struct program *program, const msgpack_object *map)

@@ -408,10 +408,9 @@ void program_put_moves(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
- * Put the protection it is to have as "protect" into an open map; and read it. Reading returns
- * false and changes nothing where the field is missing or not valid.
+ * Read "protect", the protection it is to have. Returns false and changes nothing where the field is
+ * missing or not valid.
  */
-void program_put_protect(const struct program *program, struct frame *frame);
 bool program_take_protect(struct program *program, const msgpack_object *map);
 /**
  * Apply the configuration's settings for its new name, where neither its command line nor an
