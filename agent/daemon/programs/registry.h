@@ -408,8 +408,8 @@ void program_put_moves(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
- * Read "protect", the protection it is to have. Returns false and changes nothing where the field is
- * missing or not valid.
+ * Read "protect", the protection it is to have. Returns false and changes nothing where the field
+ * is missing or not valid.
  */
 bool program_take_protect(struct program *program, const msgpack_object *map);
 /**
