@@ -8,12 +8,12 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/costs/store.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/protocol/agent_messages.h"
 
 #define ENTRIES_MOST 4096 /* in memory; others are read from disk again when needed */
 #define USES_MOST    32   /* kernels remembered for one program */

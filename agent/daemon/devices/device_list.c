@@ -406,6 +406,13 @@ const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t 
     return NULL;
 }
 
+const char *devices_name(const struct agent *agent, const struct device_key *key)
+{
+    const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
+
+    return entry ? entry->name : key->device;
+}
+
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry)
 {
     uint32_t index;

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -230,10 +230,10 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     if (bytes < needs) {
         char least[32];
         bytes_text(needs, least, sizeof(least));
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) needs %s at once and could not go on with less; set a "
-                   "limit of that at least, or take it off its device (reseat suspend %s)",
-                   program->name, (int)program->pid, least, program->id);
+        client_refuse(client, ERR_REFUSED, program,
+                      "needs %s at once and could not go on with less; set a "
+                      "limit of that at least, or take it off its device (reseat suspend %s)",
+                      least, program->id);
         return;
     }
     program->policy.overrides |= OVERRIDE_QUOTA;

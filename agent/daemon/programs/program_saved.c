@@ -1,9 +1,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
@@ -17,11 +17,6 @@
 int program_file(const struct agent *agent, const struct program *program, char ret[PATH_MAX])
 {
     return paths_join(agent->programs_folder, program->id, ret);
-}
-
-uint64_t program_queue_ticket(const struct program *program, size_t vdev)
-{
-    return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
 }
 
 /**

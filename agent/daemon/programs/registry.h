@@ -316,6 +316,9 @@ struct program {
     uint64_t protect_ms; /**< When it was last told which protection to use; 0: never. */
 };
 
+/** agent_log() of a program: "ID: NAME (pid N) " and the rest of the sentence. */
+void program_log(const struct program *program, const char *format, ...) PRINTF(2, 3);
+
 /** Give it entries in the ledger and the default policy. To be ended with program_close(). */
 void program_open(struct agent *agent, struct program *program);
 void program_close(struct agent *agent, struct program *program);
@@ -393,7 +396,10 @@ void program_take_overrides(struct program *program, const msgpack_object *map);
 /** Read what programs_save() wrote, before the program connects. */
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map);
 /** The place in the queue of a virtual device; 0: it does not queue. */
-uint64_t program_queue_ticket(const struct program *program, size_t vdev);
+static inline uint64_t program_queue_ticket(const struct program *program, size_t vdev)
+{
+    return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
+}
 /**
  * Put how often the policy moved it and its last moves, newest first, into an open map; and read
  * them, in a saved program.
@@ -402,10 +408,9 @@ void program_put_moves(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
- * Put the protection it is to have as "protect" into an open map; and read it. Reading returns
- * false and changes nothing where the field is missing or not valid.
+ * Read "protect", the protection it is to have. Returns false and changes nothing where the field
+ * is missing or not valid.
  */
-void program_put_protect(const struct program *program, struct frame *frame);
 bool program_take_protect(struct program *program, const msgpack_object *map);
 /**
  * Apply the configuration's settings for its new name, where neither its command line nor an
