@@ -61,7 +61,7 @@ void say_duration(uint64_t nanoseconds, char *ret, size_t size)
     else if (seconds < 7200)
         snprintf(ret, size, "%.0f min", seconds / 60);
     else
-        snprintf(ret, size, "%.0f h", seconds / 3600);
+        snprintf(ret, size, "%.1f h", seconds / 3600);
 }
 
 /* ---- templates ---- */

@@ -43,7 +43,7 @@ bool member_bool(const json_t *object, const char *name);
 /** "name (pid 12)": a program, as the agent describes it. */
 #define SAY_PROGRAM_MAX (PROTOCOL_WORD_MAX + 32)
 const char *say_program(const json_t *program, char ret[SAY_PROGRAM_MAX]);
-/** A duration: "12.3 ms", "4.56 s", "12 min", "5 h". */
+/** A duration: "12.3 ms", "4.56 s", "12 min", "5.0 h". */
 void say_duration(uint64_t nanoseconds, char *ret, size_t size);
 
 /** Append the programs in the member "apps": "a(12) b(13)". */

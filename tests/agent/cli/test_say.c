@@ -27,7 +27,7 @@ Test(say, numbers_are_shown_by_the_end_of_their_names)
     cr_expect_str_eq(said("{\"total_ns\": 12300000}", "in {total_ns}."), "in 12.3 ms.");
     cr_expect_str_eq(said("{\"age_ms\": 4560}", "{age_ms}"), "4.56 s");
     cr_expect_str_eq(said("{\"ns\": 600000000000}", "{ns}"), "10 min");
-    cr_expect_str_eq(said("{\"ms\": 18000000}", "{ms}"), "5 h");
+    cr_expect_str_eq(said("{\"ms\": 18000000}", "{ms}"), "5.0 h");
     cr_expect_str_eq(said("{\"size_bytes\": 4194304}", "{size_bytes}"), "4.0 MiB");
     cr_expect_str_eq(said("{\"cap_mw\": 12500}", "{cap_mw}"), "12.5 W");
     /* The end of a word is not a unit. */
