@@ -181,7 +181,6 @@ void residence_lose(struct residence *residence, const char *reason, bool answer
     lost_remember(residence->device, reason);
     log_warn("%s is lost: %s", device_name(residence->device), reason);
     atomic_store(&residence->device->lost, true);
-    atomic_store(&residence->notified, NULL);
     /* Keep the table if a thread that saw the loss has found meanwhile that the driver hangs. */
     const cl_icd_dispatch *own = residence->device->cl;
     atomic_compare_exchange_strong(&residence->cl, &own,

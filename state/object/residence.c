@@ -8,6 +8,7 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/callback.h"
+#include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
 #include "state/base/threads/thread.h"
 #include "state/driver/lost_calls.h"
@@ -53,27 +54,72 @@ static void residence_report_run(struct callback_job *job)
     residence_report_end(report);
 }
 
+/* A driver may report at any time, also about a residence that is gone. So it is not given the
+ * residence's address but its number, which is used once, and finds it here. */
+static struct {
+    pthread_mutex_t lock;
+    struct residence *first; /* Guarded by lock, with their `listed`. */
+    uintptr_t last;          /* Number given last. Guarded by lock. */
+} reported = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+FORK_PART = {.rank = FORK_OBJECT, .lock = &reported.lock};
+
+static void residence_list(struct residence *residence)
+{
+    pthread_mutex_lock(&reported.lock);
+    residence->number = ++reported.last;
+    residence->listed = reported.first;
+    reported.first = residence;
+    pthread_mutex_unlock(&reported.lock);
+}
+
+static void residence_unlist(struct residence *residence)
+{
+    pthread_mutex_lock(&reported.lock);
+    struct residence **at = &reported.first;
+    while (*at != residence)
+        at = &(*at)->listed;
+    *at = residence->listed;
+    pthread_mutex_unlock(&reported.lock);
+}
+
+/* The context to which reports of residence @number go, held; NULL: there is none any more, or the
+ * device was lost. Drivers' threads come here, which have no hold of the context: only its creator
+ * may hold one that is being made (object_heap_publish). */
+static struct context *residence_hold_reported(uintptr_t number)
+{
+    struct object_weak weak = {NULL, 0};
+    pthread_mutex_lock(&reported.lock);
+    const struct residence *residence = reported.first;
+    while (residence && residence->number != number)
+        residence = residence->listed;
+    if (residence && !residence_is_lost(residence))
+        weak = residence->notified;
+    pthread_mutex_unlock(&reported.lock);
+    if (!weak.object || !object_hold_if_live(weak.object, object_unhold))
+        return NULL;
+    struct context *context = object_weak_get(weak);
+    if (!context) /* The slot is another context's by now. */
+        object_unhold(weak.object);
+    return context;
+}
+
 static void CL_CALLBACK residence_context_notified(const char *text, const void *info, size_t size,
                                                    void *data)
 {
-    struct residence *residence = data;
-    /* Oclgrind's reports do not name a context. */
-    struct context *context = residence ? atomic_load(&residence->notified) : NULL;
     log_warn("the driver reports: %s", text ? text : "(nothing)");
-    if (!context || !context->notify || callback_start() != 0)
-        return;
-    struct report *report = calloc(1, sizeof(*report) + (info ? size : 0));
-    if (!report)
-        return;
-    report->job.run = residence_report_run;
-    report->text = strdup(text ? text : "");
-    /* This thread, which is the driver's, has no hold of the context, and only its creator may hold
-     * one that is being made (object_heap_publish). */
-    if (!report->text || !object_hold_if_live(&context->object, object_unhold)) {
-        free(report->text);
+    /* Oclgrind's reports have no number. */
+    struct context *context = residence_hold_reported((uintptr_t)data);
+    struct report *report =
+        context && callback_start() == 0 ? calloc(1, sizeof(*report) + (info ? size : 0)) : NULL;
+    char *copy = report ? strdup(text ? text : "") : NULL;
+    if (!copy) {
         free(report);
+        object_unhold(context);
         return;
     }
+    report->job.run = residence_report_run;
+    report->text = copy;
     if (info && size) {
         memcpy(report->info, info, size);
         report->info_size = size;
@@ -225,7 +271,8 @@ int residence_create(struct context *context, struct device *device,
         return -ENOMEM;
     atomic_init(&residence->refs, 1);
     atomic_fetch_add(&alive, 1);
-    atomic_init(&residence->notified, context);
+    residence->notified = object_weak(context && context->notify ? context : NULL);
+    residence_list(residence);
     atomic_init(&residence->cl, device->cl);
     residence->owner = context;
     residence->device = device;
@@ -240,7 +287,7 @@ int residence_create(struct context *context, struct device *device,
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)device->platform, 0};
     residence->context = residence->cl->clCreateContext(
-        properties, 1, &device->id, residence_context_notified, residence, &error);
+        properties, 1, &device->id, residence_context_notified, (void *)residence->number, &error);
     if (!residence->context)
         goto failed;
     residence->io = residence->cl->clCreateCommandQueue(residence->context, device->id,
@@ -338,6 +385,7 @@ void residence_unref(struct residence *residence)
 {
     if (!residence || atomic_fetch_sub_explicit(&residence->refs, 1, memory_order_acq_rel) != 1)
         return;
+    residence_unlist(residence);
     pinned_forget(residence);
     if (residence->cl == &driver_lost) {
         static struct residence *_Atomic lost;

@@ -85,8 +85,9 @@ struct residence {
     bool finish_forgets;  /**< clFinish returns at once where another thread flushed before. */
     bool waits_aside;     /**< Helper threads wait in its driver (await.h). */
     struct vdev *left_by; /**< The virtual device whose source it is; or NULL. By movers. */
-    struct context
-        *_Atomic notified; /**< Context whose callback gets the driver's reports; or NULL. */
+    struct object_weak notified; /**< Context whose callback gets the driver's reports; or none. */
+    uintptr_t number;            /**< What the driver knows it by in its reports. */
+    struct residence *listed;    /**< Owned by residence.c. */
     cl_context context;
     cl_command_queue
         io; /**< In-order queue of ours, with profiling, for transfers. Used by movers only. */
