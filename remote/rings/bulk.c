@@ -40,15 +40,15 @@ struct bulk {
     unsigned count;     /* Of the areas, and of those being made. */
     unsigned making;
     uint64_t bytes; /* Of both. */
-    uint64_t lent;  /* Bytes of its loans. */
+    uint64_t lent;  /* Bytes of its loans, including those that were only begun. */
     bool detached;  /* The session has ended: loans are private. */
     uint32_t last_number;
 };
 
 struct bulk_loan {
     struct bulk_loan *next;
-    struct bulk *bulk; /* NULL: the bulk was destroyed, or this is a child of a fork. */
-    struct bulk_block block;
+    struct bulk *bulk;       /* NULL: the bulk was destroyed, or this is a child of a fork. */
+    struct bulk_block block; /* Without bytes before bulk_lend(): then it is in no list. */
     const atomic_uint *maps;
     bool is_private; /* The bytes are not in the area any more. */
     char *copy;      /* A copy of the bytes for the child of a fork that is being made; or NULL. */
@@ -412,6 +412,8 @@ static void bulk_loan_end(const struct bulk_loan *loan)
     if (process_mark() != loan->bulk->process)
         return;
     loan->bulk->lent -= block->size;
+    if (!block->bytes)
+        return;
     /* The addresses belong to the area, and are unmapped with the session. */
     if (loan->is_private) {
         (void)madvise(block->bytes, block->size, MADV_DONTNEED);
@@ -428,9 +430,10 @@ void bulk_return(struct bulk_loan *loan)
     int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
     struct bulk_loan **at = &loans;
-    while (*at != loan)
+    while (*at && *at != loan)
         at = &(*at)->next;
-    *at = loan->next;
+    if (*at)
+        *at = loan->next;
     bulk_loan_end(loan);
     pthread_mutex_unlock(&lock);
     cancel_allow(cancel);
@@ -469,36 +472,43 @@ static void bulk_loan_make_private(struct bulk_loan *loan)
                                          block->size, block->bytes) == 0;
 }
 
-bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most)
-{
-    int cancel = cancel_hold();
-    pthread_mutex_lock(&lock);
-    bool may = bulk->lent <= most && size <= most - bulk->lent &&
-               bulk->count + bulk->making <= bulk->limits.areas / 2;
-    pthread_mutex_unlock(&lock);
-    cancel_allow(cancel);
-    return may;
-}
-
-int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
-              struct bulk_loan **ret_loan)
+struct bulk_loan *bulk_loan_begin(struct bulk *bulk, size_t size, uint64_t most)
 {
     struct bulk_loan *loan = calloc(1, sizeof(*loan));
-    if (!loan || madvise(block->bytes, block->size, MADV_DONTFORK) != 0) {
-        free(loan);
-        return -ENOMEM;
-    }
-    *loan = (struct bulk_loan){.bulk = bulk, .block = *block, .maps = maps};
+    size_t whole = bulk_round_up(size, area_page());
+    if (!loan)
+        return NULL;
     int cancel = cancel_hold();
     pthread_mutex_lock(&lock);
+    bool may = whole != 0 && bulk->lent <= most && whole <= most - bulk->lent &&
+               bulk->count + bulk->making <= bulk->limits.areas / 2;
+    if (may)
+        bulk->lent += whole;
+    pthread_mutex_unlock(&lock);
+    cancel_allow(cancel);
+    *loan = (struct bulk_loan){.bulk = bulk, .block.size = whole};
+    if (may)
+        return loan;
+    free(loan);
+    return NULL;
+}
+
+int bulk_lend(struct bulk_loan *loan, const struct bulk_block *block, const atomic_uint *maps)
+{
+    if (block->size != loan->block.size)
+        return -EINVAL;
+    if (madvise(block->bytes, block->size, MADV_DONTFORK) != 0)
+        return -ENOMEM;
+    int cancel = cancel_hold();
+    pthread_mutex_lock(&lock);
+    loan->block = *block;
+    loan->maps = maps;
     loan->next = loans;
     loans = loan;
-    bulk->lent += block->size;
-    if (bulk->detached)
+    if (loan->bulk->detached)
         bulk_loan_make_private(loan);
     pthread_mutex_unlock(&lock);
     cancel_allow(cancel);
-    *ret_loan = loan;
     return 0;
 }
 

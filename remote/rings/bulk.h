@@ -82,21 +82,24 @@ void bulk_give(struct bulk *bulk, const struct bulk_block *block);
 
 struct bulk_loan;
 
-/** May one more block of @size bytes be lent? Only while loans take at most @most bytes and at most
- * half of the areas exist. */
-bool bulk_may_lend(struct bulk *bulk, size_t size, uint64_t most);
+/** A loan of @size bytes, whose block bulk_lend() adds. From now on it counts as lent, so that
+ * threads that lend at the same time keep to @most bytes of loans together. NULL: that would be
+ * more than @most, or would leave less than half of the areas for transfers, or there is no memory.
+ * Thread-safe. */
+struct bulk_loan *bulk_loan_begin(struct bulk *bulk, size_t size, uint64_t most);
 /**
- * Lend @block to the program, which has a pointer to it from now on; bulk_return() then gives it
- * back. Thread-safe.
+ * The program has a pointer to @block, of the size that the loan was begun with, from now on.
+ * Thread-safe.
  *
- * @maps  Borrowed until the loan is returned. While it is not 0, a child of a fork gets a copy of
- *        the bytes at the same address, else zeroes.
- * Returns 0, or -ENOMEM: the block stays the caller's.
+ * @maps  Borrowed until the loan is returned. While it is not 0 a child of a fork gets a copy of
+ *        the bytes at its address, else zeroes.
+ * Returns 0, -EINVAL (the size) or -ENOMEM: the block is the caller's still.
  */
-MUST_CHECK int bulk_lend(struct bulk *bulk, const struct bulk_block *block, const atomic_uint *maps,
-                         struct bulk_loan **ret_loan);
+MUST_CHECK int bulk_lend(struct bulk_loan *loan, const struct bulk_block *block,
+                         const atomic_uint *maps);
 const struct bulk_block *bulk_loan_block(const struct bulk_loan *loan);
-/** Thread-safe, even after the session has ended and the bulk was destroyed. NULL is allowed. */
+/** End a loan, and give its block back if it has one. Thread-safe; of a loan with a block also once
+ * the session has ended and the bulk is destroyed. NULL is allowed. */
 void bulk_return(struct bulk_loan *loan);
 /** The session has ended: make all loans private memory, so that no device writes there any more.
  * Blocks: it copies. */

@@ -101,13 +101,15 @@ struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size
                              const atomic_uint *maps)
 {
     struct bulk_block block;
-    struct bulk_loan *loan;
-    if (!client->bulk || !bulk_may_lend(client->bulk, size, most) ||
-        !block_take(client, before, size, &block))
+    struct bulk_loan *loan = client->bulk ? bulk_loan_begin(client->bulk, size, most) : NULL;
+    if (!loan)
         return NULL;
-    if (bulk_lend(client->bulk, &block, maps, &loan) == 0)
-        return loan;
-    block_give(client, &block);
+    if (block_take(client, before, size, &block)) {
+        if (bulk_lend(loan, &block, maps) == 0)
+            return loan;
+        block_give(client, &block);
+    }
+    bulk_return(loan);
     return NULL;
 }
 

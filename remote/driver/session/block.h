@@ -36,7 +36,7 @@ uint32_t blocks_before(const struct device_object *device);
 bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block);
 /** Give back a block that nothing uses any more; one of 0 bytes is none. Any thread. */
 void block_give(struct client *client, struct bulk_block *block);
-/** block_take() and bulk_lend(). NULL: there is none, or loans would be more than @most bytes. */
+/** A block_take() that is lent. NULL: there is none, or loans would be more than @most bytes. */
 struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
                              const atomic_uint *maps);
 /** Find these bytes in shared memory; false: they are not there. */

@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -78,35 +79,89 @@ Test(bulk, the_server_has_the_same_bytes_elsewhere)
 
 static const atomic_uint mapped = 1;
 
-static struct bulk_loan *lend(size_t size)
+static struct bulk_loan *lend_at_most(size_t size, uint64_t most)
 {
     struct bulk_block block;
-    struct bulk_loan *loan;
+    struct bulk_loan *loan = bulk_loan_begin(bulk, size, most);
+    if (!loan)
+        return NULL;
     cr_assert_eq(bulk_take(bulk, size, &block), 0);
-    cr_assert_eq(bulk_lend(bulk, &block, &mapped, &loan), 0);
+    cr_assert_eq(bulk_lend(loan, &block, &mapped), 0);
     return loan;
+}
+
+static struct bulk_loan *lend(size_t size)
+{
+    struct bulk_loan *loan = lend_at_most(size, UINT64_MAX);
+    cr_assert_not_null(loan);
+    return loan;
+}
+
+static bool may_lend(size_t size, uint64_t most)
+{
+    struct bulk_loan *loan = bulk_loan_begin(bulk, size, most);
+    bulk_return(loan);
+    return loan != NULL;
 }
 
 Test(bulk, loans_are_bounded_until_they_are_returned)
 {
-    cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
-    cr_assert(!bulk_may_lend(bulk, 2 * AREA + 1, 2 * AREA));
+    struct bulk_block block;
+    cr_assert(may_lend(2 * AREA, 2 * AREA));
+    cr_assert(!may_lend(2 * AREA + 1, 2 * AREA));
     struct bulk_loan *first = lend(AREA), *second = lend(PAGE);
-    cr_assert(!bulk_may_lend(bulk, AREA, 2 * AREA) && bulk_may_lend(bulk, AREA - PAGE, 2 * AREA));
-    cr_assert(!bulk_may_lend(bulk, 1, PAGE));
+    cr_assert(!may_lend(AREA, 2 * AREA) && may_lend(AREA - PAGE, 2 * AREA));
+    cr_assert(!may_lend(1, PAGE));
+    cr_assert_eq(bulk_take(bulk, 2 * PAGE, &block), 0);
+    cr_assert_eq(bulk_lend(second, &block, &mapped), -EINVAL, "a block of another size");
+    bulk_give(bulk, &block);
     bulk_return(second);
-    cr_assert(bulk_may_lend(bulk, AREA, 2 * AREA) && !bulk_may_lend(bulk, AREA + 1, 2 * AREA));
+    cr_assert(may_lend(AREA, 2 * AREA) && !may_lend(AREA + 1, 2 * AREA));
     struct bulk_loan *third = lend(AREA);
-    cr_assert(bulk_may_lend(bulk, PAGE, 6 * AREA));
+    cr_assert(may_lend(PAGE, 6 * AREA));
     struct bulk_loan *fourth = lend(AREA);
-    cr_assert(!bulk_may_lend(bulk, PAGE, 6 * AREA), "no area is left for transfers");
+    cr_assert(!may_lend(PAGE, 6 * AREA), "no area is left for transfers");
     bulk_return(fourth);
     bulk_return(third);
     bulk_return(first);
     bulk_return(NULL);
     (void)bulk_trim(bulk, 0);
-    cr_assert(bulk_may_lend(bulk, 2 * AREA, 2 * AREA));
+    cr_assert(may_lend(2 * AREA, 2 * AREA));
     cr_assert_eq(bulk_trim(bulk, 0), 0, "a loan was not returned");
+}
+
+enum { LENDERS = 8, LENT_EACH = 200 };
+static _Atomic size_t lent_now, lent_most;
+
+static void *lend_often(void *data)
+{
+    (void)data;
+    for (int i = 0; i < LENT_EACH; i++) {
+        struct bulk_loan *loan = lend_at_most(PAGE, 3 * PAGE);
+        if (!loan)
+            continue;
+        size_t now = atomic_fetch_add(&lent_now, 1) + 1, most = atomic_load(&lent_most);
+        while (now > most && !atomic_compare_exchange_weak(&lent_most, &most, now))
+            ;
+        sched_yield();
+        atomic_fetch_sub(&lent_now, 1);
+        bulk_return(loan);
+    }
+    return NULL;
+}
+
+/* Between the look at what is lent and the loan another thread must not lend the same bytes. */
+Test(bulk, threads_that_lend_at_once_keep_to_the_bound_together)
+{
+    pthread_t threads[LENDERS];
+    bulk_return(lend(PAGE)); /* An area is there: none is made meanwhile. */
+    for (int i = 0; i < LENDERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, lend_often, NULL), 0);
+    for (int i = 0; i < LENDERS; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert(atomic_load(&lent_most) > 0 && atomic_load(&lent_most) <= 3, "%zu pages were lent",
+              atomic_load(&lent_most));
+    cr_assert(may_lend(3 * PAGE, 3 * PAGE), "a loan was not returned");
 }
 
 /* What the server writes from then on is not seen, and what it wrote before is. */
