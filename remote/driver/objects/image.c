@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
+
 #define IMAGE_FLAGS (MEMORY_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE)
 
 /* ---- formats ---- */
@@ -113,6 +115,67 @@ struct layout image_layout(const struct image_shape *shape, const size_t region[
 
 /* ---- making ---- */
 
+/* ---- what the driver makes ---- */
+
+/* Which images a driver makes is more than its list of formats and its limits say: some make none
+ * that a kernel reads and writes, or none of a part of a buffer. */
+struct image_kind {
+    cl_mem_flags access;
+    cl_image_format format;
+    cl_mem_object_type type;
+    bool from_buffer, from_part, from_image;
+};
+
+static struct image_kind image_kind_of(const struct memory *image)
+{
+    const struct memory *parent = image->parent;
+    struct image_kind kind;
+    memset(&kind, 0, sizeof(kind)); /* Kinds are compared as bytes. */
+    kind.access = image->flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
+    kind.format = image->image->format;
+    kind.type = image->type;
+    kind.from_buffer = parent && !parent->image;
+    kind.from_part = kind.from_buffer && parent->parent;
+    kind.from_image = parent && parent->image;
+    return kind;
+}
+
+static bool image_is_known(struct context *context, const struct image_kind *kind)
+{
+    bool known = false;
+    pthread_mutex_lock(&context->lock);
+    for (size_t i = 0; !known && i < context->kind_count; i++)
+        known = !memcmp(&context->kinds[i], kind, sizeof(*kind));
+    pthread_mutex_unlock(&context->lock);
+    return known;
+}
+
+static void image_learn(struct context *context, const struct image_kind *kind)
+{
+    pthread_mutex_lock(&context->lock);
+    if (array_make_room(&context->kinds, context->kind_count, sizeof(*kind)))
+        context->kinds[context->kind_count++] = *kind;
+    pthread_mutex_unlock(&context->lock);
+}
+
+/* Wait for the driver's answer to the context's first image of a kind. */
+static cl_int image_ask(const struct memory *image)
+{
+    struct client *client = image->base.client;
+    const struct image_kind kind = image_kind_of(image);
+    if (image_is_known(image->context, &kind))
+        return CL_SUCCESS;
+    struct call *call = call_create(client);
+    if (!call)
+        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = call_wait(
+        call, POST(client, ask_memory, {.memory = handle_id(image), .call = handle_id(call)}));
+    handle_release(call);
+    if (error == CL_SUCCESS)
+        image_learn(image->context, &kind);
+    return error;
+}
+
 /* Extents that the type does not have are not sent: the server computes sizes from all. */
 static cl_int image_post(struct memory *image, size_t row_pitch, const void *host)
 {
@@ -145,7 +208,7 @@ static cl_int image_post(struct memory *image, size_t row_pitch, const void *hos
                          .content_size = size});
     image->told = error == CL_SUCCESS;
     free(packed);
-    return error;
+    return error ? error : image_ask(image);
 }
 
 /* Are 2D images made from buffers by any device? */

@@ -22,6 +22,9 @@ struct context {
     cl_context_properties *properties;
     size_t property_count;
     uint32_t areas_before; /**< block.h */
+    pthread_mutex_t lock;
+    struct image_kind *kinds; /**< Of images that the device's driver makes. Guarded by lock. */
+    size_t kind_count;
     struct destructor *_Atomic destructors;
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *data;
