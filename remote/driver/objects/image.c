@@ -225,32 +225,10 @@ static uint64_t image_largest(const void *context, cl_device_info limit)
     return memory_largest(context, limit);
 }
 
-/* What the image is made from, and whether its descriptor is valid. */
-static cl_int image_check_source(const struct context *context, const cl_image_format *format,
-                                 const cl_image_desc *desc, const void *host,
-                                 struct memory **ret_parent)
-{
-    struct memory *parent = memory_get(desc->mem_object);
-    bool buffer = parent && !parent->image;
-    if ((desc->mem_object && (!parent || parent->context != context)) || desc->num_mip_levels ||
-        desc->num_samples || (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !buffer) ||
-        (parent && desc->image_type != CL_MEM_OBJECT_IMAGE1D_BUFFER &&
-         desc->image_type != CL_MEM_OBJECT_IMAGE2D))
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    if (buffer && desc->image_type == CL_MEM_OBJECT_IMAGE2D && !image_takes_buffers(context))
-        return CL_INVALID_OPERATION;
-    *ret_parent = parent;
-    return image_desc_valid(desc, image_element_size(format), host, buffer ? parent->size : 0,
-                            parent ? parent->image : NULL)
-               ? CL_SUCCESS
-               : CL_INVALID_IMAGE_DESCRIPTOR;
-}
-
 cl_int image_create(struct context *c, const cl_mem_properties *properties, cl_mem_flags flags,
                     const cl_image_format *format, const cl_image_desc *desc, void *host,
                     struct memory **ret_image)
 {
-    struct memory *parent = NULL;
     if (properties && properties[0]) /* No properties are known. */
         return CL_INVALID_PROPERTY;
     if (!memory_flags_valid(flags, IMAGE_FLAGS))
@@ -258,17 +236,19 @@ cl_int image_create(struct context *c, const cl_mem_properties *properties, cl_m
     if (!format)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     cl_int error = desc ? image_extents_check(desc, image_largest, c) : CL_INVALID_IMAGE_DESCRIPTOR;
+    if (error)
+        return error;
+    struct memory *parent = memory_get(desc->mem_object);
+    const struct image_source from = {parent && parent->context == c, parent ? parent->flags : 0,
+                                      parent ? parent->size : 0, parent ? parent->image : NULL};
+    error = image_source_check(desc, image_element_size(format), host, &from, &flags);
+    if (error == CL_SUCCESS && parent && !parent->image &&
+        desc->image_type == CL_MEM_OBJECT_IMAGE2D && !image_takes_buffers(c))
+        error = CL_INVALID_OPERATION;
     if (error == CL_SUCCESS)
-        error = image_check_source(c, format, desc, host, &parent);
+        error = image_check_format(c, flags, format, desc->image_type);
     if (error)
         return error;
-    if (parent && !memory_flags_inherit(parent->flags, IMAGE_FLAGS & ~MEMORY_POINTER, &flags))
-        return CL_INVALID_VALUE;
-    error = image_check_format(c, flags, format, desc->image_type);
-    if (error)
-        return error;
-    if (parent ? host != NULL : !memory_host_ptr_valid(flags, host))
-        return CL_INVALID_HOST_PTR;
     struct memory *image = memory_create(c, desc->image_type, flags, parent);
     if (!image)
         return CL_OUT_OF_HOST_MEMORY;
