@@ -7,7 +7,7 @@
 
 struct context *context_get(cl_context context)
 {
-    return handle_get(context, ID_CONTEXT);
+    return object_get(context, ID_CONTEXT);
 }
 
 bool context_has(const struct context *context, const struct device_object *device)

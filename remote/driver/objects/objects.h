@@ -7,6 +7,7 @@
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
 #include "state/base/threads/destructor.h"
+#include "state/driver/between.h"
 #include "state/opencl/create.h"
 #include "state/opencl/image.h"
 #include "state/opencl/info.h"
@@ -165,6 +166,10 @@ struct event *event_get(cl_event event);
 const void *event_context_of(cl_event handle);
 
 struct sampler *sampler_get(cl_sampler sampler);
+
+/** The functions that LEND_NAME and LENT_RETURN_NAME name. */
+struct lent_memory *lent_take(cl_context context, size_t size);
+void lent_give(struct lent_memory *lent);
 
 /** CL_MEM_MAP_COUNT. */
 cl_uint map_count(struct memory *memory);

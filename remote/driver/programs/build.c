@@ -47,7 +47,7 @@ static struct building *build_building_create(struct program *program, cl_uint c
         building->ids[i] = handle_id(building->devices[i]);
     }
     building->program = program;
-    handle_use(program);
+    object_hold(program);
     building->notify = notify;
     building->data = data;
     return building;

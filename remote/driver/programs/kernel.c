@@ -7,7 +7,7 @@
 
 struct kernel *kernel_get(cl_kernel kernel)
 {
-    return handle_get(kernel, ID_KERNEL);
+    return object_get(kernel, ID_KERNEL);
 }
 
 static void kernel_finish(struct handle *handle)
@@ -148,7 +148,7 @@ static struct kernel *kernel_create_object(struct program *program)
         return NULL;
     pthread_mutex_init(&kernel->lock, NULL);
     kernel->program = program;
-    handle_use(program);
+    object_hold(program);
     pthread_mutex_lock(&program->lock);
     program->kernel_objects++;
     pthread_mutex_unlock(&program->lock);
@@ -391,7 +391,7 @@ static cl_int kernel_set_sampler(struct kernel *kernel, cl_uint index, size_t si
     if (!value)
         return CL_INVALID_ARG_VALUE;
     memcpy(&handle, value, sizeof(handle));
-    const struct sampler *sampler = handle_get(handle, ID_SAMPLER);
+    const struct sampler *sampler = object_get(handle, ID_SAMPLER);
     if (!sampler || sampler->context != kernel->program->context)
         return CL_INVALID_SAMPLER;
     return POST(kernel->base.client, set_sampler,
@@ -430,9 +430,9 @@ static cl_int kernel_set_unknown(struct kernel *kernel, cl_uint index, size_t si
                                       : kernel_set_local(kernel, index, size, NULL);
     if (size == sizeof(handle))
         memcpy(&handle, value, sizeof(handle));
-    if (handle_get(handle, ID_MEMORY))
+    if (object_get(handle, ID_MEMORY))
         return kernel_set_object(kernel, index, size, value);
-    if (handle_get(handle, ID_SAMPLER))
+    if (object_get(handle, ID_SAMPLER))
         return kernel_set_sampler(kernel, index, size, value);
     return kernel_set_value(kernel, index, size, value);
 }
