@@ -258,6 +258,15 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         server_charge_made(server, entry);
 }
 
+void server_ask_memory(struct server *server, const struct msg_ask_memory *message)
+{
+    const struct entry *memory = server_find(server, message->memory);
+    if (!memory)
+        return;
+    cl_int error = memory->error ? memory->error : CL_OUT_OF_RESOURCES;
+    server_reply(server, message->call, memory->real ? CL_SUCCESS : error, NULL, 0);
+}
+
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)
 {
     struct entry *entry = server_add_to(server, message->sampler, message->context);

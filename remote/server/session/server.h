@@ -13,6 +13,7 @@
 #include "remote/rings/bulk_map.h"
 #include "remote/server/listener/devices.h"
 #include "state/driver/driver.h"
+#include "state/opencl/argument.h"
 
 /*
  * One client's session: a process of its own, which opens the vendors' drivers and executes the
