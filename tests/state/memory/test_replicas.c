@@ -691,8 +691,13 @@ static void world_end(void)
         do_unmap(&world.buffers[k % BUFFERS], &(struct step){.c = k, .d = k / BUFFERS});
     do_check(true);
     for (int k = 0; k < BUFFERS; k++)
-        for (int i = PARTS - 1; i >= 0; i--)
+        for (int i = PARTS - 1; i >= 0; i--) {
+            cl_uint maps = 1;
+            OK(clGetMemObjectInfo(world.buffers[k].parts[i], CL_MEM_MAP_COUNT, sizeof(maps), &maps,
+                                  NULL));
+            HOLDS(maps == 0, "buffer %d counts %u maps", k, maps);
             OK(clReleaseMemObject(world.buffers[k].parts[i]));
+        }
     for (unsigned i = 0; i < world.scenario->vdevs; i++) {
         OK(clReleaseKernel(world.add[i]));
         OK(clReleaseKernel(world.sum[i]));
