@@ -205,8 +205,10 @@ static void binary_handed(void *data, cl_int error)
     }
     /* binary_seal() sets it to 0 on failure, but `coming` counts the full size. */
     handing->binary.size = size;
-    server_reply(handing->server, handing->call, error, NULL, 0);
-    binary_handing_destroy(handing);
+    struct server *server = handing->server;
+    uint64_t call = handing->call;
+    binary_handing_destroy(handing); /* Its room is free again before the client is answered. */
+    server_reply(server, call, error, NULL, 0);
 }
 
 static cl_int binary_begin(struct handing *handing, struct peer_copy_wish wish, uint32_t way)
