@@ -32,7 +32,7 @@ static const struct config_field device_fields[] = {
     {"meter", CONFIG_TEXT, offsetof(struct config_device_entry, says.meter), 0, 0,
      "what measures its energy: \"file:PATH\", a file with microjoules since some time, and the "
      "nanosecond of that; \"nvml:PCI\"; \"rapl:N\", a package of processors, for root",
-     "NVIDIA's own, for its devices"},
+     "NVIDIA's own, for its devices; else it is computed from busy-watts"},
     {"idle-watts", CONFIG_NUMBER, offsetof(struct config_device_entry, says.idle_w), 1, 100000,
      "what it draws when nothing runs", "the least that its meter said"},
     {"busy-watts", CONFIG_NUMBER, offsetof(struct config_device_entry, says.busy_w), 1, 100000,

@@ -53,10 +53,12 @@ static void devices_power(const json_t *device, char *ret_text, size_t size)
     bool read = member_bool(device, "power_read");
 
     ret_text[0] = '\0';
+    const char *how = member_bool(device, "power_model") ? " (model)" : "";
+
     if (read && cap_mw)
-        snprintf(ret_text, size, "%.0f of %.0f W", drawn, (double)cap_mw / 1000);
+        snprintf(ret_text, size, "%.0f of %.0f W%s", drawn, (double)cap_mw / 1000, how);
     else if (read)
-        snprintf(ret_text, size, "%.0f W", drawn);
+        snprintf(ret_text, size, "%.0f W%s", drawn, how);
     else if (cap_mw)
         snprintf(ret_text, size, "? of %.0f W", (double)cap_mw / 1000);
 }

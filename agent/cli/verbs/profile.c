@@ -36,7 +36,8 @@ static void profile_put_energy(struct table *table, const json_t *cost, size_t p
 
     if (!member_number(cost, "power_samples_permil"))
         return;
-    snprintf(text, sizeof(text), "%.1f W", mw / 1000);
+    snprintf(text, sizeof(text), "%.1f W%s", mw / 1000,
+             member_bool(cost, "power_model") ? " (model)" : "");
     table_put(table, power, text);
     snprintf(text, sizeof(text), "%.3g J", mw * ns / 1e12);
     table_put(table, energy, text);

@@ -12,6 +12,7 @@
 #include "agent/daemon/costs/store.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/power/power.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/protocol/agent_messages.h"
 
@@ -534,6 +535,8 @@ static void profile_put(const struct agent *agent, const struct cost_listed *lis
     frame_string(frame, "device",
                  index == LEDGER_NONE ? line.device.device : agent->ledger.devices[index].name);
     put_cost(frame, &line);
+    if (line.record.power_samples_k)
+        frame_bool(frame, "power_model", power_is_modelled(agent, index));
     frame_end(frame);
 }
 

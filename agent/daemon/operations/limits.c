@@ -219,6 +219,8 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     }
     program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
+    program_configure(agent, program); /* The configuration may allow less to the user. */
+    bytes = program->policy.quota;
     for (size_t i = 0; i < program->vdev_count; i++) {
         granted += ledger_reserved(&program->vdevs[i].entry);
         held += program->vdevs[i].entry.held;
@@ -253,7 +255,8 @@ static void limits_cap(struct peer *client, struct program *program, uint32_t in
     if (program) {
         program->policy.overrides |= OVERRIDE_CAP;
         program->policy.cap_mw = cap_mw;
-        programs_save(agent, program);
+        program_configure(agent, program); /* The configuration may allow less to the user. */
+        cap_mw = program->policy.cap_mw;
     } else {
         uint64_t before = device->cap_mw;
         device->cap_mw = cap_mw;
