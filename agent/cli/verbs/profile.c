@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -99,6 +100,7 @@ static int profile_export(const struct call *call, const char *path)
     static const struct question question = {
         .type = MSG_PROFILE, .what = "show what launches cost", .timeout_ms = PROFILE_MS};
     json_t *object = output_object(&call->output, STATUS_DONE), *costs = json_array();
+    uint64_t next = 0;
     bool more = object && costs;
     int status = more ? 0 : output_fail(&call->output, ERR_FAILED, "out of memory");
 
@@ -107,13 +109,14 @@ static int profile_export(const struct call *call, const char *path)
         struct frame frame;
         frame_init(&frame, MSG_PROFILE);
         frame_string(&frame, "what", call->count ? call->words[0] : "");
-        frame_u64(&frame, "skip", json_array_size(costs));
+        frame_u64(&frame, "skip", next);
         status = ask(&call->output, &question, &frame, &answer);
         if (status)
             break;
-        size_t before = json_array_size(costs);
+        uint64_t before = next;
         json_array_extend(costs, json_object_get(answer, "costs"));
-        more = json_is_true(json_object_get(answer, "more")) && json_array_size(costs) > before;
+        next = member_number(answer, "next");
+        more = json_is_true(json_object_get(answer, "more")) && next > before;
         json_decref(answer);
     }
     size_t count = json_array_size(costs);
@@ -194,7 +197,8 @@ static void profile_put(struct frame *frame, const json_t *cost)
     frame_end(frame);
 }
 
-static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added)
+static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added,
+                        uint64_t *ret_kept)
 {
     static const struct question question = {
         .type = MSG_IMPORT, .what = "import costs", .launch = true, .timeout_ms = PROFILE_MS};
@@ -213,6 +217,7 @@ static int profile_send(const struct call *call, const json_t *costs, size_t *re
         status = ask(&call->output, &question, &frame, &answer);
         if (!status) {
             *ret_added += member_number(answer, "added");
+            *ret_kept = member_number(answer, "kept");
             json_decref(answer);
         }
     }
@@ -240,6 +245,7 @@ static int profile_import(const struct call *call, const char *path)
     json_error_t error;
     json_t *object = profile_load(path, &error);
     size_t added = 0;
+    uint64_t kept = 0;
 
     if (!object && error.line >= 0)
         return output_fail(&call->output, ERR_FAILED, "%s:%d: %s", path, error.line, error.text);
@@ -248,16 +254,19 @@ static int profile_import(const struct call *call, const char *path)
     const json_t *costs = json_object_get(object, "costs");
     int status = profile_check(call, path, costs);
     if (!status)
-        status = profile_send(call, costs, &added);
+        status = profile_send(call, costs, &added, &kept);
     json_decref(object);
     if (status)
         return status;
     if (call->output.json) {
         object = output_object(&call->output, STATUS_DONE);
         json_object_set_new(object, "added", json_integer((json_int_t)added));
+        json_object_set_new(object, "kept", json_integer((json_int_t)kept));
         return output_print(object, STATUS_DONE);
     }
     printf("%zu entries imported\n", added);
+    if (kept < added)
+        printf("of all entries the %" PRIu64 " that were used last are kept\n", kept);
     return output_done();
 }
 
