@@ -116,17 +116,20 @@ static void power_begin(void)
     power.beginning++;
 }
 
-/* Count the launch, or the launches before the marker, until @event has ended. With engine_lock. */
+/*
+ * Count the launch, or the launches before the marker, until @event has ended. Last in the list:
+ * who waits for power_running() waits for what ends first. With engine_lock.
+ */
 static void power_add(struct event *event)
 {
-    struct event *same = power.first;
-    while (same && same != event)
-        same = same->power_next;
-    if (same)
+    struct event **link = &power.first;
+    while (*link && *link != event)
+        link = &(*link)->power_next;
+    if (*link)
         return;
     object_hold(event);
-    event->power_next = power.first;
-    power.first = event;
+    event->power_next = NULL;
+    *link = event;
 }
 
 /* Remove @event (held) or, with NULL, all that have ended. Returns them; the caller unholds them.

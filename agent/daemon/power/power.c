@@ -527,13 +527,13 @@ static bool power_measure(const struct agent *agent, uint32_t device,
     struct metered *metered = &agent->power->devices[device];
     char name[CONFIG_NAME_MAX];
 
-    if (power_measure_file(said, ret_uj, ret_at_ns))
-        return true;
     power_meter_name(entry, said, name);
     metered->modelled = !name[0] && said->busy_w;
-    if (metered->modelled)
+    if (metered->modelled) {
         *ret_uj = power_model(agent, device);
-    if (metered->modelled)
+        return true;
+    }
+    if (power_measure_file(said, ret_uj, ret_at_ns))
         return true;
     if (strcmp(name, metered->meter_name) != 0) {
         meter_destroy(metered->meter);
