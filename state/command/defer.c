@@ -486,16 +486,21 @@ static bool defer_waited_for_an_error(const struct deferred *deferred)
     return false;
 }
 
-/* Make an event for a command of which the program wanted none. Returns false without memory. */
+/* Make an event for a command that the program has none of. Other threads may read the list. */
 static bool defer_make_event(struct deferred *deferred)
 {
-    struct queue *queue = deferred->command->queue;
+    const struct command *command = deferred->command;
+    struct queue *queue = command->queue;
     if (deferred->event)
         return true;
-    deferred->event = event_create(queue->context, queue, deferred->command->ops->type);
-    if (deferred->event)
-        object_publish_internal(deferred->event); /* so that movers find and settle it */
-    return deferred->event != NULL;
+    struct event *event = event_create(queue->context, queue, command->ops->type);
+    if (!event)
+        return false;
+    object_publish_internal(event); /* so that movers find and settle it */
+    pthread_mutex_lock(&engine_lock);
+    deferred->event = event;
+    pthread_mutex_unlock(&engine_lock);
+    return true;
 }
 
 /*
