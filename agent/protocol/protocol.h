@@ -106,8 +106,8 @@
 
 /**
  * Power. agent: "turn" counts what it says, "capped": a power cap concerns the program (the welcome
- * says so too), "granted": it may launch. program: "turn" that it heard of last, "runs": it may
- * launch or launches have not ended, "wants": launches wait for power.
+ * says so too), "granted": it may launch, for "for_ms" from then on. program: "turn" that it heard
+ * of last, "runs": it may launch or launches have not ended, "wants": launches wait for power.
  */
 #define MSG_POWER  "power"
 #define MSG_WARM   "warm"   /**< agent: keep up to "bytes" of host memory warm (pages.h). */

@@ -5,6 +5,7 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
+#include "agent/daemon/power/power.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
@@ -335,7 +336,8 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
 
 static bool asking_awaits(const struct agent *agent, const struct program *program)
 {
-    return program->managed.shrinks || operation_sent(agent, program, OPERATIONS_REPORTED);
+    return program->managed.shrinks || power_awaits(program) ||
+           operation_sent(agent, program, OPERATIONS_REPORTED);
 }
 
 /**

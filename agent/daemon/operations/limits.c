@@ -238,6 +238,8 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     }
     program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
+    program_configure(agent, program); /* The configuration may allow less to the user. */
+    bytes = program->policy.quota;
     struct limit_answer answer = {.program = program,
                                   .memory = true,
                                   .limited = bytes != LEDGER_NO_LIMIT,
@@ -267,7 +269,8 @@ static void limits_cap(struct peer *client, struct program *program, uint32_t in
     if (program) {
         program->policy.overrides |= OVERRIDE_CAP;
         program->policy.cap_mw = cap_mw;
-        programs_save(agent, program);
+        program_configure(agent, program); /* The configuration may allow less to the user. */
+        cap_mw = program->policy.cap_mw;
     } else {
         const struct ledger_device before = *device;
         device->cap_mw = cap_mw;

@@ -159,6 +159,9 @@ static struct program_policy program_saved_configured(const struct agent *agent,
     if (!access_may_manage(geteuid(), program->uid)) {
         policy.priority = policy.priority < said.priority ? policy.priority : said.priority;
         policy.quota = policy.quota < said.quota ? policy.quota : said.quota;
+        uint64_t cap_mw = said.cap_w * 1000ull;
+        if (cap_mw && (!policy.cap_mw || policy.cap_mw > cap_mw))
+            policy.cap_mw = cap_mw;
     }
     return policy;
 }

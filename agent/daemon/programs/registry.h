@@ -151,6 +151,9 @@ struct program_peak {
     uint32_t device; /**< Index in the ledger. */
     uint64_t mw;
     unsigned samples; /**< Readings of it, up to as many as are needed. */
+    /** Since it was last reached: the highest reading, and the number of readings. */
+    uint64_t lower_mw;
+    unsigned lower;
 };
 
 /** Power that a program may take (power/power.h). */
@@ -159,7 +162,9 @@ struct program_power {
     bool runs, wants;        /**< As it last said. */
     uint64_t turn, heard;    /**< Numbers of what it was last told, and of what it last answered. */
     uint64_t since_ms;       /**< Since when it is granted, or waits. */
+    uint64_t said_ms;        /**< When it was last told. */
     uint64_t noticed_mw;     /**< The cap of which it was last notified; 0: of none. */
+    uint64_t least_mw;       /**< The least cap that would do, as it was notified; 0: it fits. */
     char why[POLICY_REASON]; /**< Why it waits; or "". */
     struct program_peak peaks[PROGRAM_PEAKS_MAX];
     unsigned peak_count;
