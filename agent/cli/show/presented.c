@@ -255,17 +255,19 @@ static void presented_why_json(const struct presented *presented, const struct r
 }
 
 #define ORDERS(N)                                                                                  \
-    N(CL_R)                                                                                        \
-    N(CL_A) N(CL_RG) N(CL_RA) N(CL_RGB) N(CL_RGBA) N(CL_BGRA) N(CL_ARGB) N(CL_ABGR)                \
-        N(CL_INTENSITY) N(CL_LUMINANCE) N(CL_Rx) N(CL_RGx) N(CL_RGBx) N(CL_DEPTH)                  \
-            N(CL_DEPTH_STENCIL) N(CL_sRGB) N(CL_sRGBx) N(CL_sRGBA) N(CL_sBGRA)
+    N(CL_R), N(CL_A), N(CL_RG), N(CL_RA), N(CL_RGB), N(CL_RGBA), N(CL_BGRA), N(CL_ARGB),           \
+        N(CL_ABGR), N(CL_INTENSITY), N(CL_LUMINANCE), N(CL_Rx), N(CL_RGx), N(CL_RGBx),             \
+        N(CL_DEPTH), N(CL_DEPTH_STENCIL), N(CL_sRGB), N(CL_sRGBx), N(CL_sRGBA), N(CL_sBGRA)
 #define DATA_TYPES(N)                                                                              \
-    N(CL_SNORM_INT8)                                                                               \
-    N(CL_SNORM_INT16) N(CL_UNORM_INT8) N(CL_UNORM_INT16) N(CL_UNORM_SHORT_565)                     \
-        N(CL_UNORM_SHORT_555) N(CL_UNORM_INT_101010) N(CL_UNORM_INT_101010_2) N(CL_SIGNED_INT8)    \
-            N(CL_SIGNED_INT16) N(CL_SIGNED_INT32) N(CL_UNSIGNED_INT8) N(CL_UNSIGNED_INT16)         \
-                N(CL_UNSIGNED_INT32) N(CL_HALF_FLOAT) N(CL_FLOAT) N(CL_UNORM_INT24)
-#define NAME(value) {value, #value},
+    N(CL_SNORM_INT8), N(CL_SNORM_INT16), N(CL_UNORM_INT8), N(CL_UNORM_INT16),                      \
+        N(CL_UNORM_SHORT_565), N(CL_UNORM_SHORT_555), N(CL_UNORM_INT_101010),                      \
+        N(CL_UNORM_INT_101010_2), N(CL_SIGNED_INT8), N(CL_SIGNED_INT16), N(CL_SIGNED_INT32),       \
+        N(CL_UNSIGNED_INT8), N(CL_UNSIGNED_INT16), N(CL_UNSIGNED_INT32), N(CL_HALF_FLOAT),         \
+        N(CL_FLOAT), N(CL_UNORM_INT24)
+#define NAME(value)                                                                                \
+    {                                                                                              \
+        value, #value                                                                              \
+    }
 
 /** The name of an access, type, order or data type of images. Their values are all different. */
 static const char *presented_name(uint64_t value)
@@ -283,7 +285,8 @@ static const char *presented_name(uint64_t value)
                  {CL_MEM_OBJECT_IMAGE2D, "2D"},
                  {CL_MEM_OBJECT_IMAGE2D_ARRAY, "2D array"},
                  {CL_MEM_OBJECT_IMAGE3D, "3D"},
-                 ORDERS(NAME) DATA_TYPES(NAME)};
+                 ORDERS(NAME),
+                 DATA_TYPES(NAME)};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (names[i].value == value)
