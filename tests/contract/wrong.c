@@ -371,6 +371,7 @@ cl_int *wrong_cl_int_ptr(struct wrong *w, const char *name)
 cl_event *wrong_cl_event_ptr(struct wrong *w, const char *name)
 {
     bool given = wrong_below(w, 2) == 0;
+    w->odd += !given && !strcmp(w->call, "clEnqueueMarker"); /* Which has to have one. */
     wrong_say(w, given ? "" : " %s=NULL", name);
     return given ? &w->event : NULL;
 }
@@ -430,7 +431,7 @@ const void *wrong_const_void_ptr(struct wrong *w, const char *name)
     static const void *value;
     if (wrong_is(name, "create_info")) {
         static const size_t sizes[] = {0, 1, 4, 16, 128, 1024, 2048, 4096, 4097, SIZE_MAX};
-        region = (cl_buffer_region){128 * wrong_below(w, 2), 128};
+        region = (cl_buffer_region){2048 * wrong_below(w, 2), 128};
         if (wrong_is_odd(w))
             region = (cl_buffer_region){sizes[wrong_below(w, COUNT(sizes))],
                                         sizes[wrong_below(w, COUNT(sizes))]};

@@ -7,11 +7,14 @@ import re
 import sys
 
 # What has no arguments worth a try, or ends something for all that comes after.
-LEFT_OUT = {"clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatform", "clIcdGetPlatformIDsKHR",
-            "clGetPlatformInfo", "clGetDeviceInfo", "clGetDeviceIDs", "clGetPlatformIDs", "clGetLayerInfo", "clInitLayer", "clUnloadCompiler", "clUnloadPlatformCompiler", "clEnqueueNativeKernel",
-            "clGetHostTimer", "clGetDeviceAndHostTimer", "clEnqueueWaitForEvents", "clSetProgramSpecializationConstant", "clRetainDevice", "clReleaseDevice", "clReleaseMemObject",
-            "clReleaseCommandQueue", "clCreateSubDevices", "clSetContextDestructorCallback",
-            "clSetMemObjectDestructorCallback", "clSetProgramReleaseCallback"}
+LEFT_OUT = {
+    "clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatform", "clIcdGetPlatformIDsKHR",
+    "clGetPlatformInfo", "clGetDeviceInfo", "clGetDeviceIDs", "clGetPlatformIDs", "clGetLayerInfo",
+    "clInitLayer", "clUnloadCompiler", "clUnloadPlatformCompiler", "clEnqueueNativeKernel", "clGetHostTimer",
+    "clGetDeviceAndHostTimer", "clEnqueueWaitForEvents", "clSetProgramSpecializationConstant", "clRetainDevice",
+    "clReleaseDevice", "clReleaseMemObject", "clReleaseCommandQueue", "clCreateSubDevices",
+    "clSetContextDestructorCallback", "clSetMemObjectDestructorCallback", "clSetProgramReleaseCallback",
+}
 
 
 def load(path):
@@ -48,7 +51,8 @@ def call_function(call, handles):
             lines += ["    if (made)", f"        {release}(made);"]
         elif "command_queue" in [p.name for p in function.parameters]:
             memory = next(p.name for p in function.parameters if p.type == "cl_mem")
-            lines += ["    if (made)", f"        clEnqueueUnmapMemObject(command_queue, {memory}, made, 0, NULL, NULL);"]
+            lines += ["    if (made)",
+                      f"        clEnqueueUnmapMemObject(command_queue, {memory}, made, 0, NULL, NULL);"]
     return "\n".join(lines + ["}", ""])
 
 
