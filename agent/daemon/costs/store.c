@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent.h"
+#include "state/base/clock.h"
 
 /* Incremented when a column changes. A file with a higher version is not modified. */
 #define VERSION         2
@@ -96,8 +97,14 @@ static int store_open_one(const char *path, int wait_ms, sqlite3 **ret_db)
         return result;
     (void)snprintf(pages, sizeof(pages), "PRAGMA max_page_count=%lld", COST_BYTES_MOST / 4096);
     (void)sqlite3_busy_timeout(*ret_db, wait_ms);
-    result = store_exec(*ret_db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
-                                 "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF");
+    /* SQLite does not wait for other processes while the kind of the journal changes. */
+    uint64_t until_ns = clock_now_ns() + (uint64_t)wait_ms * NS_PER_MS;
+    while ((result = store_exec(*ret_db, "PRAGMA journal_mode=WAL")) == SQLITE_BUSY &&
+           clock_now_ns() < until_ns)
+        (void)usleep(1000);
+    if (result == SQLITE_OK)
+        result = store_exec(*ret_db, "PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; "
+                                     "PRAGMA trusted_schema=OFF");
     return result == SQLITE_OK ? store_exec(*ret_db, pages) : result;
 }
 
