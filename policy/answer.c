@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 
-#include "policy/displace.h"
 #include "policy/expect.h"
 #include "policy/find_room.h"
 #include "policy/score.h"

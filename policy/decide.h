@@ -55,6 +55,7 @@ struct policy_device {
                             that it is not asked again at once; 0: only what is needed. */
     uint64_t reserved; /**< Bytes granted to all programs there; above `memory` after the limit was
                             lowered. */
+    uint64_t link;     /**< Bytes a millisecond, measured; 0: unknown. */
     uint32_t speed;    /**< Nominal, relative; 1000 is the reference device. */
     bool guessed;      /**< Nobody configured `speed`: it may be wrong by a large factor. */
     uint32_t price;    /**< Cost of an hour, relative; 1000 is the reference device's. */

@@ -5,11 +5,11 @@
 
 #include "policy/answer.h"
 #include "policy/automatic.h"
-#include "policy/displace.h"
 #include "policy/expect.h"
 #include "policy/find_room.h"
 #include "policy/preference.h"
 #include "policy/score.h"
+#include "policy/shift.h"
 #include "policy/step.h"
 
 /* Append a line. If it does not fit, leave it and all further lines out. */

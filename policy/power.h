@@ -27,6 +27,9 @@ struct power_device {
     uint64_t most_mw;    /**< The most that the device can draw; 0: unknown. */
     uint64_t foreign_mw; /**< Above idle, drawn by users that are not our programs. */
     uint64_t cap_mw;
+    /* Used by power_choose() only. */
+    uint64_t above_mw; /**< Above idle, drawn by the programs that were counted so far. */
+    bool kept;         /**< Power is kept for a program that waits. */
 };
 
 struct power_program {
@@ -40,7 +43,7 @@ struct power_program {
 };
 
 struct power_world {
-    const struct power_device *devices;
+    struct power_device *devices;
     uint32_t device_count;
     const struct power_program *programs;
     uint32_t program_count;
@@ -51,8 +54,9 @@ struct power_world {
 struct power_choice {
     bool grant;
     char why[POWER_REASON]; /**< Reason for waiting; "" if it does not wait. */
+    uint64_t least_mw;      /**< It waits although no other runs; the lowest cap that would do. */
     /* Used by power_choose() only. */
-    bool seen, chosen, counts, keeps;
+    bool seen, chosen, counts;
 };
 
 /** True when a cap concerns the program. Other programs need no grant. */
@@ -64,18 +68,9 @@ bool power_is_capped(const struct power_world *world, uint32_t program);
  * others before. The program that waits longest comes first once those before it had
  * POWER_SLICE_MS.
  *
- * @ret_choices  One for each program. Takes time in the square of the number of programs.
+ * @ret_choices  One for each program. Takes time in the square of the number of programs, and in
+ *               the number of devices.
  */
 void power_choose(const struct power_world *world, struct power_choice *ret_choices);
-
-/** Power of @device while the programs that `run` launch. Caps are compared with this sum. */
-uint64_t power_draw(const struct power_world *world, uint32_t device);
-
-/**
- * The lowest cap of @device, or with POWER_NO_DEVICE of the host, under which one of its programs
- * could run; if there are none, slightly more than its power without programs. 0: not known.
- */
-uint64_t power_least(const struct power_world *world, uint32_t device);
-#define POWER_NO_PROGRAM UINT32_MAX
 
 #endif

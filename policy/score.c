@@ -12,9 +12,9 @@
 /* Loads are compared within these bounds: a full device may lack any amount. */
 #define LOAD_MIN 25
 #define LOAD_MAX 975
-/* What a move is taken to cost before the program has moved: opening the device and building the
- * programs there, and the copies off one device and onto the other, by this many bytes a
- * millisecond where the link is unknown. */
+/* What a move is expected to cost by its bytes: opening the device and building the programs there,
+ * and the copies off one device and onto the other, by this many bytes a millisecond where the link
+ * is unknown. */
 #define OPEN_MS 500
 #define COPY    (1 << 20)
 
@@ -35,10 +35,14 @@ uint64_t program_speed_on(const struct view *view, const struct policy_program *
 
 uint64_t program_move_ms(const struct view *view, const struct policy_program *program)
 {
-    uint64_t link = view->world->link ? view->world->link : COPY;
+    uint64_t own = program->device == POLICY_NONE ? 0 : device_at(view, program->device)->link;
+    uint64_t link = own ? own : view->world->link ? view->world->link : COPY;
+    uint64_t ms = OPEN_MS + program_full(program) / most_of(link / 2, 1);
 
-    return program->move_ms ? program->move_ms
-                            : OPEN_MS + program_full(program) / most_of(link / 2, 1);
+    if (!program->move_ms)
+        return ms;
+    /* The last move may have gone over a slower link. */
+    return own ? least_of(program->move_ms, ms) : program->move_ms;
 }
 
 /* Time that a program waits for its device, per time that it does not. */

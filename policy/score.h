@@ -28,8 +28,8 @@ uint64_t program_speed_off(const struct view *view, const struct policy_program 
                            uint32_t device);
 int64_t score_of(const struct view *view, const struct policy_program *program, uint32_t device,
                  uint64_t bytes);
-/** Milliseconds that a move of the program takes: as its last one, or else estimated from its
- * bytes. */
+/** Milliseconds that a move of the program takes: as its last one, but no longer than its bytes
+ * need where the link of its device was measured; before its first move, what its bytes need. */
 uint64_t program_move_ms(const struct view *view, const struct policy_program *program);
 /** Milliseconds of work that the program loses on @device before the policy may move it back, if
  * the device is as much slower than its nominal speed as it may be. */

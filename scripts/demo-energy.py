@@ -17,15 +17,14 @@ from watts import Watts, emulate, settle, totals  # pylint: disable=wrong-import
 
 BUILD = os.path.join(SCRIPTS, "..", "build")
 CAP_W = 60  # the small device fits under it, beside what the large one draws idle
-STEPS = 300
 RUN_SECONDS = 300
 POLL_SECONDS = 0.05
 DRAIN_SECONDS = 1.0  # after a cap is set launches that were given end
 
 
 def training(lab, name):
-    return [os.path.join(lab.build, "tests", "programs", "train"), "--fixed", "--steps", str(STEPS),
-            "--every", str(STEPS // 4), "--times", lab.path(name + ".times")]
+    return [os.path.join(lab.build, "tests", "programs", "train"), "--fixed", "--steps", str(lab.steps),
+            "--every", str(lab.steps // 4), "--times", lab.path(name + ".times")]
 
 
 def steps_of(lab, name, begin):
@@ -108,17 +107,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", required=True, help="folder for the picture")
     parser.add_argument("--build", default=BUILD, help="build folder")
+    parser.add_argument("--steps", type=int, default=300, help="training steps of a run")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     os.environ.setdefault("EMU_LIBRARY", os.path.join(build, "tests", "emu", "libreseat-emu.so"))
     with Lab(["emulated"], find_reseat(os.path.join(build, "agent", "reseat"))) as lab:
-        lab.build = build
+        lab.build, lab.steps = build, options.steps
         emulate(lab)
         natively = subprocess.run(training(lab, "natively"), env=lab.env, check=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
         lab.large = lab.devices()[0]
         uncapped = Story(lab, "uncapped", natively).tell()
-        capped = Story(lab, "capped", natively).tell(cap_at=STEPS // 4)
+        capped = Story(lab, "capped", natively).tell(cap_at=lab.steps // 4)
     picture = os.path.join(options.output, "energy.svg")
     data = os.path.join(options.output, "energy.json")
     with open(data, "w", encoding="utf-8") as file:

@@ -54,6 +54,19 @@ static void help_print_paragraphs(const char *text)
     }
 }
 
+/** The names of the members of the verb's JSON object. */
+static json_t *help_members(const struct verb *verb)
+{
+    json_t *list = json_array();
+
+    for (const char *at = verb->members; at && *at; at += strspn(at, "[]? ")) {
+        size_t length = strcspn(at, "[? ");
+        json_array_append_new(list, json_stringn(at, length));
+        at += length;
+    }
+    return list;
+}
+
 static void help_print_options(const struct verb *verb)
 {
     char label[160];
@@ -71,13 +84,9 @@ static void help_print_options(const struct verb *verb)
     }
     if (!verb->plain) {
         struct words words = {.used = 0};
-        words_add(&words, "Print one JSON object, on errors too");
-        for (const char *at = verb->members; at && *at; at += strspn(at, "[]? ")) {
-            int length = (int)strcspn(at, "[? ");
-            words_add(&words, "%s%.*s", at == verb->members ? ". Its members: " : ", ", length, at);
-            at += length;
-        }
-        words_add(&words, ".");
+        json_auto_t *members = json_pack("{s:o}", "members", help_members(verb));
+        words_say(&words, members,
+                  "Print one JSON object, on errors too[. Its members: {members}].");
         help_print_labelled(stdout, "--json", width, words.text);
     }
 }
@@ -154,10 +163,11 @@ json_t *help_json(const struct verb *const *verbs)
         if (!verbs[i]->hidden) {
             json_array_append_new(
                 list,
-                json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", verbs[i]->name, "arguments",
-                          verbs[i]->arguments ? verbs[i]->arguments : "", "summary",
+                json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o}", "name", verbs[i]->name,
+                          "arguments", verbs[i]->arguments ? verbs[i]->arguments : "", "summary",
                           verbs[i]->summary, "text", verbs[i]->text ? verbs[i]->text : "", "json",
-                          !verbs[i]->plain, "options", help_options_json(verbs[i])));
+                          !verbs[i]->plain, "members", help_members(verbs[i]), "options",
+                          help_options_json(verbs[i])));
         }
     }
     return list;

@@ -1,6 +1,8 @@
 #include "agent/daemon/clients.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +13,19 @@
 void client_no_memory(struct peer *client)
 {
     peer_error(client, ERR_FAILED, "the agent has no memory for the request; try again");
+}
+
+void client_refuse(struct peer *client, const char *code, const struct program *program,
+                   const char *format, ...)
+{
+    char text[PROTOCOL_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (client)
+        peer_error(client, code, "program %s (pid %d) %s", program->name, (int)program->pid, text);
 }
 
 void client_unresolved(struct peer *client, int result, const char *why)
@@ -48,13 +63,10 @@ bool client_finds_program(struct peer *client, const struct program *program)
     if (program->peer && !program->status.fenced)
         return true;
     if (program->peer) {
-        peer_error(client, ERR_REFUSED, "program %s (pid %d) is fenced: %s", program->name,
-                   (int)program->pid, program->status.right_problem);
+        client_refuse(client, ERR_REFUSED, program, "is fenced: %s", program->status.right_problem);
         return false;
     }
-    peer_error(client, ERR_GONE,
-               "program %s (pid %d) has not found this agent yet; try again in a second",
-               program->name, (int)program->pid);
+    client_refuse(client, ERR_GONE, program, "has not found this agent yet; try again in a second");
     return false;
 }
 
@@ -66,10 +78,10 @@ struct program *client_running_program(struct peer *client, const msgpack_object
     if (!program)
         return NULL;
     if (!program->connected) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) has not used OpenCL yet, so there is %s; try again when "
-                   "reseat ps shows it running",
-                   program->name, (int)program->pid, lacks);
+        client_refuse(client, ERR_REFUSED, program,
+                      "has not used OpenCL yet, so there is %s; try again when "
+                      "reseat ps shows it running",
+                      lacks);
         return NULL;
     }
     return client_finds_program(client, program) ? program : NULL;

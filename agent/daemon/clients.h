@@ -11,6 +11,9 @@
 
 /** Tell @client that the agent has no memory for its request. */
 void client_no_memory(struct peer *client);
+/** Tell @client (may be NULL) of @program: "program NAME (pid N) " and the rest of the sentence. */
+void client_refuse(struct peer *client, const char *code, const struct program *program,
+                   const char *format, ...) PRINTF(4, 5);
 /**
  * Tell @client why a name in its request was not resolved: -ESRCH (no program), -ENODEV, -ENOTUNIQ,
  * -EBUSY (the device takes no programs), -E2BIG (too many names), or another failure.

@@ -1,5 +1,6 @@
 #include "agent/meters/meters.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ static int rapl_number(const char *path, uint64_t *ret_number)
     (void)fclose(file);
     errno = 0;
     uint64_t number = strtoull(text, &end, 10);
-    if (!read || end == text || errno || text[0] == '-' || (*end && *end != '\n'))
+    if (!read || !isdigit((unsigned char)text[0]) || errno || (*end && *end != '\n'))
         return -EIO;
     *ret_number = number;
     return 0;

@@ -7,7 +7,7 @@
 import sys
 
 NUMBERS = {"u32": "UINT32_MAX", "bytes": "MESSAGE_BYTES_MAX", "u64": "UINT64_MAX"}
-TYPES = list(NUMBERS) + ["signed", "bool", "ms", "vdev", "word", "text", "path", "device", "protection", "place", "by"]
+TYPES = list(NUMBERS) + ["signed", "bool", "ms", "vdev", "word", "text", "path", "device", "protection", "place"]
 LISTED = ["u64", "bool", "word", "device", "place"] # of which there may be an array, beside maps
 
 
@@ -28,7 +28,6 @@ class Field:
         if not known:
             sys.exit(f"{where}: '{words[1]}' is no type")
         self.words = words_of.get(self.of)
-        self.map = map_
         self.members, self.types = {side: self.key for side in map_.structs}, {}
         for member in members:
             side, _, name = member.partition("=")
@@ -46,7 +45,7 @@ class Field:
     def put_one(self, side, key, value, maps):
         type_ = self.types.get(side, self.type)
         if type_ == "map":
-            call = f"put_{self.of}(frame, {'agent, ' if maps[self.of].told(maps) else ''}&{value});"
+            call = f"{maps[self.of].called(side, 'put')}(frame, {'agent, ' if maps[self.of].told(maps) else ''}&{value});"
             return [call] if self.key == "-" else [f"frame_map(frame, {key});", call, "frame_end(frame);"]
         if type_ in NUMBERS or type_ in ("vdev", "ms"):
             return [f"frame_u64(frame, {key}, {value});"]
@@ -64,8 +63,6 @@ class Field:
 
     def put(self, side, maps):
         value, flag = self.member(side)
-        if self.type == "by":
-            return [f"{self.members[side]}(frame, {'agent, ' if self.map.told(maps) else ''}value);"]
         if self.count:
             lines = ["    " + line for line in self.put_one(side, "NULL", element(value), maps)]
             lines = [f'frame_array(frame, "{self.key}");', f"for (size_t i = 0; i < {place(self.count)}; i++) {{",
@@ -107,7 +104,7 @@ class Field:
     def take(self, side, maps):
         value, flag = self.member(side)
         key, type_ = f'"{self.key}"', self.types.get(side, self.type)
-        if "(" in value or type_ == "by" or (type_ == "map" and side not in maps[self.of].takers):
+        if "(" in value or (type_ == "map" and side not in maps[self.of].takers):
             return [] # Only what is put may be computed.
         if self.count:
             return self.take_array(value, flag, maps)
@@ -198,14 +195,18 @@ class Map:
         body = [puts.get(field.type, "frame_u64(frame, {}, 0);").format(f'"{field.key}"') for field in self.fields]
         return [f"void blank_{self.name}(struct frame *frame)"], ["{"] + ["    " + line for line in body] + ["}", ""]
 
+    def called(self, side, verb):
+        """Of functions that several sides have, only one has no side before its name."""
+        other = self.shared and side != "common" or verb == "put" and side in self.senders[1:]
+        return f"{side}_{verb}_{self.name}" if other else f"{verb}_{self.name}"
+
     def function(self, side, puts, maps):
         struct = self.structs[side]
-        own = f"{side}_" if self.shared and side != "common" else "" # the library links both
         agent = f"{'const ' if puts else ''}struct agent *agent, " if self.told(maps) else ""
         if puts:
-            lines = [f"void {own}put_{self.name}(struct frame *frame, {agent}const struct {struct} *value)"]
+            lines = [f"void {self.called(side, 'put')}(struct frame *frame, {agent}const struct {struct} *value)"]
         else:
-            lines = [f"void {own}take_{self.name}({agent}const msgpack_object *map, struct {struct} *value)"]
+            lines = [f"void {self.called(side, 'take')}({agent}const msgpack_object *map, struct {struct} *value)"]
         body = [line for field in self.fields if field.member(side)[0]
                 for line in (field.put(side, maps) if puts else field.take(side, maps))]
         used = ["(void)agent;"] if agent and not any("agent" in line for line in body) else []
@@ -245,7 +246,7 @@ def main():
                 declared += [first[0] + ";"]
                 defined += first + body
     for m in maps.values():
-        if side == "agent" and "program" in m.senders and "client" in m.takers:
+        if side == "agent" and "agent" not in m.structs and m.takers == ["client"]:
             for first, body in [m.relay(maps)] + ([] if any(f.type == "map" for f in m.fields) else [m.blank()]):
                 declared += [first[0] + ";"]
                 defined += first + body
@@ -255,7 +256,7 @@ def main():
     includes = [f'#include "{path}"' for path in sorted({m.headers[side] for m in own})]
     texts = [[f"#ifndef {guard}", f"#define {guard}", "", '#include "agent/protocol/message.h"'] + includes +
              ["", "/* Of messages.txt: into an open map, and from one. */"] + declared + ["", "#endif", ""],
-             [f'#include "agent/protocol/{side}_messages.h"', ""] + arrays + [""] + defined]
+             [f'#include "{header}"', ""] + arrays + [""] + defined]
     for path, lines in zip((header, source), texts):
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join(lines))

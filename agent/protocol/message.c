@@ -5,8 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/protocol/request.h"
 #include "state/base/bytes/text.h"
 #include "state/driver/device_key.h"
+
+const char *const request_verbs[REQUEST_VERBS] = {
+    [REQUEST_MOVE] = MSG_MOVE,
+    [REQUEST_SUSPEND] = MSG_SUSPEND,
+    [REQUEST_RESUME] = MSG_RESUME,
+    [REQUEST_PREWARM] = MSG_PREWARM,
+    [REQUEST_CHECKPOINT] = MSG_CHECKPOINT,
+    [REQUEST_PROTECT] = MSG_PROTECT,
+    [REQUEST_TRACE] = MSG_TRACE,
+    [REQUEST_DRAIN] = MSG_DRAIN,
+    [REQUEST_BALANCE] = MSG_BALANCE,
+};
+
+enum request_verb request_verb(const msgpack_object *map)
+{
+    enum request_verb verb = 0;
+
+    while (verb < REQUEST_VERBS && !field_is(map, "type", request_verbs[verb]))
+        verb++;
+    return verb;
+}
 
 void message_put_text(struct frame *frame, const char *key, const char *text)
 {

@@ -5,7 +5,7 @@
 #include "agent/protocol/protocol.h"
 #include "state/driver/driver.h"
 
-/* What generated packing and unpacking is made of: see messages.txt. */
+/* The functions that the generated packing and unpacking calls: see messages.txt. */
 
 #define MESSAGE_BYTES_MAX (UINT64_C(1) << 48)
 #define MESSAGE_MS_MAX    (UINT64_C(24) * 3600 * 1000)
@@ -18,16 +18,16 @@ void message_put_protection(struct frame *frame, const char *key,
 
 void message_put_signed(struct frame *frame, const char *key, int64_t value);
 
-/** 0 where there is none, and no more than @most. */
+/** A number, reduced to @most; 0 where there is none. */
 uint64_t message_number(const msgpack_object *map, const char *key, uint64_t most);
 /** 0 where there is none, or it does not fit. */
 int32_t message_signed(const msgpack_object *map, const char *key);
 /** UINT32_MAX where there is none. */
 uint32_t message_vdev(const msgpack_object *map, const char *key);
-/** Its place in @words, or 0. */
+/** The index of the field's text in @words; 0 where it has none of them. */
 unsigned message_word(const msgpack_object *map, const char *key, const char *const *words,
                       size_t count);
-/** False: it is no key, and @ret_device is as it was. */
+/** False: the field is no key of a device, and @ret_device is unchanged. */
 bool message_take_device(const msgpack_object *map, const char *key, struct device_key *ret_device);
 void message_take_protection(const msgpack_object *map, const char *key,
                              struct protection *ret_protection);

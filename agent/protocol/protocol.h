@@ -42,14 +42,14 @@
 /** Times of launches in one message, at most. */
 #define PROTOCOL_SAMPLES_MAX 64
 
-/** Types of frames, as their "type" says. */
-#define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
-#define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
-/** program: its virtual devices, and devices that it is "ready" for. */
-#define MSG_STATUS "status"
-/** program, to an agent whose welcome has "learns": at most PROTOCOL_SAMPLES_MAX "samples" of what
-    launches took. */
-#define MSG_COSTS    "costs"
+/*
+ * Types of frames, as their "type" says. messages.txt has what is in most of them, and doc/wire.md
+ * what they are for.
+ */
+#define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
+#define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
+#define MSG_STATUS   "status"   /**< program: how it is. */
+#define MSG_COSTS    "costs"    /**< program, to an agent whose welcome has "learns". */
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
@@ -57,34 +57,20 @@
 #define MSG_AGENT    "agent"    /**< client: tell about yourself; answer. */
 #define MSG_STOP     "stop"     /**< client: exit; answer. */
 #define MSG_RELOAD   "reload"   /**< client: read the configuration again; answer. */
-#define MSG_MOVE     "move"     /**< client to agent to program. */
-#define MSG_SUSPEND  "suspend"
-#define MSG_RESUME   "resume"
-#define MSG_CANCEL   "cancel"
-/** client to agent: make each of "devices" ready, where a move to it would begin with what takes
-   long done; with "drop" let go of that again, without any of all. Answered as a move is, once for
-   each. To the program one request a "device". */
-#define MSG_PREWARM "prewarm"
-/** client to agent to program: write an image of "app" to "folder", while it runs; "every_ms": the
-    agent has it made again and again; "keep": so many of the program's stay; "end": none is made
-   any more. To the program "keeps": another one follows. With "process" it is parked instead
-   (park.h). Answered as a suspend to an image is. */
-#define MSG_CHECKPOINT "checkpoint"
-/** client to agent to program: "app" is to be protected from the loss of its device so ("protect",
-    as agent/protocol/protection.h takes it). Answered as a move is: "not_protected" says why it is
-   not, though it is to be. Of MSG_REGISTER "protect" is the same. */
-#define MSG_PROTECT "protect"
-/** client: the long launches of "app" are to be done on "devices" too, none: on no other; answer.
-   To the program, after its welcome and whenever that changes: the keys of those "devices" that it
-   may use now. Of MSG_REGISTER "spread" has names, as those of a client. */
-#define MSG_SPREAD "spread"
-/** program to agent to client: "phase", "done" of "total" bytes, "built" of "builds" programs and
-    which is "building". */
-#define MSG_PROGRESS "progress"
-/** program to agent to client: "result", and "reached", "reason", ...; "lasting": it would fail
-   there again for as long as the program has what it has. */
-#define MSG_REPORT "report"
-#define MSG_LIMIT  "limit" /**< client: memory of a device or a program; answer. */
+/* client to agent to program, each with a `struct request` (request.h), answered by MSG_REPORT. */
+#define MSG_MOVE       "move"
+#define MSG_SUSPEND    "suspend"
+#define MSG_RESUME     "resume"
+#define MSG_PREWARM    "prewarm"    /**< To the program one for each of the client's "devices". */
+#define MSG_CHECKPOINT "checkpoint" /**< Write an image while it runs, or park it (park.h). */
+#define MSG_PROTECT    "protect"    /**< "not_protected" of the report says why it is not. */
+#define MSG_CANCEL     "cancel"
+/** client: the long launches of "app" are to be done on "devices" too; answer. To the program,
+   after its welcome and whenever that changes: those "devices" that it may use now. */
+#define MSG_SPREAD   "spread"
+#define MSG_PROGRESS "progress" /**< program to agent to client. */
+#define MSG_REPORT   "report"   /**< program to agent to client: how a request ended. */
+#define MSG_LIMIT    "limit"    /**< client: memory or power of a device or a program; answer. */
 /** client: empty a device; MSG_NOTICE where that is only announced ("device", "in_ns", "programs"
    on it, "told"), MSG_STEP for each move, then an answer. */
 #define MSG_DRAIN   "drain"
@@ -92,22 +78,17 @@
 #define MSG_STEP    "step"    /**< agent to client. */
 #define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
 #define MSG_USE     "use"     /**< client: use over time; answer. */
-/** client: what launches were found to cost; answer: at most PROTOCOL_COSTS_MAX "costs", and "more"
-    where there are more of them. "what": of a program, a device or a kernel alone; "skip": so many
-    are left out. */
+/** client: what launches were found to cost, of "what" alone, without the first "skip"; answer: at
+   most PROTOCOL_COSTS_MAX "costs", and "more" where there are more of them. */
 #define MSG_PROFILE "profile"
 /** client: 1 to PROTOCOL_COSTS_MAX "costs" of another agent's to be merged, all or none; answer:
     how many were "added". */
 #define MSG_IMPORT "import"
-/** client to agent to program: write down what goes on there, for "duration_ms"; to the program
-   "on" and "deadline_ns". MSG_SPANS come, then an answer: what it was "ended_by", how many were
-   "lost". */
+/** client to agent to program: write down what goes on there. MSG_SPANS come, then an answer: what
+   it was "ended_by", how many were "lost". */
 #define MSG_TRACE "trace"
-/** program to agent to client: "spans"; of the last from a program "end". */
-#define MSG_SPANS "spans"
-/** client: "deed" add, remove or list ("name", "address"); answer: "servers". Its watcher to the
-   agent: "code" and "problem", or "round_trip_ns", and "listed", "read", "write" (bytes a second).
- */
+#define MSG_SPANS "spans" /**< program to agent to client: "spans"; of the last "end". */
+/** client: add, remove or list servers; answer. Of a helper: server_news.h. */
 #define MSG_SERVER "server"
 #define MSG_ERROR  "error" /**< agent: code and message. */
 
@@ -115,36 +96,23 @@
  * Device memory. Grants are told as differences, so that one on its way and one given back at the
  * same time add up. "vdev": of several virtual devices on one device, the first.
  */
-/** program: "id", "vdev"; "total": bytes that it must be granted in all, whatever is on
-   its way; "least", "wanted"; "owns": for what it has already; "failed": the driver had no more. */
-#define MSG_NEED   "need"
+#define MSG_NEED   "need"   /**< program: a thread of it waits for memory. */
 #define MSG_ANSWER "answer" /**< agent: "id", "way" of the need, "reason". */
 /** program, while a need waits: are you there? An agent whose welcome has "alive" says it back. */
-#define MSG_ALIVE "alive"
-#define MSG_GRANT "grant" /**< agent: "vdev", "bytes" more. */
-/** agent: "vdev", keep to "bytes" in all, and return the rest. */
-#define MSG_SHRINK "shrink"
+#define MSG_ALIVE  "alive"
+#define MSG_GRANT  "grant"  /**< agent: "vdev", "bytes" more. */
+#define MSG_SHRINK "shrink" /**< agent: "vdev", keep to "bytes" in all, and return the rest. */
 #define MSG_RETURN "return" /**< program: "vdev", "bytes" that it gives back. */
 
 /**
  * Power. agent: "turn" counts what it says, "capped": a power cap concerns the program (the welcome
- * says so too), "granted": it may launch. program: "turn" that it heard of last, "runs": it may
- * launch or launches have not ended, "wants": launches wait for power.
+ * says so too), "granted": it may launch, for "for_ms" from then on. program: "turn" that it heard
+ * of last, "runs": it may launch or launches have not ended, "wants": launches wait for power.
  */
-#define MSG_POWER "power"
-
-/** agent: keep up to "bytes" of host memory warm (state/base/memory/pages.h). */
-#define MSG_WARM "warm"
-
-/*
- * A program that registered with policy/reseat.h says so in its hello and whenever that changes:
- * "aware" is a map of what it asks for ("minimum", "preferred": "memory", "allocation",
- * "local_memory", "work_group_size", "compute_units", "features"), missing when it is not
- * registered.
- */
-#define MSG_WISH "wish" /**< program: "aware". */
-/** agent: "what", "vdev" or none, "in_ns", "value", "text". */
-#define MSG_NOTICE "notice"
+#define MSG_POWER  "power"
+#define MSG_WARM   "warm"   /**< agent: keep up to "bytes" of host memory warm (pages.h). */
+#define MSG_WISH   "wish"   /**< program: what it asks for, if it registered with reseat.h. */
+#define MSG_NOTICE "notice" /**< agent, for a client or by itself. */
 
 /** "what" of MSG_NOTICE: see policy/reseat.h. */
 #define NOTICE_ADDED "device-added"

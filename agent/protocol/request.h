@@ -9,46 +9,63 @@
 #include "agent/protocol/protocol.h"
 #include "state/driver/device_key.h"
 
-/** As state/move/move.h has them. */
+/** When the content of memory is copied: enum move_fetch of state/move/move.h. */
 enum request_fetch { REQUEST_FETCH_AUTO, REQUEST_FETCH_ON_DEMAND, REQUEST_FETCH_WHOLE };
-/** How much a program that registered (policy/reseat.h) is asked. */
+/** What a program that registered (policy/reseat.h) is asked before a move: enum move_manner. */
 enum request_manner {
-    REQUEST_ASKED,  /**< What it refuses does not happen. */
-    REQUEST_TAKEN,  /**< The device is taken away: without its help, if need be. */
-    REQUEST_NEEDED, /**< A thread of it waits for this: it is told afterwards. */
+    REQUEST_ASKED,  /**< It may refuse the move. */
+    REQUEST_TAKEN,  /**< Its device is taken away: it is moved even without its help. */
+    REQUEST_NEEDED, /**< One of its threads waits for the move: it is told afterwards. */
 };
 
 #define REQUEST_ALL_VDEVS UINT32_MAX
 
+/** What is asked for: the type of the message. */
+enum request_verb {
+    REQUEST_MOVE,
+    REQUEST_SUSPEND,
+    REQUEST_RESUME,
+    REQUEST_PREWARM,
+    REQUEST_CHECKPOINT,
+    REQUEST_PROTECT,
+    REQUEST_TRACE,
+    REQUEST_DRAIN,   /**< Of a device; its program is NULL, as for a rebalance. */
+    REQUEST_BALANCE, /**< A drain and a rebalance wait for operations of the policy. */
+    REQUEST_VERBS
+};
+extern const char *const request_verbs[REQUEST_VERBS];
+/** The verb of a message; REQUEST_VERBS: it is no such request. */
+enum request_verb request_verb(const msgpack_object *map);
+
 /**
- * A move, suspend, resume, prewarm, checkpoint or protection, as a command line says it, the agent
- * passes it on, and the program is given it. Its verb is the type of the message.
+ * A move, suspend, resume, prewarm, checkpoint or protection: a command sends it to the agent, and
+ * the agent, completed, to the program. Its verb is the type of the message.
  */
 struct request {
-    char app[PROTOCOL_WORD_MAX]; /**< From a command: the program. */
-    uint64_t id;                 /**< To a program: what it answers with. */
+    char app[PROTOCOL_WORD_MAX]; /**< From a command: the name of the program. */
+    uint64_t id;                 /**< To a program: its answer has the same. */
     uint32_t vdev;               /**< To a program: or REQUEST_ALL_VDEVS. */
     /** From a command a device's name; to a program its key, and `name` what it is called. */
     char device[DEVICE_KEY_TEXT_MAX];
     char name[PROTOCOL_WORD_MAX];
     uint64_t timeout_ms;      /**< From a command; 0: none. */
     uint64_t deadline_ns;     /**< To a program: CLOCK_MONOTONIC; 0: none. */
-    bool dry_run;             /**< Say what would come of it. */
-    bool queue;               /**< Of a resume: leave it to the policy. */
-    uint64_t max_downtime_ms; /**< 0: as the configuration says. */
-    bool strict;              /**< Rather not at all than stopped for longer than that. */
-    uint64_t bandwidth;       /**< Bytes a second while the program runs; 0: likewise. */
-    bool non_blocking;        /**< The rest of a long launch is done on both devices. */
+    bool dry_run;             /**< Only report whether it could be done. */
+    bool queue;               /**< Of a resume: the policy resumes the program later. */
+    uint64_t max_downtime_ms; /**< 0: as configured. */
+    bool strict;              /**< Undo a move whose pause would be longer. */
+    uint64_t bandwidth;       /**< Bytes a second while the program runs; 0: as configured. */
+    bool non_blocking;        /**< Both devices run the rest of a long launch. */
     enum request_fetch fetch;
     enum request_manner manner;
-    char folder[PATH_MAX];        /**< For an image; or "". */
-    bool drop;                    /**< Of a prewarm: let go of what was made. */
-    uint64_t every_ms;            /**< Of a checkpoint: until the next; 0: there is none. */
-    uint64_t keep;                /**< So many images stay; 0: all. */
-    bool keeps;                   /**< To a program: another one follows. */
-    bool ends;                    /**< None is made any more. */
-    uint64_t lease_ms;            /**< It says that it lives; 0: it does not. */
-    bool parks;                   /**< Its process is kept (park.h). */
+    char folder[PATH_MAX];        /**< Where an image is written; or "". */
+    bool drop;                    /**< Of a prewarm: release the prewarmed device. */
+    uint64_t every_ms;            /**< Of a checkpoint: interval; 0: only one is made. */
+    uint64_t keep;                /**< Number of images to retain; 0: all. */
+    bool keeps;                   /**< To a program: another checkpoint follows. */
+    bool ends;                    /**< End the periodic checkpoints. */
+    uint64_t lease_ms;            /**< Duration of the lease that it renews; 0: none. */
+    bool parks;                   /**< Park it, for an image of its process (park.h). */
     struct protection protection; /**< Of a protection. */
 };
 

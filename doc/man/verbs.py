@@ -2,7 +2,7 @@
 """Put what reseat says of its verbs into its manual: verbs.py RESEAT TEMPLATE > reseat.1.scd
 
 In the template @synopsis@ stands for the usage of all verbs, @VERB@ for what one does, and
-@VERB options@ for its options. Each has to be there once; "@VERB, no options@" leaves them out.
+@VERB options@ for its options and what --json prints. Each has to be there once; "@VERB, no options@" leaves them out.
 """
 
 import json
@@ -63,7 +63,11 @@ def description(verb):
 
 def option_list(verb):
     names = names_of(verb)
-    return "\n".join(f"\t{option(row)}\n\t\t{prose(row['help'], names)}" for row in verb["options"])
+    rows = [f"\t{option(row)}\n\t\t{prose(row['help'], names)}" for row in verb["options"]]
+    if verb["json"] and verb["members"]:
+        members = ", ".join(f"_{escape(name)}_" for name in verb["members"])
+        rows.append(f"\t*--json*\n\t\tPrint one JSON object (JSON, below) with {members}.")
+    return "\n".join(rows)
 
 
 def main():

@@ -170,7 +170,7 @@ static void control_link_drop(struct link *link)
     wire_close(&link->wire);
     link->welcome = false;
     link->turn = 0;
-    power_set(false, false); /* without an agent nobody grants power */
+    power_set(false, 0); /* without an agent nobody grants power */
     control_budget_alone();
     control_trace_drop();
 
@@ -412,7 +412,7 @@ static void control_take_welcome(const msgpack_object *map)
     control.link.status_due = true;
     control.link.learns = field_bool(map, "learns", false);
     if (field_bool(map, "capped", false))
-        power_set(true, false);
+        power_set(true, 0);
     control_budget_connected(map);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
@@ -456,7 +456,11 @@ static void control_take_spread(const msgpack_object *map)
 
 static void control_take_power(const msgpack_object *map)
 {
-    power_set(field_bool(map, "capped", false), field_bool(map, "granted", false));
+    uint64_t most_ms = UINT64_MAX / NS_PER_MS, for_ms = field_u64(map, "for_ms", most_ms);
+
+    power_set(field_bool(map, "capped", false), !field_bool(map, "granted", false) ? 0
+                                                : for_ms < most_ms ? for_ms * NS_PER_MS
+                                                                   : UINT64_MAX);
     control.link.turn = field_u64(map, "turn", 0);
     control.link.power_due = true;
 }

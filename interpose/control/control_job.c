@@ -24,13 +24,13 @@ static const char *control_job_read_targets(const msgpack_object *map,
     char text[DEVICE_KEY_TEXT_MAX];
     struct device_key target;
     bool named = field_string(map, "device", text, sizeof(text)) && text[0];
-    if (named ? device_key_parse(text, &target) != 0 : !request->resume)
+    if (named ? device_key_parse(text, &target) != 0 : request->verb != REQUEST_RESUME)
         return "the request names no valid device";
     for (uint32_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++) {
         struct vdev_status status = {0};
         status_vdev(vdev, &status);
         request->targets[vdev] = named ? target : status.device;
-        bool meant = request->vdev == CONTROL_ALL_VDEVS ? vdev == 0 || vdev < status_vdev_count()
+        bool meant = request->vdev == REQUEST_ALL_VDEVS ? vdev == 0 || vdev < status_vdev_count()
                                                         : request->vdev == vdev;
         if (!named && !status.device.icd[0] && meant)
             return "the program has been on no device yet; name one";
@@ -65,22 +65,19 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     /* Their number is not known while the program starts. Then move_run checks it. */
     uint32_t count = status_vdev_count();
     program_take_request(map, request);
-    if (request->vdev != CONTROL_ALL_VDEVS &&
+    if (request->vdev != REQUEST_ALL_VDEVS &&
         request->vdev >= (count == 0 ? PROTOCOL_VDEVS_MAX : count))
         return "the program has no such virtual device";
-    request->suspend = field_is(map, "type", MSG_SUSPEND);
-    request->resume = field_is(map, "type", MSG_RESUME);
-    request->checkpoint = field_is(map, "type", MSG_CHECKPOINT);
-    request->protect = field_is(map, "type", MSG_PROTECT);
-    request->move.prewarm = field_is(map, "type", MSG_PREWARM);
-    request->parks = request->parks && request->checkpoint;
+    request->verb = request_verb(map);
+    request->move.prewarm = request->verb == REQUEST_PREWARM;
+    request->parks = request->parks && request->verb == REQUEST_CHECKPOINT;
     request->drop = request->drop && request->move.prewarm;
-    if (!request->suspend && !request->checkpoint)
+    if (request->verb != REQUEST_SUSPEND && request->verb != REQUEST_CHECKPOINT)
         request->folder[0] = '\0';
     if (request->move.deadline_ns)
         request->move.deadline_ns = clock_of_host(request->move.deadline_ns);
     control_job_read_grants(map, request);
-    if (request->protect) {
+    if (request->verb == REQUEST_PROTECT) {
         /* Numbered by the control thread, so that the later one of two orders is in effect. */
         request->order = control_protect_order();
         return request->protection.word == PROTECTION_UNSAID
@@ -92,13 +89,13 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
     if (request->lease_ms != 0 &&
         (request->lease_ms < LEASE_LEAST_MS || request->lease_ms > LEASE_MOST_MS))
         return "the lease is too short or too long";
-    if (request->checkpoint)
+    if (request->verb == REQUEST_CHECKPOINT)
         return request->folder[0] || request->ends || request->parks
                    ? NULL
                    : "the request names no folder";
     const msgpack_object *device = field_get(map, "device");
     bool all = request->drop && (!device || field_is(map, "device", ""));
-    return request->suspend || all ? NULL : control_job_read_targets(map, request);
+    return request->verb == REQUEST_SUSPEND || all ? NULL : control_job_read_targets(map, request);
 }
 
 static bool control_job_is_there(const struct control_request *request, uint32_t vdev)
@@ -106,9 +103,9 @@ static bool control_job_is_there(const struct control_request *request, uint32_t
     struct vdev_status status = {0};
     struct protect_status protection;
     status_vdev(vdev, &status);
-    if (request->suspend || request->parks)
+    if (request->verb == REQUEST_SUSPEND || request->parks)
         return status.suspended;
-    if (request->resume)
+    if (request->verb == REQUEST_RESUME)
         return !status.suspended;
     /* A virtual device has to move even to its own device after that was lost and works again. */
     protect_read(&protection);
@@ -121,10 +118,10 @@ static bool control_job_is_there(const struct control_request *request, uint32_t
 static uint32_t control_job_choose(const struct control_request *request, uint32_t *ret_vdevs)
 {
     uint32_t count = 0, all = status_vdev_count();
-    if (request->vdev != CONTROL_ALL_VDEVS && request->vdev >= all)
+    if (request->vdev != REQUEST_ALL_VDEVS && request->vdev >= all)
         ret_vdevs[count++] = request->vdev;
     for (uint32_t vdev = 0; vdev < all; vdev++)
-        if ((request->vdev == CONTROL_ALL_VDEVS || request->vdev == vdev) &&
+        if ((request->vdev == REQUEST_ALL_VDEVS || request->vdev == vdev) &&
             !control_job_is_there(request, vdev))
             ret_vdevs[count++] = vdev;
     return count;
@@ -288,11 +285,11 @@ static void control_job_dispatch(const struct control_request *request,
     *ret_report = (struct control_report){0};
     if (!move_await_start(request->move.deadline_ns, &ret_report->whole))
         return;
-    if (request->checkpoint && !request->parks) {
+    if (request->verb == REQUEST_CHECKPOINT && !request->parks) {
         control_job_checkpoint(request, ret_report);
         return;
     }
-    if (request->protect) {
+    if (request->verb == REQUEST_PROTECT) {
         control_job_protect(request, ret_report);
         return;
     }
@@ -311,7 +308,8 @@ static void control_job_dispatch(const struct control_request *request,
         struct move_report report = {0};
         move.vdev = vdevs[i];
         move.grant = request->limited ? &request->grants[vdevs[i]] : NULL;
-        move.target = request->suspend || request->parks ? NULL : &request->targets[vdevs[i]];
+        move.target =
+            request->verb == REQUEST_SUSPEND || request->parks ? NULL : &request->targets[vdevs[i]];
         move_run(&move, &report);
         control_job_add(ret_report, &report, vdevs[i], status_vdev_count() > 1);
     }

@@ -1,8 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
-#include "agent/protocol/protection.h"
-#include "agent/protocol/protocol.h"
+#include "agent/protocol/request.h"
 #include "state/checkpoint/checkpoint.h"
 #include "state/move/move.h"
 #include "state/move/stored.h"
@@ -12,23 +11,19 @@
  * transaction of its own, one after another, until one does not.
  */
 
-#define CONTROL_ALL_VDEVS UINT32_MAX
-
 struct control_request {
     struct move_request move; /**< Without target and virtual device. */
     uint64_t id;              /**< The report has the same. */
-    uint32_t vdev;            /**< Or CONTROL_ALL_VDEVS. */
-    bool suspend, resume;     /**< With neither, and none of the flags below, it is a move. */
-    bool checkpoint;          /**< Make an image of the running program. */
+    uint32_t vdev;            /**< Or REQUEST_ALL_VDEVS. */
+    enum request_verb verb;
     bool keeps, ends;  /**< Of a checkpoint: another one follows; or there will be no more. */
     bool parks;        /**< Park the program, for an image of its process (park.h). */
     uint64_t keep;     /**< Number of images to retain; 0: all. */
     uint64_t lease_ms; /**< Duration of the lease that is to be renewed; 0: begin none. */
     bool drop;         /**< Release residences that move.prewarm made. */
-    bool protect;      /**< Change the protection to: */
-    struct protection protection;
-    uint64_t order; /**< Number of this change: control_protect_order. */
-    bool limited;   /**< The request has `grants`. */
+    struct protection protection; /**< The new one. */
+    uint64_t order;               /**< Number of this change: control_protect_order. */
+    bool limited;                 /**< The request has `grants`. */
     uint64_t
         grants[PROTOCOL_VDEVS_MAX]; /**< Bytes that each virtual device may have on its target. */
     uint64_t wanted[PROTOCOL_VDEVS_MAX]; /**< Bytes that each wanted when the agent decided on

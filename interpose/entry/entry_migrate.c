@@ -3,6 +3,7 @@
 
 #include "interpose/entry/entry.h"
 #include "state/command/command.h"
+#include "state/opencl/checks.h"
 
 /*
  * clEnqueueMigrateMemObjects (5.5.4): a hint about where bytes should be. We bring the objects up
@@ -85,25 +86,24 @@ static const struct command_ops migration_ops = {
     .drop = entry_migrate_migration_drop,
 };
 
+static const void *entry_migrate_context_of(cl_mem handle)
+{
+    const struct memory *memory = memory_get(handle);
+    return memory ? memory->context : NULL;
+}
+
 cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,
                                   const cl_mem *mem_objects, cl_mem_migration_flags flags,
                                   cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
                                   cl_event *event)
 {
-    const cl_mem_migration_flags known =
-        CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
     struct queue *queue = queue_get(command_queue);
     if (!queue)
         return CL_INVALID_COMMAND_QUEUE;
-    if (num_mem_objects == 0 || !mem_objects || (flags & ~known) != 0)
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_mem_objects; i++) {
-        const struct memory *memory = memory_get(mem_objects[i]);
-        if (!memory)
-            return CL_INVALID_MEM_OBJECT;
-        if (memory->context != queue->context)
-            return CL_INVALID_CONTEXT;
-    }
+    cl_int error = check_migration(num_mem_objects, mem_objects, flags, queue->context,
+                                   entry_migrate_context_of);
+    if (error)
+        return error;
     struct migration migration = {
         .base = {.ops = &migration_ops, .queue = queue, .more = entry_migrate_migration_more},
         .flags = flags,

@@ -32,7 +32,7 @@ HERE = {"clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatfo
 OWN = {"ISOLATED_ENTRY": "isolate_open", "ISOLATED_STANDBY": "isolate_standby", "BETWEEN_NAME": "between_enqueue",
        "LEND_NAME": "lent_take", "LENT_RETURN_NAME": "lent_give",
        "SERVED_ENTRY": "plug_open", "SERVED_ENDED": "plug_ended", "SERVED_LEAVE": "clients_leave"}
-INCLUDES = ("objects/lent.h", "commands/command.h", "commands/transfer.h", "programs/kernel.h",
+INCLUDES = ("commands/command.h", "commands/transfer.h", "programs/kernel.h",
             "servers/renew.h", "servers/servers.h")
 
 VIEW = """static inline struct checked_memory checked_memory(const struct memory *memory)
@@ -55,7 +55,7 @@ def count(call, handles):
     kind = handles[parameter.type][0].replace("OBJECT_", "ID_")
     return "\n".join([
         f"static {call.function.head()}", "{",
-        f"    void *object = handle_get({parameter.name}, {kind});",
+        f"    void *object = object_get({parameter.name}, {kind});",
         "    if (!object)", f"        return {handles[parameter.type][1]};",
         f"    handle_{'retain' if call.kind == 'retain' else 'release'}(object);",
         "    return CL_SUCCESS;", "}", ""])
@@ -175,7 +175,7 @@ def main():
             names[name] = f"own_{name}"
         elif call.kind == "refused" or name in NOT_OFFERED:
             call.words = [NOT_OFFERED.get(name, call.words[0])]
-            lines.append("static " + calls_py.refused_entry(call, "handle_get", "ID_").replace(f"{name}(", f"own_{name}(", 1))
+            lines.append("static " + calls_py.refused_entry(call, "object_get", "ID_").replace(f"{name}(", f"own_{name}(", 1))
             names[name] = f"own_{name}"
         if call.kind != "refused" and not call.hidden and name not in HERE:
             addresses.append((name, names[name]))

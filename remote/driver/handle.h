@@ -49,18 +49,9 @@ void handle_unuse_later(void *object);
 /** Call @each for every live object of a type, with a use meanwhile. */
 void handle_each(enum id_type type, void (*each)(void *object, void *data), void *data);
 
-/** The live object of a handle that may be any number, or NULL. */
-static inline void *handle_get(const void *handle, enum id_type type)
-{
-    return object_get(handle, type);
-}
 static inline void handle_retain(void *object)
 {
     atomic_fetch_add(&((struct object *)object)->counts, 1);
-}
-static inline void handle_use(void *object)
-{
-    object_hold(object);
 }
 static inline cl_uint handle_count(const void *object)
 {

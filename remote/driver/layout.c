@@ -55,30 +55,29 @@ static void layout_copy_whole(const struct layout *layout, void *to, const void 
     copy_pieces(layout_copy_piece, &whole, (whole.size + COPY_LEAST - 1) / COPY_LEAST);
 }
 
-void layout_gather(const struct layout *layout, void *packed, const void *memory)
+/* To the packed bytes (@gathers), or from them. */
+static void layout_copy(const struct layout *layout, char *memory, char *packed, bool gathers,
+                        void (*copy)(char *to, const char *from, size_t size))
 {
-    unsigned char *to = packed;
     if (layout_is_packed(layout)) {
-        layout_copy_whole(layout, packed, memory, layout_copy_bytes);
+        layout_copy_whole(layout, gathers ? packed : memory, gathers ? memory : packed, copy);
         return;
     }
     for (size_t z = 0; z < layout->slices; z++)
-        for (size_t y = 0; y < layout->rows; y++, to += layout->row)
-            memcpy(to, (const char *)memory + z * layout->slice_pitch + y * layout->row_pitch,
-                   layout->row);
+        for (size_t y = 0; y < layout->rows; y++, packed += layout->row) {
+            char *row = memory + z * layout->slice_pitch + y * layout->row_pitch;
+            copy(gathers ? packed : row, gathers ? row : packed, layout->row);
+        }
+}
+
+void layout_gather(const struct layout *layout, void *packed, const void *memory)
+{
+    layout_copy(layout, (char *)(uintptr_t)memory, packed, true, layout_copy_bytes);
 }
 
 void layout_scatter(const struct layout *layout, const void *packed, void *memory)
 {
-    const unsigned char *from = packed;
-    if (layout_is_packed(layout)) {
-        layout_copy_whole(layout, memory, packed, layout_copy_bytes);
-        return;
-    }
-    for (size_t z = 0; z < layout->slices; z++)
-        for (size_t y = 0; y < layout->rows; y++, from += layout->row)
-            memcpy((char *)memory + z * layout->slice_pitch + y * layout->row_pitch, from,
-                   layout->row);
+    layout_copy(layout, memory, (char *)(uintptr_t)packed, false, layout_copy_bytes);
 }
 
 #define PAGE 4096
@@ -97,13 +96,5 @@ static void layout_refresh_bytes(char *to, const char *from, size_t size)
 
 void layout_refresh(const struct layout *layout, const void *packed, void *memory)
 {
-    const char *from = packed;
-    if (layout_is_packed(layout)) {
-        layout_copy_whole(layout, memory, packed, layout_refresh_bytes);
-        return;
-    }
-    for (size_t z = 0; z < layout->slices; z++)
-        for (size_t y = 0; y < layout->rows; y++, from += layout->row)
-            layout_refresh_bytes((char *)memory + z * layout->slice_pitch + y * layout->row_pitch,
-                                 from, layout->row);
+    layout_copy(layout, memory, (char *)(uintptr_t)packed, false, layout_refresh_bytes);
 }

@@ -41,7 +41,6 @@ _Static_assert(sizeof(struct ticket) == 56, "as it is sent");
  */
 
 struct link;
-struct ticket;
 
 struct link_ops {
     /**

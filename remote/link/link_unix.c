@@ -32,7 +32,7 @@ struct unix_link {
     size_t arrived_count;
 };
 
-static struct unix_link *link_unix_link(struct link *link)
+static struct unix_link *link_unix_self(struct link *link)
 {
     return container_of(link, struct unix_link, base);
 }
@@ -52,7 +52,7 @@ static int link_unix_failed(const struct unix_link *link, int error)
 
 static int link_unix_send(struct link *base, struct iovec *iov, size_t count, uint64_t deadline_ns)
 {
-    struct unix_link *link = link_unix_link(base);
+    struct unix_link *link = link_unix_self(base);
     while (count != 0) {
         struct socket_passed passed;
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = count};
@@ -93,7 +93,7 @@ static void link_unix_keep_descriptors(struct unix_link *link, struct msghdr *me
 static int link_unix_receive(struct link *base, void *bytes, size_t size, uint64_t deadline_ns,
                              size_t *ret_received)
 {
-    struct unix_link *link = link_unix_link(base);
+    struct unix_link *link = link_unix_self(base);
     for (;;) {
         struct socket_passed passed;
         struct iovec iov = {bytes, size};
@@ -122,7 +122,7 @@ static int link_unix_receive(struct link *base, void *bytes, size_t size, uint64
 
 static void link_unix_shut_down(struct link *base)
 {
-    struct unix_link *link = link_unix_link(base);
+    struct unix_link *link = link_unix_self(base);
     if (!atomic_exchange(&link->shut, true)) {
         int fd = owned_fd(&link->socket);
         if (fd >= 0)
@@ -132,7 +132,7 @@ static void link_unix_shut_down(struct link *base)
 
 static void link_unix_destroy(struct link *base)
 {
-    struct unix_link *link = link_unix_link(base);
+    struct unix_link *link = link_unix_self(base);
     for (size_t i = 0; i < link->arrived_count; i++)
         close(link->arrived[i]);
     if (link->passing >= 0)
@@ -143,7 +143,7 @@ static void link_unix_destroy(struct link *base)
 
 static int link_unix_send_descriptor(struct link *base, int fd)
 {
-    struct unix_link *link = link_unix_link(base);
+    struct unix_link *link = link_unix_self(base);
     int copy = link->passing >= 0 ? -1 : dup(fd);
     if (copy < 0)
         return link->passing >= 0 ? -EBUSY : -errno;
@@ -153,7 +153,7 @@ static int link_unix_send_descriptor(struct link *base, int fd)
 
 static int link_unix_take_descriptor(struct link *base, int *ret_fd)
 {
-    struct unix_link *link = link_unix_link(base);
+    struct unix_link *link = link_unix_self(base);
     if (link->arrived_count == 0)
         return -ENOENT;
     *ret_fd = link->arrived[0];
@@ -164,7 +164,7 @@ static int link_unix_take_descriptor(struct link *base, int *ret_fd)
 
 static struct owned *link_unix_socket(struct link *base)
 {
-    return &link_unix_link(base)->socket;
+    return &link_unix_self(base)->socket;
 }
 
 static const struct link_ops unix_ops = {

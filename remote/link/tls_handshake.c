@@ -240,7 +240,7 @@ static int tls_handshake_advance(struct tls_link *tls, uint64_t deadline_ns, int
 }
 
 /** Read the byte that says we are admitted, or the alert that refuses us. */
-static int tls_handshake_read_word(SSL *ssl)
+static int tls_handshake_await_admission(SSL *ssl)
 {
     char word = 0;
     size_t size;
@@ -249,7 +249,7 @@ static int tls_handshake_read_word(SSL *ssl)
     return result == 1 && word != ADMITTED ? -1 : result;
 }
 
-static int tls_handshake_send_word(SSL *ssl)
+static int tls_handshake_confirm_admission(SSL *ssl)
 {
     static const char word = ADMITTED;
     size_t size;
@@ -310,8 +310,9 @@ int tls_handshake(struct tls_link *tls, uint64_t deadline_ns)
         error = -EPERM;
     }
     if (!error)
-        error = tls_handshake_advance(
-            tls, deadline_ns, tls->serves ? tls_handshake_send_word : tls_handshake_read_word);
+        error = tls_handshake_advance(tls, deadline_ns,
+                                      tls->serves ? tls_handshake_confirm_admission
+                                                  : tls_handshake_await_admission);
     if (error)
         return tls_handshake_explain(tls, error);
     tls_handshake_settle(tls);

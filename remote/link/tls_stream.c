@@ -116,8 +116,7 @@ static size_t tls_stream_next_bytes(struct tls_link *tls, struct iovec **iov, si
     return staged;
 }
 
-static int tls_stream_tls_send(struct link *link, struct iovec *iov, size_t count,
-                               uint64_t deadline_ns)
+static int tls_stream_send(struct link *link, struct iovec *iov, size_t count, uint64_t deadline_ns)
 {
     struct tls_link *tls = (struct tls_link *)link;
     const void *bytes;
@@ -155,8 +154,8 @@ static int tls_stream_open_records(struct tls_link *tls, char *bytes, size_t siz
     return received ? 0 : error;
 }
 
-static int tls_stream_tls_receive(struct link *link, void *bytes, size_t size, uint64_t deadline_ns,
-                                  size_t *ret_received)
+static int tls_stream_receive(struct link *link, void *bytes, size_t size, uint64_t deadline_ns,
+                              size_t *ret_received)
 {
     struct tls_link *tls = (struct tls_link *)link;
     size_t received = 0;
@@ -180,7 +179,7 @@ static int tls_stream_tls_receive(struct link *link, void *bytes, size_t size, u
     }
 }
 
-static void tls_stream_tls_shut_down(struct link *link)
+static void tls_stream_shut_down(struct link *link)
 {
     struct tls_link *tls = (struct tls_link *)link;
     int fd = owned_fd(&tls->socket);
@@ -190,7 +189,7 @@ static void tls_stream_tls_shut_down(struct link *link)
         (void)shutdown(fd, SHUT_RDWR);
 }
 
-static void tls_stream_tls_destroy(struct link *link)
+static void tls_stream_destroy(struct link *link)
 {
     struct tls_link *tls = (struct tls_link *)link;
 
@@ -204,7 +203,7 @@ static void tls_stream_tls_destroy(struct link *link)
     }
     /* A child of a fork may have the descriptor as well, so closing it would not end the
      * connection. */
-    tls_stream_tls_shut_down(link);
+    tls_stream_shut_down(link);
     owned_close(&tls->socket);
     SSL_free(tls->ssl);
     pthread_mutex_destroy(&tls->lock);
@@ -215,8 +214,8 @@ static void tls_stream_tls_destroy(struct link *link)
 }
 
 const struct link_ops tls_ops = {
-    .send = tls_stream_tls_send,
-    .receive = tls_stream_tls_receive,
-    .shut_down = tls_stream_tls_shut_down,
-    .destroy = tls_stream_tls_destroy,
+    .send = tls_stream_send,
+    .receive = tls_stream_receive,
+    .shut_down = tls_stream_shut_down,
+    .destroy = tls_stream_destroy,
 };

@@ -65,7 +65,7 @@ static size_t bulk_round_up(size_t size, size_t unit)
     return size > SIZE_MAX - unit ? 0 : (size + unit - 1) / unit * unit;
 }
 
-static bool bulk_are_valid(const struct bulk_limits *limits)
+static bool bulk_limits_are_valid(const struct bulk_limits *limits)
 {
     return limits->areas > 0 && limits->areas <= BULK_AREAS_MOST && limits->area_size > 0 &&
            limits->area_size % AREA_ALIGNMENT == 0;
@@ -74,7 +74,7 @@ static bool bulk_are_valid(const struct bulk_limits *limits)
 int bulk_create(const struct bulk_limits *limits, const struct bulk_link *link,
                 struct bulk **ret_bulk)
 {
-    if (!bulk_are_valid(limits))
+    if (!bulk_limits_are_valid(limits))
         return -EINVAL;
     uint64_t process = process_mark();
     struct bulk *bulk = calloc(1, sizeof(*bulk));

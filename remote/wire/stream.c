@@ -471,14 +471,22 @@ static int stream_begin_fragment(struct stream *stream, size_t size, const unsig
     return error;
 }
 
-/* The message of several frames was consumed. */
-static void stream_drop_whole(struct stream *stream)
+void stream_drop_whole(struct stream *stream)
 {
+    if (!stream->whole_done)
+        return;
     stream->whole_last = stream->whole_used;
     stream->whole_used = 0;
     stream->whole_done = false;
     pooled_drop(stream->whole);
     stream->whole = NULL;
+}
+
+int stream_add_part(struct stream *stream, const unsigned char *body, size_t size)
+{
+    int error = stream_begin_fragment(stream, size, body, size);
+    stream->whole_used += error ? 0 : size;
+    return error;
 }
 
 struct pooled *stream_lies_in(const struct stream *stream)
@@ -541,12 +549,10 @@ static int stream_end_message(struct stream *stream, const struct header *header
         *ret_message = (struct message){header->type, body, header->size};
         return 1;
     }
-    int error = body ? stream_begin_fragment(stream, header->size, body, header->size) : 0;
-    if (error)
+    int error = body ? stream_add_part(stream, body, header->size) : 0;
+    stream->whole_used += body ? 0 : header->size;
+    if (error || (header->flags & FLAG_MORE))
         return error;
-    stream->whole_used += header->size;
-    if (header->flags & FLAG_MORE)
-        return 0;
     stream->whole_done = true;
     *ret_message = (struct message){header->type, stream->whole->bytes, stream->whole_used};
     return 1;
@@ -589,8 +595,7 @@ int stream_receive(struct stream *stream, uint64_t silence_ns, struct message *r
 {
     if (stream->rings)
         return stream_rings_receive(stream->rings, silence_ns, ret_message);
-    if (stream->whole_done)
-        stream_drop_whole(stream);
+    stream_drop_whole(stream);
     for (;;) {
         const unsigned char *body = NULL;
         struct header header = {0};
@@ -792,4 +797,25 @@ int greeting_receive(struct link *link, unsigned char buffer[STREAM_GREETING_MAX
     if (error == 0)
         *ret_message = (struct message){header.type, buffer, header.size};
     return error;
+}
+
+int greeting_send_descriptor(struct link *link, unsigned type, uint32_t number, int fd,
+                             uint64_t deadline_ns)
+{
+    int error = link->ops->send_descriptor(link, fd);
+    return error ? error : greeting_send(link, type, &number, sizeof(number), deadline_ns);
+}
+
+int greeting_receive_descriptor(struct link *link, unsigned type, uint32_t number,
+                                uint64_t deadline_ns, int *ret_fd)
+{
+    unsigned char buffer[STREAM_GREETING_MAX];
+    struct message message;
+    int error = greeting_receive(link, buffer, deadline_ns, &message);
+    if (error)
+        return error;
+    if (message.type != type || message.size != sizeof(number) ||
+        memcmp(message.body, &number, sizeof(number)) != 0)
+        return -EPROTO;
+    return link->ops->take_descriptor(link, ret_fd) ? -EPROTO : 0;
 }

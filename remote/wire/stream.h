@@ -145,4 +145,12 @@ MUST_CHECK int greeting_send(struct link *link, unsigned type, const void *body,
 MUST_CHECK int greeting_receive(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
                                 uint64_t deadline_ns, struct message *ret_message);
 
+/** Pass a descriptor to the same machine over the link of a stream, or before that begins: in a
+ * message of @type with a @number, by which the receiver knows that it is the one it expects. */
+MUST_CHECK int greeting_send_descriptor(struct link *link, unsigned type, uint32_t number, int fd,
+                                        uint64_t deadline_ns);
+/** -EPROTO: something else came, or the message without a descriptor. */
+MUST_CHECK int greeting_receive_descriptor(struct link *link, unsigned type, uint32_t number,
+                                           uint64_t deadline_ns, int *ret_fd);
+
 #endif

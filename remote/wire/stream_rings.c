@@ -40,9 +40,6 @@ struct stream_rings {
     pthread_mutex_t posting; /* Held to post one message of several frames. */
     /* Used by the receiving thread alone: */
     unsigned char *frame;
-    unsigned char *whole; /* A message of several frames. */
-    size_t whole_used, whole_room;
-    bool whole_done; /* The caller has it. */
     struct bell_spin spin;
     _Atomic uint64_t heard_ns; /* When the last frame was received. */
     /* The heartbeat. */
@@ -116,33 +113,6 @@ int stream_rings_post(struct stream_rings *rings, unsigned type, const void *bod
 
 /* ---- receiving ---- */
 
-static int stream_rings_add_part(struct stream_rings *rings, const unsigned char *body, size_t size)
-{
-    size_t needed = rings->whole_used + size;
-    if (needed > WIRE_MESSAGE_MAX)
-        return -EPROTO;
-    if (needed > rings->whole_room) {
-        size_t room = 2 * needed;
-        unsigned char *whole = realloc(rings->whole, room);
-        if (!whole)
-            return -ENOMEM;
-        rings->whole = whole;
-        rings->whole_room = room;
-    }
-    memcpy(rings->whole + rings->whole_used, body, size);
-    rings->whole_used = needed;
-    return 0;
-}
-
-/* The message was consumed. Its memory is freed, as messages this long are rare. */
-static void stream_rings_drop_whole(struct stream_rings *rings)
-{
-    free(rings->whole);
-    rings->whole = NULL;
-    rings->whole_used = rings->whole_room = 0;
-    rings->whole_done = false;
-}
-
 /* Returns 1 if the frame is, or completes, a message; else 0 or -errno. */
 static int stream_rings_end_message(struct stream_rings *rings, size_t size,
                                     struct message *ret_message)
@@ -161,19 +131,19 @@ static int stream_rings_end_message(struct stream_rings *rings, size_t size,
     }
     if (head.type == 0 || (head.flags & ~FLAG_MORE) != FLAG_PART)
         return -EPROTO;
-    int error = stream_rings_add_part(rings, body, size);
+    struct stream *stream = rings->stream;
+    int error = stream_add_part(stream, body, size);
     if (error || (head.flags & FLAG_MORE))
         return error;
-    rings->whole_done = true;
-    *ret_message = (struct message){head.type, rings->whole, rings->whole_used};
+    stream->whole_done = true;
+    *ret_message = (struct message){head.type, stream->whole->bytes, stream->whole_used};
     return 1;
 }
 
 int stream_rings_receive(struct stream_rings *rings, uint64_t silence_ns,
                          struct message *ret_message)
 {
-    if (rings->whole_done)
-        stream_rings_drop_whole(rings);
+    stream_drop_whole(rings->stream);
     for (;;) {
         size_t size = 0;
         uint64_t until = silence_ns ? clock_now_ns() + silence_ns : UINT64_MAX;
@@ -189,8 +159,7 @@ int stream_rings_receive(struct stream_rings *rings, uint64_t silence_ns,
 static int stream_rings_take_one(struct stream_rings *rings, struct message *ret_message)
 {
     int error = 0;
-    if (rings->whole_done)
-        stream_rings_drop_whole(rings);
+    stream_drop_whole(rings->stream);
     while (error == 0 && rings_has_next(rings->reader)) {
         size_t size = 0;
         error = rings_take(rings->reader, rings->frame, 0, &size, NULL);
@@ -300,6 +269,7 @@ static void *stream_rings_beat(void *data)
         /* If the ring is full, the client has other messages to hear. */
         pthread_mutex_unlock(&rings->lock);
         (void)!rings_post(rings->writer, &frame, 1, clock_now_ns(), NULL);
+        pool_tidy(&rings->stream->pool);
         pthread_mutex_lock(&rings->lock);
     }
     pthread_mutex_unlock(&rings->lock);
@@ -339,7 +309,6 @@ void stream_rings_destroy(struct stream_rings *rings)
     rings_writer_destroy(rings->writer);
     rings_reader_destroy(rings->reader);
     free(rings->frame);
-    free(rings->whole);
     free(rings);
 }
 
@@ -350,6 +319,11 @@ static int stream_rings_begin(struct stream *stream, struct link *link,
     struct stream_rings *rings = calloc(1, sizeof(*rings));
     if (!rings)
         return -ENOMEM;
+    *stream = (struct stream){.posting = PTHREAD_MUTEX_INITIALIZER,
+                              .lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER,
+                              .longest = WIRE_MESSAGE_MAX};
+    pool_init(&stream->pool, 0);
     rings->stream = stream;
     rings->peer.socket = *link->ops->socket(link);
     pthread_mutex_init(&rings->posting, NULL);
@@ -373,12 +347,8 @@ static int stream_rings_begin(struct stream *stream, struct link *link,
         return error;
     }
     rings->beats = beats;
-    *stream = (struct stream){.posting = PTHREAD_MUTEX_INITIALIZER,
-                              .lock = PTHREAD_MUTEX_INITIALIZER,
-                              .changed = PTHREAD_COND_INITIALIZER,
-                              .link = link,
-                              .rings = rings};
-    pool_init(&stream->pool, 0);
+    stream->link = link;
+    stream->rings = rings;
     return 0;
 }
 
@@ -406,50 +376,23 @@ void rings_areas_close(struct rings_areas *areas)
     *areas = (struct rings_areas){-1, -1};
 }
 
-static int stream_rings_give(struct link *link, uint32_t incoming, int fd, uint64_t deadline_ns)
-{
-    struct pack pack;
-    pack_init(&pack);
-    pack_rings(&pack, &(struct msg_rings){.incoming = incoming});
-    int error = link->ops->send_descriptor(link, fd);
-    if (error == 0)
-        error = greeting_send(link, MSG_RINGS, pack.bytes, pack.used, deadline_ns);
-    pack_finish(&pack);
-    return error;
-}
-
 int stream_begin_rings(struct stream *stream, struct link *link, const struct rings_areas *areas,
                        uint64_t deadline_ns)
 {
-    int error = stream_rings_give(link, 1, areas->out, deadline_ns);
+    int error = greeting_send_descriptor(link, MSG_RINGS, 1, areas->out, deadline_ns);
     if (error == 0)
-        error = stream_rings_give(link, 0, areas->in, deadline_ns);
+        error = greeting_send_descriptor(link, MSG_RINGS, 0, areas->in, deadline_ns);
     return error
                ? error
                : stream_rings_begin(stream, link, &rings_to_server, &rings_to_client, areas, false);
 }
 
-static int stream_rings_take(struct link *link, uint32_t incoming, uint64_t deadline_ns,
-                             int *ret_fd)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct msg_rings rings;
-    int error = greeting_receive(link, buffer, deadline_ns, &message);
-    if (error)
-        return error;
-    struct unpack body = {message.body, message.body + message.size, false};
-    if (message.type != MSG_RINGS || !unpack_rings(&body, &rings) || rings.incoming != incoming)
-        return -EPROTO;
-    return link->ops->take_descriptor(link, ret_fd) ? -EPROTO : 0;
-}
-
 int stream_accept_rings(struct stream *stream, struct link *link, uint64_t deadline_ns)
 {
     struct rings_areas areas = {-1, -1};
-    int error = stream_rings_take(link, 1, deadline_ns, &areas.in);
+    int error = greeting_receive_descriptor(link, MSG_RINGS, 1, deadline_ns, &areas.in);
     if (error == 0)
-        error = stream_rings_take(link, 0, deadline_ns, &areas.out);
+        error = greeting_receive_descriptor(link, MSG_RINGS, 0, deadline_ns, &areas.out);
     if (error == 0)
         error = stream_rings_begin(stream, link, &rings_to_client, &rings_to_server, &areas, true);
     rings_areas_close(&areas);

@@ -46,6 +46,11 @@ MUST_CHECK int stream_rings_lead(struct stream_rings *rings, uint64_t silence_ns
                                  struct message *ret_message);
 void stream_rings_leave(struct stream_rings *rings);
 
+/** In stream.c, for streams over rings as well: add a part of a message of several frames, and drop
+ * that message if the caller has it. 0, -EPROTO (too long) or -ENOMEM. By the receiving thread. */
+MUST_CHECK int stream_add_part(struct stream *stream, const unsigned char *body, size_t size);
+void stream_drop_whole(struct stream *stream);
+
 /** What the functions of stream.h do for a stream over rings. */
 int stream_rings_post(struct stream_rings *rings, unsigned type, const void *body, size_t size,
                       const void *tail, size_t tail_size);

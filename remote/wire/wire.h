@@ -77,17 +77,6 @@ static inline uint32_t id_place(uint64_t id)
 #define COMMAND_NAMED UINT32_C(1) /**< Others can wait for it: kept until released. */
 #define COMMAND_TELL  UINT32_C(2) /**< Tell the client when the command ends. */
 
-/** In msg_kernel_argument: what kind of value a kernel's argument takes. */
-enum argument_kind {
-    ARGUMENT_UNKNOWN, /**< The driver cannot tell, and may misread a handle passed as a value. */
-    ARGUMENT_VALUE,
-    ARGUMENT_BUFFER,
-    ARGUMENT_IMAGE,
-    ARGUMENT_OBJECT, /**< A buffer or an image. */
-    ARGUMENT_SAMPLER,
-    ARGUMENT_LOCAL
-};
-
 /** In msg_launch: which of its arrays are used. */
 #define LAUNCH_OFFSET UINT32_C(1)
 #define LAUNCH_LOCAL  UINT32_C(2)

@@ -163,10 +163,9 @@ cl_int command_run_deferred(struct command_call *call)
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     command_hold_cancel(call);
     residency_token_release(call->command);
-    bool needs_event = call->blocking || call->command->paced;
-    if (!event && needs_event)
+    if (!event && call->blocking)
         event = event_create(queue->context, queue, call->command->ops->type);
-    if (event || !needs_event)
+    if (event || !call->blocking)
         error = defer_add(call->command, call->waits, call->wait_list, event);
     if (error != CL_SUCCESS) {
         gate_leave();

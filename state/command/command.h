@@ -165,6 +165,8 @@ struct command_ops {
     const char *unrepeatable; /**< Why it cannot be given again, or NULL. */
     bool reads_to_host;       /**< It only reads uses[0] into the program's memory, so it may run in
                                  another residence than its queue's. */
+    bool launches;            /**< It launches a kernel: under a power cap it is deferred until
+                                 there is power (power.h). */
     bool waits_for_all;       /**< Marker or barrier: with no wait list, waits for all before it. */
     bool blocks_later;        /**< Barrier: all after it wait for it. */
 };
@@ -176,7 +178,6 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
-    bool paced; /**< A launch under a power cap: it is deferred until there is power (power.h). */
     cl_int refused; /**< Last error of bringing. */
     cl_int
         shortage; /**< Error of the driver when it had no room for the command; else CL_SUCCESS. */
@@ -207,7 +208,6 @@ static inline void command_init(struct command *command, const struct command_op
     command->queue = queue;
     command->use_count = 0;
     command->writes = 0;
-    command->paced = false;
     command_begin_anew(command);
     command->residency_token = 0;
     command->more = NULL;

@@ -9,6 +9,7 @@
 #include "state/command/elsewhere.h"
 #include "state/command/event.h"
 #include "state/command/journal.h"
+#include "state/command/power.h"
 #include "state/opencl/checks.h"
 
 /*
@@ -196,10 +197,12 @@ static ALWAYS_INLINE cl_int command_give(const struct command_ops *ops, struct c
 }
 
 /* What most commands need to know of defer_needed. */
-static inline bool command_is_held_back(const struct command *command, uint8_t residence_index,
-                                        cl_uint waits, struct event *const *wait_list)
+static ALWAYS_INLINE bool command_is_held_back(const struct command_ops *ops,
+                                               const struct command *command,
+                                               uint8_t residence_index, cl_uint waits,
+                                               struct event *const *wait_list)
 {
-    return (waits != 0 || UNLIKELY(command->paced) ||
+    return (waits != 0 || (ops->launches && power_is_capped()) ||
             UNLIKELY(atomic_load_explicit(&command->queue->deferred_count, memory_order_acquire) !=
                      0)) &&
            defer_needed(command, residence_index, waits, wait_list);
@@ -217,7 +220,8 @@ static ALWAYS_INLINE cl_int command_run_call(const struct command_ops *ops,
         if (UNLIKELY(residence->runs_at_once ||
                      atomic_load_explicit(&cancel_is_used, memory_order_relaxed)))
             command_hold_cancel(call);
-        if (UNLIKELY(command_is_held_back(command, residence_index, call->waits, call->wait_list)))
+        if (UNLIKELY(
+                command_is_held_back(ops, command, residence_index, call->waits, call->wait_list)))
             return command_run_deferred(call);
         cl_int error = command_ready_as(ops, command, residence, residence_index);
         if (LIKELY(error == CL_SUCCESS)) {

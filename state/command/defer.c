@@ -27,6 +27,7 @@ struct deferred {
     bool issuing;
     bool given;     /* issued in parts: stays on the list until all of them have ended */
     unsigned tries; /* retries, for context_outlives */
+    bool paced;     /* it is being issued under a power cap */
     bool kept;      /* the journal owns its command */
     bool left;      /* in a forked child: only the parent issues it */
     bool visible;   /* the program has its event */
@@ -55,45 +56,51 @@ struct deferred {
  * that they end soon.
  */
 #define POWER_AT_ONCE 4
-/* Room also for launches that have ended but were not removed yet. */
-#define POWER_KEPT (2 * POWER_AT_ONCE)
 
 atomic_bool power_capped;
 
 static atomic_bool power_used; /* set when a cap first concerned the program */
 
 static struct {
-    bool granted;
-    bool refused;                     /* a launch waits for power */
-    unsigned beginning;               /* launches being submitted to the driver */
-    struct event *events[POWER_KEPT]; /* held: launches submitted to the driver */
+    uint64_t until;     /* launches may be submitted until then; 0: not at all */
+    bool refused;       /* a launch waits for power */
+    bool unmarked;      /* launches from before the cap are not in the list yet */
+    unsigned beginning; /* launches being submitted to the driver */
+    /* Launches submitted to the driver, and markers behind those from before the cap. Held. */
+    struct event *first;
     void (*wake)(void);
-    struct power_state said; /* the state when `wake` was last called */
+    struct power_state said; /* the state that was last read, or told of by `wake` */
 } power;                     /* guarded by engine_lock */
 
 /*
- * True when the driver has no work of the launch: the remaining pieces of a launch may wait for
- * power.
+ * True when no driver has work of the launch: the remaining pieces of a launch may wait for power.
  */
 static bool power_is_idle(const struct event *event)
 {
-    return event_has_ended(event) || (event->parts && event->parts->left == 0);
+    return event_has_ended(event) ||
+           (event->parts && event->parts->left == 0 && event->parts->sharers == 0);
+}
+
+static bool power_any_runs(void)
+{
+    const struct event *event = power.first;
+    while (event && power_is_idle(event))
+        event = event->power_next;
+    return power.unmarked || power.beginning != 0 || event != NULL;
 }
 
 static unsigned power_count(void)
 {
     unsigned count = power.beginning;
-    for (unsigned i = 0; i < POWER_KEPT; i++)
-        count += power.events[i] && !power_is_idle(power.events[i]);
+    for (const struct event *event = power.first; event; event = event->power_next)
+        count += !event_has_ended(event);
     return count;
 }
 
-static unsigned power_kept(void)
+/* True when @command must wait for power. With engine_lock, and valid as long. */
+static bool power_paces(const struct command *command)
 {
-    unsigned count = power.beginning;
-    for (unsigned i = 0; i < POWER_KEPT; i++)
-        count += power.events[i] != NULL;
-    return count;
+    return command->ops->launches && power_is_capped();
 }
 
 /*
@@ -102,13 +109,11 @@ static unsigned power_kept(void)
  */
 static bool power_admits(bool begun)
 {
-    if (!power_is_capped())
-        return power_kept() < POWER_KEPT || begun;
-    if (!power.granted) {
+    if (power.until == 0 || clock_now_ns() >= power.until) {
         power.refused = true;
         return false;
     }
-    return begun || (power_count() < POWER_AT_ONCE && power_kept() < POWER_KEPT);
+    return begun || power_count() < POWER_AT_ONCE;
 }
 
 /* A launch or a piece of one is about to be submitted to the driver. With engine_lock. */
@@ -118,21 +123,46 @@ static void power_begin(void)
 }
 
 /*
+ * Count the launch, or the launches before the marker, until @event has ended. Last in the list:
+ * who waits for power_running() waits for what ends first. With engine_lock.
+ */
+static void power_add(struct event *event)
+{
+    struct event **link = &power.first;
+    while (*link && *link != event)
+        link = &(*link)->power_next;
+    if (*link)
+        return;
+    object_hold(event);
+    event->power_next = NULL;
+    *link = event;
+}
+
+/* Remove @event (held) or, with NULL, all that have ended. Returns them; the caller unholds them.
+ */
+static struct event *power_remove(const struct event *event)
+{
+    struct event *removed = NULL;
+    for (struct event **link = &power.first, *one; (one = *link);) {
+        if (event ? one != event : !event_has_ended(one)) {
+            link = &one->power_next;
+            continue;
+        }
+        *link = one->power_next;
+        one->power_next = removed;
+        removed = one;
+    }
+    return removed;
+}
+
+/*
  * The submission has ended: @event is that of the launch, or NULL if it failed. With engine_lock.
  */
 static void power_end(struct event *event)
 {
-    unsigned at = 0;
     power.beginning--;
-    for (unsigned i = 0; event && i < POWER_KEPT; i++)
-        if (power.events[i] == event)
-            return;
-    while (event && at < POWER_KEPT && power.events[at])
-        at++;
-    if (!event || at == POWER_KEPT)
-        return; /* not reached: power_admits() reserved a slot */
-    object_hold(event);
-    power.events[at] = event;
+    if (event)
+        power_add(event);
 }
 
 /*
@@ -141,9 +171,8 @@ static void power_end(struct event *event)
  */
 static struct event *power_running(void)
 {
-    for (unsigned i = 0; i < POWER_KEPT; i++) {
-        struct event *event = power.events[i];
-        if (event && !event->parts && !power_is_idle(event)) {
+    for (struct event *event = power.first; event; event = event->power_next) {
+        if (!event->parts && !event_has_ended(event)) {
             object_hold(event);
             return event;
         }
@@ -154,66 +183,109 @@ static struct event *power_running(void)
 /* Remove a launch that the caller waited for: it has ended, whatever status the driver reported. */
 static void power_waited(const struct event *event)
 {
-    struct event *kept = NULL;
     pthread_mutex_lock(&engine_lock);
-    for (unsigned i = 0; i < POWER_KEPT; i++) {
-        if (power.events[i] == event) {
-            kept = power.events[i];
-            power.events[i] = NULL;
-        }
-    }
+    struct event *removed = power_remove(event);
     pthread_mutex_unlock(&engine_lock);
-    object_unhold(kept);
+    object_unhold(removed);
 }
 
 static struct power_state power_state_locked(void)
 {
-    return (struct power_state){.runs = power.granted || power_count() != 0,
+    return (struct power_state){.runs = power.until != 0 || power_any_runs(),
                                 .wants = power.refused};
 }
 
 /* Remove the launches that have ended. Outside the gate. */
 static void power_tidy(void)
 {
-    struct event *ended[POWER_KEPT];
-    unsigned count = 0;
     if (LIKELY(!atomic_load_explicit(&power_used, memory_order_relaxed)))
         return;
     pthread_mutex_lock(&engine_lock);
-    for (unsigned i = 0; i < POWER_KEPT; i++) {
-        if (power.events[i] && event_has_ended(power.events[i])) {
-            ended[count++] = power.events[i];
-            power.events[i] = NULL;
-        }
-    }
+    struct event *ended = power_remove(NULL);
     struct power_state state = power_state_locked();
     bool changed = state.runs != power.said.runs || state.wants != power.said.wants;
     void (*wake)(void) = changed ? power.wake : NULL;
     power.said = state;
     pthread_mutex_unlock(&engine_lock);
-    while (count > 0)
-        object_unhold(ended[--count]);
+    for (struct event *next; ended; ended = next) {
+        next = ended->power_next;
+        object_unhold(ended);
+    }
     if (wake)
         wake();
 }
 
-void power_set(bool capped, bool granted)
+/*
+ * Count the launches of @queue from before the cap. Returns false if that is not possible now. With
+ * the gate closed.
+ */
+static bool power_mark_queue(struct queue *queue)
 {
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+    struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
+    if (!residence || residence_is_lost(residence))
+        return true;
+    struct event *marker =
+        elsewhere_mark(queue, residence, residence_index, 0, NULL, clock_now_ns());
+    if (marker)
+        residence_flush(residence, queue->real);
+    pthread_mutex_lock(&engine_lock);
+    if (marker)
+        power_add(marker);
+    /* Pieces may be in other queues of the driver, or on helpers' devices. */
+    for (const struct deferred *h = queue->deferred_first; h; h = h->next)
+        if (h->given && h->command->ops->launches)
+            power_add(h->event);
+    pthread_mutex_unlock(&engine_lock);
+    object_unhold(marker);
+    return marker != NULL;
+}
+
+/*
+ * After a cap began to concern the program: count its launches from before. Whether there is a cap
+ * is asked inside the gate, so once the gate was closed all launches are either counted here or
+ * paced. Outside the gate.
+ */
+static void power_mark(void)
+{
+    bool marked = true;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    pthread_mutex_lock(&engine_lock);
+    bool unmarked = power.unmarked;
+    pthread_mutex_unlock(&engine_lock);
+    if (!unmarked || gate_close(0) != 0)
+        return;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        marked = power_mark_queue(queue) && marked;
+    pthread_mutex_lock(&engine_lock);
+    power.unmarked = !marked;
+    pthread_mutex_unlock(&engine_lock);
+    gate_open();
+}
+
+void power_set(bool capped, uint64_t grant_ns)
+{
+    uint64_t now = clock_now_ns();
     pthread_mutex_lock(&engine_lock);
     if (capped)
         atomic_store(&power_used, true);
-    atomic_store(&power_capped, capped);
-    power.granted = capped && granted;
-    if (power.granted || !capped)
+    if (capped != atomic_exchange(&power_capped, capped))
+        power.unmarked = capped;
+    power.until = !capped || grant_ns == 0      ? 0
+                  : grant_ns < UINT64_MAX - now ? now + grant_ns
+                                                : UINT64_MAX;
+    if (power.until != 0 || !capped)
         power.refused = false;
     pthread_mutex_unlock(&engine_lock);
-    defer_pump_soon();
+    if (callback_start() == 0)
+        defer_pump_soon();
 }
 
 void power_read(struct power_state *ret_state)
 {
     pthread_mutex_lock(&engine_lock);
-    *ret_state = power_state_locked();
+    *ret_state = power.said = power_state_locked();
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -264,7 +336,7 @@ HOT bool defer_needed(const struct command *command, uint8_t residence_index, cl
                       struct event *const *wait_list)
 {
     struct queue *queue = command->queue;
-    if (UNLIKELY(command->paced))
+    if (UNLIKELY(command->ops->launches && power_is_capped()))
         return true;
     for (cl_uint i = 0; i < waits; i++)
         if (UNLIKELY(!defer_driver_can_wait(wait_list[i], residence_index) ||
@@ -426,7 +498,7 @@ static bool defer_goes_on(const struct queue *queue, const struct deferred *defe
     return event_has_ended(deferred->event) ||
            (deferred->command->ops->pieces && queue->real && !deferred->issuing &&
             defer_pieces_wanted(deferred->command, deferred->event) &&
-            (!deferred->command->paced || power_admits(true)));
+            (!power_paces(deferred->command) || power_admits(true)));
 }
 
 /* So many deferred commands are looked at for one that can be given. */
@@ -512,7 +584,7 @@ static struct deferred *defer_pick_placing(struct queue *queue, uint8_t residenc
         if (h->given)
             continue;
         if (!queue->real || !defer_is_ready(h, residence_index) ||
-            (h->command->paced && !power_admits(false)))
+            (power_paces(h->command) && !power_admits(false)))
             return NULL;
         h->to = defer_place_of(queue, h);
         if (h->to != PLACE_WAIT)
@@ -535,7 +607,7 @@ static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
             (h->given ? defer_goes_on(queue, h)
                       : queue->real && !h->issuing && defer_is_ready(h, residence_index) &&
                             (first || !defer_waits_for_all(h->command)) &&
-                            (!h->command->paced || power_admits(false))))
+                            (!power_paces(h->command) || power_admits(false))))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
@@ -595,8 +667,8 @@ static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *
 {
     struct command *command = deferred->command;
     if (!deferred->marker) {
-        deferred->marker = elsewhere_mark(command, residence, residence_index, deferred->waits,
-                                          deferred->wait_list, deferred->since);
+        deferred->marker = elsewhere_mark(command->queue, residence, residence_index,
+                                          deferred->waits, deferred->wait_list, deferred->since);
         return deferred->marker ? MARKED : COMMAND_ABSENT;
     }
     if (!defer_make_event(deferred))
@@ -947,7 +1019,8 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
     /*
      * Under a power cap, the end of this launch must be seen, because it lets the next one start.
      */
-    if (error == CL_SUCCESS && command->paced && !event_watch(deferred->event))
+    if (error == CL_SUCCESS && deferred->paced &&
+        (!defer_make_event(deferred) || !event_watch(deferred->event)))
         error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS && command->ops->pieces) {
         error = defer_let_piece_go(deferred, residence, residence_index);
@@ -1004,10 +1077,10 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     /* Some drivers run a piece within the call, so that the next one can be issued at once. */
     while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
-        bool paced = deferred->command->paced && !ended;
+        deferred->paced = !ended && power_paces(deferred->command);
         deferred->issuing = true;
         deferred->tracked = queue->places;
-        if (paced)
+        if (deferred->paced)
             power_begin();
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
@@ -1019,7 +1092,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
             error = defer_let_go(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         deferred->issuing = false;
-        if (paced)
+        if (deferred->paced)
             power_end(error == CL_SUCCESS || error == PARTS_GIVEN ? deferred->event : NULL);
         if (error == COMMAND_ABSENT) {
             *ret_absent = deferred;
@@ -1117,6 +1190,7 @@ static void defer_pump_posted_job(struct callback_job *job)
 {
     (void)job;
     atomic_store(&pump_posted, false); /* commands that get ready now need another job */
+    power_mark();
     defer_pump();
 }
 
@@ -1292,10 +1366,10 @@ static void defer_in_child(void)
     struct queue *queue;
     atomic_store(&pump_posted, false);
     atomic_store(&power_capped, false);
-    power.granted = power.refused = false;
+    power.until = 0;
+    power.refused = power.unmarked = false;
     power.beginning = 0;
-    for (unsigned i = 0; i < POWER_KEPT; i++)
-        power.events[i] = NULL;
+    power.first = NULL;
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
         for (struct deferred *deferred = queue->deferred_first; deferred;

@@ -24,13 +24,12 @@ bool elsewhere_can(const struct command *command, uint8_t residence_index)
            !command->queue->context->at[residence_index]->runs_in_caller;
 }
 
-struct event *elsewhere_mark(const struct command *command, struct residence *residence,
+struct event *elsewhere_mark(struct queue *queue, struct residence *residence,
                              uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
                              uint64_t since)
 {
     static const struct command_ops ops = {.type = CL_COMMAND_MARKER,
                                            .issue = command_marker_issue};
-    struct queue *queue = command->queue;
     struct command mark;
     cl_event real;
     struct event *marker = event_create(queue->context, queue, ops.type);

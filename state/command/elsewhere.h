@@ -14,11 +14,14 @@
 bool elsewhere_can(const struct command *command, uint8_t residence_index);
 
 /**
- * Make a marker behind everything that @command must come after, as far as the driver of @residence
- * knows it, and return its watched event, held for the caller. @since: when the program enqueued
- * the command, by the host's clock. NULL when that is not possible. Inside the gate.
+ * Enqueue a marker behind the commands that @queue's driver has, and behind @wait_list as far as
+ * that driver knows it. @since: when the program enqueued what the marker stands for, by the host's
+ * clock.
+ *
+ * Returns the marker's watched event, which the caller holds; NULL if that is not possible. Inside
+ * the gate.
  */
-struct event *elsewhere_mark(const struct command *command, struct residence *residence,
+struct event *elsewhere_mark(struct queue *queue, struct residence *residence,
                              uint8_t residence_index, cl_uint waits, struct event *const *wait_list,
                              uint64_t since);
 

@@ -381,7 +381,7 @@ static struct pieces *launch_pieces(struct command *command)
 #define LAUNCH_OPS(command_type)                                                                   \
     .type = (command_type), .size = sizeof(struct launch), .defer = launch_defer,                  \
     .drop = launch_drop, .element = launch_element, .exceeds = launch_exceeds,                     \
-    .relocate = launch_relocate, .is_current = launch_is_current
+    .relocate = launch_relocate, .is_current = launch_is_current, .launches = true
 #define LAUNCH_OPS_HELD(command_type)                                                              \
     LAUNCH_OPS(command_type), .issue = launch_issue_held, .gather = launch_gather_unheld,          \
                               .ready = launch_ready_held
@@ -570,8 +570,8 @@ static NOINLINE bool launch_cut(struct launch *launch)
     gate_leave();
     launch->pieces.stays = atomic_load(&kernel->pace->overlaps)
                                ? "two of its work-groups write the same bytes"
-                           : launch->base.paced ? "its program's power is capped"
-                                                : traits.stays;
+                           : power_is_capped() ? "its program's power is capped"
+                                               : traits.stays;
     if (whole)
         return launch_goes_whole(launch, whole);
     if (cuts && !launch->pieces.measures)
@@ -608,7 +608,7 @@ static const char *launch_stays(const struct launch *launch, bool visible)
         return "its queue is out of order, or the program has another one";
     if (launch_is_kept())
         return "the program is protected";
-    if (launch->base.paced)
+    if (power_is_capped())
         return "its power is capped";
     if (visible && (queue->properties & CL_QUEUE_PROFILING_ENABLE))
         return "the program may ask for its times on the device";
@@ -668,7 +668,6 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         launch.gone = &gone;
         launch.refused = NULL;
         launch.under_way = false;
-        launch.base.paced = power_is_capped();
         launch_scatter(&launch);
         if (UNLIKELY(is_task)) {
             error = command_run(&launch.base, false, waits, wait_list, ret_event);

@@ -3,13 +3,15 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "state/base/compiler.h"
 
 /*
  * Deferral of launches while a power cap concerns the program; implemented in defer.c. Launches
  * wait until the agent grants power, and few are submitted to the driver at once, so that they end
- * soon after a grant is withdrawn. Without a cap, a launch costs one atomic load.
+ * soon after a grant is withdrawn. Launches from before the cap are let run, and the program counts
+ * as running until they have ended. Without a cap, a launch costs one atomic load.
  */
 
 extern atomic_bool power_capped;
@@ -21,10 +23,13 @@ static inline bool power_is_capped(void)
 }
 
 /**
- * Set the agent's decision: whether a cap concerns the program, and whether it may launch. Call
- * this outside the gate.
+ * Set the agent's decision: whether a cap concerns the program, and for how long from now it may
+ * launch. So a process that was stopped, and is continued, does not use a grant that the agent has
+ * withdrawn meanwhile. Call this outside the gate.
+ *
+ * @grant_ns  0: it may not launch. UINT64_MAX: it may until the next call.
  */
-void power_set(bool capped, bool granted);
+void power_set(bool capped, uint64_t grant_ns);
 
 struct power_state {
     bool runs;  /**< The program may launch, or its launches have not ended. */
@@ -33,7 +38,7 @@ struct power_state {
 void power_read(struct power_state *ret_state);
 /**
  * Set a function that is called, on any thread and without locks, when the result of power_read()
- * may have changed.
+ * has changed since it was last called.
  */
 void power_set_waker(void (*wake)(void));
 

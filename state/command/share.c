@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/command/parts.h"
+#include "state/command/power.h"
 
 static struct command *share_copy_of(const struct command *command)
 {
@@ -70,7 +71,7 @@ uint64_t share_left(const struct shared_launch *launch)
 size_t share_claim(const struct shared_launch *launch, size_t count, size_t *ret_at)
 {
     pthread_mutex_lock(&engine_lock);
-    bool open = atomic_load(&launch->event->parts->open);
+    bool open = atomic_load(&launch->event->parts->open) && !power_is_capped();
     size_t claimed = open ? pieces_claim(launch->pieces, count, ret_at) : 0;
     pthread_mutex_unlock(&engine_lock);
     return claimed;

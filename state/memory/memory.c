@@ -361,23 +361,6 @@ cl_int memory_create_sub_buffer(struct memory *buffer, cl_mem_flags flags,
     return error;
 }
 
-/* @ret_source  The object that the image is made from, or NULL (5.3.1.2). */
-static cl_int memory_image_source(const struct context *context, const cl_image_desc *desc,
-                                  struct memory **ret_source)
-{
-    *ret_source = NULL;
-    if (!desc->mem_object)
-        return desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER ? CL_INVALID_IMAGE_DESCRIPTOR
-                                                                : CL_SUCCESS;
-    struct memory *source = memory_get(desc->mem_object);
-    if (!source || source->context != context ||
-        (desc->image_type != CL_MEM_OBJECT_IMAGE1D_BUFFER &&
-         desc->image_type != CL_MEM_OBJECT_IMAGE2D))
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    *ret_source = source;
-    return CL_SUCCESS;
-}
-
 static cl_int memory_image_prepare(struct memory *memory, const cl_image_format *format,
                                    const cl_image_desc *desc, void *host_ptr, struct memory *source)
 {
@@ -406,22 +389,15 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
         return CL_INVALID_VALUE;
     if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
-    if (!desc || desc->num_mip_levels != 0 || desc->num_samples != 0)
+    if (!desc)
         return CL_INVALID_IMAGE_DESCRIPTOR;
-    struct memory *source;
-    cl_int error = memory_image_source(context, desc, &source);
+    struct memory *source = memory_get(desc->mem_object);
+    const struct image_source from = {source && source->context == context,
+                                      source ? source->flags : 0, source ? source->size : 0,
+                                      source ? source->image : NULL};
+    cl_int error = image_source_check(desc, image_element_size(format), host_ptr, &from, &flags);
     if (error != CL_SUCCESS)
         return error;
-    if (source ? host_ptr != NULL : !memory_host_ptr_valid(flags, host_ptr))
-        return CL_INVALID_HOST_PTR;
-    if (source &&
-        !memory_flags_inherit(source->flags,
-                              MEMORY_ACCESS | MEMORY_HOST | CL_MEM_KERNEL_READ_AND_WRITE, &flags))
-        return CL_INVALID_VALUE;
-    if (!image_desc_valid(desc, image_element_size(format), host_ptr,
-                          source && !source->image ? source->size : 0,
-                          source ? source->image : NULL))
-        return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *memory =
         memory_new(context, desc->image_type, flags, source ? source->root : NULL);
     if (!memory)

@@ -54,7 +54,8 @@ struct host_copy {
     struct registered registered;
     struct lent_memory *lent; /**< That `bytes` are, borrowed of `lender`'s driver; or NULL. */
     const struct device *lender;
-    struct callback_job job; /**< To drop a reference on the callback thread. */
+    struct callback_job job; /**< To drop references on the callback thread. */
+    _Atomic uint32_t drops;  /**< How many; the job is posted while there are any. */
 };
 static inline struct host_copy *host_copy_ref(struct host_copy *host_copy)
 {

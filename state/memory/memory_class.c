@@ -56,17 +56,22 @@ static void CL_CALLBACK memory_class_real_is_gone(cl_mem real, void *farewell)
 
 static void memory_class_host_copy_run(struct callback_job *job)
 {
-    host_copy_unref(container_of(job, struct host_copy, job));
+    struct host_copy *host_copy = container_of(job, struct host_copy, job);
+    for (uint32_t drops = atomic_exchange(&host_copy->drops, 0); drops != 0; drops--)
+        host_copy_unref(host_copy);
 }
 
-/* A driver is not to be called from its own callback. */
+/* A driver is not to be called from its own callback. Drivers of several residences may come here
+ * before the job runs, which can be posted only once. */
 static void CL_CALLBACK memory_class_host_copy_let_go(cl_mem real, void *data)
 {
     struct host_copy *host_copy = data;
     (void)real;
     if (registered_is(host_copy)) {
-        host_copy->job.run = memory_class_host_copy_run;
-        callback_post(&host_copy->job);
+        if (atomic_fetch_add(&host_copy->drops, 1) == 0) {
+            host_copy->job.run = memory_class_host_copy_run;
+            callback_post(&host_copy->job);
+        }
     } else {
         host_copy_unref(host_copy);
     }

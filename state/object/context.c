@@ -9,6 +9,7 @@
 #include "state/base/threads/thread.h"
 #include "state/object/retry.h"
 #include "state/object/sub_device.h"
+#include "state/opencl/create.h"
 
 struct platform *the_platform;
 struct vdev *the_vdevs[VDEVS];
@@ -236,16 +237,9 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
         }
     context->notify = notify;
     context->notify_data = notify_data;
-    if (properties) {
-        size_t count = 1;
-        while (properties[count - 1] != 0)
-            count += 2;
-        context->properties = calloc(count, sizeof(*properties));
-        if (!context->properties)
-            goto failed;
-        memcpy(context->properties, properties, count * sizeof(*properties));
-        context->property_count = count;
-    }
+    context->properties = properties_copy(properties, &context->property_count);
+    if (properties && !context->properties)
+        goto failed;
     /* A move may come between reading where the virtual devices are and publishing the context. */
     struct device *devices[VDEVS] = {NULL};
     struct retry retry = {context->vdevs, context->vdev_count, 0};

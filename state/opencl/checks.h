@@ -246,6 +246,28 @@ static inline cl_int check_map(struct checked_memory memory, const size_t origin
     return *flags == 0 || (*flags & ~allowed) ? CL_INVALID_OPERATION : CL_SUCCESS;
 }
 
+/** The context of a memory object; NULL where the handle is not valid. */
+typedef const void *memory_context(cl_mem memory);
+
+/** 5.5.4: the objects and flags of clEnqueueMigrateMemObjects. @context: of the queue. */
+static inline cl_int check_migration(cl_uint count, const cl_mem *objects,
+                                     cl_mem_migration_flags flags, const void *context,
+                                     memory_context *context_of)
+{
+    const cl_mem_migration_flags known =
+        CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
+    if (count == 0 || !objects || (flags & ~known))
+        return CL_INVALID_VALUE;
+    for (cl_uint i = 0; i < count; i++) {
+        const void *of = context_of(objects[i]);
+        if (!of)
+            return CL_INVALID_MEM_OBJECT;
+        if (of != context)
+            return CL_INVALID_CONTEXT;
+    }
+    return CL_SUCCESS;
+}
+
 /* ---- events ---- */
 
 /** The context of an event; NULL where the handle is not valid. */

@@ -252,3 +252,24 @@ cl_int image_extents_check(const cl_image_desc *desc,
     }
     return CL_SUCCESS;
 }
+
+cl_int image_source_check(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                          const struct image_source *source, cl_mem_flags *flags)
+{
+    bool over_buffer = desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
+    const struct image_source *from = desc->mem_object ? source : NULL;
+    if (desc->num_mip_levels != 0 || desc->num_samples != 0 || (over_buffer && !from))
+        return CL_INVALID_IMAGE_DESCRIPTOR;
+    if (from && (!from->is_valid || (over_buffer && from->shape) ||
+                 (!over_buffer && desc->image_type != CL_MEM_OBJECT_IMAGE2D)))
+        return CL_INVALID_IMAGE_DESCRIPTOR;
+    if (from ? host_ptr != NULL : !memory_host_ptr_valid(*flags, host_ptr))
+        return CL_INVALID_HOST_PTR;
+    if (from && !memory_flags_inherit(
+                    from->flags, MEMORY_ACCESS | MEMORY_HOST | CL_MEM_KERNEL_READ_AND_WRITE, flags))
+        return CL_INVALID_VALUE;
+    return image_desc_valid(desc, element_size, host_ptr, from && !from->shape ? from->size : 0,
+                            from ? from->shape : NULL)
+               ? CL_SUCCESS
+               : CL_INVALID_IMAGE_DESCRIPTOR;
+}

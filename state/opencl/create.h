@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "state/opencl/image.h"
+
 /*
  * What the specification asks of the parameters of calls that create objects, for the library and
  * the remote driver. Pure.
@@ -91,5 +93,22 @@ cl_int sub_buffer_check(size_t size, cl_buffer_create_type type, const void *inf
 cl_int image_extents_check(const cl_image_desc *desc,
                            uint64_t (*most)(const void *whose, cl_device_info limit),
                            const void *whose);
+
+/** The object that an image is made from; or none. */
+struct image_source {
+    bool is_valid; /**< A memory object of the image's context. */
+    cl_mem_flags flags;
+    size_t size;
+    const struct image_shape *shape; /**< NULL of a buffer. */
+};
+
+/**
+ * 5.3.1: an image's descriptor, what it is made from and its host pointer.
+ *
+ * @flags   Those that the image inherits are added.
+ * @source  What desc->mem_object names; not looked at where that is NULL.
+ */
+cl_int image_source_check(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                          const struct image_source *source, cl_mem_flags *flags);
 
 #endif

@@ -163,32 +163,6 @@ static bool kernel_is_type(const char *type, const char *word)
            *end != '_';
 }
 
-/* Bytes of built-in types like "float", "uint4", "unsigned int" (6.3.1, 6.3.2), whose values are
- * never handles; 0 for every other name. */
-static uint8_t kernel_builtin_size(const char *name)
-{
-    static const struct {
-        const char *word;
-        uint32_t size;
-    } types[] = {
-        {"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2}, {"int", 4},    {"uint", 4},
-        {"long", 8}, {"ulong", 8}, {"half", 2},  {"float", 4},  {"double", 8},
-    };
-    if (strncmp(name, "unsigned ", 9) == 0)
-        name += 9;
-    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-        size_t length = strlen(types[i].word);
-        if (strncmp(name, types[i].word, length) != 0)
-            continue;
-        char *end;
-        unsigned long width = name[length] ? strtoul(name + length, &end, 10) : 1;
-        if (name[length] && (*end != '\0' || !kernel_is_width(width)))
-            continue;
-        return (uint8_t)(types[i].size * (width == 3 ? 4 : width));
-    }
-    return 0;
-}
-
 /* The size of what a pointer of a built-in type points to: "float4*". */
 static uint8_t kernel_pointed_size(char *type)
 {
@@ -198,7 +172,7 @@ static uint8_t kernel_pointed_size(char *type)
         length--;
     char *end = type + length, kept = *end;
     *end = '\0';
-    uint8_t size = once ? kernel_builtin_size(type) : 0;
+    uint8_t size = once ? (uint8_t)argument_builtin_size(type) : 0;
     *end = kept;
     return size;
 }
@@ -222,28 +196,29 @@ static void kernel_describe_arg(struct described *of, cl_uint index, struct kern
     (void)kernel_arg_query(of, index, CL_KERNEL_ARG_ACCESS_QUALIFIER, sizeof(access), &access);
     (void)kernel_arg_query(of, index, CL_KERNEL_ARG_TYPE_NAME, sizeof(type), type);
     kernel_note_type(usage, type);
-    bool image = access != CL_KERNEL_ARG_ACCESS_NONE && strncmp(type, "pipe", 4) != 0;
-    bool is_named = strncmp(type, "image", 5) == 0;
-    if (kernel_is_type(type, "sampler_t")) {
-        arg->declared = ARG_IS_SAMPLER;
+    arg->declared = (uint8_t)argument_declared(address, access, type);
+    arg->access = (access - CL_KERNEL_ARG_ACCESS_READ_ONLY) & 3;
+    switch (arg->declared) {
+    case ARGUMENT_SAMPLER:
         usage->samplers++;
-    } else if (image) {
-        arg->declared = !is_named                                   ? ARG_IS_MEMORY
-                        : access == CL_KERNEL_ARG_ACCESS_READ_ONLY  ? ARG_IS_READ_IMAGE
-                        : access == CL_KERNEL_ARG_ACCESS_WRITE_ONLY ? ARG_IS_WRITE_IMAGE
-                                                                    : ARG_IS_READ_WRITE_IMAGE;
-        arg->writes = access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
-        usage->read_images += access == CL_KERNEL_ARG_ACCESS_READ_ONLY;
-        usage->write_images += access != CL_KERNEL_ARG_ACCESS_READ_ONLY;
-    } else if (address == CL_KERNEL_ARG_ADDRESS_LOCAL) {
-        arg->declared = ARG_IS_LOCAL;
-    } else if (address != CL_KERNEL_ARG_ADDRESS_PRIVATE) {
-        arg->declared = ARG_IS_MEMORY;
+        break;
+    case ARGUMENT_BUFFER:
         arg->writes = address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
         arg->element = kernel_pointed_size(type);
-    } else if (kernel_builtin_size(type) != 0) {
-        arg->declared = ARG_IS_VALUE;
-        arg->builtin_size = kernel_builtin_size(type);
+        break;
+    case ARGUMENT_IMAGE:
+    case ARGUMENT_OBJECT:
+        arg->writes =
+            access != CL_KERNEL_ARG_ACCESS_READ_ONLY && address != CL_KERNEL_ARG_ADDRESS_CONSTANT;
+        usage->read_images += access == CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        usage->write_images +=
+            access == CL_KERNEL_ARG_ACCESS_WRITE_ONLY || access == CL_KERNEL_ARG_ACCESS_READ_WRITE;
+        break;
+    case ARGUMENT_VALUE:
+        arg->builtin_size = (uint8_t)argument_builtin_size(type);
+        break;
+    default:
+        break;
     }
     /* A struct, or a typedef that may be a sampler: kernel_args_set_any looks at the value. */
 }

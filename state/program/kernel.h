@@ -2,6 +2,7 @@
 #define RESEAT_STATE_PROGRAM_KERNEL_H
 
 #include "state/memory/memory.h"
+#include "state/opencl/argument.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
 
@@ -9,27 +10,16 @@ struct launch_space; /* usage.h */
 
 enum kernel_arg_kind { ARG_UNSET, ARG_VALUE, ARG_MEMORY, ARG_SAMPLER, ARG_LOCAL, ARG_SVM };
 
-/** What the compiler says of a parameter; ARG_ANY: nothing (IL without names). */
-enum kernel_arg_declared {
-    ARG_ANY,
-    ARG_IS_VALUE,
-    ARG_IS_MEMORY, /**< A pointer to __global or __constant; an image by another name. */
-    ARG_IS_READ_IMAGE,
-    ARG_IS_WRITE_IMAGE,
-    ARG_IS_READ_WRITE_IMAGE,
-    ARG_IS_SAMPLER,
-    ARG_IS_LOCAL,
-};
-
 struct kernel_arg {
     uint8_t kind;
-    uint8_t declared;
+    uint8_t declared;     /**< enum argument_kind: what the compiler says of the parameter. */
     uint8_t builtin_size; /**< Of a value of a built-in type; 0: only the compiler knows. */
     uint8_t element : 4;  /**< The same for what a pointer points to, up to 8. */
     /** The kernel may write through it: not __constant, not a read_only image. A pointer to const
      * may be cast, so it counts as writable. */
     bool writes : 1;
-    uint32_t size; /**< As given to clSetKernelArg. */
+    uint8_t access : 2; /**< Of an image, above CL_KERNEL_ARG_ACCESS_READ_ONLY. */
+    uint32_t size;      /**< As given to clSetKernelArg. */
     /** The object of ARG_MEMORY (NULL object: a NULL buffer) and ARG_SAMPLER. Kernels do not retain
      *  their arguments (5.9.2), so the reference is weak. */
     struct object_weak object;

@@ -101,7 +101,7 @@ void kernel_forget(struct kernel *kernel, struct residence *residence, uint8_t r
             continue;
         kernel->applied[residence_index] = kernel_edition(kernel) - 1;
         /* Some drivers' kernels retain their arguments (5.9.2 says that they need not). */
-        if (arg->declared == ARG_IS_MEMORY)
+        if (arg->declared == ARGUMENT_BUFFER || arg->declared == ARGUMENT_OBJECT)
             (void)residence->cl->clSetKernelArg(kernel->real[residence_index], i, sizeof(none),
                                                 &none);
     }
@@ -264,6 +264,24 @@ static inline void *kernel_args_handle_at(const void *value)
     return handle;
 }
 
+/* Of an image, or for a parameter that is one. */
+static NOINLINE cl_int kernel_args_set_image(struct kernel *kernel, cl_uint index, size_t size,
+                                             const void *value)
+{
+    const struct kernel_arg *arg = &kernel->args[index];
+    if (size != sizeof(cl_mem))
+        return CL_INVALID_ARG_SIZE;
+    if (!value)
+        return CL_INVALID_ARG_VALUE;
+    struct memory *memory = memory_get(kernel_args_handle_at(value));
+    if (!memory || memory->context != kernel->context)
+        return CL_INVALID_MEM_OBJECT;
+    cl_int error =
+        argument_check_memory(arg->declared, CL_KERNEL_ARG_ACCESS_READ_ONLY + arg->access,
+                              memory->image != NULL, memory->flags);
+    return error ? error : kernel_args_set_buffer(kernel, kernel_home(kernel), index, memory);
+}
+
 static ALWAYS_INLINE cl_int kernel_args_set_memory(struct kernel *kernel, uint8_t home,
                                                    cl_uint index, size_t size, const void *value)
 {
@@ -276,23 +294,9 @@ static ALWAYS_INLINE cl_int kernel_args_set_memory(struct kernel *kernel, uint8_
     /* An object of another context cannot be used. */
     if (UNLIKELY(!memory || memory->context != kernel->context))
         return CL_INVALID_MEM_OBJECT;
-    return kernel_args_set_buffer(kernel, home, index, memory);
-}
-
-/* Set an image. By 5.9.2 its flags must allow the access that the parameter declares. */
-static NOINLINE cl_int kernel_args_set_image(struct kernel *kernel, cl_uint index, size_t size,
-                                             const void *value)
-{
-    unsigned declared = kernel->args[index].declared;
-    if (size != sizeof(cl_mem))
-        return CL_INVALID_ARG_SIZE;
-    struct memory *memory = value ? memory_get(kernel_args_handle_at(value)) : NULL;
-    if (!memory || memory->context != kernel->context || !memory->image)
-        return CL_INVALID_MEM_OBJECT;
-    if ((declared != ARG_IS_WRITE_IMAGE && memory->flags & CL_MEM_WRITE_ONLY) ||
-        (declared != ARG_IS_READ_IMAGE && memory->flags & CL_MEM_READ_ONLY))
-        return CL_INVALID_ARG_VALUE;
-    return kernel_args_set_buffer(kernel, kernel_home(kernel), index, memory);
+    return UNLIKELY(memory->type != CL_MEM_OBJECT_BUFFER)
+               ? kernel_args_set_image(kernel, index, size, value)
+               : kernel_args_set_buffer(kernel, home, index, memory);
 }
 
 static cl_int kernel_args_set_sampler(struct kernel *kernel, cl_uint index, size_t size,
@@ -301,7 +305,9 @@ static cl_int kernel_args_set_sampler(struct kernel *kernel, cl_uint index, size
     const struct kernel_arg *arg = &kernel->args[index];
     if (size != sizeof(cl_sampler))
         return CL_INVALID_ARG_SIZE;
-    struct sampler *sampler = value ? sampler_get(kernel_args_handle_at(value)) : NULL;
+    if (!value)
+        return CL_INVALID_ARG_VALUE;
+    struct sampler *sampler = sampler_get(kernel_args_handle_at(value));
     if (!sampler || sampler->context != kernel->context)
         return CL_INVALID_SAMPLER;
     struct object_weak weak = object_weak(sampler);
@@ -343,14 +349,14 @@ static ALWAYS_INLINE cl_int kernel_args_set_arg(struct kernel *kernel, uint8_t h
     if (UNLIKELY(index >= kernel->arg_count))
         return CL_INVALID_ARG_INDEX;
     unsigned declared = kernel->args[index].declared;
-    if (LIKELY(declared == ARG_IS_VALUE))
+    if (LIKELY(declared == ARGUMENT_VALUE))
         return kernel_args_set_value(kernel, home, index, size, value);
-    if (LIKELY(declared == ARG_IS_MEMORY))
+    if (LIKELY(declared == ARGUMENT_BUFFER || declared == ARGUMENT_OBJECT))
         return kernel_args_set_memory(kernel, home, index, size, value);
-    return declared == ARG_IS_LOCAL     ? kernel_args_set_local(kernel, index, size, value)
-           : declared == ARG_IS_SAMPLER ? kernel_args_set_sampler(kernel, index, size, value)
-           : declared == ARG_ANY        ? kernel_args_set_any(kernel, index, size, value)
-                                        : kernel_args_set_image(kernel, index, size, value);
+    return declared == ARGUMENT_LOCAL     ? kernel_args_set_local(kernel, index, size, value)
+           : declared == ARGUMENT_SAMPLER ? kernel_args_set_sampler(kernel, index, size, value)
+           : declared == ARGUMENT_UNKNOWN ? kernel_args_set_any(kernel, index, size, value)
+                                          : kernel_args_set_image(kernel, index, size, value);
 }
 
 /* Enter the gate, also when the context has several virtual devices or is suspended. */

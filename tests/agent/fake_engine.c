@@ -49,10 +49,10 @@ static uint64_t now_ns(void)
 /* It always has launches to give, which end at once. */
 static struct power_state power;
 
-void power_set(bool capped, bool granted)
+void power_set(bool capped, uint64_t grant_ns)
 {
     pthread_mutex_lock(&lock);
-    power = (struct power_state){.runs = capped && granted, .wants = capped && !granted};
+    power = (struct power_state){.runs = grant_ns != 0, .wants = capped && grant_ns == 0};
     pthread_mutex_unlock(&lock);
 }
 

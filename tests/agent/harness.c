@@ -56,6 +56,15 @@ const char *harness_path(const char *name)
     return path;
 }
 
+void harness_write(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    cr_assert(file, "%s", path);
+    fputs(text, file);
+    fclose(file);
+}
+
 void harness_init(void)
 {
     char path[128];

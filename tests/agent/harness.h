@@ -26,6 +26,8 @@ const char *harness_program(void);
 const char *harness_folder(void);
 /** Something in it; valid for the next three calls. */
 const char *harness_path(const char *name);
+/** Write a file. */
+void harness_write(const char *path, const char *text);
 
 /** Run a command to its end. Arguments end with NULL. */
 struct result *harness_run(const char *program, ...) __attribute__((sentinel));

@@ -564,6 +564,19 @@ static void take_notice(struct puppet *puppet, const msgpack_object *map)
     puppet->notices++;
 }
 
+static void take_power(struct puppet *puppet, const msgpack_object *map)
+{
+    struct frame frame;
+
+    puppet->power_told++;
+    puppet->granted_power = field_bool(map, "granted", false);
+    frame_init(&frame, MSG_POWER);
+    frame_u64(&frame, "turn", field_u64(map, "turn", 0));
+    frame_bool(&frame, "runs", puppet->granted_power);
+    frame_bool(&frame, "wants", !puppet->granted_power);
+    puppet_send(puppet, &frame);
+}
+
 static void obey(struct puppet *puppet, const msgpack_object *map)
 {
     if (field_is(map, "type", MSG_GRANT)) {
@@ -579,6 +592,8 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
         take_notice(puppet, map);
     } else if (field_is(map, "type", MSG_SHRINK)) {
         shrink(puppet, map);
+    } else if (field_is(map, "type", MSG_POWER)) {
+        take_power(puppet, map);
     } else if (field_is(map, "type", MSG_QUERY)) {
         puppet_say(puppet);
     } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||

@@ -78,6 +78,9 @@ struct puppet {
     uint64_t behind;             /**< What it says it built since. */
     const char *whole;           /**< A kernel that it says it cannot give in pieces, or NULL. */
     unsigned prewarms, drops;
+    /* Under a power cap it always has launches to give, which end at once. */
+    bool granted_power;  /**< As it was last told. */
+    unsigned power_told; /**< How often it was told. */
     bool aware;
     struct reseat_limits minimum, preferred;
     unsigned notices;

@@ -97,7 +97,7 @@ def refused_below_the_least(train):
                subprocess.run([lab.reseat, "run", "--cap", str(LEAST["b"]), "--", "true"], env=lab.env,
                               check=False).returncode == 0)
         idle = DEVICES["a"][0]
-        expect("a device's least", idle <= lab.refusal("limit", "gpu0", "--power", str(idle)) <= idle + 1)
+        expect("a device's least", lab.refusal("limit", "gpu0", "--power", str(idle + 1)) == LEAST["a"])
         work = Trainer(lab, "work", 60, "--device", "gpu0")
         until("it runs", lambda: (lab.app("work") or {}).get("device") == "gpu0" and lab.app("work")["kernels"])
         least = lab.refusal("limit", "gpu0", "--power", str(idle + 1))
@@ -127,6 +127,20 @@ def programs_take_turns(train):
         expect("no sample is above the host's cap", not watts.above(cap), watts.above(cap))
         expect("both waited", waited == {"one", "two"}, waited)
         expect("devices drew more than idle", watts.above(DEVICES["a"][1] - 10), watts.samples()[-5:])
+
+
+def an_agent_starts_with_a_cap(train):
+    with World(train, 60) as lab:
+        cap = DEVICES["a"][1] + DEVICES["b"][0] + 1
+        lab.cap_host(cap)
+        for verb in ("stop", "start"):
+            expect(f"agent {verb}", lab.control("agent", verb, "--json")[0] == DONE)
+        watts = Watts(lab)
+        programs = [Trainer(lab, name, 60, "--device", device) for name, device in (("one", "gpu0"), ("two", "gpu1"))]
+        for program in programs:
+            program.ends()
+        watts.stop()
+        expect("no sample is above the host's cap", not watts.above(cap), watts.above(cap))
 
 
 def a_cap_is_set_while_it_runs(train):
@@ -179,7 +193,7 @@ def a_silent_meter_leaves_the_cap(train):
 
 def main():
     train = os.path.abspath(sys.argv[1])
-    stories = [refused_below_the_least, programs_take_turns, a_cap_is_set_while_it_runs,
+    stories = [refused_below_the_least, programs_take_turns, an_agent_starts_with_a_cap, a_cap_is_set_while_it_runs,
                a_lost_device_leaves_the_cap, a_silent_meter_leaves_the_cap]
     for story in stories:
         if len(sys.argv) < 3 or story.__name__ in sys.argv[2:]:

@@ -74,9 +74,9 @@ Test(kernels, image_arguments_fit_the_access_that_is_declared)
     expect_error(clSetKernelArg(kernel, 1, sizeof(cl_mem), &s.image), CL_SUCCESS);
     expect_error(clSetKernelArg(kernel, 0, sizeof(cl_mem), &s.buffer), CL_INVALID_MEM_OBJECT);
     expect_error(clSetKernelArg(kernel, 0, sizeof(cl_mem), &none), CL_INVALID_MEM_OBJECT);
-    expect_error(clSetKernelArg(kernel, 0, sizeof(cl_mem), NULL), CL_INVALID_MEM_OBJECT);
+    expect_error(clSetKernelArg(kernel, 0, sizeof(cl_mem), NULL), CL_INVALID_ARG_VALUE);
     expect_error(clSetKernelArg(kernel, 0, sizeof(cl_mem) * 2, &reads), CL_INVALID_ARG_SIZE);
-    expect_error(clSetKernelArg(kernel, 2, sizeof(cl_sampler), NULL), CL_INVALID_SAMPLER);
+    expect_error(clSetKernelArg(kernel, 2, sizeof(cl_sampler), NULL), CL_INVALID_ARG_VALUE);
     expect_error(clSetKernelArg(kernel, 2, sizeof(cl_sampler), &s.buffer), CL_INVALID_SAMPLER);
     expect_error(clSetKernelArg(kernel, 2, 4, &s.sampler), CL_INVALID_ARG_SIZE);
     expect_error(clSetKernelArg(kernel, 2, sizeof(cl_sampler), &s.sampler), CL_SUCCESS);

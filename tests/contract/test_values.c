@@ -281,6 +281,7 @@ Test(values, programs_and_arguments_are_what_the_source_says)
     EXPECT(CL_INVALID_ARG_SIZE, clSetKernelArg(kernel, 1, 3, &word));
     EXPECT(CL_INVALID_ARG_SIZE, clSetKernelArg(kernel, 0, 1, &s.buffer));
     EXPECT(CL_INVALID_ARG_SIZE, clSetKernelArg(kernel, 2, 0, NULL));
+    EXPECT(CL_INVALID_MEM_OBJECT, clSetKernelArg(kernel, 0, sizeof s.image, &s.image));
     EXPECT(CL_INVALID_ARG_VALUE, clSetKernelArg(kernel, 1, sizeof word, NULL));
     EXPECT(CL_INVALID_ARG_VALUE, clSetKernelArg(kernel, 2, sizeof word, &word));
 }

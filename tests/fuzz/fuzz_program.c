@@ -166,9 +166,9 @@ void protect_read(struct protect_status *ret_status)
     *ret_status = (struct protect_status){.on = is_protected, .broken = "", .at_ns = UINT64_MAX};
 }
 
-void power_set(bool capped, bool granted)
+void power_set(bool capped, uint64_t grant_ns)
 {
-    (void)capped, (void)granted;
+    (void)capped, (void)grant_ns;
 }
 
 void power_read(struct power_state *ret_state)

@@ -729,6 +729,9 @@ Test(policy_queue, what_is_free_soon_is_waited_for_instead_of_moving)
     p->ways &= ~(unsigned)POLICY_SPILL;
     p->move_ms = 3000;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
+    w.devices[0].link = 2 << 20; /* Measured: faster than that of its last move. */
+    expect_answer(&w, p, POLICY_DO_MOVE, 1, 1536);
+    w.devices[0].link = 0;
     p->move_ms = 2999;
     expect_answer(&w, p, POLICY_DO_MOVE, 1, 1536);
     p->move_ms = 3000;

@@ -19,7 +19,7 @@ static struct power_device two[2] = {
     {.name = "large", .idle_mw = 20000, .most_mw = 220000},
 };
 
-static void choose(const struct power_device *devices, const struct power_program *programs,
+static void choose(struct power_device *devices, const struct power_program *programs,
                    uint32_t count, uint64_t cap_mw, uint64_t now_ms,
                    struct power_choice *ret_choices)
 {
@@ -120,14 +120,19 @@ Test(power, the_least_is_exactly_what_would_fit)
     struct power_choice choices[2];
 
     devices[0].foreign_mw = 1000;
-    cr_assert_eq(power_least(&world, 0), 41000);
-    cr_assert_eq(power_least(&world, POWER_NO_DEVICE), 56000);
     world.cap_mw = 56000;
     power_choose(&world, choices);
     cr_assert(!choices[0].grant && choices[1].grant);
+    cr_assert_eq(choices[0].least_mw, 61000);
     world.cap_mw--;
     power_choose(&world, choices);
     cr_assert(!choices[0].grant && !choices[1].grant);
+    cr_assert_eq(choices[1].least_mw, 56000);
+    cr_assert(strstr(choices[1].why, "alone it has the host draw 56.0 W, which is the least"), "%s",
+              choices[1].why);
+    devices[0].cap_mw = 40999;
+    power_choose(&world, choices);
+    cr_assert_eq(choices[0].least_mw, 41000);
 }
 
 /* ---- random worlds, in which launches draw up to their peaks ---- */
@@ -141,7 +146,7 @@ struct sim {
     uint64_t granted_ms[PROGRAMS];
 };
 
-static struct power_world sim_world(const struct sim *s)
+static struct power_world sim_world(struct sim *s)
 {
     return (struct power_world){s->devices,       s->device_count, s->programs,
                                 s->program_count, s->cap_mw,       s->now_ms};

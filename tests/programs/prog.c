@@ -45,6 +45,16 @@ void prog_same(const char *what, const void *got, const void *want, size_t size)
               size, at, a[at], b[at]);
 }
 
+bool prog_listed(const char *list, const char *name)
+{
+    size_t size = strlen(name);
+
+    for (const char *at = list; (at = strstr(at, name)); at += size)
+        if ((at == list || at[-1] == ',') && (at[size] == ',' || at[size] == '\0'))
+            return true;
+    return false;
+}
+
 void *prog_alloc(size_t size)
 {
     void *p = malloc(size ? size : 1);

@@ -41,6 +41,9 @@ void prog_must(cl_int err, const char *call, const char *file, int line);
 /** End the process, naming the first byte that differs, unless the bytes agree. */
 void prog_same(const char *what, const void *got, const void *want, size_t size);
 
+/** Whether @name is in a list of names that commas part. */
+bool prog_listed(const char *list, const char *name);
+
 /** malloc() that ends the process when there is no memory. */
 void *prog_alloc(size_t size);
 

@@ -156,8 +156,8 @@ int criu_need(const struct output *output, const char *word, char ret_path[PATH_
 
     if (criu_find(word, ret_path)) {
         return output_fail(output, ERR_REFUSED,
-                           "an image of a process needs CRIU, and %s is not here (Debian's package "
-                           "is criu); reseat checkpoint without --process needs nothing",
+                           "images of whole processes need CRIU, and %s is not here (Debian's "
+                           "package is criu); other images need none",
                            word ? word : "criu");
     }
     if (!criu_works(ret_path, problem)) {

@@ -102,6 +102,7 @@ int images_find(const struct images *images, const char *name,
         if (!fits || fits(ret_summary, data))
             return 0;
         image_summary_finish(ret_summary);
+        *ret_summary = (struct image_summary){0};
     }
     return -ENOENT;
 }

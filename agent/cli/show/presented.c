@@ -254,6 +254,16 @@ static void presented_why_json(const struct presented *presented, const struct r
                                              reason->because ? reason->because : ""));
 }
 
+#define ORDERS(N)                                                                                  \
+    N(CL_R), N(CL_A), N(CL_RG), N(CL_RA), N(CL_RGB), N(CL_RGBA), N(CL_BGRA), N(CL_ARGB),           \
+        N(CL_ABGR), N(CL_INTENSITY), N(CL_LUMINANCE), N(CL_Rx), N(CL_RGx), N(CL_RGBx),             \
+        N(CL_DEPTH), N(CL_DEPTH_STENCIL), N(CL_sRGB), N(CL_sRGBx), N(CL_sRGBA), N(CL_sBGRA)
+#define DATA_TYPES(N)                                                                              \
+    N(CL_SNORM_INT8), N(CL_SNORM_INT16), N(CL_UNORM_INT8), N(CL_UNORM_INT16),                      \
+        N(CL_UNORM_SHORT_565), N(CL_UNORM_SHORT_555), N(CL_UNORM_INT_101010),                      \
+        N(CL_UNORM_INT_101010_2), N(CL_SIGNED_INT8), N(CL_SIGNED_INT16), N(CL_SIGNED_INT32),       \
+        N(CL_UNSIGNED_INT8), N(CL_UNSIGNED_INT16), N(CL_UNSIGNED_INT32), N(CL_HALF_FLOAT),         \
+        N(CL_FLOAT), N(CL_UNORM_INT24)
 #define NAME(value)                                                                                \
     {                                                                                              \
         value, #value                                                                              \
@@ -265,55 +275,18 @@ static const char *presented_name(uint64_t value)
     static const struct {
         uint64_t value;
         const char *name;
-    } names[] = {
-        {CL_MEM_READ_ONLY, "read-only"},
-        {CL_MEM_WRITE_ONLY, "write-only"},
-        {CL_MEM_READ_WRITE, "read-write"},
-        {CL_MEM_KERNEL_READ_AND_WRITE, "kernel-read-and-write"},
-        {CL_MEM_OBJECT_IMAGE1D, "1D"},
-        {CL_MEM_OBJECT_IMAGE1D_ARRAY, "1D array"},
-        {CL_MEM_OBJECT_IMAGE1D_BUFFER, "1D buffer"},
-        {CL_MEM_OBJECT_IMAGE2D, "2D"},
-        {CL_MEM_OBJECT_IMAGE2D_ARRAY, "2D array"},
-        {CL_MEM_OBJECT_IMAGE3D, "3D"},
-        NAME(CL_R),
-        NAME(CL_A),
-        NAME(CL_RG),
-        NAME(CL_RA),
-        NAME(CL_RGB),
-        NAME(CL_RGBA),
-        NAME(CL_BGRA),
-        NAME(CL_ARGB),
-        NAME(CL_ABGR),
-        NAME(CL_INTENSITY),
-        NAME(CL_LUMINANCE),
-        NAME(CL_Rx),
-        NAME(CL_RGx),
-        NAME(CL_RGBx),
-        NAME(CL_DEPTH),
-        NAME(CL_DEPTH_STENCIL),
-        NAME(CL_sRGB),
-        NAME(CL_sRGBx),
-        NAME(CL_sRGBA),
-        NAME(CL_sBGRA),
-        NAME(CL_SNORM_INT8),
-        NAME(CL_SNORM_INT16),
-        NAME(CL_UNORM_INT8),
-        NAME(CL_UNORM_INT16),
-        NAME(CL_UNORM_SHORT_565),
-        NAME(CL_UNORM_SHORT_555),
-        NAME(CL_UNORM_INT_101010),
-        NAME(CL_UNORM_INT_101010_2),
-        NAME(CL_SIGNED_INT8),
-        NAME(CL_SIGNED_INT16),
-        NAME(CL_SIGNED_INT32),
-        NAME(CL_UNSIGNED_INT8),
-        NAME(CL_UNSIGNED_INT16),
-        NAME(CL_UNSIGNED_INT32),
-        NAME(CL_HALF_FLOAT),
-        NAME(CL_FLOAT),
-        NAME(CL_UNORM_INT24),
-    };
+    } names[] = {{CL_MEM_READ_ONLY, "read-only"},
+                 {CL_MEM_WRITE_ONLY, "write-only"},
+                 {CL_MEM_READ_WRITE, "read-write"},
+                 {CL_MEM_KERNEL_READ_AND_WRITE, "kernel-read-and-write"},
+                 {CL_MEM_OBJECT_IMAGE1D, "1D"},
+                 {CL_MEM_OBJECT_IMAGE1D_ARRAY, "1D array"},
+                 {CL_MEM_OBJECT_IMAGE1D_BUFFER, "1D buffer"},
+                 {CL_MEM_OBJECT_IMAGE2D, "2D"},
+                 {CL_MEM_OBJECT_IMAGE2D_ARRAY, "2D array"},
+                 {CL_MEM_OBJECT_IMAGE3D, "3D"},
+                 ORDERS(NAME),
+                 DATA_TYPES(NAME)};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         if (names[i].value == value)

@@ -11,6 +11,11 @@ static const char *const names[PUBLISHED_SCHEDULERS] = {
     [PUBLISHED_CLOCKS] = "reseat, and a lower clock",
 };
 
+#define RIGHT(title)                                                                               \
+    {                                                                                              \
+        title, .flags = TABLE_RIGHT                                                                \
+    }
+
 struct percent {
     char text[16];
 };
@@ -66,17 +71,8 @@ static struct published_change published_report_computed(const struct published_
 static int published_report_networks(const struct published_all *all)
 {
     static const struct table_column columns[] = {
-        {""},
-        {"SCHEDULER"},
-        {"SAMPLES/S", .flags = TABLE_RIGHT},
-        {"W", .flags = TABLE_RIGHT},
-        {"THROUGHPUT", .flags = TABLE_RIGHT},
-        {"POWER", .flags = TABLE_RIGHT},
-        {"PER WATT", .flags = TABLE_RIGHT},
-        {"ENERGY", .flags = TABLE_RIGHT},
-        {"BOUND", .flags = TABLE_RIGHT},
-        {NULL},
-    };
+        {""},           {"SCHEDULER"},     RIGHT("SAMPLES/S"), RIGHT("W"),     RIGHT("THROUGHPUT"),
+        RIGHT("POWER"), RIGHT("PER WATT"), RIGHT("ENERGY"),    RIGHT("BOUND"), {NULL}};
     static const struct published_change none = {NAN, NAN, NAN, NAN, NAN};
     struct table *table = table_create(columns);
     char first[128];
@@ -108,15 +104,8 @@ static int published_report_networks(const struct published_all *all)
 static int published_report_configurations(const struct published_all *all)
 {
     static const struct table_column columns[] = {
-        {"GPUS+FPGAS"},
-        {"SCHEDULER"},
-        {"THROUGHPUT", .flags = TABLE_RIGHT},
-        {"POWER", .flags = TABLE_RIGHT},
-        {"PER WATT", .flags = TABLE_RIGHT},
-        {"ENERGY", .flags = TABLE_RIGHT},
-        {"BOUND", .flags = TABLE_RIGHT},
-        {NULL},
-    };
+        {"GPUS+FPGAS"},    {"SCHEDULER"},   RIGHT("THROUGHPUT"), RIGHT("POWER"),
+        RIGHT("PER WATT"), RIGHT("ENERGY"), RIGHT("BOUND"),      {NULL}};
     struct table *table = table_create(columns);
     char first[128];
 
@@ -166,11 +155,8 @@ static void published_report_cap(struct table *table, const struct published_all
 static int published_report_caps(const struct published_all *all)
 {
     static const struct table_column columns[] = {
-        {"CAP", .flags = TABLE_RIGHT},        {"SCHEDULER"},
-        {"THROUGHPUT", .flags = TABLE_RIGHT}, {"MEAN W", .flags = TABLE_RIGHT},
-        {"HIGHEST W", .flags = TABLE_RIGHT},  {"VIOLATIONS", .flags = TABLE_RIGHT},
-        {"OF SAMPLES", .flags = TABLE_RIGHT}, {NULL},
-    };
+        RIGHT("CAP"),       {"SCHEDULER"},       RIGHT("THROUGHPUT"), RIGHT("MEAN W"),
+        RIGHT("HIGHEST W"), RIGHT("VIOLATIONS"), RIGHT("OF SAMPLES"), {NULL}};
     struct table *table = table_create(columns);
 
     for (size_t c = 0; c < PUBLISHED_CAPS; c++)
@@ -182,16 +168,14 @@ static int published_report_caps(const struct published_all *all)
 
 static int published_report_table3(const struct published_all *all)
 {
-    static const struct table_column columns[] = {
-        {"230 W"},
-        {"GPU ALONE", .flags = TABLE_RIGHT},
-        {"PAPER", .flags = TABLE_RIGHT},
-        {"RATIO", .flags = TABLE_RIGHT},
-        {"PAPER'S RULE", .flags = TABLE_RIGHT},
-        {"RESEAT", .flags = TABLE_RIGHT},
-        {"RESEAT, LOWER CLOCK", .flags = TABLE_RIGHT},
-        {NULL},
-    };
+    static const struct table_column columns[] = {{"230 W"},
+                                                  RIGHT("GPU ALONE"),
+                                                  RIGHT("PAPER"),
+                                                  RIGHT("RATIO"),
+                                                  RIGHT("PAPER'S RULE"),
+                                                  RIGHT("RESEAT"),
+                                                  RIGHT("RESEAT, LOWER CLOCK"),
+                                                  {NULL}};
     static const unsigned schedulers[] = {PUBLISHED_RULE, PUBLISHED_FASTEST, PUBLISHED_CLOCKS};
     struct table *table = table_create(columns);
 
@@ -214,17 +198,11 @@ static int published_report_table3(const struct published_all *all)
 static int published_report_assumed(const struct published_options *options,
                                     const struct published_all *all)
 {
-    static const struct table_column columns[] = {
-        {"ASSUMED"},
-        {"VALUE", .flags = TABLE_RIGHT},
-        {"OTHER", .flags = TABLE_RIGHT},
-        {"RULE: THROUGHPUT", .flags = TABLE_RIGHT},
-        {"ENERGY", .flags = TABLE_RIGHT},
-        {"RESEAT: THROUGHPUT", .flags = TABLE_RIGHT},
-        {"ENERGY", .flags = TABLE_RIGHT},
-        {"BOUND", .flags = TABLE_RIGHT},
-        {NULL},
-    };
+    static const struct table_column columns[] = {{"ASSUMED"},     RIGHT("VALUE"),
+                                                  RIGHT("OTHER"),  RIGHT("RULE: THROUGHPUT"),
+                                                  RIGHT("ENERGY"), RIGHT("RESEAT: THROUGHPUT"),
+                                                  RIGHT("ENERGY"), RIGHT("BOUND"),
+                                                  {NULL}};
     struct table *table = table_create(columns);
 
     for (size_t a = 0; a < PUBLISHED_ASSUMPTIONS; a++) {

@@ -1,5 +1,6 @@
 #include "agent/cli/show/say.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ void say_duration(uint64_t nanoseconds, char *ret, size_t size)
     else if (seconds < 7200)
         snprintf(ret, size, "%.0f min", seconds / 60);
     else
-        snprintf(ret, size, "%.0f h", seconds / 3600);
+        snprintf(ret, size, "%.1f h", seconds / 3600);
 }
 
 /* ---- templates ---- */
@@ -74,7 +75,10 @@ static bool say_is(const char *name, const char *unit)
            (length == tail || strchr("_.", name[length - tail - 1]));
 }
 
-/** Append a number as @name says. */
+/**
+ * Append a number in the unit at the end of @name. Without a unit: "us" (ns as microseconds) and
+ * "gb" (bytes as gigabytes).
+ */
 static void say_number(struct words *words, uint64_t number, const char *name)
 {
     time_t seconds = (time_t)(number / 1000);
@@ -92,6 +96,8 @@ static void say_number(struct words *words, uint64_t number, const char *name)
         bytes_text(number, text, sizeof(text));
     else if (say_is(name, "mw"))
         snprintf(text, sizeof(text), "%.1f W", value / 1e3);
+    else if (say_is(name, "seconds"))
+        snprintf(text, sizeof(text), "%.0f s", ceil(value / 1e9));
     else if (say_is(name, "us"))
         snprintf(text, sizeof(text), "%.1f", value / 1e3);
     else if (say_is(name, "gb"))

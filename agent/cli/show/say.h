@@ -23,16 +23,15 @@ void words_add(struct words *words, const char *format, ...) PRINTF(2, 3);
 /**
  * Append a template, in which "{name}" stands for a member of @object:
  *
- *   {app.pid}                a member of a member
- *   {total_ns}, {left:bytes} a number is shown by the end of its name, or of what the colon says
- *                            instead: "ns" and "ms" are durations, "bytes" sizes, "mw" power,
- * "bytes_per_ms" rates, "date" milliseconds since 1970, "us" ns as microseconds, "gb" bytes as
- * gigabytes (the last two without a unit) {to:place}               "host memory" for "" {apps} a
- * list, with commas between; a program is "name (pid 12)" {moved|program|programs} "1 program", "2
- * programs"
- *   [; {reason}]             is left out if a member in it is missing, "", 0, false or empty
- *   [{?on}on][{!on}off]      conditions show nothing; where a part has some, only they decide:
- *                            {!on} is the contrary of {?on}
+ *   {app.pid}                  a member of a member
+ *   {total_ns}, {left:bytes}   a number is shown by the end of its name, or of what the colon
+ *                              says instead: see say_number()
+ *   {to:place}                 "host memory" for ""
+ *   {apps}, {apps:list}        a list, with ", " or "," between; a program is "name (pid 12)"
+ *   {moved|program|programs}   "1 program", "2 programs"
+ *   [; {reason}]               is left out if a member in it is missing, "", 0, false or empty
+ *   [{?on}on][{!on}off]        conditions show nothing; where a part has some, only they
+ *                              decide: {!on} is the contrary of {?on}
  */
 void words_say(struct words *words, const json_t *object, const char *template);
 
@@ -44,7 +43,7 @@ bool member_bool(const json_t *object, const char *name);
 /** "name (pid 12)": a program, as the agent describes it. */
 #define SAY_PROGRAM_MAX (PROTOCOL_WORD_MAX + 32)
 const char *say_program(const json_t *program, char ret[SAY_PROGRAM_MAX]);
-/** A duration: "12.3 ms", "4.56 s", "12 min", "5 h". */
+/** A duration: "12.3 ms", "4.56 s", "12 min", "5.0 h". */
 void say_duration(uint64_t nanoseconds, char *ret, size_t size);
 
 /** Append the programs in the member "apps": "a(12) b(13)". */

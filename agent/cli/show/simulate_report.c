@@ -191,15 +191,15 @@ static void simulate_report_print_levels(const struct sim_report *report, const 
                   options->levels[i].reclaim / 1e6);
     words_say(
         &words, assumed,
-        " (on demand: 1). [{?failures_per_hour}Failures: {failures_per_hour}/h of each node, for "
-        "{repair_ms}. ]KILLED: programs that lost their node; they begin again, on any, [with "
-        "their last checkpoint, one each {checkpoint_ms}][{!checkpoint_ms}from zero]. [Storage: "
-        "{storage_bytes_per_ms} for each node; who saves or loads stands meanwhile. ]SAVED: "
-        "programs that were saved within the notice. LOST: work done in vain, in hours of the "
-        "reference device. WAIT (mean, P99): of a program in all, without a device or for memory. "
-        "TOOK: from arrival to end, the mean. COST: device time with a program there, by the "
-        "models' prices; 1 is an hour of the reference device on demand. NODES: the same where a "
-        "node with a program is paid whole.");
+        " (on demand: 1). [{?failures_per_hour}Failures: {failures_per_hour}/h of each node, "
+        "for {repair_ms}. ]KILLED: programs that lost their node; they start again [from a "
+        "checkpoint, one each {checkpoint_ms}][{!checkpoint_ms}from zero]. [Storage: "
+        "{storage_bytes_per_ms} for each node; programs stand while they are saved or loaded. "
+        "]SAVED: programs saved within the notice. LOST: work lost, in hours of the reference "
+        "device. WAIT (mean, P99): of a program, for a device or for memory. TOOK: mean from "
+        "arrival to end. COST: device time with a program there, by the models' prices; 1 is "
+        "an hour of the reference device on demand. NODES: the same, where a node with a "
+        "program is paid whole.");
     say_wrapped(stdout, 0, 0, words.text);
 }
 
@@ -207,17 +207,14 @@ static void simulate_report_print_regimes(const struct sim_report *report, const
 {
     struct words words = {.used = 0};
 
-    words_say(&words, assumed,
-              "termination: programs get all memory that they will ever need, wait for it, and end "
-              "with their node. cheapest: the same, on the cheapest device with room. saving: "
-              "termination, and what can be saved within the notice is. overcommit: they get what "
-              "they use; what does not fit spills into host memory. reconfiguration: they are "
-              "moved, spilled and suspended, by the policy that the agent has, "
-              "[{?between_hosts}also from node to node, at {network_bytes_per_ms} after "
-              "{latency_ms}. ][{!between_hosts}each on its node. ][{?saved_everywhere}Under these "
-              "two what is left at a notice is saved, too. ]Each step stops its program for "
-              "{fixed_ms} and what it copies at {link_bytes_per_ms}. A program goes over all its "
-              "memory once in {touch_ms}; what is spilled comes and goes each time. ");
+    words_say(
+        &words, assumed,
+        "reseat(1) describes the regimes. [{?between_hosts}Under reconfiguration programs move "
+        "from node to node, too, at {network_bytes_per_ms} after {latency_ms}. ]"
+        "[{?saved_everywhere}Under overcommit and reconfiguration, too, what is left on a node "
+        "at the notice is saved. ]A move, suspend, resume or spill stops its program for "
+        "{fixed_ms} and for what it copies at {link_bytes_per_ms}. A program uses all its "
+        "memory once in {touch_ms}; spilled memory crosses the link each time. ");
     if (report->options->between_hosts && report->trace->device_count > report->options->cell)
         words_say(&words, assumed, "One policy governs about {cell_devices} devices. ");
     words_add(&words, "Speed, memory and price of models: reseat simulate --models (%s).",

@@ -34,7 +34,7 @@ static void devices_say_limit(const json_t *device, struct words *words)
     if (member_bool(device, "drained"))
         words_add(words, "drained");
     else if (member_bool(device, "draining"))
-        words_say(words, device, "draining in {drains_in_ns}");
+        words_say(words, device, "draining in {drains_in_ns:seconds}");
     else if (member_bool(device, "limited"))
         words_say(words, device, "{capacity_bytes}");
 }
@@ -65,7 +65,7 @@ static void devices_say_power(const json_t *device, struct words *words)
     if (cap > 0)
         words_add(words, " of %.0f", cap);
     if (words->used)
-        words_add(words, " W");
+        words_add(words, member_bool(device, "power_model") ? " W (model)" : " W");
 }
 
 static int devices_print_devices(const json_t *devices)

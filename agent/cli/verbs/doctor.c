@@ -188,17 +188,19 @@ static bool doctor_check_setup(FILE *to)
                     "it must be yours alone (mode 0700), and so must what is above it be yours or "
                     "root's; set XDG_RUNTIME_DIR to another");
 
-    const char *advice = "reinstall reseat, so that its files lie beside each other";
+    static const struct {
+        const char *name;
+        enum paths_file file;
+    } files[] = {
+        {"library", PATHS_LIBRARY}, {"reseatd", PATHS_AGENT}, {"reseat-lister", PATHS_LISTER}};
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        bool there = !paths_of(files[i].file, found);
+        good &=
+            doctor_line(to, there, files[i].name, there ? found : "it is not beside this binary",
+                        "reinstall reseat, so that its files lie beside each other");
+    }
     char library[PATH_MAX];
     bool no_library = paths_of(PATHS_LIBRARY, library) != 0;
-    good &= doctor_line(to, !no_library, "library",
-                        no_library ? "libreseat.so is not beside this binary" : library, advice);
-    good &=
-        doctor_line(to, !paths_of(PATHS_AGENT, found), "reseatd",
-                    paths_of(PATHS_AGENT, found) ? "it is not beside this binary" : found, advice);
-    good &=
-        doctor_line(to, !paths_of(PATHS_LISTER, found), "reseat-lister",
-                    paths_of(PATHS_LISTER, found) ? "it is not beside this binary" : found, advice);
     if (!error) {
         bool answers = doctor_check_agent(to, &paths);
         doctor_check_inventory(to, &paths, answers);

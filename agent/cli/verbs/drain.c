@@ -58,9 +58,10 @@ static void drain_show_announced(struct steps *steps, json_t *announced)
         json_object_del(announced, "device");
         return;
     }
-    words_say(&words, announced,
-              "{device} will be drained in {in_ns}; {programs|program is|programs are} there, "
-              "{told} told");
+    words_say(
+        &words, announced,
+        "{device} will be drained in {in_ns:seconds}; {programs|program is|programs are} there, "
+        "{told} told");
     puts(words.text);
     fflush(stdout);
 }

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,7 +50,9 @@ static int profile_print(const struct output *output, const json_t *answer)
         {"WORK-ITEMS", "{items}", TABLE_RIGHT},
         {"TIME", "{ns}", TABLE_RIGHT},
         {"ERROR", .say = profile_say_error, .flags = TABLE_RIGHT},
-        {"POWER", "[{?power_samples_permil}{power_mw}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {"POWER",
+         "[{?power_samples_permil}{power_mw}][{?power_samples_permil}{?power_model} (model)]",
+         TABLE_RIGHT | TABLE_OPTIONAL},
         {"ENERGY", .say = profile_say_energy, .flags = TABLE_RIGHT | TABLE_OPTIONAL},
         {NULL},
     };
@@ -85,6 +88,7 @@ static int profile_export(const struct call *call, const char *path)
     static const struct question question = {.type = MSG_PROFILE,
                                              .what = "show what launches cost"};
     json_auto_t *object = output_object(&call->output, STATUS_DONE), *costs = json_array();
+    uint64_t next = 0;
     bool more = object && costs;
     int status = more ? 0 : output_fail(&call->output, ERR_FAILED, "there is not enough memory");
 
@@ -93,13 +97,14 @@ static int profile_export(const struct call *call, const char *path)
         struct frame frame;
         frame_init(&frame, MSG_PROFILE);
         frame_string(&frame, "what", call->count ? call->words[0] : "");
-        frame_u64(&frame, "skip", json_array_size(costs));
+        frame_u64(&frame, "skip", next);
         status = ask(&call->output, &question, &frame, &answer);
         if (status)
             break;
-        size_t before = json_array_size(costs);
+        uint64_t before = next;
         json_array_extend(costs, json_object_get(answer, "costs"));
-        more = member_bool(answer, "more") && json_array_size(costs) > before;
+        next = member_number(answer, "next");
+        more = member_bool(answer, "more") && next > before;
     }
     if (!status && json_object_set(object, "costs", costs) == 0)
         status = profile_write(call, path, object);
@@ -176,7 +181,8 @@ static void profile_put(struct frame *frame, const json_t *cost)
     frame_end(frame);
 }
 
-static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added)
+static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added,
+                        uint64_t *ret_kept)
 {
     static const struct question question = {
         .type = MSG_IMPORT, .what = "import costs", .launch = true};
@@ -194,6 +200,7 @@ static int profile_send(const struct call *call, const json_t *costs, size_t *re
         frame_end(&frame);
         status = ask(&call->output, &question, &frame, &answer);
         *ret_added += member_number(answer, "added");
+        *ret_kept = member_number(answer, "kept");
     }
     return status;
 }
@@ -219,6 +226,7 @@ static int profile_import(const struct call *call, const char *path)
     json_error_t error;
     json_auto_t *object = profile_load(path, &error);
     size_t added = 0;
+    uint64_t kept = 0;
 
     if (!object && error.line >= 0)
         return output_fail(&call->output, ERR_FAILED, "%s:%d: %s", path, error.line, error.text);
@@ -227,11 +235,14 @@ static int profile_import(const struct call *call, const char *path)
     const json_t *costs = json_object_get(object, "costs");
     int status = profile_check(call, path, costs);
     if (!status)
-        status = profile_send(call, costs, &added);
+        status = profile_send(call, costs, &added, &kept);
     if (status)
         return status;
-    json_auto_t *answer = json_pack("{s:I}", "added", (json_int_t)added);
-    return output_say(&call->output, answer, "{added|entry|entries} imported");
+    json_auto_t *answer = json_pack("{s:I, s:I, s:b}", "added", (json_int_t)added, "kept",
+                                    (json_int_t)kept, "full", kept < added);
+    return output_say(&call->output, answer,
+                      "{added|entry|entries} imported[{?full}; of all entries the {kept} that were "
+                      "used last are kept]");
 }
 
 static int profile_run(struct call *call)
@@ -262,7 +273,7 @@ const struct verb verb_profile = {
             "(reseat run --slice); the policy compares devices by it. Kept for each user in "
             "costs.sqlite, in the agent's state folder.",
     .users = true,
-    .members = "costs? more? added?",
+    .members = "costs? more? added? kept?",
     .options = profile_options,
     .size = sizeof(struct profile),
     .run = profile_run,

@@ -492,12 +492,10 @@ static void run_set_slice(struct run *run, uint32_t configured_ms)
 static void run_set_isolation(struct run *run, bool isolate)
 {
     char driver[PATH_MAX] = "", address[PATH_MAX] = "";
-    int error = isolate
-                    ? launch_isolated(&run->paths, run->alone || run->paths.shared, driver, address)
-                    : 0;
+    bool alone = run->alone || run->paths.shared;
 
-    if (error && !run->error)
-        run->error = error;
+    if (isolate && !run->error)
+        run->error = launch_isolated(&run->paths, alone, driver, address);
     run_set(run, ISOLATED_ENV_DRIVER, driver);
     run_set(run, ISOLATED_ENV_SERVER, address);
 }

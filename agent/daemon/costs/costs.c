@@ -8,12 +8,13 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/costs/store.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/power/power.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/protocol/agent_messages.h"
 
 #define ENTRIES_MOST 4096 /* in memory; others are read from disk again when needed */
 #define USES_MOST    32   /* kernels remembered for one program */
@@ -534,6 +535,8 @@ static void profile_put(const struct agent *agent, const struct cost_listed *lis
     frame_string(frame, "device",
                  index == LEDGER_NONE ? line.device.device : agent->ledger.devices[index].name);
     put_cost(frame, &line);
+    if (line.record.power_samples_k)
+        frame_bool(frame, "power_model", power_is_modelled(agent, index));
     frame_end(frame);
 }
 
@@ -541,16 +544,19 @@ static void profile_answer(const struct agent *agent, const struct cost_query *q
 {
     struct frame frame;
 
-    if (query->added && result == SQLITE_OK) {
-        frame_init(&frame, MSG_IMPORT);
-        frame_u64(&frame, "added", query->added);
-        peer_send(query->client, &frame);
+    if (!query->answered || (query->imports && (!query->added || result != SQLITE_OK))) {
+        peer_error(query->client, ERR_FAILED, "the file of costs cannot be %s now%s",
+                   query->imports ? "written" : "read",
+                   query->added     ? "; what was imported is known until the agent ends"
+                   : query->imports ? ", and there is no room in memory for what was to be imported"
+                                    : "");
         return;
     }
-    if (!query->answered) {
-        peer_error(query->client, ERR_FAILED, "the file of costs cannot be %s now%s",
-                   query->added ? "written" : "read",
-                   query->added ? "; what was imported is known until the agent ends" : "");
+    if (query->imports) {
+        frame_init(&frame, MSG_IMPORT);
+        frame_u64(&frame, "added", query->added);
+        frame_u64(&frame, "kept", query->kept);
+        peer_send(query->client, &frame);
         return;
     }
     frame_init(&frame, MSG_PROFILE);
@@ -559,6 +565,7 @@ static void profile_answer(const struct agent *agent, const struct cost_query *q
         profile_put(agent, &query->listed[i], &frame);
     frame_end(&frame);
     frame_bool(&frame, "more", query->more);
+    frame_u64(&frame, "next", query->skip + query->passed);
     peer_send(query->client, &frame);
 }
 
@@ -664,6 +671,7 @@ void import_handle(struct peer *client, struct message *message)
     struct cost_query *query = profile_query(client);
     if (!query)
         return;
+    query->imports = true;
     for (size_t i = 0; i < count; i++) {
         (void)import_read(&items[i], &line, &costs);
         struct cost_entry *entry =

@@ -29,17 +29,20 @@ static const char store_schema[] =
 
 /* Version 1 lacks the columns for outliers and power. */
 static const char store_grow[] =
-    "BEGIN IMMEDIATE; ALTER TABLE cost ADD COLUMN outliers INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE cost ADD COLUMN outliers INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE cost ADD COLUMN power_count REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE cost ADD COLUMN power REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE cost ADD COLUMN power_spread REAL NOT NULL DEFAULT 0;"
-    "ALTER TABLE cost ADD COLUMN power_outliers INTEGER NOT NULL DEFAULT 0;"
-    "PRAGMA user_version=2; COMMIT";
+    "ALTER TABLE cost ADD COLUMN power_outliers INTEGER NOT NULL DEFAULT 0";
+
+/* How long an agent that starts waits for others that use the file. */
+#define OPEN_MS 1000
 
 struct cost_store {
     char path[PATH_MAX]; /* "": in memory only */
     sqlite3 *reader;     /* used by the agent's thread */
     sqlite3 *writer; /* used by the job's thread during a job; the same as reader if in memory */
+    bool away;       /* in memory until the file at `path` can be opened */
     bool damaged;    /* the reader found damage */
     bool full;       /* the last write failed and that was logged */
     struct cost_job *job; /* the job that is running */
@@ -84,7 +87,7 @@ static int store_ask(sqlite3 *db, const char *sql, char *ret, size_t size)
     return result;
 }
 
-static int store_open_one(const char *path, sqlite3 **ret_db)
+static int store_open_one(const char *path, int wait_ms, sqlite3 **ret_db)
 {
     char pages[64];
     int result = sqlite3_open_v2(
@@ -92,30 +95,51 @@ static int store_open_one(const char *path, sqlite3 **ret_db)
     if (result != SQLITE_OK)
         return result;
     (void)snprintf(pages, sizeof(pages), "PRAGMA max_page_count=%lld", COST_BYTES_MOST / 4096);
-    (void)sqlite3_busy_timeout(*ret_db, 0);
+    (void)sqlite3_busy_timeout(*ret_db, wait_ms);
     result = store_exec(*ret_db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
                                  "PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF");
     return result == SQLITE_OK ? store_exec(*ret_db, pages) : result;
 }
 
-/* Returns SQLITE_OK, SQLITE_SCHEMA (the file is of a newer agent), or another error. */
-static int store_open_file(struct cost_store *store)
+/*
+ * Give the file the tables of this version. Another agent may do the same at the same time. Returns
+ * SQLITE_OK, SQLITE_SCHEMA (the file is of a newer agent), or another error.
+ */
+static int store_make_tables(sqlite3 *db)
 {
     char answer[64] = "";
-    int result = store_open_one(store->path, &store->writer);
+    int result = store_exec(db, "BEGIN IMMEDIATE");
+    if (result != SQLITE_OK)
+        return result;
+    result = store_ask(db, "PRAGMA user_version", answer, sizeof(answer));
+    if (result == SQLITE_OK && atoi(answer) > VERSION)
+        result = SQLITE_SCHEMA;
+    if (result == SQLITE_OK && atoi(answer) == 1)
+        result = store_exec(db, store_grow);
+    if (result == SQLITE_OK)
+        result = store_exec(db, store_schema);
+    int ended = store_exec(db, result == SQLITE_OK ? "COMMIT" : "ROLLBACK");
+    return result == SQLITE_OK ? ended : result;
+}
+
+/* Waits for other agents for @wait_ms. Returns as store_make_tables(). */
+static int store_open_file(struct cost_store *store, int wait_ms)
+{
+    char answer[64] = "";
+    int result = store_open_one(store->path, wait_ms, &store->writer);
     if (result == SQLITE_OK)
         result = store_ask(store->writer, "PRAGMA quick_check(1)", answer, sizeof(answer));
     if (result == SQLITE_OK && strcmp(answer, "ok") != 0)
         return SQLITE_CORRUPT;
     if (result == SQLITE_OK)
-        result = store_ask(store->writer, "PRAGMA user_version", answer, sizeof(answer));
-    if (result == SQLITE_OK && atoi(answer) > VERSION)
-        return SQLITE_SCHEMA;
-    if (result == SQLITE_OK && atoi(answer) == 1)
-        result = store_exec(store->writer, store_grow);
+        result = store_make_tables(store->writer);
     if (result == SQLITE_OK)
-        result = store_exec(store->writer, store_schema);
-    return result == SQLITE_OK ? store_open_one(store->path, &store->reader) : result;
+        result = store_open_one(store->path, wait_ms, &store->reader);
+    if (result == SQLITE_OK) {
+        (void)sqlite3_busy_timeout(store->writer, 0);
+        (void)sqlite3_busy_timeout(store->reader, 0);
+    }
+    return result;
 }
 
 static void store_set_aside(struct cost_store *store)
@@ -135,24 +159,54 @@ static void store_set_aside(struct cost_store *store)
 
 static void store_open(struct cost_store *store)
 {
-    int result = store->path[0] ? store_open_file(store) : SQLITE_CANTOPEN;
+    int result = store->path[0] ? store_open_file(store, OPEN_MS) : SQLITE_CANTOPEN;
     if (store_is_damage(result)) {
         store_set_aside(store);
-        result = store_open_file(store);
+        result = store_open_file(store, OPEN_MS);
     }
     if (result == SQLITE_OK)
         return;
-    agent_log("%s: %s; what launches cost is kept until the agent ends",
+    agent_log("%s: %s; what launches cost is kept in memory until it can be opened",
               store->path[0] ? store->path : "costs.sqlite",
               result == SQLITE_SCHEMA ? "written by a newer release" : sqlite3_errstr(result));
     store_close(store);
-    store->path[0] = '\0';
-    if (store_open_one(":memory:", &store->writer) != SQLITE_OK ||
+    if (result == SQLITE_SCHEMA)
+        store->path[0] = '\0';
+    store->away = store->path[0] != '\0';
+    if (store_open_one(":memory:", 0, &store->writer) != SQLITE_OK ||
         store_exec(store->writer, store_schema) != SQLITE_OK) {
         sqlite3_close(store->writer);
         store->writer = NULL;
     }
     store->reader = store->writer;
+}
+
+/* If the file can be opened by now, add to it what is in memory, and go on with it. */
+static void store_return(struct cost_store *store)
+{
+    struct cost_store file = {.away = false};
+    memcpy(file.path, store->path, sizeof(file.path));
+    int result = store_open_file(&file, 0);
+    char *copy = sqlite3_mprintf("ATTACH %Q AS file; BEGIN IMMEDIATE;"
+                                 "INSERT OR REPLACE INTO file.cost SELECT * FROM main.cost;"
+                                 "INSERT OR REPLACE INTO file.peak SELECT * FROM main.peak; COMMIT",
+                                 file.path);
+    if (result == SQLITE_OK && store->writer)
+        result = copy ? store_exec(store->writer, copy) : SQLITE_NOMEM;
+    sqlite3_free(copy);
+    if (result != SQLITE_OK && store->writer) {
+        (void)store_exec(store->writer, "ROLLBACK");
+        (void)store_exec(store->writer, "DETACH file");
+    }
+    if (result != SQLITE_OK) {
+        store_close(&file);
+        return;
+    }
+    store_close(store);
+    store->reader = file.reader;
+    store->writer = file.writer;
+    store->away = false;
+    agent_log("%s: opened, and what launches cost is kept there", store->path);
 }
 
 struct cost_store *cost_store_create(const char *folder)
@@ -275,8 +329,8 @@ uint64_t cost_store_peak(struct cost_store *store, uid_t uid, const char *name)
 static void store_list_row(sqlite3_stmt *statement, struct cost_query *query)
 {
     struct cost_listed *listed = &query->listed[query->count];
-    query->more = query->count == query->most;
-    if (query->more || !store_point(statement, 3, &listed->point))
+    query->more = query->passed == query->most;
+    if (query->more || (query->passed++, !store_point(statement, 3, &listed->point)))
         return;
     (void)snprintf(listed->id, sizeof(listed->id), "%s", store_text(statement, 0));
     (void)snprintf(listed->name, sizeof(listed->name), "%s", store_text(statement, 1));
@@ -292,8 +346,26 @@ static void store_bind(sqlite3_stmt *statement, int parameter, const char *text)
         sqlite3_bind_null(statement, parameter);
 }
 
+/* For an import: how many rows the user has now. */
+static int store_count(const struct cost_store *store, struct cost_query *query)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(store->writer, "SELECT count(*) FROM cost WHERE uid=?1", -1,
+                                    &statement, NULL);
+    if (result == SQLITE_OK) {
+        sqlite3_bind_int64(statement, 1, query->uid);
+        result = sqlite3_step(statement);
+    }
+    query->answered = result == SQLITE_ROW;
+    query->kept = query->answered ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    return result;
+}
+
 static int store_answer(const struct cost_store *store, struct cost_query *query)
 {
+    if (query->imports)
+        return store_count(store, query);
     sqlite3_stmt *statement = NULL;
     int result =
         sqlite3_prepare_v2(store->writer,
@@ -302,7 +374,7 @@ static int store_answer(const struct cost_store *store, struct cost_query *query
                            "AND (?4 IS NULL OR kernel IN (SELECT value FROM json_each(?4))) "
                            "ORDER BY name, kernel, device, size LIMIT ?5 OFFSET ?6",
                            -1, &statement, NULL);
-    query->count = 0;
+    query->count = query->passed = 0;
     query->more = false;
     query->listed = calloc(query->most + 1, sizeof(*query->listed));
     if (result == SQLITE_OK && query->listed) {
@@ -481,7 +553,9 @@ void cost_store_wait(struct cost_store *store)
         agent_log("%s: %s; what was learnt of launches is written once that is possible",
                   store->path[0] ? store->path : "costs", sqlite3_errstr(job->result));
     store->full = job->result != SQLITE_OK;
-    if (store->path[0] && (store->damaged || job->damaged)) {
+    if (store->away) {
+        store_return(store);
+    } else if (store->path[0] && (store->damaged || job->damaged)) {
         store->damaged = false;
         store_set_aside(store);
         store_open(store);

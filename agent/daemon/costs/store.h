@@ -11,8 +11,9 @@
 
 /*
  * Costs of launches on disk: an SQLite database in the state folder. Nothing depends on it: a
- * damaged file is renamed and a new one started, and if no file can be written the costs are kept
- * until the agent exits. A thread writes and lists, so that the agent does not wait for the disk.
+ * damaged file is renamed and a new one started, and if the file cannot be opened the costs are
+ * kept in memory until it can, or until the agent exits. A thread writes and lists, so that the
+ * agent does not wait for the disk.
  */
 
 #define COST_DEVICE_MAX                                                                            \
@@ -65,7 +66,8 @@ struct cost_query {
     char device[DEVICE_KEY_TEXT_MAX]; /**< Text key of the device to list; "": all. */
     char ids[COST_IDS_SIZE];          /**< JSON array of the only kernel ids to list; "": all. */
     uint64_t skip, most;              /**< Rows to skip, and the most to list. */
-    size_t added; /**< For an import, which only waits until its rows were written: their number. */
+    bool imports; /**< An import: it only waits until its rows, `added` by number, were written. */
+    size_t added;
 
     /* The answer. */
     bool answered;
@@ -74,7 +76,9 @@ struct cost_query {
         struct cost_point point;
     } * listed; /**< Ordered by name, id, device and size. */
     size_t count;
+    size_t passed; /**< Rows that were read, with those that cannot be listed. */
     bool more;
+    uint64_t kept; /**< After an import: all rows of the user. */
 };
 /** Free a list of queries. */
 void cost_queries_free(struct cost_query *queries);

@@ -42,6 +42,24 @@ static void device_list_load_last(struct agent *agent)
         inventory_finish(&devices->inventory);
 }
 
+/**
+ * Choose the folder of lists. If another user has taken its name, the agent's own is used, where
+ * programs of other users cannot read the lists and ask all drivers themselves.
+ */
+static int device_list_folder(struct agent *agent)
+{
+    char *lists = agent->devices.lists;
+    int error = paths_lists(&agent->paths, lists);
+
+    if (error != -EPERM)
+        return error;
+    agent_log("%s is not this user's folder alone, so programs of other users get no list of "
+              "devices and start more slowly; remove it and restart the agent",
+              lists);
+    strcpy(lists, agent->paths.folder);
+    return 0;
+}
+
 int devices_init(struct agent *agent, uint64_t timeout_ms)
 {
     struct devices *devices = &agent->devices;
@@ -52,7 +70,7 @@ int devices_init(struct agent *agent, uint64_t timeout_ms)
         (error = paths_join(state, "devices", devices->names_path)) ||
         (error = paths_join(agent->paths.folder, "inventory", devices->inventory_path)) ||
         (error = paths_join(agent->paths.folder, "inventory.new", devices->fresh_path)) ||
-        (error = paths_lists(&agent->paths, devices->lists)) ||
+        (error = device_list_folder(agent)) ||
         (error = device_names_load(devices->names_path, &devices->names)) ||
         (error = uv_timer_init(&agent->loop, &devices->timeout)))
         return error;
@@ -404,6 +422,13 @@ const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t 
         if (strcmp(inventory->entries[i].name, agent->ledger.devices[device].name) == 0)
             return &inventory->entries[i];
     return NULL;
+}
+
+const char *devices_name(const struct agent *agent, const struct device_key *key)
+{
+    const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
+
+    return entry ? entry->name : key->device;
 }
 
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry)

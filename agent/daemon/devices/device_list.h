@@ -40,6 +40,8 @@ bool devices_shown(const struct agent *agent, const char *environment,
 
 /** Find the device with the key of @entry in the inventory; NULL: it is not listed. */
 const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device);
+/** The name of a device; for a device that is not listed, the name that its driver gives it. */
+const char *devices_name(const struct agent *agent, const struct device_key *key);
 /** The device's index in the ledger; LEDGER_NONE: no memory for a new one. */
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);
 /** Nanoseconds until an announced drain begins; 0: none is announced. */

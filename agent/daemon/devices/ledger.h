@@ -32,8 +32,10 @@ struct ledger_device {
     uint64_t reserved; /**< By all entries, including the memory kept for moves to this device. */
     uint64_t held;
     uint64_t reserved_peak, held_peak;
-    uint32_t accounts; /**< Number of entries on it. */
-    bool listed;       /**< The last listing shows it. */
+    uint32_t accounts;    /**< Number of entries on it. */
+    uint64_t link;        /**< Bytes a millisecond of its link, as measured; 0: not known. */
+    uint64_t link_due_ms; /**< When that is read again, by the caller's clock. */
+    bool listed;          /**< The last listing shows it. */
     bool drains;
     uint64_t
         /** When its announced drain begins, by the caller's clock; 0: none is announced. */

@@ -1,9 +1,9 @@
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "agent/daemon/servers/servers.h"
-#include "agent/protocol/agent_messages.h"
 #include "policy/reseat_limits.h"
 
 #include <string.h>
@@ -13,68 +13,46 @@
 
 /* What agent/protocol/messages.txt says that clients are told, where that takes a computation. */
 
-void describe_power(struct frame *frame, const struct agent *agent,
-                    const struct ledger_device *device)
+static void describe_names(struct frame *frame, const struct agent *agent,
+                           const struct program *program)
 {
-    power_put_device(agent, (uint32_t)(device - agent->ledger.devices), frame);
-}
-
-void describe_program_power(struct frame *frame, const struct agent *agent,
-                            const struct described *what)
-{
-    (void)agent;
-    power_put_program(what->program, frame);
-}
-
-void describe_ways(struct frame *frame, const struct agent *agent, const struct described *what)
-{
-    (void)agent;
     frame_array(frame, "on_full");
     for (unsigned i = 0; i < POLICY_WAYS; i++)
-        if (what->program->policy.ways & (1u << i))
+        if (program->policy.ways & (1u << i))
             frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
     frame_end(frame);
+    frame_array(frame, "ready");
+    for (size_t i = 0; i < program->ready_count; i++)
+        frame_string(frame, NULL, devices_name(agent, &program->ready[i].device));
+    frame_end(frame);
+    spreading_put_names(agent, program, frame);
 }
 
-void describe_features(struct frame *frame, const struct reseat_limits *limits)
+static void describe_limits(struct frame *frame, const char *key,
+                            const struct reseat_limits *limits)
 {
     const char *feature;
     uint32_t bit;
 
+    frame_map(frame, key);
+    put_shown_limits(frame, limits);
     frame_array(frame, "features");
     for (size_t i = 0; (feature = reseat_limits_feature(i, &bit)); i++)
         if (limits->features & bit)
             frame_string(frame, NULL, feature);
     frame_end(frame);
-}
-
-const char *describe_name(const struct agent *agent, const struct device_key *key)
-{
-    const struct inventory_entry *entry = device_by_key(&agent->devices.inventory, key);
-
-    return entry ? entry->name : key->device;
-}
-
-void describe_ready(struct frame *frame, const struct agent *agent, const struct described *what)
-{
-    frame_array(frame, "ready");
-    for (size_t i = 0; i < what->program->ready_count; i++)
-        frame_string(frame, NULL, describe_name(agent, &what->program->ready[i].device));
     frame_end(frame);
 }
 
-void describe_spread(struct frame *frame, const struct agent *agent, const struct described *what)
-{
-    spreading_put_names(agent, what->program, frame);
-}
-
-void describe_vdevs(struct frame *frame, const struct agent *agent, const struct described *what)
+static void describe_vdevs(struct frame *frame, const struct agent *agent,
+                           const struct program *program)
 {
     frame_array(frame, "vdevs");
-    for (size_t i = 0; i < what->program->vdev_count; i++) {
+    for (size_t i = 0; i < program->vdev_count; i++) {
         frame_map(frame, NULL);
         frame_u64(frame, "vdev", i);
-        put_shown_vdev(frame, agent, &what->program->vdevs[i]);
+        frame_string(frame, "device", vdev_device_name(agent, &program->vdevs[i]));
+        put_shown_vdev(frame, agent, &program->vdevs[i]);
         frame_end(frame);
     }
     frame_end(frame);
@@ -118,6 +96,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
     const struct program_images *images = &program->images;
     struct described what = {
         .program = program,
+        .state = program_state(program),
+        .device = vdev_device_name(agent, program->vdevs),
         .status = &program->status,
         .managed = &program->managed,
         .protect = protect,
@@ -135,6 +115,21 @@ void describe_program(const struct agent *agent, const struct program *program, 
 
     describe_sum(&what);
     put_app(frame, agent, &what);
+    describe_names(frame, agent, program);
+    power_put_program(program, frame);
+    if (program->wish.aware) {
+        frame_map(frame, "aware");
+        describe_limits(frame, "minimum", &program->wish.minimum);
+        describe_limits(frame, "preferred", &program->wish.preferred);
+        frame_end(frame);
+    }
+    describe_vdevs(frame, agent, program);
+}
+
+void describe_entry(const struct agent *agent, uint32_t device, struct frame *frame)
+{
+    put_entry(frame, agent, &agent->ledger.devices[device]);
+    power_put_device(agent, device, frame);
 }
 
 /**
@@ -210,7 +205,7 @@ void describe_devices(struct agent *agent, const struct peer *peer, struct frame
         describe_place(agent, entry, frame);
         uint32_t index = devices_index(agent, entry);
         if (index != LEDGER_NONE)
-            put_entry(frame, agent, &agent->ledger.devices[index]);
+            describe_entry(agent, index, frame);
         describe_users(agent, peer, entry, frame);
         frame_end(frame);
     }

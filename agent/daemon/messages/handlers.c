@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/protocol/agent_messages.h"
+#include "agent/daemon/agent_messages.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/files/access.h"
 
@@ -166,11 +166,10 @@ void notice_handle(struct peer *client, struct message *message)
     if (!program)
         return;
     if (!program->peer || !program->wish.aware) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) %s, so it takes no notice; reseat ps --json shows those "
-                   "that do as \"aware\"",
-                   program->name, (int)program->pid,
-                   program->peer ? "has not registered with reseat.h" : "does not answer");
+        client_refuse(client, ERR_REFUSED, program,
+                      "%s, so it takes no notice; reseat ps --json shows those "
+                      "that do as \"aware\"",
+                      program->peer ? "has not registered with reseat.h" : "does not answer");
         return;
     }
     take_notice(map, &notice);

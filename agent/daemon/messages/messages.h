@@ -55,7 +55,7 @@ struct described {
     const struct program_protect *protect;
     const struct program_loss *loss;
     const struct operation *moving; /**< What moves it; or NULL. */
-    const char *pinned;
+    const char *state, *device, *pinned;
     /* Of all of its virtual devices: */
     uint64_t device_bytes, moves, granted_bytes, wanted_bytes, spilled_bytes, peak_bytes,
         wanted_peak_bytes, least_bytes;
@@ -67,18 +67,8 @@ struct described {
 /** Put the fields of one program into an open map. */
 void describe_program(const struct agent *agent, const struct program *program,
                       struct frame *frame);
-/** The name of a device; for a device that is not listed, the name that its driver gives it. */
-const char *describe_name(const struct agent *agent, const struct device_key *key);
-/* Fields of a program, a device and a program's requirements. */
-void describe_program_power(struct frame *frame, const struct agent *agent,
-                            const struct described *what);
-void describe_ways(struct frame *frame, const struct agent *agent, const struct described *what);
-void describe_ready(struct frame *frame, const struct agent *agent, const struct described *what);
-void describe_spread(struct frame *frame, const struct agent *agent, const struct described *what);
-void describe_vdevs(struct frame *frame, const struct agent *agent, const struct described *what);
-void describe_power(struct frame *frame, const struct agent *agent,
-                    const struct ledger_device *device);
-void describe_features(struct frame *frame, const struct reseat_limits *limits);
+/** Put the fields of a device of the ledger into an open map. */
+void describe_entry(const struct agent *agent, uint32_t device, struct frame *frame);
 /** The answer to MSG_DEVICES: all devices, with those programs on them that @peer may see. */
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame);
 

@@ -1,9 +1,9 @@
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/power/power.h"
-#include "agent/protocol/agent_messages.h"
 
 #include <string.h>
 
@@ -51,7 +51,7 @@ static void reporting_put_whole(const struct program *program, struct frame *fra
     frame_array(frame, "whole");
     for (size_t i = 0; i < program->whole_count; i++) {
         frame_map(frame, NULL);
-        put_whole(frame, &program->whole[i]);
+        agent_put_whole(frame, &program->whole[i]);
         frame_end(frame);
     }
     frame_end(frame);
@@ -147,7 +147,7 @@ static void reporting_put_device(const struct agent *agent, uint32_t index, stru
 
     frame_map(frame, NULL);
     frame_string(frame, "name", device->name);
-    put_entry(frame, agent, device);
+    describe_entry(agent, index, frame);
     frame_u64(frame, "held_bytes", device->held);
     frame_u64(frame, "programs", device->accounts);
     reporting_put_history(

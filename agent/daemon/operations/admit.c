@@ -17,7 +17,7 @@ static unsigned admit_arriving(const struct operation *op, uint32_t device)
 
     for (uint32_t i = 0; i < op->program->vdev_count; i++) {
         const struct program_device *vdev = &op->program->vdevs[i];
-        bool resumes = op->verb == OPERATION_RESUME;
+        bool resumes = op->verb == REQUEST_RESUME;
         bool comes = resumes ? vdev->suspended : vdev->suspended || vdev->entry.device != device;
         if (op->vdevs & (1u << i) && comes)
             vdevs |= 1u << i;
@@ -285,7 +285,7 @@ void admit_fail(struct agent *agent, const struct operation *op, const struct op
 void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
     struct program *program = op->program;
-    bool suspends = op->verb == OPERATION_SUSPEND;
+    bool suspends = op->verb == REQUEST_SUSPEND;
     unsigned moved = end->moved;
     uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].entry.device : LEDGER_NONE;
 

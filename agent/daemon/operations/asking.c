@@ -2,9 +2,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
-#include "agent/protocol/agent_messages.h"
+#include "agent/daemon/power/power.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
@@ -57,11 +58,11 @@ static void asking_put_grants(struct frame *frame, const struct operation *op, b
 
 void operation_take(const msgpack_object *map, struct operation *op)
 {
-    bool moves = op->verb <= OPERATION_RESUME;
+    bool moves = op->verb <= REQUEST_RESUME;
 
     take_request(map, &op->asked);
     op->asked.dry_run = op->asked.dry_run && moves;
-    op->asked.parks = op->asked.parks && op->verb == OPERATION_CHECKPOINT;
+    op->asked.parks = op->asked.parks && op->verb == REQUEST_CHECKPOINT;
     /* Only the policy can say that a thread of the program waits for the move. */
     if (!moves || op->asked.manner == REQUEST_NEEDED)
         op->asked.manner = REQUEST_ASKED;
@@ -85,13 +86,13 @@ static void asking_send(const struct agent *agent, struct operation *op,
         asked.max_downtime_ms = settings->max_downtime_ms;
     if (!asked.bandwidth)
         asked.bandwidth = settings->bandwidth;
-    if (op->verb == OPERATION_PROTECT)
+    if (op->verb == REQUEST_PROTECT)
         asked.protection = op->program->policy.protect;
     if (!operation_enter(op, OPERATION_SENT))
         return;
     frame_init(&frame, operation_name(op));
     put_request(&frame, &asked);
-    if (op->target != LEDGER_NONE && op->verb != OPERATION_PREWARM)
+    if (op->target != LEDGER_NONE && op->verb != REQUEST_PREWARM)
         asking_put_grants(&frame, op, op->tries < TRIES_MAX);
     peer_send(op->program->peer, &frame);
 }
@@ -108,7 +109,7 @@ int operation_begin(struct agent *agent, const struct operation *wish,
     program_device_names(agent, op->program, wish->vdev, true, op->from, sizeof(op->from));
     if (target)
         snprintf(op->to, sizeof(op->to), "%s", target->name);
-    else if (op->verb == OPERATION_RESUME)
+    else if (op->verb == REQUEST_RESUME)
         program_device_names(agent, op->program, wish->vdev, false, op->to, sizeof(op->to));
     uint64_t timeout_ms = op->asked.timeout_ms;
     op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
@@ -145,12 +146,9 @@ void asking_cancel(struct agent *agent, struct operation *op, bool gone)
 
 void asking_expire(struct agent *agent, struct operation *op)
 {
-    if (op->client) {
-        peer_error(op->client, ERR_EXPIRED,
-                   "program %s (pid %d) did not answer within the deadline; it rolls back by "
-                   "itself when it runs again (is it stopped?)",
-                   op->program->name, (int)op->program->pid);
-    }
+    client_refuse(op->client, ERR_EXPIRED, op->program,
+                  "did not answer within the deadline; it rolls back by itself when it runs again "
+                  "(is it stopped?)");
     operation_settle(
         agent, op,
         &(struct operation_end){.result = RESULT_EXPIRED, .reason = "it did not answer in time"});
@@ -178,7 +176,7 @@ static struct operation *asking_answered(const struct program *program,
 static bool asking_moves(const struct operation *op, const struct program *program)
 {
     return op->program == program && op->state == OPERATION_SENT &&
-           (!operation_stays(op) || op->verb == OPERATION_PREWARM);
+           (!operation_stays(op) || op->verb == REQUEST_PREWARM);
 }
 
 bool asking_cancel_program(struct agent *agent, const struct program *program)
@@ -207,7 +205,7 @@ void asking_progress(struct peer *peer, struct message *whole)
         return;
     frame_init(&frame, MSG_PROGRESS);
     frame_string(&frame, "to", op->to);
-    put_progress(&frame, &op->progress);
+    agent_put_progress(&frame, &op->progress);
     peer_send(op->client, &frame);
 }
 
@@ -255,10 +253,8 @@ static void asking_start_over(struct agent *agent, struct operation *op)
     if (!operation_enter(op, OPERATION_WAITING))
         return;
     if (!target || op->tries == TRIES_MAX) {
-        peer_error(op->client, ERR_FAILED,
-                   "program %s (pid %d) does not say what became of it, and may be where it was; "
-                   "see reseat ps",
-                   op->program->name, (int)op->program->pid);
+        client_refuse(op->client, ERR_FAILED, op->program,
+                      "does not say what became of it, and may be where it was; see reseat ps");
         end.result = RESULT_UNKNOWN;
         operation_settle(agent, op, &end);
     } else if (admit_request(agent, op, target, error, sizeof(error))) {
@@ -315,10 +311,7 @@ static void asking_end_all(struct agent *agent, struct program *program, const c
         if (op->program != program || op->state != OPERATION_SENT ||
             !(OPERATIONS_REPORTED & OPERATION_BIT(op->verb)))
             continue;
-        if (op->client) {
-            peer_error(op->client, code, "program %s (pid %d) %s the %s%s", program->name,
-                       (int)program->pid, does, operation_name(op), follows);
-        }
+        client_refuse(op->client, code, program, "%s the %s%s", does, operation_name(op), follows);
         if (program->peer)
             asking_send_cancel(op);
         operation_settle(agent, op, &(struct operation_end){.result = result, .reason = reason});
@@ -343,7 +336,8 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
 
 static bool asking_awaits(const struct agent *agent, const struct program *program)
 {
-    return program->managed.shrinks || operation_sent(agent, program, OPERATIONS_REPORTED);
+    return program->managed.shrinks || power_awaits(program) ||
+           operation_sent(agent, program, OPERATIONS_REPORTED);
 }
 
 /**
@@ -354,8 +348,7 @@ static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;
     program->unresponsive = true;
-    agent_log("%s: %s (pid %d) does not answer; nothing is asked of it until it does", program->id,
-              program->name, (int)program->pid);
+    program_log(program, "does not answer; nothing is asked of it until it does");
     asking_end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
                    RESULT_EXPIRED, "it does not answer (is it stopped?)");
     program->managed.shrinks = false;
@@ -367,7 +360,7 @@ void liveness_heard(struct agent *agent, struct program *program)
     program->unanswered = 0;
     if (program->unresponsive) {
         program->unresponsive = false;
-        agent_log("%s: %s (pid %d) answers again", program->id, program->name, (int)program->pid);
+        program_log(program, "answers again");
         agent->changed = true;
     }
 }

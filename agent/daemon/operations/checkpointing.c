@@ -12,7 +12,7 @@
 /** Ask the program to release what it keeps for the last image. */
 static void checkpointing_let_go(struct agent *agent, struct program *program)
 {
-    struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
+    struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
 
     wish.asked.ends = true;
     (void)!operation_begin(agent, &wish,
@@ -67,10 +67,9 @@ void checkpointing_tick(struct agent *agent)
         struct program_images *images = &program->images;
         if (!images->every_ms || now < images->due_ms || !program_acts(program) ||
             !program->status.known || program_suspended(program) ||
-            operation_sent(agent, program, OPERATION_BIT(OPERATION_CHECKPOINT)))
+            operation_sent(agent, program, OPERATION_BIT(REQUEST_CHECKPOINT)))
             continue;
-        struct operation wish =
-            operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
+        struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
         wish.asked.keeps = true;
         wish.asked.keep = images->keep;
         wish.asked.max_downtime_ms = images->max_downtime_ms;
@@ -85,13 +84,13 @@ void checkpointing_tick(struct agent *agent)
 /** End the periodic images of a program. */
 static void checkpointing_end(struct peer *client, struct program *program)
 {
-    struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
+    struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
 
     wish.asked.ends = true;
     program->images = (struct program_images){.every_ms = 0};
     /* Also cancel the first of the periodic images if it is in progress. */
     for (struct operation *op = client->agent->operations; op; op = op->next)
-        if (op->program == program && op->verb == OPERATION_CHECKPOINT)
+        if (op->program == program && op->verb == REQUEST_CHECKPOINT)
             op->asked.every_ms = 0;
     programs_save(client->agent, program);
     if (operation_begin(client->agent, &wish, NULL))
@@ -110,7 +109,7 @@ void checkpointing_handle(struct peer *client, struct message *message)
         checkpointing_end(client, program);
         return;
     }
-    struct operation wish = operation_of(program, OPERATION_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
+    struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
     operation_take(map, &wish);
     if (wish.asked.every_ms > EVERY_MS_MAX)
         wish.asked.every_ms = EVERY_MS_MAX;

@@ -161,7 +161,7 @@ static void drain_undo(struct peer *client, uint32_t index)
         drain_notify_undone(agent, index);
         followers_undone(agent, index);
     }
-    followers_answer(client, &(struct operation){.verb = OPERATION_DRAIN, .target = index}, false);
+    followers_answer(client, &(struct operation){.verb = REQUEST_DRAIN, .target = index}, false);
 }
 
 static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
@@ -190,7 +190,7 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
         frame_u64(&frame, "told", told);
         peer_send(client, &frame);
     }
-    followers_add(client, OPERATION_DRAIN, index);
+    followers_add(client, REQUEST_DRAIN, index);
 }
 
 void drain_handle(struct peer *client, struct message *message)

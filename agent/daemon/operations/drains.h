@@ -40,7 +40,7 @@ bool rebalance_step(struct agent *agent);
 #define BALANCE_MAX 256
 
 /** Let @client wait for the end of a drain of @device, or of a rebalance. */
-void followers_add(struct peer *client, enum operation_verb verb, uint32_t device);
+void followers_add(struct peer *client, enum request_verb verb, uint32_t device);
 /** A step of the policy as a client is told of it. */
 struct followed_step {
     const struct program *program;

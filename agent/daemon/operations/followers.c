@@ -1,8 +1,8 @@
 #include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
-#include "agent/protocol/agent_messages.h"
 
 /*
  * Clients that follow a drain or a rebalance. Each has an operation that belongs to no program and
@@ -11,7 +11,7 @@
 
 static bool followers_is_one(const struct operation *op)
 {
-    return op->verb == OPERATION_DRAIN || op->verb == OPERATION_BALANCE;
+    return op->verb == REQUEST_DRAIN || op->verb == REQUEST_BALANCE;
 }
 
 void followers_cancel(struct agent *agent, struct operation *op, bool gone)
@@ -27,7 +27,7 @@ void followers_cancel(struct agent *agent, struct operation *op, bool gone)
 static bool followers_concerns(const struct agent *agent, const struct operation *follower,
                                const struct operation *op)
 {
-    if (follower->verb == OPERATION_BALANCE)
+    if (follower->verb == REQUEST_BALANCE)
         return true;
     const char *name = agent->ledger.devices[follower->target].name, *at = strstr(op->from, name);
     size_t length = strlen(name);
@@ -90,15 +90,15 @@ static void followers_put_left(const struct agent *agent, uint32_t device, struc
 /** True while an operation is in progress for which @follower waits. */
 static bool followers_waits(const struct agent *agent, const struct operation *follower)
 {
-    const unsigned counted = OPERATIONS_REPORTED & ~OPERATION_BIT(OPERATION_PREWARM) &
-                             ~OPERATION_BIT(OPERATION_CHECKPOINT);
+    const unsigned counted =
+        OPERATIONS_REPORTED & ~OPERATION_BIT(REQUEST_PREWARM) & ~OPERATION_BIT(REQUEST_CHECKPOINT);
 
     for (const struct operation *op = agent->operations; op; op = op->next)
         if (op->state == OPERATION_SENT && counted & OPERATION_BIT(op->verb) &&
             followers_concerns(agent, follower, op))
             return true;
-    if (follower->verb == OPERATION_DRAIN && (agent->ledger.devices[follower->target].drains_ms ||
-                                              prewarm_holds(agent, follower->target)))
+    if (follower->verb == REQUEST_DRAIN && (agent->ledger.devices[follower->target].drains_ms ||
+                                            prewarm_holds(agent, follower->target)))
         return true;
     for (const struct program *program = agent->programs; program; program = program->next)
         if (program->managed.shrinks)
@@ -112,7 +112,7 @@ void followers_answer(struct peer *client, const struct operation *op, bool drai
     struct frame frame;
 
     frame_init(&frame, operation_name(op));
-    if (op->verb == OPERATION_DRAIN) {
+    if (op->verb == REQUEST_DRAIN) {
         frame_string(&frame, "device", agent->ledger.devices[op->target].name);
         frame_bool(&frame, "drained", drained);
         followers_put_left(agent, drained ? op->target : LEDGER_NONE, &frame);
@@ -141,7 +141,7 @@ void followers_tick(struct agent *agent)
     }
 }
 
-void followers_add(struct peer *client, enum operation_verb verb, uint32_t device)
+void followers_add(struct peer *client, enum request_verb verb, uint32_t device)
 {
     struct operation wish = {.verb = verb, .client = client, .target = device};
 
@@ -157,7 +157,7 @@ void followers_undone(struct agent *agent, uint32_t device)
 
     for (struct operation *op = agent->operations; op; op = next) {
         next = op->next;
-        if (op->verb == OPERATION_DRAIN && op->target == device) {
+        if (op->verb == REQUEST_DRAIN && op->target == device) {
             peer_error(op->client, ERR_FAILED,
                        "the drain of %s was undone (reseat drain --off) when %u had moved; it "
                        "takes programs again",

@@ -25,8 +25,8 @@ int govern_init(struct agent *agent)
         free(governor);
         return -ENOMEM;
     }
-    agent->governor = governor;
     operations_init(operation_kinds);
+    agent->governor = governor;
     ledger_init(&agent->ledger);
     governor->await_until_ms = uv_now(&agent->loop) + AWAIT_MS;
     int result = limits_load(agent);

@@ -352,9 +352,8 @@ void ledger_sync_status(struct peer *peer, struct message *message)
     bool fenced = program->status.fenced;
     program_take_status(program, &message->root);
     if (program->status.fenced != fenced)
-        agent_log(
-            "%s: %s (pid %d) %s%s", program->id, program->name, (int)program->pid,
-            fenced ? "may run again" : "is fenced: ", fenced ? "" : program->status.right_problem);
+        program_log(program, "%s%s", fenced ? "may run again" : "is fenced: ",
+                    fenced ? "" : program->status.right_problem);
     ledger_sync_update(peer->agent, program);
     for (uint32_t i = 0; i < program->vdev_count; i++)
         losses_note(peer->agent, program, i, &before[i],

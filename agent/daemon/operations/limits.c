@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -230,14 +230,16 @@ static void limits_limit_program(struct peer *client, struct program *program, u
     if (bytes < needs) {
         char least[32];
         bytes_text(needs, least, sizeof(least));
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) needs %s at once and could not go on with less; set a "
-                   "limit of that at least, or take it off its device (reseat suspend %s)",
-                   program->name, (int)program->pid, least, program->id);
+        client_refuse(client, ERR_REFUSED, program,
+                      "needs %s at once and could not go on with less; set a "
+                      "limit of that at least, or take it off its device (reseat suspend %s)",
+                      least, program->id);
         return;
     }
     program->policy.overrides |= OVERRIDE_QUOTA;
     program_set_quota(agent, program, bytes, "an operator set its limit");
+    program_configure(agent, program); /* The configuration may allow less to the user. */
+    bytes = program->policy.quota;
     struct limit_answer answer = {.program = program,
                                   .memory = true,
                                   .limited = bytes != LEDGER_NO_LIMIT,
@@ -267,7 +269,8 @@ static void limits_cap(struct peer *client, struct program *program, uint32_t in
     if (program) {
         program->policy.overrides |= OVERRIDE_CAP;
         program->policy.cap_mw = cap_mw;
-        programs_save(agent, program);
+        program_configure(agent, program); /* The configuration may allow less to the user. */
+        cap_mw = program->policy.cap_mw;
     } else {
         const struct ledger_device before = *device;
         device->cap_mw = cap_mw;

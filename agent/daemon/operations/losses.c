@@ -57,8 +57,7 @@ static void losses_queue(struct agent *agent, struct program *program, uint32_t 
     vdev->loss_sought = program->status.loss.count;
     pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
     agent->changed = true; /* The device may be known as lost already. */
-    agent_log("%s: %s (pid %d) waits for another device", program->id, program->name,
-              (int)program->pid);
+    program_log(program, "waits for another device");
 }
 
 void losses_note(struct agent *agent, struct program *program, uint32_t index,

@@ -13,10 +13,9 @@ static void moving_move_starting(struct peer *client, struct program *program, s
     char from[160], reason[PROTOCOL_TEXT_MAX];
 
     if (!target) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) has not used OpenCL yet, so it holds no device; try again "
-                   "when reseat ps shows it running",
-                   program->name, (int)program->pid);
+        client_refuse(client, ERR_REFUSED, program,
+                      "has not used OpenCL yet, so it holds no device; try again "
+                      "when reseat ps shows it running");
         return;
     }
     if (drain_refuses(agent, target->name, reason, sizeof(reason))) {
@@ -85,7 +84,7 @@ static void moving_forward(struct operation *op, const struct inventory_entry *t
     struct peer *client = op->client;
     struct agent *agent = client->agent;
     char error[PROTOCOL_TEXT_MAX];
-    bool resumes = op->verb == OPERATION_RESUME;
+    bool resumes = op->verb == REQUEST_RESUME;
     uint32_t only = resumes && target ? devices_index(agent, target) : LEDGER_NONE;
     const struct inventory_entry *there =
         target || !resumes ? target : moving_last_device(agent, op->program, op->vdevs);
@@ -126,7 +125,7 @@ static bool moving_any_suspended(const struct program *program, size_t vdev)
  * for.
  */
 static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
-                            enum operation_verb verb, const struct inventory_entry *target)
+                            enum request_verb verb, const struct inventory_entry *target)
 {
     bool there =
         program->status.known && !program_moving(program) && !operation_moves(agent, program);
@@ -134,7 +133,7 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
     for (size_t i = 0; there && i < program->vdev_count; i++) {
         const struct program_device *one = &program->vdevs[i];
         if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
-            there = verb == OPERATION_SUSPEND
+            there = verb == REQUEST_SUSPEND
                         ? one->suspended
                         : !one->suspended && !one->lost &&
                               (!target ||
@@ -149,13 +148,13 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
  * there.
  */
 static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
-                        enum operation_verb verb, bool really)
+                        enum request_verb verb, bool really)
 {
     for (size_t i = 0; really && i < program->vdev_count; i++) {
         if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
             continue;
-        program->vdevs[i].displaced = program->vdevs[i].displaced && verb != OPERATION_SUSPEND;
-        program->vdevs[i].chosen = program->vdevs[i].chosen || verb == OPERATION_MOVE;
+        program->vdevs[i].displaced = program->vdevs[i].displaced && verb != REQUEST_SUSPEND;
+        program->vdevs[i].chosen = program->vdevs[i].chosen || verb == REQUEST_MOVE;
     }
     if (really)
         programs_save(agent, program);
@@ -163,7 +162,7 @@ static void moving_stay(struct agent *agent, struct program *program, size_t vde
 
 void moving_handle(struct peer *client, struct message *message)
 {
-    enum operation_verb verb = operation_verb(&message->root);
+    enum request_verb verb = request_verb(&message->root);
     struct agent *agent = client->agent;
     const struct inventory_entry *target = NULL;
     uint32_t index;
@@ -179,7 +178,7 @@ void moving_handle(struct peer *client, struct message *message)
         if (!target)
             return;
     }
-    if (!target && verb == OPERATION_MOVE) {
+    if (!target && verb == REQUEST_MOVE) {
         peer_error(client, ERR_USAGE, "the request names no device");
         return;
     }
@@ -195,11 +194,10 @@ void moving_handle(struct peer *client, struct message *message)
         report_devices(client, program, vdev, RESULT_DONE, true);
         return;
     }
-    if (verb == OPERATION_RESUME && program->status.known && !moving_any_suspended(program, vdev) &&
+    if (verb == REQUEST_RESUME && program->status.known && !moving_any_suspended(program, vdev) &&
         !program_moving(program)) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) is not suspended; use reseat move to change its device",
-                   program->name, (int)program->pid);
+        client_refuse(client, ERR_REFUSED, program,
+                      "is not suspended; use reseat move to change its device");
         return;
     }
     moving_forward(&op, target);

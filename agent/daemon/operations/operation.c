@@ -13,16 +13,7 @@ void operations_init(const struct operation_kind *kinds)
 
 const char *operation_name(const struct operation *op)
 {
-    return verbs[op->verb].name;
-}
-
-enum operation_verb operation_verb(const msgpack_object *map)
-{
-    enum operation_verb verb = 0;
-
-    while (verb < OPERATION_VERBS && !field_is(map, "type", verbs[verb].name))
-        verb++;
-    return verb;
+    return request_verbs[op->verb];
 }
 
 /* ---- states ---- */
@@ -45,7 +36,7 @@ bool operation_enter(struct operation *op, enum operation_state state)
     return true;
 }
 
-struct operation operation_of(struct program *program, enum operation_verb verb, size_t vdev,
+struct operation operation_of(struct program *program, enum request_verb verb, size_t vdev,
                               struct peer *client)
 {
     return (struct operation){

@@ -17,26 +17,13 @@
  * An answer, an expiry or a cancellation of what is settled is of nobody: it finds no operation.
  */
 
-enum operation_verb {
-    OPERATION_MOVE,
-    OPERATION_SUSPEND,
-    OPERATION_RESUME,
-    OPERATION_PREWARM,
-    OPERATION_CHECKPOINT,
-    OPERATION_PROTECT,
-    OPERATION_TRACE,
-    OPERATION_DRAIN,   /**< Of a device; its program is NULL, as for a rebalance. */
-    OPERATION_BALANCE, /**< A drain and a rebalance wait for operations of the policy. */
-    OPERATION_VERBS
-};
-
 /* Sets of verbs, as bits. */
 #define OPERATION_BIT(verb) (1u << (verb))
-#define OPERATIONS_ALL      (OPERATION_BIT(OPERATION_VERBS) - 1)
+#define OPERATIONS_ALL      (OPERATION_BIT(REQUEST_VERBS) - 1)
 /** Verbs that a program answers with MSG_REPORT. */
-#define OPERATIONS_REPORTED (OPERATION_BIT(OPERATION_TRACE) - 1)
+#define OPERATIONS_REPORTED (OPERATION_BIT(REQUEST_TRACE) - 1)
 /** Verbs whose client is told of each step of the policy that belongs to the operation. */
-#define OPERATIONS_FOLLOWED (OPERATION_BIT(OPERATION_DRAIN) | OPERATION_BIT(OPERATION_BALANCE))
+#define OPERATIONS_FOLLOWED (OPERATION_BIT(REQUEST_DRAIN) | OPERATION_BIT(REQUEST_BALANCE))
 
 enum operation_state {
     OPERATION_WAITING, /**< It is new, or waits for memory or for other operations. */
@@ -55,7 +42,7 @@ struct request_progress {
 
 struct operation {
     struct operation *next;
-    enum operation_verb verb;
+    enum request_verb verb;
     enum operation_state state; /**< Changed only by operation_enter(). */
     /** The client's request, completed to the request that the program gets. */
     struct request asked;
@@ -99,21 +86,18 @@ struct operation_end {
 
 /** The type of the operation's message: "move". */
 const char *operation_name(const struct operation *op);
-/** The verb of a message; OPERATION_VERBS: it asks for no operation. */
-enum operation_verb operation_verb(const msgpack_object *map);
 
 /** True for operations that do not move the program. */
 static inline bool operation_stays(const struct operation *op)
 {
-    return op->asked.dry_run || op->verb == OPERATION_PREWARM ||
-           (op->verb == OPERATION_CHECKPOINT && !op->asked.parks) || op->verb == OPERATION_PROTECT;
+    return op->asked.dry_run || op->verb == REQUEST_PREWARM ||
+           (op->verb == REQUEST_CHECKPOINT && !op->asked.parks) || op->verb == REQUEST_PROTECT;
 }
 
 /* ---- its life: operation.c ---- */
 
 /** The functions of one verb. A function that is NULL does nothing. */
 struct operation_kind {
-    const char *name; /**< The type of its messages. */
     /** The client cancels the operation. @gone: because it closed its connection. */
     void (*cancel)(struct agent *agent, struct operation *op, bool gone);
     /** The deadline has passed: settle the operation. */
@@ -140,7 +124,7 @@ void operations_init(const struct operation_kind *kinds);
  * @vdev    One of the program's, or PROGRAM_ALL_VDEVS.
  * @client  NULL: the policy asks.
  */
-struct operation operation_of(struct program *program, enum operation_verb verb, size_t vdev,
+struct operation operation_of(struct program *program, enum request_verb verb, size_t vdev,
                               struct peer *client);
 /** Add a copy of @wish in the state OPERATION_WAITING. NULL: no memory. */
 struct operation *operation_add(struct agent *agent, const struct operation *wish);

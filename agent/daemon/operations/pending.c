@@ -1,10 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/peers.h"
-#include "agent/protocol/agent_messages.h"
 
 /* Calls of programs that are blocked until memory is free. */
 

@@ -38,7 +38,7 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
 static bool prewarm_ask(struct agent *agent, struct program *program,
                         const struct inventory_entry *target, bool drops, const char *why)
 {
-    struct operation wish = operation_of(program, OPERATION_PREWARM, PROGRAM_ALL_VDEVS, NULL);
+    struct operation wish = operation_of(program, REQUEST_PREWARM, PROGRAM_ALL_VDEVS, NULL);
 
     wish.asked.drop = drops;
     wish.asked.timeout_ms = PREWARM_MS;
@@ -130,19 +130,18 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     uint32_t first = LEDGER_NONE;
 
     for (const struct operation *op = agent->operations; op; op = op->next)
-        if (op->program == program && op->state == OPERATION_SENT &&
-            op->verb == OPERATION_PREWARM && !op->asked.drop)
+        if (op->program == program && op->state == OPERATION_SENT && op->verb == REQUEST_PREWARM &&
+            !op->asked.drop)
             return op->target;
     for (size_t i = 0; i < program->ready_count; i++) {
         const struct inventory_entry *entry =
             device_by_key(&agent->devices.inventory, &program->ready[i].device);
-        for (uint32_t at = 0; entry && at < agent->ledger.count; at++) {
-            if (devices_entry(agent, at) != entry)
-                continue;
-            if (at == program->managed.ready_for)
-                return at;
-            first = first == LEDGER_NONE ? at : first;
-        }
+        const struct ledger_device *device =
+            entry ? ledger_find(&agent->ledger, entry->name) : NULL;
+        uint32_t at = device ? (uint32_t)(device - agent->ledger.devices) : LEDGER_NONE;
+        if (at != LEDGER_NONE && at == program->managed.ready_for)
+            return at;
+        first = first == LEDGER_NONE ? at : first;
     }
     return first;
 }
@@ -186,7 +185,7 @@ void prewarm_handle(struct peer *client, struct message *message)
 
     if (!program)
         return;
-    struct operation wish = operation_of(program, OPERATION_PREWARM, vdev, client);
+    struct operation wish = operation_of(program, REQUEST_PREWARM, vdev, client);
     operation_take(map, &wish);
     if (!prewarm_read_targets(client, map, wish.asked.drop, targets, &count))
         return;

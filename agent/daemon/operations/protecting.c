@@ -21,7 +21,7 @@ static bool protecting_is_same(const struct protection *a, const struct protecti
 static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
                           uint64_t timeout_ms)
 {
-    struct operation wish = operation_of(program, OPERATION_PROTECT, PROGRAM_ALL_VDEVS, client);
+    struct operation wish = operation_of(program, REQUEST_PROTECT, PROGRAM_ALL_VDEVS, client);
 
     wish.asked.timeout_ms = timeout_ms;
     program->protect_ms = uv_now(&agent->loop);
@@ -37,7 +37,7 @@ void protecting_tick(struct agent *agent)
         bool told = program->protect_ms && now - program->protect_ms < AGAIN_MS;
         if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
             !protecting_is_same(as, &program->policy.protect) &&
-            !operation_sent(agent, program, OPERATION_BIT(OPERATION_PROTECT)))
+            !operation_sent(agent, program, OPERATION_BIT(REQUEST_PROTECT)))
             (void)protecting_ask(agent, program, NULL,
                                  PROTECT_MS); /* Without memory, the next tick tries again. */
     }

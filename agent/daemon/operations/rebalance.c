@@ -66,7 +66,7 @@ static void rebalance_dry_run(struct peer *client)
                                             .reason = step.reason});
         rebalance_pretend(world, &step);
     }
-    followers_answer(client, &(struct operation){.verb = OPERATION_BALANCE, .done = count}, false);
+    followers_answer(client, &(struct operation){.verb = REQUEST_BALANCE, .done = count}, false);
 }
 
 void rebalance_handle(struct peer *client, struct message *message)
@@ -76,5 +76,5 @@ void rebalance_handle(struct peer *client, struct message *message)
     if (field_bool(&message->root, "dry_run", false))
         rebalance_dry_run(client);
     else
-        followers_add(client, OPERATION_BALANCE, LEDGER_NONE);
+        followers_add(client, REQUEST_BALANCE, LEDGER_NONE);
 }

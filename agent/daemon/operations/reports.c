@@ -1,5 +1,5 @@
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/operation.h"
-#include "agent/protocol/agent_messages.h"
 
 /* Reports to clients on their operations: MSG_REPORT. */
 

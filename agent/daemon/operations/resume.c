@@ -12,7 +12,7 @@
 /** The first waiting resume among @op and the operations after it. */
 static struct operation *resume_waiting(struct operation *op)
 {
-    while (op && (op->verb != OPERATION_RESUME || op->state != OPERATION_WAITING))
+    while (op && (op->verb != REQUEST_RESUME || op->state != OPERATION_WAITING))
         op = op->next;
     return op;
 }
@@ -165,8 +165,7 @@ void resume_forget(struct agent *agent, const struct program *program)
     for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
         next = resume_waiting(op->next);
         if (op->program == program) {
-            peer_error(op->client, ERR_GONE, "program %s (pid %d) ended before it had a device",
-                       program->name, (int)program->pid);
+            client_refuse(op->client, ERR_GONE, program, "ended before it had a device");
             operation_settle(agent, op, NULL);
         }
     }
@@ -183,14 +182,12 @@ static bool resume_look(struct agent *agent, struct operation *op)
         report_devices(op->client, program, op->vdev, RESULT_DONE, false);
         operation_settle(agent, op, NULL);
     } else if (!resume_queues(op)) {
-        peer_error(op->client, ERR_REFUSED,
-                   "program %s (pid %d) was suspended by another command meanwhile", program->name,
-                   (int)program->pid);
+        client_refuse(op->client, ERR_REFUSED, program,
+                      "was suspended by another command meanwhile");
         operation_settle(agent, op, NULL);
     } else if (program->unresponsive) {
-        peer_error(op->client, ERR_EXPIRED,
-                   "program %s (pid %d) does not answer (is it stopped?); the resume is canceled",
-                   program->name, (int)program->pid);
+        client_refuse(op->client, ERR_EXPIRED, program,
+                      "does not answer (is it stopped?); the resume is canceled");
         resume_give_up(agent, op);
     } else {
         return false;
@@ -213,9 +210,8 @@ void resume_expire(struct agent *agent, struct operation *op)
     if (op->state != OPERATION_WAITING) {
         asking_expire(agent, op);
     } else if (!resume_look(agent, op)) {
-        peer_error(op->client, ERR_EXPIRED,
-                   "program %s (pid %d) found no room in time and stays suspended: %s",
-                   op->program->name, (int)op->program->pid, op->program->managed.why);
+        client_refuse(op->client, ERR_EXPIRED, op->program,
+                      "found no room in time and stays suspended: %s", op->program->managed.why);
         resume_give_up(agent, op);
     }
 }

@@ -2,11 +2,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 
 #define WHO_MAX 600

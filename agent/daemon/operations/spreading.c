@@ -156,15 +156,13 @@ void spreading_handle(struct peer *client, struct message *message)
                    "as %s",
                    program->id);
     } else if (spreading_is_home(program, &spread)) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) runs there already; name other devices to spread its "
-                   "launches to",
-                   program->name, (int)program->pid);
+        client_refuse(client, ERR_REFUSED, program,
+                      "runs there already; name other devices to spread its "
+                      "launches to");
     } else if (spread.count && program->status.known && !program->status.slice_ns) {
-        peer_error(client, ERR_REFUSED,
-                   "program %s (pid %d) gives its launches whole, so that no other device can do a "
-                   "part of them; run it with reseat run --slice MS, or --spread",
-                   program->name, (int)program->pid);
+        client_refuse(client, ERR_REFUSED, program,
+                      "gives its launches whole, so that no other device can do a "
+                      "part of them; run it with reseat run --slice MS, or --spread");
     } else {
         program->spread = spread;
         programs_save(agent, program);

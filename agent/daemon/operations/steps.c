@@ -115,13 +115,13 @@ static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t 
  * Send one request for each virtual device of the group; the program serves them one after another.
  */
 static bool steps_ask(struct agent *agent, const struct group *group,
-                      const struct policy_step *step, enum operation_verb verb)
+                      const struct policy_step *step, enum request_verb verb)
 {
     const struct inventory_entry *target = devices_entry(agent, step->device);
     uint64_t grants[PROTOCOL_VDEVS_MAX];
     bool any = false;
 
-    if (verb != OPERATION_SUSPEND && !target)
+    if (verb != REQUEST_SUSPEND && !target)
         return false;
     steps_share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->vdev_count; i++) {
@@ -130,7 +130,7 @@ static bool steps_ask(struct agent *agent, const struct group *group,
          * lost device.
          */
         bool seeks = group->program->vdevs[i].seeks;
-        struct operation op = operation_of(group->program, seeks ? OPERATION_MOVE : verb, i, NULL);
+        struct operation op = operation_of(group->program, seeks ? REQUEST_MOVE : verb, i, NULL);
         op.asked.timeout_ms = STEP_MS;
         op.asked.manner = seeks ? REQUEST_NEEDED : REQUEST_ASKED;
         op.target = target ? step->device : LEDGER_NONE;
@@ -170,11 +170,11 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_SPILL:
         return steps_do_spill(agent, &group, step);
     case POLICY_DO_MOVE:
-        return steps_ask(agent, &group, step, OPERATION_MOVE);
+        return steps_ask(agent, &group, step, REQUEST_MOVE);
     case POLICY_DO_RESUME:
-        return steps_ask(agent, &group, step, OPERATION_RESUME);
+        return steps_ask(agent, &group, step, REQUEST_RESUME);
     case POLICY_DO_SUSPEND:
-        return steps_ask(agent, &group, step, OPERATION_SUSPEND);
+        return steps_ask(agent, &group, step, REQUEST_SUSPEND);
     case POLICY_DO_PREWARM:
         return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:

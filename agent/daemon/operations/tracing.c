@@ -9,7 +9,7 @@
 
 static struct operation *tracing_find(const struct agent *agent, const struct program *program)
 {
-    return operation_sent(agent, program, OPERATION_BIT(OPERATION_TRACE));
+    return operation_sent(agent, program, OPERATION_BIT(REQUEST_TRACE));
 }
 
 static void tracing_tell(const struct program *program, bool on, uint64_t deadline_ns)
@@ -50,14 +50,14 @@ void trace_handle(struct peer *client, struct message *message)
         return;
     ms = ms < TRACE_MS_MAX ? ms : TRACE_MS_MAX;
     if (!program->peer || tracing_find(agent, program)) {
-        peer_error(client, ERR_REFUSED, "program %s (pid %d) %s", program->name, (int)program->pid,
-                   program->peer ? "is traced by another command already"
-                                 : "has not used OpenCL yet, or has not found this agent");
+        client_refuse(client, ERR_REFUSED, program, "%s",
+                      program->peer ? "is traced by another command already"
+                                    : "has not used OpenCL yet, or has not found this agent");
         return;
     }
-    operations_cancel(client, OPERATION_BIT(OPERATION_TRACE),
+    operations_cancel(client, OPERATION_BIT(REQUEST_TRACE),
                       true); /* A client follows one operation at a time. */
-    const struct operation wish = operation_of(program, OPERATION_TRACE, PROGRAM_ALL_VDEVS, client);
+    const struct operation wish = operation_of(program, REQUEST_TRACE, PROGRAM_ALL_VDEVS, client);
     struct operation *op = operation_add(agent, &wish);
     if (!op || !operation_enter(op, OPERATION_SENT)) {
         client_no_memory(client);

@@ -6,7 +6,7 @@
 /* The implementation of each verb of an operation, and of launches that run on several devices. */
 
 /** The argument of operations_init(). */
-extern const struct operation_kind operation_kinds[OPERATION_VERBS];
+extern const struct operation_kind operation_kinds[REQUEST_VERBS];
 
 /* move, suspend, resume */
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/config/paths.h"
 #include "agent/config/process.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/drains.h"
@@ -10,7 +11,11 @@
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "policy/reseat_limits.h"
+#include "state/driver/links.h"
 #include "state/driver/offer.h"
+
+/* How long the figures of a link are used until they are read again. */
+#define LINK_MS 60000
 
 /*
  * Builds the policy's view of the world: anew for each question, which is cheap because there are
@@ -49,11 +54,33 @@ static unsigned world_program_moves_since(const struct managed *managed, uint64_
     return recent;
 }
 
+/**
+ * Bytes a millisecond of a device's link, as programs of the agent's user measured it; 0: not
+ * known.
+ */
+static uint64_t world_link(const struct agent *agent, struct ledger_device *device,
+                           const struct inventory_entry *entry)
+{
+    struct link_figures figures;
+    struct links links;
+
+    if (uv_now(&agent->loop) < device->link_due_ms)
+        return device->link;
+    device->link_due_ms = uv_now(&agent->loop) + LINK_MS;
+    device->link = 0;
+    if (!paths_links(links.folder) &&
+        !links_find(&links, &entry->key, &entry->info, &figures, NULL)) {
+        bool reads = figures.read.bandwidth < figures.write.bandwidth;
+        device->link = (uint64_t)(reads ? figures.read : figures.write).bandwidth / 1000;
+    }
+    return device->link;
+}
+
 static void world_put_devices(struct agent *agent, struct world *world)
 {
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        const struct ledger_device *own = &agent->ledger.devices[i];
+        struct ledger_device *own = &agent->ledger.devices[i];
         const struct inventory_entry *entry = devices_entry(agent, i);
         struct policy_device *device = &world->devices[i];
         *device = (struct policy_device){.kind = PLACE_OTHER,
@@ -65,6 +92,7 @@ static void world_put_devices(struct agent *agent, struct world *world)
         if (entry) {
             struct plan_offer offer;
             device_settings(agent, entry, device);
+            device->link = world_link(agent, own, entry);
             offer_from_devinfo(&entry->info, &offer);
             reseat_limits_offered(&offer, &world->offers[i]);
         }

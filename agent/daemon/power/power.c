@@ -15,7 +15,15 @@
 
 /** Readings of a program before its peak is used; until then the maximum of its device is used. */
 #define POWER_SAMPLES 4
-#define MW_PER_W      1000u
+/** Readings in a row below a peak after which it falls to the highest of them: some minutes. */
+#define POWER_FOLLOW 600
+#define MW_PER_W     1000u
+/**
+ * How long a program may launch after it was last told so, and how often it is told. Less than it
+ * takes until a program counts as unresponsive.
+ */
+#define POWER_GRANT_MS 3000
+#define POWER_RENEW_MS 1000
 /** Shortest interval over which power is averaged. */
 #define POWER_LEAST_MS 200
 /** Most bytes read from a meter's file, which has one or two numbers. */
@@ -26,6 +34,7 @@ struct metered {
     uint64_t idle_mw, most_mw;       /**< 0: not known. */
     uint64_t reading_mw, foreign_mw; /**< As of the latest reading. */
     bool read;                       /**< There was a reading. */
+    bool modelled;                   /**< It has no meter: readings are computed (power_model()). */
     bool idle_known;            /**< Configured, or measured while no program was on the device. */
     uint64_t read_ms, exceeded; /**< Time of the latest reading; readings above the device's cap. */
     uint64_t uj, at_ns;         /**< The meter's latest total and its time; at_ns 0: no value. */
@@ -126,18 +135,36 @@ static uint64_t power_learnt(const struct program *program, uint32_t device)
     return peak && peak->samples >= POWER_SAMPLES ? peak->mw : 0;
 }
 
-static struct power_program power_row(const struct program *program, uint32_t device)
+/**
+ * False when @program may not launch, and its launches have ended. A program that does not answer
+ * is stopped: its grant has ended by itself, and its launches are taken to have ended too. If they
+ * have not, the meter shows them as power of others.
+ */
+static bool power_may_run(const struct program *program)
 {
     const struct program_power *power = &program->power;
     bool heard = program->peer && power->capped && power->heard == power->turn;
+
+    return !program->peer || power->granted || (!program->unresponsive && (!heard || power->runs));
+}
+
+bool power_awaits(const struct program *program)
+{
+    return program->power.capped && !program->power.granted && !program->unresponsive &&
+           power_may_run(program);
+}
+
+static struct power_program power_row(const struct program *program, uint32_t device)
+{
+    const struct program_power *power = &program->power;
 
     return (struct power_program){
         .device = device,
         .peak_mw = power_learnt(program, device),
         .cap_mw = program->policy.cap_mw,
         .granted = program->peer && power->capped && power->granted,
-        .runs = !heard || power->granted || power->runs,
-        .wants = program->peer && power->wants,
+        .runs = power_may_run(program),
+        .wants = program->peer && power->wants && !program->unresponsive,
         .since_ms = power->since_ms,
     };
 }
@@ -208,10 +235,23 @@ static int power_rows_init(struct agent *agent, struct rows *rows)
 
 /* ---- messages to programs ---- */
 
-static void power_tell(struct agent *agent, struct program *program, bool capped, bool granted)
+static void power_send(struct agent *agent, struct program *program)
 {
     struct program_power *power = &program->power;
     struct frame frame;
+
+    power->said_ms = uv_now(&agent->loop);
+    frame_init(&frame, MSG_POWER);
+    frame_u64(&frame, "turn", power->turn);
+    frame_bool(&frame, "capped", power->capped);
+    frame_bool(&frame, "granted", power->granted);
+    frame_u64(&frame, "for_ms", POWER_GRANT_MS);
+    peer_send(program->peer, &frame);
+}
+
+static void power_tell(struct agent *agent, struct program *program, bool capped, bool granted)
+{
+    struct program_power *power = &program->power;
 
     if (granted != power->granted || capped != power->capped)
         power->since_ms = uv_now(&agent->loop);
@@ -219,11 +259,19 @@ static void power_tell(struct agent *agent, struct program *program, bool capped
     power->granted = granted;
     if (!program->peer)
         return;
-    frame_init(&frame, MSG_POWER);
-    frame_u64(&frame, "turn", ++power->turn);
-    frame_bool(&frame, "capped", capped);
-    frame_bool(&frame, "granted", granted);
-    peer_send(program->peer, &frame);
+    power->turn++;
+    power_send(agent, program);
+}
+
+/** Renew the grants, which end by themselves. */
+static void power_renew(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        const struct program_power *power = &program->power;
+        if (program->peer && power->capped && power->granted && !program->unresponsive &&
+            uv_now(&agent->loop) - power->said_ms >= POWER_RENEW_MS)
+            power_send(agent, program);
+    }
 }
 
 /** The lowest of the caps that concern @program; UINT64_MAX: none. */
@@ -241,17 +289,25 @@ static uint64_t power_cap_of(const struct agent *agent, const struct program *pr
     return least;
 }
 
-/** Send the program a notice if its lowest cap changed, so that it can adapt. */
-static void power_notify(const struct agent *agent, struct program *program)
+/**
+ * Send the program a notice if its lowest cap changed, or if it cannot launch under it and needs
+ * another @least_mw (0: it can) than before, so that it can adapt.
+ */
+static void power_notify(const struct agent *agent, struct program *program, uint64_t least_mw)
 {
+    struct program_power *power = &program->power;
     uint64_t cap_mw = power_cap_of(agent, program);
     char text[PROTOCOL_TEXT_MAX];
 
-    if (cap_mw == (program->power.noticed_mw ? program->power.noticed_mw : UINT64_MAX))
+    if (cap_mw == (power->noticed_mw ? power->noticed_mw : UINT64_MAX) &&
+        least_mw == power->least_mw)
         return;
-    program->power.noticed_mw = cap_mw;
+    power->noticed_mw = cap_mw;
+    power->least_mw = least_mw;
     if (cap_mw == UINT64_MAX)
         snprintf(text, sizeof(text), "no power cap concerns it any more");
+    else if (least_mw)
+        snprintf(text, sizeof(text), "%s", power->why);
     else
         snprintf(text, sizeof(text), "a power cap of %.1f W concerns it",
                  (double)cap_mw / MW_PER_W);
@@ -263,6 +319,7 @@ static void power_settle(struct agent *agent, struct rows *rows, struct program 
 {
     struct program_power *power = &program->power;
     const char *why = "";
+    uint64_t least_mw = 0;
     bool any = false, capped = false, granted = true;
 
     for (uint32_t i = 0; i < rows->world.program_count; i++) {
@@ -271,18 +328,22 @@ static void power_settle(struct agent *agent, struct rows *rows, struct program 
         any = true;
         capped = capped || power_is_capped(&rows->world, i);
         granted = granted && rows->choices[i].grant;
-        why = why[0] ? why : rows->choices[i].why;
+        least_mw = rows->choices[i].least_mw > least_mw ? rows->choices[i].least_mw : least_mw;
+        if (!why[0] || rows->choices[i].least_mw)
+            why = rows->choices[i].why;
     }
     if (!any) {
         capped = power_any_cap(agent, program);
         granted = false;
     }
     granted = granted && capped;
+    if (program->unresponsive)
+        why = "it does not answer (is it stopped?), so others get its power";
     snprintf(power->why, sizeof(power->why), "%s", granted ? "" : why);
     agent->power->tells = agent->power->tells || capped;
     if (capped != power->capped || granted != power->granted)
         power_tell(agent, program, capped, granted);
-    power_notify(agent, program);
+    power_notify(agent, program, least_mw);
 }
 
 void power_run(struct agent *agent)
@@ -305,7 +366,7 @@ void power_welcome(struct agent *agent, struct program *program, struct frame *w
 
     power->capped = power_any_cap(agent, program);
     power->granted = power->runs = power->wants = false;
-    power->noticed_mw = 0;
+    power->noticed_mw = power->least_mw = 0;
     frame_bool(welcome, "capped", power->capped);
 }
 
@@ -325,7 +386,6 @@ void power_handle(struct peer *peer, struct message *message)
     if (wants && !power->wants && !power->granted)
         power->since_ms = uv_now(&peer->agent->loop);
     power->wants = wants;
-    power_run(peer->agent);
 }
 
 /* ---- meters ---- */
@@ -346,9 +406,7 @@ static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_
             here = here || program->vdevs[i].entry.device == device;
             busy = busy || (program->vdevs[i].entry.device == device && program->vdevs[i].busy);
         }
-        bool idle = program->peer && power->capped && power->heard == power->turn &&
-                    !power->granted && !power->runs && power->since_ms < since_ms;
-        if (!here || idle)
+        if (!here || (!power_may_run(program) && power->since_ms < since_ms))
             continue;
         count++;
         *ret_one = program;
@@ -357,7 +415,10 @@ static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_
     return count;
 }
 
-/** Raise the peak of @program on @device, which no other program used in the interval. */
+/**
+ * Learn the peak of @program on @device, which no other program used in the interval. It rises at
+ * once, and falls when it was not reached for long: the device or the program's work has changed.
+ */
 static void power_learn(struct program *program, uint32_t device, uint64_t above_mw, bool whole)
 {
     struct program_power *power = &program->power;
@@ -369,8 +430,14 @@ static void power_learn(struct program *program, uint32_t device, uint64_t above
         peak = &power->peaks[power->peak_count++];
         *peak = (struct program_peak){.device = device};
     }
-    peak->mw = above_mw > peak->mw ? above_mw : peak->mw;
     peak->samples += whole && peak->samples < POWER_SAMPLES;
+    peak->lower_mw = above_mw > peak->lower_mw ? above_mw : peak->lower_mw;
+    peak->lower += whole;
+    if (above_mw < peak->mw && peak->lower < POWER_FOLLOW)
+        return;
+    peak->mw = peak->lower_mw;
+    peak->lower = 0;
+    peak->lower_mw = 0;
 }
 
 /** Record that @device drew @mw on average since @since_ms. */
@@ -391,7 +458,7 @@ static void power_read(struct agent *agent, uint32_t device, uint64_t mw, uint64
      */
     if (count == 0 || above < metered->foreign_mw)
         metered->foreign_mw = above;
-    if (count == 1)
+    if (count == 1 && !metered->modelled)
         power_learn(one, device, above, whole);
     metered->idle_known = metered->idle_known || count == 0;
     costs_power(agent, device, count == 1 && metered->idle_known ? one : NULL, above, interval_ns);
@@ -417,6 +484,8 @@ static bool power_measure_file(const struct config_device *said, uint64_t *ret_u
         return false;
     errno = 0;
     *ret_uj = strtoull(text, &end, 10);
+    if (strchr(text, '-'))
+        return false; /* strtoull() would take it for a large total. */
     uint64_t at_ns = strtoull(end, &rest, 10);
     if (rest != end)
         *ret_at_ns = at_ns;
@@ -434,14 +503,38 @@ static void power_meter_name(const struct inventory_entry *entry, const struct c
         snprintf(ret_name, CONFIG_NAME_MAX, "nvml:%s", entry->key.pci);
 }
 
-static bool power_measure(const struct inventory_entry *entry, const struct config_device *said,
-                          struct metered *metered, uint64_t *ret_uj, uint64_t *ret_at_ns)
+/**
+ * The total of a device without a meter, of which the configuration says what it draws at most: it
+ * draws its idle power, and the rest of the most in proportion to the load of the programs there.
+ */
+static uint64_t power_model(const struct agent *agent, uint32_t device)
 {
+    const struct metered *metered = &agent->power->devices[device];
+    uint64_t busy = 0, ns = metered->at_ns ? clock_boot_ns() - metered->at_ns : 0;
+
+    for (const struct program *program = agent->programs; program; program = program->next)
+        for (size_t i = 0; power_may_run(program) && i < program->vdev_count; i++)
+            busy += program->vdevs[i].entry.device == device ? program->vdevs[i].busy : 0;
+    busy = busy < 1000 ? busy : 1000;
+    uint64_t above = metered->most_mw > metered->idle_mw ? metered->most_mw - metered->idle_mw : 0;
+    return metered->uj + (metered->idle_mw + above * busy / 1000) * ns / 1000000;
+}
+
+static bool power_measure(const struct agent *agent, uint32_t device,
+                          const struct inventory_entry *entry, const struct config_device *said,
+                          uint64_t *ret_uj, uint64_t *ret_at_ns)
+{
+    struct metered *metered = &agent->power->devices[device];
     char name[CONFIG_NAME_MAX];
 
+    power_meter_name(entry, said, name);
+    metered->modelled = !name[0] && said->busy_w;
+    if (metered->modelled) {
+        *ret_uj = power_model(agent, device);
+        return true;
+    }
     if (power_measure_file(said, ret_uj, ret_at_ns))
         return true;
-    power_meter_name(entry, said, name);
     if (strcmp(name, metered->meter_name) != 0) {
         meter_destroy(metered->meter);
         metered->meter = NULL;
@@ -470,7 +563,7 @@ static void power_meter(struct agent *agent, uint32_t device)
     if (before && uv_now(&agent->loop) - metered->read_ms < POWER_LEAST_MS)
         return;
     uint64_t read_ns = now;
-    if (!power_measure(entry, &said, metered, &uj, &now)) {
+    if (!power_measure(agent, device, entry, &said, &uj, &now)) {
         metered->at_ns = 0;
         return;
     }
@@ -518,6 +611,7 @@ void power_tick(struct agent *agent)
     if (power_host_cap(agent) && all > power_host_cap(agent))
         power->exceeded++;
     power_run(agent);
+    power_renew(agent);
 }
 
 /* ---- what fits under a cap ---- */
@@ -565,97 +659,101 @@ bool power_bars(const struct agent *agent, const struct program *program, uint32
     return false;
 }
 
-/** The lowest cap under which @program could run on some device; 0: not known. */
-static uint64_t power_least_anywhere(const struct agent *agent, const struct program *program,
-                                     uint32_t *ret_device)
-{
-    uint64_t least = 0;
+/** What a cap is to be of; @program and @device as of power_allows(). */
+struct power_scope {
+    bool host;
+    const struct program *program;
+    uint32_t device;
+};
 
-    for (uint32_t i = 0; i < agent->power->count; i++) {
-        uint64_t needs = agent->ledger.devices[i].listed ? power_needs(agent, program, i) : 0;
-        if (needs && (!least || needs < least)) {
-            least = needs;
-            *ret_device = i;
-        }
-    }
-    return least;
-}
-
-bool power_allows(struct agent *agent, const struct program *program, uint32_t device,
-                  uint64_t cap_mw, char *ret_reason, size_t size)
-{
-    bool of_device = !program && device != LEDGER_NONE;
-    uint64_t least = 0;
-    struct rows rows;
-
-    (void)power_read_all(agent);
-    if (of_device && !power_rows_init(agent, &rows)) {
-        least = power_least(&rows.world, device);
-        power_rows_finish(&rows);
-    } else if (!of_device) {
-        least = power_least_anywhere(agent, program, &device);
-    }
-    if (!least)
-        snprintf(ret_reason, size,
-                 "it is not known what %s draws at most, so no cap can be kept; say so in the "
-                 "configuration "
-                 "(busy-watts)",
-                 device == LEDGER_NONE ? "any device" : agent->ledger.devices[device].name);
-    else if (cap_mw < least)
-        snprintf(ret_reason, size,
-                 "nothing fits under a cap of %.1f W; the least that would do is %.1f W, on %s",
-                 (double)cap_mw / MW_PER_W, (double)least / MW_PER_W,
-                 agent->ledger.devices[device].name);
-    return least && cap_mw >= least;
-}
-
-/** Power of the whole host while only @program launches, on @device; 0: not known. */
-static uint64_t power_needs_host(const struct agent *agent, const struct program *program,
-                                 uint32_t device)
+/** What a cap of @scope is compared with while only @program launches, on @device; 0: unknown. */
+static uint64_t power_needs_in(const struct agent *agent, const struct power_scope *scope,
+                               const struct program *program, uint32_t device)
 {
     uint64_t needs = power_needs(agent, program, device);
+    uint64_t most = agent->power->devices[device].most_mw;
+    bool own = !scope->host && scope->device == LEDGER_NONE;
 
-    for (uint32_t i = 0; needs && i < agent->power->count; i++)
+    if (!needs || own)
+        return needs;
+    needs += agent->power->devices[device].foreign_mw;
+    needs = most && needs > most ? most : needs;
+    for (uint32_t i = 0; scope->host && i < agent->power->count; i++)
         if (i != device)
             needs += agent->power->devices[i].idle_mw + agent->power->devices[i].foreign_mw;
     return needs;
 }
 
-/** The lowest cap of the host under which at least one program could run; 0: not known. */
-static uint64_t power_least_host(const struct agent *agent)
+/**
+ * The lowest cap of @scope under which a program could launch: the scope's, or any one that is
+ * known or not. 0: unknown.
+ */
+static uint64_t power_least(const struct agent *agent, const struct power_scope *scope,
+                            uint32_t *ret_device)
 {
     uint64_t least = 0;
 
     for (uint32_t i = 0; i < agent->power->count; i++) {
-        const struct program *program = agent->programs;
-        do {
-            uint64_t needs =
-                agent->ledger.devices[i].listed ? power_needs_host(agent, program, i) : 0;
-            least = needs && (!least || needs < least) ? needs : least;
-            program = program ? program->next : NULL;
-        } while (program);
+        const struct program *program = scope->program ? scope->program : agent->programs;
+        if (scope->device != i &&
+            (scope->device != LEDGER_NONE || !agent->ledger.devices[i].listed))
+            continue;
+        for (bool more = true; more; program = program ? program->next : NULL) {
+            uint64_t needs = power_needs_in(agent, scope, program, i);
+            if (needs && (!least || needs < least)) {
+                least = needs;
+                *ret_device = i;
+            }
+            more = program && !scope->program;
+        }
     }
     return least;
 }
 
-bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size)
+/** As power_allows(). */
+static bool power_allows_in(struct agent *agent, const struct power_scope *scope, uint64_t cap_mw,
+                            char *ret_reason, size_t size)
 {
-    if (!cap_mw || !agent->power)
-        return true; /* The agent starts: it knows no devices yet, and the cap holds. */
+    uint32_t device = scope->device;
+
     (void)power_read_all(agent);
-    uint64_t least = power_least_host(agent);
+    uint64_t least = power_least(agent, scope, &device);
+    const char *name = device == LEDGER_NONE ? "any device" : agent->ledger.devices[device].name;
     if (!least)
         snprintf(ret_reason, size,
-                 "it is not known what devices draw at most, so no power-cap can be kept; say so "
-                 "(busy-watts)");
+                 "it is not known what %s draws at most, so no cap can be kept; say so in the "
+                 "configuration (busy-watts)",
+                 name);
     else if (cap_mw < least)
         snprintf(ret_reason, size,
-                 "nothing fits under a power-cap of %.1f W; the least that would do is %.1f W",
-                 (double)cap_mw / MW_PER_W, (double)least / MW_PER_W);
+                 "nothing fits under a cap of %.1f W; the least that would do is %.1f W, on %s",
+                 (double)cap_mw / MW_PER_W, (double)least / MW_PER_W, name);
     return least && cap_mw >= least;
 }
 
+bool power_allows(struct agent *agent, const struct program *program, uint32_t device,
+                  uint64_t cap_mw, char *ret_reason, size_t size)
+{
+    struct power_scope scope = {.program = program, .device = program ? LEDGER_NONE : device};
+
+    return power_allows_in(agent, &scope, cap_mw, ret_reason, size);
+}
+
+bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size)
+{
+    struct power_scope scope = {.host = true, .device = LEDGER_NONE};
+
+    if (!cap_mw || !agent->power)
+        return true; /* The agent starts: it knows no devices yet, and the cap holds. */
+    return power_allows_in(agent, &scope, cap_mw, ret_reason, size);
+}
+
 /* ---- answers to clients ---- */
+
+bool power_is_modelled(const struct agent *agent, uint32_t device)
+{
+    return device < agent->power->count && agent->power->devices[device].modelled;
+}
 
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame)
 {
@@ -664,6 +762,7 @@ void power_put_device(const struct agent *agent, uint32_t device, struct frame *
 
     frame_u64(frame, "power_cap_mw", agent->ledger.devices[device].cap_mw);
     frame_bool(frame, "power_read", metered->read);
+    frame_bool(frame, "power_model", metered->modelled);
     frame_u64(frame, "power_mw", metered->reading_mw);
     frame_u64(frame, "power_idle_mw", metered->idle_mw);
     frame_u64(frame, "power_most_mw", metered->most_mw);

@@ -6,8 +6,8 @@
 /*
  * Power caps of programs, devices and the host. policy/power.h chooses the programs that may
  * launch. This file describes the current state to it, reads meters, learns peaks, and tells
- * programs. A program holds its grant until it was told to stop and has reported that its launches
- * have ended.
+ * programs. A program holds its power until it was told to stop and has reported that its launches
+ * have ended, or does not answer for long.
  */
 
 /** Returns 0 or -ENOMEM. */
@@ -29,6 +29,9 @@ void power_connected(struct agent *agent, struct program *program);
 /** Handle a program's MSG_POWER. */
 void power_handle(struct peer *peer, struct message *message);
 
+/** True when @program owes an answer to the end of its grant: its launches may go on. */
+bool power_awaits(const struct program *program);
+
 /** True when a cap keeps @program off @device, and it would fit on another device. */
 bool power_bars(const struct agent *agent, const struct program *program, uint32_t device);
 
@@ -45,6 +48,8 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
 /** Check a new cap of the host, as power_allows(). */
 bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size);
 
+/** True when readings of @device are computed, because it has no meter. */
+bool power_is_modelled(const struct agent *agent, uint32_t device);
 /** Add the fields for `reseat devices` and `reseat ps`. */
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
 void power_put_program(const struct program *program, struct frame *frame);

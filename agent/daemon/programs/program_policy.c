@@ -1,14 +1,13 @@
+#include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/protocol/message.h"
+#include "agent/protocol/common_messages.h"
+#include "policy/reseat_limits.h"
+#include "state/driver/offer.h"
 
 /* The policy of a program, as `reseat run` and `reseat limit` set it, stored for the next agent. */
 
 #define PRIORITY_MAX 1000
-
-void program_put_protect(const struct program *program, struct frame *frame)
-{
-    message_put_protection(frame, "protect", &program->policy.protect);
-}
 
 bool program_take_protect(struct program *program, const msgpack_object *map)
 {
@@ -27,7 +26,7 @@ void program_put_policy(const struct program *program, struct frame *frame)
     frame_u64(frame, "quota", program->policy.quota);
     frame_u64(frame, "cap_mw", program->policy.cap_mw);
     frame_string(frame, "pinned_to", program->policy.pinned_to);
-    program_put_protect(program, frame);
+    message_put_protection(frame, "protect", &program->policy.protect);
 }
 
 void program_take_policy(struct program *program, const msgpack_object *map)
@@ -85,4 +84,49 @@ uint64_t program_uses(const struct program *program)
     const struct program_status *status = &program->status;
 
     return (status->contexts * 1000003 + status->programs) * 1000003 + status->kernels;
+}
+
+/* ---- programs that registered ---- */
+
+bool program_wish_fits(const struct agent *agent, const struct program *program, uint32_t device,
+                       char *ret_reason, size_t size)
+{
+    const struct inventory_entry *entry = program->wish.aware ? devices_entry(agent, device) : NULL;
+    struct plan_offer offer;
+    struct plan_use use;
+
+    if (!entry)
+        return true;
+    uint64_t memory = ledger_lasting(&agent->ledger.devices[device]);
+    reseat_limits_plan(&program->wish.minimum, &use);
+    offer_from_devinfo(&entry->info, &offer);
+    offer.memory_available = memory < offer.memory_available ? memory : offer.memory_available;
+    return plan_fits(&use, &offer, ret_reason, size);
+}
+
+void program_notify(const struct program *program, size_t vdev, const char *what, uint64_t in_ns,
+                    uint64_t value, const char *text)
+{
+    struct frame frame;
+
+    if (!program->peer || !program->wish.aware)
+        return;
+    if (vdev == PROGRAM_ALL_VDEVS && program->vdev_count == 1)
+        vdev = 0;
+    struct program_notice notice = {.vdev =
+                                        vdev < program->vdev_count ? (uint32_t)vdev : UINT32_MAX,
+                                    .in_ns = in_ns,
+                                    .value = value,
+                                    .valued = true};
+    snprintf(notice.what, sizeof(notice.what), "%s", what);
+    snprintf(notice.text, sizeof(notice.text), "%s", text);
+    frame_init(&frame, MSG_NOTICE);
+    put_notice(&frame, &notice);
+    peer_send(program->peer, &frame);
+}
+
+void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text)
+{
+    for (const struct program *program = agent->programs; program; program = program->next)
+        program_notify(program, PROGRAM_NO_VDEV, NOTICE_ADDED, 0, bytes, text);
 }

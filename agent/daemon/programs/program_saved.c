@@ -1,9 +1,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
@@ -17,11 +17,6 @@
 int program_file(const struct agent *agent, const struct program *program, char ret[PATH_MAX])
 {
     return paths_join(agent->programs_folder, program->id, ret);
-}
-
-uint64_t program_queue_ticket(const struct program *program, size_t vdev)
-{
-    return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
 }
 
 /**
@@ -164,6 +159,9 @@ static struct program_policy program_saved_configured(const struct agent *agent,
     if (!access_may_manage(geteuid(), program->uid)) {
         policy.priority = policy.priority < said.priority ? policy.priority : said.priority;
         policy.quota = policy.quota < said.quota ? policy.quota : said.quota;
+        uint64_t cap_mw = said.cap_w * 1000ull;
+        if (cap_mw && (!policy.cap_mw || policy.cap_mw > cap_mw))
+            policy.cap_mw = cap_mw;
     }
     return policy;
 }

@@ -1,7 +1,7 @@
 #include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/programs/registry.h"
-#include "agent/protocol/agent_messages.h"
 #include "state/driver/device_key.h"
 
 /* Reads programs' reports on their virtual devices, and describes these. */

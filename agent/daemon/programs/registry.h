@@ -151,6 +151,9 @@ struct program_peak {
     uint32_t device; /**< Index in the ledger. */
     uint64_t mw;
     unsigned samples; /**< Readings of it, up to as many as are needed. */
+    /** Since it was last reached: the highest reading, and the number of readings. */
+    uint64_t lower_mw;
+    unsigned lower;
 };
 
 /** Power that a program may take (power/power.h). */
@@ -159,7 +162,9 @@ struct program_power {
     bool runs, wants;        /**< As it last said. */
     uint64_t turn, heard;    /**< Numbers of what it was last told, and of what it last answered. */
     uint64_t since_ms;       /**< Since when it is granted, or waits. */
+    uint64_t said_ms;        /**< When it was last told. */
     uint64_t noticed_mw;     /**< The cap of which it was last notified; 0: of none. */
+    uint64_t least_mw;       /**< The least cap that would do, as it was notified; 0: it fits. */
     char why[POLICY_REASON]; /**< Why it waits; or "". */
     struct program_peak peaks[PROGRAM_PEAKS_MAX];
     unsigned peak_count;
@@ -316,6 +321,9 @@ struct program {
     uint64_t protect_ms; /**< When it was last told which protection to use; 0: never. */
 };
 
+/** agent_log() of a program: "ID: NAME (pid N) " and the rest of the sentence. */
+void program_log(const struct program *program, const char *format, ...) PRINTF(2, 3);
+
 /** Give it entries in the ledger and the default policy. To be ended with program_close(). */
 void program_open(struct agent *agent, struct program *program);
 void program_close(struct agent *agent, struct program *program);
@@ -393,7 +401,10 @@ void program_take_overrides(struct program *program, const msgpack_object *map);
 /** Read what programs_save() wrote, before the program connects. */
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map);
 /** The place in the queue of a virtual device; 0: it does not queue. */
-uint64_t program_queue_ticket(const struct program *program, size_t vdev);
+static inline uint64_t program_queue_ticket(const struct program *program, size_t vdev)
+{
+    return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
+}
 /**
  * Put how often the policy moved it and its last moves, newest first, into an open map; and read
  * them, in a saved program.
@@ -402,10 +413,9 @@ void program_put_moves(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
- * Put the protection it is to have as "protect" into an open map; and read it. Reading returns
- * false and changes nothing where the field is missing or not valid.
+ * Read "protect", the protection it is to have. Returns false and changes nothing where the field
+ * is missing or not valid.
  */
-void program_put_protect(const struct program *program, struct frame *frame);
 bool program_take_protect(struct program *program, const msgpack_object *map);
 /**
  * Apply the configuration's settings for its new name, where neither its command line nor an

@@ -92,13 +92,13 @@ static void map_destroy(struct map *map)
 static void map_add(struct memory *memory, struct map *map, struct command *command)
 {
     struct event *event = command->event;
-    handle_use(event);
+    object_hold(event);
     map->event = event;
     event->user_memory = memory->flags & CL_MEM_USE_HOST_PTR;
     if (!(map->flags & CL_MAP_WRITE_INVALIDATE_REGION)) /* Else nothing comes. */
         command_aim(command, map->pointer, &map->layout);
     event->keeps = memory;
-    handle_use(memory);
+    object_hold(memory);
     pthread_mutex_lock(&memory->lock);
     map->next = memory->maps;
     memory->maps = map;

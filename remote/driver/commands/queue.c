@@ -5,7 +5,7 @@
 
 struct queue *queue_get(cl_command_queue queue)
 {
-    return handle_get(queue, ID_QUEUE);
+    return object_get(queue, ID_QUEUE);
 }
 
 static void queue_end(struct handle *handle)
@@ -43,7 +43,7 @@ static cl_int queue_create(struct context *c, struct device_object *d,
     pthread_mutex_init(&queue->lock, &again);
     pthread_mutexattr_destroy(&again);
     queue->context = c;
-    handle_use(c);
+    object_hold(c);
     queue->device = d;
     queue->properties = properties;
     queue->property_list = properties_copy(list, &queue->property_count);

@@ -5,6 +5,7 @@
 
 #include "remote/driver/commands/transfer.h"
 #include "state/base/memory/past_caches.h"
+#include "state/opencl/checks.h"
 
 /* A long transfer is given in parts, so that one part is copied, or sent over a link, while the
  * device works on another. The parts are posted with no other command between them, and each ends
@@ -171,7 +172,7 @@ static cl_int transfer_give_part(struct transfer *part, struct event **before)
     if (error)
         return error;
     struct event *event = command.event;
-    handle_use(event);
+    object_hold(event);
     event->before = *before;
     *before = event;
     return command_end(&command, transfer_post(part, &command));
@@ -246,33 +247,32 @@ cl_int transfer_run(const struct transfer *transfer, cl_event *event)
     return transfer_parts(transfer, true, &ahead, event);
 }
 
+static const void *transfer_context_of(cl_mem handle)
+{
+    const struct memory *memory = memory_get(handle);
+    return memory ? memory->context : NULL;
+}
+
 cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,
                                   const cl_mem *mem_objects, cl_mem_migration_flags flags,
                                   cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
                                   cl_event *event)
 {
-    const cl_mem_migration_flags known =
-        CL_MIGRATE_MEM_OBJECT_HOST | CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
     const struct queue *queue = queue_get(command_queue);
     struct command command;
     if (!queue)
         return CL_INVALID_COMMAND_QUEUE;
-    if (num_mem_objects == 0 || !mem_objects || (flags & ~known))
-        return CL_INVALID_VALUE;
-    for (cl_uint i = 0; i < num_mem_objects; i++) {
-        const struct memory *memory = memory_get(mem_objects[i]);
-        if (!memory)
-            return CL_INVALID_MEM_OBJECT;
-        if (memory->context != queue->context)
-            return CL_INVALID_CONTEXT;
-    }
+    cl_int error =
+        check_migration(num_mem_objects, mem_objects, flags, queue->context, transfer_context_of);
+    if (error)
+        return error;
     uint64_t *ids = calloc(num_mem_objects, sizeof(*ids));
     if (!ids)
         return CL_OUT_OF_HOST_MEMORY;
     for (cl_uint i = 0; i < num_mem_objects; i++)
         ids[i] = handle_id(memory_get(mem_objects[i]));
-    cl_int error = command_begin(&command, command_queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, false,
-                                 false, num_events_in_wait_list, event_wait_list, event);
+    error = command_begin(&command, command_queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, false, false,
+                          num_events_in_wait_list, event_wait_list, event);
     if (error == CL_SUCCESS) {
         error = POST(command.queue->base.client, migrate,
                      {.command = command.head,

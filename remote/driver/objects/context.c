@@ -7,7 +7,7 @@
 
 struct context *context_get(cl_context context)
 {
-    return handle_get(context, ID_CONTEXT);
+    return object_get(context, ID_CONTEXT);
 }
 
 bool context_has(const struct context *context, const struct device_object *device)
@@ -25,6 +25,8 @@ static void context_finish(struct handle *handle)
     destructor_run_later(&context->destructors);
     free(context->devices);
     free(context->properties);
+    free(context->kinds);
+    pthread_mutex_destroy(&context->lock);
 }
 
 static const struct handle_class context_class = {sizeof(struct context), context_finish};
@@ -59,6 +61,8 @@ static cl_int context_create_context(const cl_context_properties *properties, cl
     if (error)
         return error;
     struct context *context = handle_create(client, ID_CONTEXT, &context_class);
+    if (context)
+        pthread_mutex_init(&context->lock, NULL);
     uint64_t *ids = calloc(count, sizeof(*ids));
     if (context)
         context->devices = calloc(count, sizeof(struct device_object *));

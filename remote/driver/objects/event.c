@@ -21,7 +21,7 @@ struct event_callback {
 
 struct event *event_get(cl_event event)
 {
-    return handle_get(event, ID_EVENT);
+    return object_get(event, ID_EVENT);
 }
 
 const void *event_context_of(cl_event handle)
@@ -54,9 +54,9 @@ struct event *event_make(struct context *context, struct queue *queue, cl_comman
     event->context = context;
     event->queue = queue;
     event->type = command;
-    handle_use(context);
+    object_hold(context);
     if (queue)
-        handle_use(queue);
+        object_hold(queue);
     event->posted_ns = clock_now_ns();
     atomic_store(&event->status, queue ? CL_QUEUED : CL_SUBMITTED);
     return event;
@@ -198,7 +198,7 @@ static void event_block(struct event *event, struct event *before)
     before->dependents = dependents;
     before->dependents[before->dependent_count++] = event;
     event->blockers++;
-    handle_use(event);
+    object_hold(event);
 }
 
 void event_list(struct event *event, bool after_all, cl_uint count, const cl_event *waits)
@@ -219,14 +219,14 @@ void event_list(struct event *event, bool after_all, cl_uint count, const cl_eve
         queue->pending->next = event;
     queue->pending = event;
     event->listed = true;
-    handle_use(event); /* It is under way. */
+    object_hold(event); /* It is under way. */
     pthread_mutex_unlock(&client->lock);
 }
 
 void event_hold(struct event *event)
 {
     struct client *client = event->base.client;
-    handle_use(event);
+    object_hold(event);
     pthread_mutex_lock(&client->lock);
     event->blockers++;
     pthread_mutex_unlock(&client->lock);
@@ -434,7 +434,7 @@ cl_int event_set_user_status(struct event *e, cl_int execution_status)
     if (e->ended) {
         error = CL_INVALID_OPERATION;
     } else {
-        handle_use(e); /* Given back when it is told. */
+        object_hold(e); /* Given back when it is told. */
         event_end_locked(e, execution_status);
     }
     pthread_mutex_unlock(&client->lock);
@@ -460,7 +460,7 @@ cl_int event_set_callback(struct event *e, cl_int command_exec_callback_type,
                                         .at = command_exec_callback_type,
                                         .function = pfn_notify,
                                         .data = user_data};
-    handle_use(e);
+    object_hold(e);
     struct client *client = e->base.client;
     pthread_mutex_lock(&client->lock);
     cl_int status = atomic_load(&e->status);

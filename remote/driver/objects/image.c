@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
+
 #define IMAGE_FLAGS (MEMORY_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE)
 
 /* ---- formats ---- */
@@ -113,6 +115,67 @@ struct layout image_layout(const struct image_shape *shape, const size_t region[
 
 /* ---- making ---- */
 
+/* ---- what the driver makes ---- */
+
+/* Which images a driver makes is more than its list of formats and its limits say: some make none
+ * that a kernel reads and writes, or none of a part of a buffer. */
+struct image_kind {
+    cl_mem_flags access;
+    cl_image_format format;
+    cl_mem_object_type type;
+    bool from_buffer, from_part, from_image;
+};
+
+static struct image_kind image_kind_of(const struct memory *image)
+{
+    const struct memory *parent = image->parent;
+    struct image_kind kind;
+    memset(&kind, 0, sizeof(kind)); /* Kinds are compared as bytes. */
+    kind.access = image->flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
+    kind.format = image->image->format;
+    kind.type = image->type;
+    kind.from_buffer = parent && !parent->image;
+    kind.from_part = kind.from_buffer && parent->parent;
+    kind.from_image = parent && parent->image;
+    return kind;
+}
+
+static bool image_is_known(struct context *context, const struct image_kind *kind)
+{
+    bool known = false;
+    pthread_mutex_lock(&context->lock);
+    for (size_t i = 0; !known && i < context->kind_count; i++)
+        known = !memcmp(&context->kinds[i], kind, sizeof(*kind));
+    pthread_mutex_unlock(&context->lock);
+    return known;
+}
+
+static void image_learn(struct context *context, const struct image_kind *kind)
+{
+    pthread_mutex_lock(&context->lock);
+    if (array_make_room(&context->kinds, context->kind_count, sizeof(*kind)))
+        context->kinds[context->kind_count++] = *kind;
+    pthread_mutex_unlock(&context->lock);
+}
+
+/* Wait for the driver's answer to the context's first image of a kind. */
+static cl_int image_ask(const struct memory *image)
+{
+    struct client *client = image->base.client;
+    const struct image_kind kind = image_kind_of(image);
+    if (image_is_known(image->context, &kind))
+        return CL_SUCCESS;
+    struct call *call = call_create(client);
+    if (!call)
+        return client_state(client) ? CL_DEVICE_NOT_AVAILABLE : CL_OUT_OF_HOST_MEMORY;
+    cl_int error = call_wait(
+        call, POST(client, ask_memory, {.memory = handle_id(image), .call = handle_id(call)}));
+    handle_release(call);
+    if (error == CL_SUCCESS)
+        image_learn(image->context, &kind);
+    return error;
+}
+
 /* Extents that the type does not have are not sent: the server computes sizes from all. */
 static cl_int image_post(struct memory *image, size_t row_pitch, const void *host)
 {
@@ -145,7 +208,7 @@ static cl_int image_post(struct memory *image, size_t row_pitch, const void *hos
                          .content_size = size});
     image->told = error == CL_SUCCESS;
     free(packed);
-    return error;
+    return error ? error : image_ask(image);
 }
 
 /* Are 2D images made from buffers by any device? */
@@ -162,32 +225,10 @@ static uint64_t image_largest(const void *context, cl_device_info limit)
     return memory_largest(context, limit);
 }
 
-/* What the image is made from, and whether its descriptor is valid. */
-static cl_int image_check_source(const struct context *context, const cl_image_format *format,
-                                 const cl_image_desc *desc, const void *host,
-                                 struct memory **ret_parent)
-{
-    struct memory *parent = memory_get(desc->mem_object);
-    bool buffer = parent && !parent->image;
-    if ((desc->mem_object && (!parent || parent->context != context)) || desc->num_mip_levels ||
-        desc->num_samples || (desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && !buffer) ||
-        (parent && desc->image_type != CL_MEM_OBJECT_IMAGE1D_BUFFER &&
-         desc->image_type != CL_MEM_OBJECT_IMAGE2D))
-        return CL_INVALID_IMAGE_DESCRIPTOR;
-    if (buffer && desc->image_type == CL_MEM_OBJECT_IMAGE2D && !image_takes_buffers(context))
-        return CL_INVALID_OPERATION;
-    *ret_parent = parent;
-    return image_desc_valid(desc, image_element_size(format), host, buffer ? parent->size : 0,
-                            parent ? parent->image : NULL)
-               ? CL_SUCCESS
-               : CL_INVALID_IMAGE_DESCRIPTOR;
-}
-
 cl_int image_create(struct context *c, const cl_mem_properties *properties, cl_mem_flags flags,
                     const cl_image_format *format, const cl_image_desc *desc, void *host,
                     struct memory **ret_image)
 {
-    struct memory *parent = NULL;
     if (properties && properties[0]) /* No properties are known. */
         return CL_INVALID_PROPERTY;
     if (!memory_flags_valid(flags, IMAGE_FLAGS))
@@ -195,17 +236,19 @@ cl_int image_create(struct context *c, const cl_mem_properties *properties, cl_m
     if (!format)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
     cl_int error = desc ? image_extents_check(desc, image_largest, c) : CL_INVALID_IMAGE_DESCRIPTOR;
+    if (error)
+        return error;
+    struct memory *parent = memory_get(desc->mem_object);
+    const struct image_source from = {parent && parent->context == c, parent ? parent->flags : 0,
+                                      parent ? parent->size : 0, parent ? parent->image : NULL};
+    error = image_source_check(desc, image_element_size(format), host, &from, &flags);
+    if (error == CL_SUCCESS && parent && !parent->image &&
+        desc->image_type == CL_MEM_OBJECT_IMAGE2D && !image_takes_buffers(c))
+        error = CL_INVALID_OPERATION;
     if (error == CL_SUCCESS)
-        error = image_check_source(c, format, desc, host, &parent);
+        error = image_check_format(c, flags, format, desc->image_type);
     if (error)
         return error;
-    if (parent && !memory_flags_inherit(parent->flags, IMAGE_FLAGS & ~MEMORY_POINTER, &flags))
-        return CL_INVALID_VALUE;
-    error = image_check_format(c, flags, format, desc->image_type);
-    if (error)
-        return error;
-    if (parent ? host != NULL : !memory_host_ptr_valid(flags, host))
-        return CL_INVALID_HOST_PTR;
     struct memory *image = memory_create(c, desc->image_type, flags, parent);
     if (!image)
         return CL_OUT_OF_HOST_MEMORY;

@@ -9,7 +9,7 @@
 
 struct memory *memory_get(cl_mem memory)
 {
-    return handle_get(memory, ID_MEMORY);
+    return object_get(memory, ID_MEMORY);
 }
 
 static void memory_gone(struct call *call)
@@ -74,12 +74,12 @@ struct memory *memory_create(struct context *context, cl_mem_object_type type, c
         return NULL;
     pthread_mutex_init(&memory->lock, NULL);
     memory->context = context;
-    handle_use(context);
+    object_hold(context);
     memory->type = type;
     memory->flags = flags & MEMORY_ACCESS ? flags : flags | CL_MEM_READ_WRITE;
     memory->parent = parent;
     if (parent)
-        handle_use(parent);
+        object_hold(parent);
     return memory;
 }
 
@@ -172,11 +172,43 @@ cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
                                  user_data);
 }
 
+/* ---- memory that the engine borrows ---- */
+
+/* Loans are at most so much of a session's shared memory: transfers need the rest. */
+#define LENT_MOST (WIRE_BULK_BYTES / 2)
+
+struct lent {
+    struct lent_memory base;
+    struct bulk_loan *loan;
+};
+
+struct lent_memory *lent_take(cl_context context, size_t size)
+{
+    const struct context *c = context_get(context);
+    struct lent *lent = c ? calloc(1, sizeof(*lent)) : NULL;
+    if (!lent)
+        return NULL;
+    lent->loan = block_lend(c->base.client, c->areas_before, size, LENT_MOST, &lent->base.maps);
+    if (!lent->loan) {
+        free(lent);
+        return NULL;
+    }
+    lent->base.bytes = bulk_loan_block(lent->loan)->bytes;
+    return &lent->base;
+}
+
+void lent_give(struct lent_memory *memory)
+{
+    struct lent *lent = container_of(memory, struct lent, base);
+    bulk_return(lent->loan);
+    free(lent);
+}
+
 /* ---- samplers ---- */
 
 struct sampler *sampler_get(cl_sampler sampler)
 {
-    return handle_get(sampler, ID_SAMPLER);
+    return object_get(sampler, ID_SAMPLER);
 }
 
 static void memory_sampler_finish(struct handle *handle)
@@ -201,7 +233,7 @@ static cl_int memory_create_sampler(struct context *c, const struct sampler_choi
     if (!sampler)
         return CL_OUT_OF_HOST_MEMORY;
     sampler->context = c;
-    handle_use(c);
+    object_hold(c);
     sampler->normalized = (cl_bool)choice->normalized;
     sampler->addressing = (cl_addressing_mode)choice->addressing;
     sampler->filter = (cl_filter_mode)choice->filter;

@@ -7,6 +7,7 @@
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
 #include "state/base/threads/destructor.h"
+#include "state/driver/between.h"
 #include "state/opencl/create.h"
 #include "state/opencl/image.h"
 #include "state/opencl/info.h"
@@ -22,6 +23,9 @@ struct context {
     cl_context_properties *properties;
     size_t property_count;
     uint32_t areas_before; /**< block.h */
+    pthread_mutex_t lock;
+    struct image_kind *kinds; /**< Of images that the device's driver makes. Guarded by lock. */
+    size_t kind_count;
     struct destructor *_Atomic destructors;
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
     void *data;
@@ -162,6 +166,10 @@ struct event *event_get(cl_event event);
 const void *event_context_of(cl_event handle);
 
 struct sampler *sampler_get(cl_sampler sampler);
+
+/** The functions that LEND_NAME and LENT_RETURN_NAME name. */
+struct lent_memory *lent_take(cl_context context, size_t size);
+void lent_give(struct lent_memory *lent);
 
 /** CL_MEM_MAP_COUNT. */
 cl_uint map_count(struct memory *memory);

@@ -47,7 +47,7 @@ static struct building *build_building_create(struct program *program, cl_uint c
         building->ids[i] = handle_id(building->devices[i]);
     }
     building->program = program;
-    handle_use(program);
+    object_hold(program);
     building->notify = notify;
     building->data = data;
     return building;
@@ -391,8 +391,8 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
     else
         error = build_give_up(building, call, error);
     free(ids);
-    /* After a failed link the program exists too, and has the log. */
-    if (error == CL_LINK_PROGRAM_FAILURE) {
+    /* Some drivers make the program after a failed link too: then the server has told its log. */
+    if (error == CL_LINK_PROGRAM_FAILURE && program->names) {
         if (errcode_ret)
             *errcode_ret = error;
         return (cl_program)program;

@@ -7,7 +7,7 @@
 
 struct kernel *kernel_get(cl_kernel kernel)
 {
-    return handle_get(kernel, ID_KERNEL);
+    return object_get(kernel, ID_KERNEL);
 }
 
 static void kernel_finish(struct handle *handle)
@@ -148,7 +148,7 @@ static struct kernel *kernel_create_object(struct program *program)
         return NULL;
     pthread_mutex_init(&kernel->lock, NULL);
     kernel->program = program;
-    handle_use(program);
+    object_hold(program);
     pthread_mutex_lock(&program->lock);
     program->kernel_objects++;
     pthread_mutex_unlock(&program->lock);
@@ -361,19 +361,23 @@ cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 static cl_int kernel_set_object(struct kernel *kernel, cl_uint index, size_t size,
                                 const void *value)
 {
-    enum argument_kind kind = kernel->facts->arguments[index].kind;
+    const struct argument_facts *facts = &kernel->facts->arguments[index];
     cl_mem handle = NULL;
     if (size != sizeof(handle))
         return CL_INVALID_ARG_SIZE;
-    if (!value && kind == ARGUMENT_IMAGE)
+    if (!value && facts->kind == ARGUMENT_IMAGE)
         return CL_INVALID_ARG_VALUE;
     if (value)
         memcpy(&handle, value, sizeof(handle));
     const struct memory *memory = memory_get(handle);
-    bool image = memory && memory->type != CL_MEM_OBJECT_BUFFER;
-    if ((handle && (!memory || memory->context != kernel->program->context)) ||
-        (kind == ARGUMENT_IMAGE && !image) || (kind == ARGUMENT_BUFFER && image))
+    if ((handle || facts->kind == ARGUMENT_IMAGE) &&
+        (!memory || memory->context != kernel->program->context))
         return CL_INVALID_MEM_OBJECT;
+    cl_int error = memory ? argument_check_memory(facts->kind, facts->access, memory->image != NULL,
+                                                  memory->flags)
+                          : CL_SUCCESS;
+    if (error)
+        return error;
     return POST(kernel->base.client, set_memory,
                 {.kernel = handle_id(kernel), .index = index, .memory = handle_id(memory)});
 }
@@ -382,12 +386,12 @@ static cl_int kernel_set_sampler(struct kernel *kernel, cl_uint index, size_t si
                                  const void *value)
 {
     cl_sampler handle = NULL;
-    if (!value)
-        return CL_INVALID_SAMPLER;
     if (size != sizeof(handle))
         return CL_INVALID_ARG_SIZE;
+    if (!value)
+        return CL_INVALID_ARG_VALUE;
     memcpy(&handle, value, sizeof(handle));
-    const struct sampler *sampler = handle_get(handle, ID_SAMPLER);
+    const struct sampler *sampler = object_get(handle, ID_SAMPLER);
     if (!sampler || sampler->context != kernel->program->context)
         return CL_INVALID_SAMPLER;
     return POST(kernel->base.client, set_sampler,
@@ -426,9 +430,9 @@ static cl_int kernel_set_unknown(struct kernel *kernel, cl_uint index, size_t si
                                       : kernel_set_local(kernel, index, size, NULL);
     if (size == sizeof(handle))
         memcpy(&handle, value, sizeof(handle));
-    if (handle_get(handle, ID_MEMORY))
+    if (object_get(handle, ID_MEMORY))
         return kernel_set_object(kernel, index, size, value);
-    if (handle_get(handle, ID_SAMPLER))
+    if (object_get(handle, ID_SAMPLER))
         return kernel_set_sampler(kernel, index, size, value);
     return kernel_set_value(kernel, index, size, value);
 }

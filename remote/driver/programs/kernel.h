@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_DRIVER_PROGRAMS_KERNEL_H
 
 #include "remote/driver/programs/program.h"
+#include "state/opencl/argument.h"
 
 /** What the server told of a kernel; kept for as long as the program's build. */
 struct kernel_facts {

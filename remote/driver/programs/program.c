@@ -9,7 +9,7 @@
 
 struct program *program_get(cl_program program)
 {
-    return handle_get(program, ID_PROGRAM);
+    return object_get(program, ID_PROGRAM);
 }
 
 void program_forget_binaries(struct program *program)
@@ -51,7 +51,7 @@ struct program *program_make(struct context *context, cl_uint count, const cl_de
         return NULL;
     pthread_mutex_init(&program->lock, NULL);
     program->context = context;
-    handle_use(context);
+    object_hold(context);
     cl_uint all = count ? count : context->device_count;
     program->devices = calloc(all, sizeof(struct device_object *));
     program->builds = calloc(all, sizeof(*program->builds));

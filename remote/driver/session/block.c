@@ -10,18 +10,11 @@
 #define LARGE_BYTES ((size_t)16 << 20)
 #define SEND_NS     (10 * NS_PER_S)
 
-/* Send the descriptor over the link, then a message so that the server expects it. */
+/* Over the link, so that the server expects it when it reads the message. */
 static int block_send_descriptor(struct client *client, uint32_t area, int fd)
 {
-    struct link *link = client->stream.link;
-    struct pack pack;
-    pack_init(&pack);
-    pack_withdraw(&pack, &(struct msg_withdraw){.area = area});
-    int error = link->ops->send_descriptor(link, fd);
-    if (error == 0)
-        error = greeting_send(link, MSG_OFFER, pack.bytes, pack.used, clock_now_ns() + SEND_NS);
-    pack_finish(&pack);
-    return error;
+    return greeting_send_descriptor(client->stream.link, MSG_OFFER, area, fd,
+                                    clock_now_ns() + SEND_NS);
 }
 
 static int block_offer(void *data, uint32_t area, int fd, size_t size)

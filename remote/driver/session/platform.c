@@ -114,7 +114,7 @@ int platform_init(struct platform *platform, struct client *client,
 
 struct device_object *device_get(cl_device_id device)
 {
-    return handle_get(device, ID_DEVICE);
+    return object_get(device, ID_DEVICE);
 }
 
 /* All platforms that were ever published. None is freed before the process ends. */

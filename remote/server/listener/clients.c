@@ -270,7 +270,7 @@ static enum verdict clients_hand_over(struct clients *clients,
     return YES;
 }
 
-static bool clients_is_whole(const struct client_question *question)
+static bool clients_question_is_valid(const struct client_question *question)
 {
     return question->name[0] && memchr(question->name, '\0', sizeof(question->name)) &&
            (question->brings || (question->share >= 1 && question->share <= TIMESLICE_SHARE_MAX));
@@ -281,7 +281,7 @@ static void clients_answer_one(struct clients *clients, struct stranger *strange
     struct client_question question = {0};
     int link = -1;
     bool asks = channel_receive(stranger->channel, &question, sizeof(question), &link) == 0 &&
-                clients_is_whole(&question);
+                clients_question_is_valid(&question);
     enum verdict verdict =
         !asks             ? NO_SUCH
         : question.brings ? clients_introduce(clients, &question, stranger->pid, link)

@@ -40,36 +40,25 @@ int devices_find(const struct devices *devices, const struct device_key *key)
     return -1;
 }
 
-static bool devices_write_all(int fd, const void *bytes, size_t size)
-{
-    for (const char *at = bytes; size != 0;) {
-        ssize_t written = write(fd, at, size);
-        if (written <= 0)
-            return false;
-        at += written;
-        size -= (size_t)written;
-    }
-    return true;
-}
-
 /* In the helper: write a row for each device. The end of the pipe says that there are no more. */
 static _Noreturn void devices_list_in_child(int fd)
 {
+    FILE *rows = fdopen(fd, "w");
     struct device **found = NULL;
     size_t count = 0, counts[DEVICE_KINDS] = {0};
     unsetenv("RESEAT_SERVER");
-    if (driver_list(&found, &count))
+    if (!rows || driver_list(&found, &count))
         _exit(1);
     for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
         struct device_row row = {.key = found[i]->key};
         devices_name(found[i], counts, row.name);
         row.memory = devinfo_scalar(&found[i]->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-        if (!devices_write_all(fd, &row, sizeof(row)))
+        if (fwrite(&row, sizeof(row), 1, rows) != 1)
             _exit(1);
     }
     if (count > DEVICES_MAX)
         log_warn("%zu devices were found; the server uses %d", count, DEVICES_MAX);
-    _exit(0);
+    _exit(fclose(rows) ? 1 : 0);
 }
 
 /* Read until the helper closes the pipe. */

@@ -26,8 +26,8 @@ static void kept_drop(struct kept *kept, struct kept_row *row)
     *row = kept->rows[--kept->count];
 }
 
-static struct kept_row *kept_find_locked(struct kept *kept, const char *owner,
-                                         const unsigned char name[CONTENT_HASH_SIZE])
+static struct kept_row *kept_find_row(struct kept *kept, const char *owner,
+                                      const unsigned char name[CONTENT_HASH_SIZE])
 {
     for (size_t i = 0; i < kept->count; i++)
         if (!strcmp(kept->rows[i].owner, owner) &&
@@ -81,7 +81,7 @@ bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
               int fd)
 {
     uint64_t size = kept_check(fd);
-    struct kept_row *same = kept_find_locked(kept, owner, name);
+    struct kept_row *same = kept_find_row(kept, owner, name);
     if (size == 0) {
         close(fd);
         return false;
@@ -100,7 +100,7 @@ bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CON
 
 int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE])
 {
-    struct kept_row *row = kept_find_locked(kept, owner, name);
+    struct kept_row *row = kept_find_row(kept, owner, name);
     if (!row)
         return -1;
     row->used = ++kept->uses;

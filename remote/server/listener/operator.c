@@ -41,19 +41,13 @@ int operators_init(struct operators *operators, struct clients *clients,
     return 0;
 }
 
-static void operator_operators_close(const struct operators *operators)
-{
-    if (operators->listener >= 0)
-        close(operators->listener);
-    for (size_t i = 0; i < operators->count; i++)
-        close(operators->fds[i]);
-}
-
 void operators_finish(struct operators *operators)
 {
     if (operators->listener < 0)
         return;
-    operator_operators_close(operators);
+    close(operators->listener);
+    for (size_t i = 0; i < operators->count; i++)
+        close(operators->fds[i]);
     (void)unlink(operators->path);
     operators->listener = -1;
     operators->count = 0;

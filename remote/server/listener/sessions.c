@@ -221,7 +221,7 @@ static void sessions_end_client(struct client *client, enum ending why, uint64_t
     sessions_tell(client, &(struct channel_message){.kind = CHANNEL_END, .why = why});
 }
 
-static uint64_t sessions_differs(uint64_t a, uint64_t b)
+static uint64_t sessions_difference(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
 }
@@ -248,7 +248,7 @@ static uint64_t sessions_tell_all_free(struct clients *clients, uint64_t now_ns)
     for (uint32_t i = 0; i < clients->devices->count; i++) {
         const struct ledger *ledger = &clients->devices->ledger[i];
         uint64_t left = ledger->total - ledger->given;
-        if (sessions_differs(left, clients->told_free[i]) <= ledger->total / TELL_CHANGE)
+        if (sessions_difference(left, clients->told_free[i]) <= ledger->total / TELL_CHANGE)
             continue;
         if (now_ns < clients->tell_ns)
             return clients->tell_ns;

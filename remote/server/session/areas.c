@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "remote/server/session/greeting.h"
 #include "remote/server/session/server.h"
 #include "remote/server/session/staging.h"
 #include "state/base/cleanup.h"
@@ -13,8 +14,6 @@
  * then. For a context created later, the client offers other areas. Only the session's thread
  * executes this file's functions.
  */
-
-#define GREETING_NS (10 * NS_PER_S)
 
 struct registered_area {
     struct registered_area *next;
@@ -90,16 +89,7 @@ int areas_hold(struct server *server, uint32_t area, uint64_t place, uint64_t si
 
 int areas_take_descriptor(struct link *link, uint32_t area, int *ret_fd)
 {
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct msg_withdraw named;
-    int error = greeting_receive(link, buffer, clock_now_ns() + GREETING_NS, &message);
-    if (error)
-        return error;
-    struct unpack body = {message.body, message.body + message.size, false};
-    if (message.type != MSG_OFFER || !unpack_withdraw(&body, &named) || named.area != area)
-        return -EPROTO;
-    return link->ops->take_descriptor(link, ret_fd) ? -EPROTO : 0;
+    return greeting_receive_descriptor(link, MSG_OFFER, area, clock_now_ns() + GREETING_NS, ret_fd);
 }
 
 void server_offer(struct server *server, const struct msg_offer *message)

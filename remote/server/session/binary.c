@@ -205,17 +205,19 @@ static void binary_handed(void *data, cl_int error)
     }
     /* binary_seal() sets it to 0 on failure, but `coming` counts the full size. */
     handing->binary.size = size;
-    server_reply(handing->server, handing->call, error, NULL, 0);
-    binary_handing_destroy(handing);
+    struct server *server = handing->server;
+    uint64_t call = handing->call;
+    binary_handing_destroy(handing); /* Its room is free again before the client is answered. */
+    server_reply(server, call, error, NULL, 0);
 }
 
-static cl_int binary_begin(struct handing *handing, struct peer_copy_wish *wish, uint32_t way)
+static cl_int binary_begin(struct handing *handing, struct peer_copy_wish wish, uint32_t way)
 {
-    wish->server = handing->server;
-    wish->way = (enum transfer_way)way;
-    wish->gives = !handing->takes;
-    wish->size = handing->binary.size;
-    return peer_copy_begin_bytes(wish, handing->binary.bytes, binary_handed, handing);
+    wish.server = handing->server;
+    wish.way = (enum transfer_way)way;
+    wish.gives = !handing->takes;
+    wish.size = handing->binary.size;
+    return peer_copy_begin_bytes(&wish, handing->binary.bytes, binary_handed, handing);
 }
 
 /* NULL: the session ends, or the call was answered. */
@@ -249,24 +251,17 @@ static void binary_end(struct handing *handing, cl_int error)
 
 void server_give_binary(struct server *server, const struct msg_give_binary *message)
 {
-    struct peer_copy_wish wish = {.transfer = message->transfer,
-                                  .where = message->where,
-                                  .ticket = message->ticket,
-                                  .ticket_size = message->ticket_size};
     struct handing *handing = binary_handing_create(server, message->call, message->name,
                                                     message->name_size, message->way);
     if (!handing)
         return;
     int missing = binary_find(server, handing->name, &handing->binary);
-    binary_end(handing, missing ? BINARY_LACKING : binary_begin(handing, &wish, message->way));
+    binary_end(handing, missing ? BINARY_LACKING
+                                : binary_begin(handing, PEER_COPY_WISH(message), message->way));
 }
 
 void server_take_binary(struct server *server, const struct msg_take_binary *message)
 {
-    struct peer_copy_wish wish = {.transfer = message->transfer,
-                                  .where = message->where,
-                                  .ticket = message->ticket,
-                                  .ticket_size = message->ticket_size};
     if (message->size < WIRE_BINARY_MIN || message->size > WIRE_BINARY_MAX) {
         server_wrong(server, "the size of a binary's transfer is invalid");
         return;
@@ -282,5 +277,5 @@ void server_take_binary(struct server *server, const struct msg_take_binary *mes
     else if (binary_make(message->size, &handing->binary))
         binary_end(handing, CL_OUT_OF_HOST_MEMORY);
     else
-        binary_end(handing, binary_begin(handing, &wish, message->way));
+        binary_end(handing, binary_begin(handing, PEER_COPY_WISH(message), message->way));
 }

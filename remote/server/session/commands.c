@@ -32,25 +32,26 @@ struct giving {
     uint64_t began_ns;
 };
 
-/* False: the session ends. */
-static bool commands_begin(struct giving *giving, struct server *server,
-                           const struct msg_command *message)
+/* If the session ends, the functions below do nothing. */
+static struct giving commands_begin(struct server *server, const struct msg_command *message)
 {
-    *giving = (struct giving){.server = server, .message = message};
-    giving->queue = server_find(server, message->queue);
-    if (!giving->queue)
-        return false;
-    giving->cl = giving->queue->cl;
-    giving->error = giving->queue->real ? CL_SUCCESS : giving->queue->error;
-    if (message->waits_count && giving->error == CL_SUCCESS)
-        giving->waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
-                                                    giving->queue, &giving->error);
-    return !server->wrong;
+    struct giving giving = {.server = server, .message = message};
+    giving.queue = server_find(server, message->queue);
+    if (!giving.queue)
+        return giving;
+    giving.cl = giving.queue->cl;
+    giving.error = giving.queue->real ? CL_SUCCESS : giving.queue->error;
+    if (message->waits_count && giving.error == CL_SUCCESS)
+        giving.waits = (cl_event *)server_find_all(server, message->waits, message->waits_count,
+                                                   giving.queue, &giving.error);
+    return giving;
 }
 
 /* A memory object that the command uses; NULL: it could not be created, or the session ends. */
 static cl_mem commands_memory(struct giving *giving, uint64_t id)
 {
+    if (giving->server->wrong)
+        return NULL;
     const struct entry *entry = server_find_with(giving->server, id, giving->queue);
     if (entry && !entry->real && giving->error == CL_SUCCESS)
         giving->error = entry->error;
@@ -260,9 +261,7 @@ static bool commands_box_bytes(const uint64_t region[3], uint64_t element, uint6
 
 void server_read_buffer(struct server *server, const struct msg_read_buffer *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     void *bytes = commands_stage(&giving, NULL, message->size, true);
     if (commands_ready(&giving))
@@ -274,9 +273,7 @@ void server_read_buffer(struct server *server, const struct msg_read_buffer *mes
 
 void server_write_buffer(struct server *server, const struct msg_write_buffer *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     uint64_t size = message->command.area ? message->size : message->content_size;
     void *bytes = commands_stage(&giving, message->content, size, false);
@@ -290,10 +287,8 @@ static const size_t origin_of_host[3];
 
 void server_read_rect(struct server *server, const struct msg_read_rect *message)
 {
-    struct giving giving;
     uint64_t size = 0;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     if (!commands_box_bytes(message->region, 1, &size))
         server_wrong(server, "a region is too large");
@@ -308,10 +303,8 @@ void server_read_rect(struct server *server, const struct msg_read_rect *message
 
 void server_write_rect(struct server *server, const struct msg_write_rect *message)
 {
-    struct giving giving;
     uint64_t size = 0;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer);
     if (!commands_box_bytes(message->region, 1, &size) ||
         (!message->command.area && size != message->content_size))
@@ -341,9 +334,7 @@ static uint64_t commands_image_bytes(struct giving *giving, cl_mem image, const 
 
 void server_read_image(struct server *server, const struct msg_read_image *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem image = commands_memory(&giving, message->image);
     uint64_t size = commands_image_bytes(&giving, image, message->region);
     void *bytes = commands_stage(&giving, NULL, size, true);
@@ -356,9 +347,7 @@ void server_read_image(struct server *server, const struct msg_read_image *messa
 
 void server_write_image(struct server *server, const struct msg_write_image *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem image = commands_memory(&giving, message->image);
     uint64_t size = commands_image_bytes(&giving, image, message->region);
     if (commands_ready(&giving) && !message->command.area && size != message->content_size)
@@ -373,13 +362,11 @@ void server_write_image(struct server *server, const struct msg_write_image *mes
 
 void server_fill_buffer(struct server *server, const struct msg_fill_buffer *message)
 {
-    struct giving giving;
     union {
         cl_double16 aligned;
         unsigned char bytes[sizeof(cl_double16)];
     } pattern = {0};
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     if (message->pattern_size > sizeof(pattern))
         server_wrong(server, "a pattern is too large");
     else
@@ -394,13 +381,11 @@ void server_fill_buffer(struct server *server, const struct msg_fill_buffer *mes
 
 void server_fill_image(struct server *server, const struct msg_fill_image *message)
 {
-    struct giving giving;
     union {
         cl_float4 aligned;
         unsigned char bytes[sizeof(cl_float4)];
     } color = {0};
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     if (message->color_size > sizeof(color))
         server_wrong(server, "a colour is too large");
     else
@@ -415,9 +400,7 @@ void server_fill_image(struct server *server, const struct msg_fill_image *messa
 
 void server_copy_buffer(struct server *server, const struct msg_copy_buffer *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem source = commands_memory(&giving, message->source),
            target = commands_memory(&giving, message->target);
     if (commands_ready_to_work(&giving))
@@ -429,9 +412,7 @@ void server_copy_buffer(struct server *server, const struct msg_copy_buffer *mes
 
 void server_copy_rect(struct server *server, const struct msg_copy_rect *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem source = commands_memory(&giving, message->source),
            target = commands_memory(&giving, message->target);
     if (commands_ready_to_work(&giving))
@@ -444,9 +425,7 @@ void server_copy_rect(struct server *server, const struct msg_copy_rect *message
 
 void server_copy_image(struct server *server, const struct msg_copy_image *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem source = commands_memory(&giving, message->source),
            target = commands_memory(&giving, message->target);
     if (commands_ready_to_work(&giving))
@@ -458,9 +437,7 @@ void server_copy_image(struct server *server, const struct msg_copy_image *messa
 
 void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffer *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem image = commands_memory(&giving, message->image),
            buffer = commands_memory(&giving, message->buffer);
     if (commands_ready_to_work(&giving))
@@ -472,9 +449,7 @@ void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffe
 
 void server_copy_to_image(struct server *server, const struct msg_copy_to_image *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     cl_mem buffer = commands_memory(&giving, message->buffer),
            image = commands_memory(&giving, message->image);
     if (commands_ready_to_work(&giving))
@@ -486,8 +461,8 @@ void server_copy_to_image(struct server *server, const struct msg_copy_to_image 
 
 void server_launch(struct server *server, const struct msg_launch *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
+    struct giving giving = commands_begin(server, &message->command);
+    if (server->wrong)
         return;
     const struct entry *kernel = server_find_with(server, message->kernel, giving.queue);
     if (!kernel)
@@ -506,9 +481,7 @@ void server_launch(struct server *server, const struct msg_launch *message)
 
 void server_marker(struct server *server, const struct msg_marker *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueMarkerWithWaitList(giving.queue->real, GIVEN(&giving));
     commands_end(&giving);
@@ -517,9 +490,7 @@ void server_marker(struct server *server, const struct msg_marker *message)
 /* An event that is complete at once, without waiting even for earlier commands. */
 void server_nothing(struct server *server, const struct msg_nothing *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     if (commands_ready(&giving) && giving.message->event) {
         giving.event = giving.cl->clCreateUserEvent(giving.queue->context, &giving.error);
         if (giving.event)
@@ -530,9 +501,7 @@ void server_nothing(struct server *server, const struct msg_nothing *message)
 
 void server_barrier(struct server *server, const struct msg_barrier *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
-        return;
+    struct giving giving = commands_begin(server, &message->command);
     if (commands_ready(&giving))
         giving.error = giving.cl->clEnqueueBarrierWithWaitList(giving.queue->real, GIVEN(&giving));
     commands_end(&giving);
@@ -540,8 +509,8 @@ void server_barrier(struct server *server, const struct msg_barrier *message)
 
 void server_migrate(struct server *server, const struct msg_migrate *message)
 {
-    struct giving giving;
-    if (!commands_begin(&giving, server, &message->command))
+    struct giving giving = commands_begin(server, &message->command);
+    if (server->wrong)
         return;
     void **objects = server_find_all(server, message->objects, message->objects_count, giving.queue,
                                      &giving.error);
@@ -553,58 +522,34 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
     commands_end(&giving);
 }
 
-/* Both kinds of message, for give and take. */
-struct passing {
-    uint64_t buffer;
-    uint32_t way;
-    struct peer_copy_wish wish;
-};
-
-static void commands_pass(struct server *server, const struct msg_command *command,
-                          struct passing passing)
+static void commands_pass(struct server *server, const struct msg_command *command, uint64_t buffer,
+                          uint32_t way, struct peer_copy_wish wish)
 {
-    struct giving giving;
-    struct peer_copy_wish *wish = &passing.wish;
-    if (!commands_begin(&giving, server, command))
-        return;
-    if (passing.way >= TRANSFER_WAYS)
+    struct giving giving = commands_begin(server, command);
+    if (way >= TRANSFER_WAYS)
         server_wrong(server, "a transfer's way is invalid");
-    wish->server = server;
-    wish->way = (enum transfer_way)passing.way;
-    wish->buffer = commands_memory(&giving, passing.buffer);
-    wish->queue = giving.queue;
-    wish->wait_count = commands_wait_count(&giving);
-    wish->waits = giving.waits;
+    wish.server = server;
+    wish.way = (enum transfer_way)way;
+    wish.buffer = commands_memory(&giving, buffer);
+    wish.queue = giving.queue;
+    wish.wait_count = commands_wait_count(&giving);
+    wish.waits = giving.waits;
     if (commands_ready(&giving))
-        giving.error = peer_copy_begin(wish, &giving.event, &giving.peer_copy);
+        giving.error = peer_copy_begin(&wish, &giving.event, &giving.peer_copy);
     else if (!server->wrong)
-        peer_copy_refuse(wish);
+        peer_copy_refuse(&wish);
     commands_end(&giving);
 }
 
 void server_give(struct server *server, const struct msg_give *message)
 {
-    commands_pass(server, &message->command,
-                  (struct passing){.buffer = message->buffer,
-                                   .way = message->way,
-                                   .wish = {.gives = true,
-                                            .transfer = message->transfer,
-                                            .offset = message->offset,
-                                            .size = message->size,
-                                            .where = message->where,
-                                            .ticket = message->ticket,
-                                            .ticket_size = message->ticket_size}});
+    commands_pass(
+        server, &message->command, message->buffer, message->way,
+        PEER_COPY_WISH(message, .gives = true, .offset = message->offset, .size = message->size));
 }
 
 void server_take(struct server *server, const struct msg_take *message)
 {
-    commands_pass(server, &message->command,
-                  (struct passing){.buffer = message->buffer,
-                                   .way = message->way,
-                                   .wish = {.transfer = message->transfer,
-                                            .offset = message->offset,
-                                            .size = message->size,
-                                            .where = message->where,
-                                            .ticket = message->ticket,
-                                            .ticket_size = message->ticket_size}});
+    commands_pass(server, &message->command, message->buffer, message->way,
+                  PEER_COPY_WISH(message, .offset = message->offset, .size = message->size));
 }

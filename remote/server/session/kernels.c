@@ -25,31 +25,6 @@ static char *kernels_argument_text(const struct entry *kernel, cl_uint index,
     return text;
 }
 
-/* Size of a scalar or vector type of OpenCL C; 0: another type. */
-static size_t kernels_type_size(const char *type)
-{
-    static const struct {
-        const char *name;
-        size_t size;
-    } scalars[] = {{"char", 1}, {"uchar", 1}, {"short", 2}, {"ushort", 2},
-                   {"int", 4},  {"uint", 4},  {"long", 8},  {"ulong", 8},
-                   {"half", 2}, {"float", 4}, {"double", 8}};
-    for (size_t i = 0; i < ARRAY_SIZE(scalars); i++) {
-        size_t length = strlen(scalars[i].name);
-        if (strncmp(type, scalars[i].name, length) != 0)
-            continue;
-        const char *width = type + length;
-        if (!*width)
-            return scalars[i].size;
-        if (!strcmp(width, "3"))
-            return 4 * scalars[i].size;
-        if (!strcmp(width, "2") || !strcmp(width, "4") || !strcmp(width, "8") ||
-            !strcmp(width, "16"))
-            return (size_t)atoi(width) * scalars[i].size;
-    }
-    return 0;
-}
-
 /* Find out about an argument whose declared type is not known, by how the driver reacts to values
  * that no kernel can take: for an object, NULL means none; for a value, it is an error. @kernel is
  * used only for this. */
@@ -73,28 +48,6 @@ static enum argument_kind kernels_try_argument(const cl_icd_dispatch *cl, cl_ker
     return private || zero == CL_INVALID_ARG_SIZE ? ARGUMENT_VALUE : ARGUMENT_UNKNOWN;
 }
 
-/* ARGUMENT_UNKNOWN: kernels_try_argument() must find out. */
-static enum argument_kind kernels_declared_kind(cl_kernel_arg_address_qualifier address,
-                                                const char *type)
-{
-    bool is_image = !strncmp(type, "image", 5) && strstr(type, "_t") && !strchr(type, '*');
-    switch (address) {
-    case CL_KERNEL_ARG_ADDRESS_GLOBAL:
-    case CL_KERNEL_ARG_ADDRESS_CONSTANT:
-        /* A type without an asterisk may be a typedef of a pointer or an image. */
-        return is_image ? ARGUMENT_IMAGE : strchr(type, '*') ? ARGUMENT_BUFFER : ARGUMENT_OBJECT;
-    case CL_KERNEL_ARG_ADDRESS_LOCAL:
-        return ARGUMENT_LOCAL;
-    case CL_KERNEL_ARG_ADDRESS_PRIVATE:
-        return is_image                     ? ARGUMENT_IMAGE
-               : !strcmp(type, "sampler_t") ? ARGUMENT_SAMPLER
-               : kernels_type_size(type)    ? ARGUMENT_VALUE
-                                            : ARGUMENT_UNKNOWN;
-    default:
-        return ARGUMENT_UNKNOWN;
-    }
-}
-
 /* Fills in the row, with address 0 if the driver does not tell. */
 static void kernels_describe_argument(const struct entry *kernel, cl_uint index, cl_program program,
                                       const char *name, cl_kernel *trial, struct pack *pack)
@@ -115,9 +68,9 @@ static void kernels_describe_argument(const struct entry *kernel, cl_uint index,
     }
     row.type = type ? type : "";
     row.name = own_name ? own_name : "";
-    argument->kind = kernels_declared_kind(row.address, row.type);
+    argument->kind = argument_declared(row.address, row.access, row.type);
     if (argument->kind == ARGUMENT_VALUE)
-        argument->size = kernels_type_size(row.type);
+        argument->size = argument_builtin_size(row.type);
     if (argument->kind == ARGUMENT_UNKNOWN && !*trial)
         *trial = cl->clCreateKernel(program, name, NULL);
     if (argument->kind == ARGUMENT_UNKNOWN && *trial)

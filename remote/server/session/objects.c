@@ -120,7 +120,7 @@ void server_create_buffer(struct server *server, const struct msg_create_buffer 
     entry->real = entry->cl->clCreateBuffer(entry->context, flags, message->size,
                                             message->content_size ? (void *)message->content : NULL,
                                             &entry->error);
-    server_session_budget(entry, session_budget);
+    server_charge(entry, session_budget);
 }
 
 void server_create_sub_buffer(struct server *server, const struct msg_create_sub_buffer *message)
@@ -255,7 +255,16 @@ void server_create_image(struct server *server, const struct msg_create_image *m
         entry->cl->clCreateImage(entry->context, flags | (content ? CL_MEM_COPY_HOST_PTR : 0),
                                  &format, &desc, content, &entry->error);
     if (!source)
-        server_session_budget_made(server, entry);
+        server_charge_made(server, entry);
+}
+
+void server_ask_memory(struct server *server, const struct msg_ask_memory *message)
+{
+    const struct entry *memory = server_find(server, message->memory);
+    if (!memory)
+        return;
+    cl_int error = memory->error ? memory->error : CL_OUT_OF_RESOURCES;
+    server_reply(server, message->call, memory->real ? CL_SUCCESS : error, NULL, 0);
 }
 
 void server_create_sampler(struct server *server, const struct msg_create_sampler *message)

@@ -43,7 +43,7 @@ void server_print(struct server *server)
 }
 
 /* Drain the pipe all the time, so that a kernel blocks only when the client does not read. */
-static void *output_read_output(void *data)
+static void *output_read(void *data)
 {
     struct server *server = data;
     struct pollfd ready = {.fd = output, .events = POLLIN};
@@ -65,7 +65,7 @@ int server_catch_output(struct server *server)
     close(ends[1]);
     capacity = fcntl(ends[0], F_GETPIPE_SZ);
     output = ends[0];
-    return thread_start("reseat-output", 0, output_read_output, server, NULL);
+    return thread_start("reseat-output", 0, output_read, server, NULL);
 }
 
 #define WAIT_NS       (10 * NS_PER_S)

@@ -19,9 +19,8 @@
 #define TICK_NS NS_PER_S
 /* Stack of the threads that wait for links and drivers. */
 #define STACK ((size_t)512 << 10)
-/* How long a ticket is valid, and how long its holder may take to connect. */
-#define TICKET_NS  (60 * NS_PER_S)
-#define CONNECT_NS (10 * NS_PER_S)
+/* How long a ticket is valid. */
+#define TICKET_NS (60 * NS_PER_S)
 
 static pthread_mutex_t peer_copy_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Peer copies that have not ended; guarded by peer_copy_lock. */

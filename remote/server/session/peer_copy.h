@@ -28,6 +28,14 @@ struct peer_copy_wish {
     size_t ticket_size;
 };
 
+/** What the messages that begin a peer copy have in common, and more members. */
+#define PEER_COPY_WISH(message, ...)                                                               \
+    ((struct peer_copy_wish){.transfer = (message)->transfer,                                      \
+                             .where = (message)->where,                                            \
+                             .ticket = (message)->ticket,                                          \
+                             .ticket_size = (message)->ticket_size,                                \
+                             __VA_ARGS__})
+
 /**
  * Begin a peer copy. Called by the session's thread.
  *

@@ -69,7 +69,7 @@ static void pending_count_busy(void)
 }
 
 /* The lock is held. */
-static void pending_unlink_given(struct given *given)
+static void pending_unlink(struct given *given)
 {
     pending_count_busy();
     given->ended = true;
@@ -119,7 +119,7 @@ static bool pending_take_end(struct given *given)
     pthread_mutex_lock(&pending_lock);
     bool first = !given->ended;
     if (first)
-        pending_unlink_given(given);
+        pending_unlink(given);
     pthread_mutex_unlock(&pending_lock);
     return first;
 }
@@ -132,7 +132,7 @@ static bool pending_has_ended(const struct given *given)
     return ended;
 }
 
-static void pending_add_pending(struct given *given)
+static void pending_add(struct given *given)
 {
     pthread_mutex_lock(&pending_lock);
     pending_count_busy();
@@ -207,7 +207,7 @@ static void pending_begin(struct given *given)
 {
     given->holders = 1;
     given->cl->clRetainEvent(given->event);
-    pending_add_pending(given);
+    pending_add(given);
 }
 
 /* ---- ends that the session's thread checks for ---- */
@@ -356,7 +356,7 @@ int server_see_end(struct server *server, const cl_icd_dispatch *cl, cl_event ev
 }
 
 /* At most @room pending commands, without the first @skip. Each is held. */
-static size_t pending_list_pending(struct given **givens, size_t skip, size_t room)
+static size_t pending_list(struct given **givens, size_t skip, size_t room)
 {
     size_t count = 0;
     pthread_mutex_lock(&pending_lock);
@@ -379,7 +379,7 @@ static void pending_look_at_all(void)
 {
     struct given *givens[64];
     size_t count;
-    for (size_t skip = 0; (count = pending_list_pending(givens, skip, ARRAY_SIZE(givens))) != 0;
+    for (size_t skip = 0; (count = pending_list(givens, skip, ARRAY_SIZE(givens))) != 0;
          skip += count)
         for (size_t i = 0; i < count; i++) {
             (void)pending_look_at(givens[i]);

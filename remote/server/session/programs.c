@@ -256,8 +256,9 @@ static void programs_answer_build(const struct build *build, cl_int error)
     pack_built(&pack, &built);
     for (uint32_t i = 0; build->program && i < build->device_count; i++)
         programs_pack_device(&pack, build, build->devices[i]);
+    /* Without content: the driver made no program. */
     server_reply(build->server, build->call, pack.failed ? CL_OUT_OF_HOST_MEMORY : error,
-                 pack.bytes, pack.used);
+                 pack.bytes, build->program ? pack.used : 0);
     pack_finish(&pack);
     free(names);
 }

@@ -69,8 +69,6 @@ void relay_run(struct link *link, int fd)
 }
 
 #define WHERE_MAX 1024
-/* Time limit for all addresses together. */
-#define CONNECT_NS (10 * NS_PER_S)
 
 struct request {
     struct ticket ticket;

@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_SERVER_SESSION_RELAY_H
 
 #include "remote/link/link.h"
+#include "state/base/clock.h"
 
 /**
  * Carry bytes between an admitted link and a session's process until either side closes. The
@@ -17,6 +18,9 @@ _Noreturn void relay_run(struct link *link, int fd);
  * bytes. A client that takes control of its session can therefore send nothing but the beginning
  * of a handshake to the hosts that the server can reach.
  */
+
+/** Time limit to connect to another server, for all its addresses together. */
+#define CONNECT_NS (10 * NS_PER_S)
 
 /**
  * In a session: get a link to the peer that has the ticket and listens at one of the addresses in

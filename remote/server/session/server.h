@@ -13,6 +13,7 @@
 #include "remote/rings/bulk_map.h"
 #include "remote/server/listener/devices.h"
 #include "state/driver/driver.h"
+#include "state/opencl/argument.h"
 
 /*
  * One client's session: a process of its own, which opens the vendors' drivers and executes the
@@ -131,9 +132,9 @@ struct session_budget *server_take_memory(struct server *server, uint64_t device
 void server_give_back(struct session_budget *session_budget);
 /** Charge the memory to the object of @entry until the driver destroys it. If that cannot be
  * observed, or @session_budget is NULL, the object is released, and the entry gets an error. */
-void server_session_budget(struct entry *entry, struct session_budget *session_budget);
+void server_charge(struct entry *entry, struct session_budget *session_budget);
 /** The same for an object that exists already, as only the driver knows its size. */
-void server_session_budget_made(struct server *server, struct entry *entry);
+void server_charge_made(struct server *server, struct entry *entry);
 /** Take the listening process's answer to a request for memory. */
 void server_promised(struct server *server, const struct channel_message *message);
 /** Lower the reported memory of a device to @memory and to the session's limit. */

@@ -153,7 +153,7 @@ static void CL_CALLBACK session_budget_on_gone(cl_mem memory, void *data)
     server_give_back(data);
 }
 
-void server_session_budget(struct entry *entry, struct session_budget *session_budget)
+void server_charge(struct entry *entry, struct session_budget *session_budget)
 {
     if (session_budget && entry->real &&
         !entry->cl->clSetMemObjectDestructorCallback(entry->real, session_budget_on_gone,
@@ -168,14 +168,14 @@ void server_session_budget(struct entry *entry, struct session_budget *session_b
     entry->error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-void server_session_budget_made(struct server *server, struct entry *entry)
+void server_charge_made(struct server *server, struct entry *entry)
 {
     size_t bytes = 0;
     if (!entry->real)
         return;
     cl_int error =
         entry->cl->clGetMemObjectInfo(entry->real, CL_MEM_SIZE, sizeof(bytes), &bytes, NULL);
-    server_session_budget(entry, error ? NULL : server_take_memory(server, entry->devices, bytes));
+    server_charge(entry, error ? NULL : server_take_memory(server, entry->devices, bytes));
 }
 
 void server_cap_memory(const struct server *server, uint64_t memory, struct devinfo *info)

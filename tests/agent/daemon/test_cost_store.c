@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,4 +254,77 @@ Test(cost_store, a_file_of_a_newer_release_is_left_alone)
     write_rows(store, rows_of(1000, 1, 80000), 1);
     cr_expect_neq(read_first(store, 1000), 0, "it learns in memory");
     cost_store_destroy(store);
+}
+
+Test(cost_store, rows_that_cannot_be_listed_are_passed_and_the_rest_is_listed)
+{
+    struct cost_store *store = cost_store_create(folder);
+
+    write_rows(store, rows_of(1000, 3, 5000), 3);
+    cost_store_destroy(store);
+    change_file("UPDATE cost SET count=-1 WHERE name='k0'");
+    store = cost_store_create(folder);
+    struct cost_query *first = ask(store, (struct cost_query){.uid = 1000, .most = 2});
+    cr_expect(first->more && first->count == 1 && first->passed == 2);
+    cost_queries_free(first);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .skip = 2, .most = 2}), 1);
+    struct cost_query *import = ask(store, (struct cost_query){.uid = 1000, .imports = true});
+    cr_expect_eq(import->kept, 3);
+    cost_queries_free(import);
+    cost_store_destroy(store);
+}
+
+Test(cost_store, a_file_that_is_locked_at_first_is_opened_later)
+{
+    char path[128];
+    sqlite3 *other;
+    struct cost_store *store = cost_store_create(folder);
+
+    write_rows(store, rows_of(1001, 1, 5000), 1);
+    write_rows(store, rows_of(1000, 1, 5000), 1);
+    cost_store_destroy(store);
+    snprintf(path, sizeof(path), "%s/costs.sqlite", folder);
+    cr_assert_eq(sqlite3_open(path, &other), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    store = cost_store_create(folder);
+    write_rows(store, rows_of(1000, 2, 80000), 2);
+    cr_expect_eq(read_first(store, 1001), 0, "it is not open");
+    cr_expect_neq(read_first(store, 1000), 0, "it learns in memory");
+    cr_assert_eq(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(other);
+    write_rows(store, rows_of(1002, 1, 5000), 1);
+    cr_expect_neq(read_first(store, 1001), 0, "it is not opened later");
+    cost_store_destroy(store);
+    store = cost_store_create(folder);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1000, .most = 9}), 2);
+    cr_expect_eq(count_of(store, (struct cost_query){.uid = 1002, .most = 9}), 1);
+    cost_store_destroy(store);
+}
+
+static void *open_store(void *unused)
+{
+    (void)unused;
+    return cost_store_create(folder);
+}
+
+Test(cost_store, agents_that_start_together_bring_an_old_file_up_to_date)
+{
+    for (unsigned round = 0; round < 20; round++) {
+        pthread_t threads[4];
+        struct cost_store *stores[4];
+        change_file("DROP TABLE IF EXISTS cost; CREATE TABLE cost(uid INTEGER NOT NULL, kernel "
+                    "TEXT NOT NULL, name TEXT NOT NULL, device TEXT NOT NULL, size INTEGER NOT "
+                    "NULL, count REAL NOT NULL, items REAL NOT NULL, time REAL NOT NULL, spread "
+                    "REAL NOT NULL, used INTEGER NOT NULL, UNIQUE(uid, kernel, device, size));"
+                    "PRAGMA user_version=1; INSERT INTO cost VALUES(1000, "
+                    "'00000000000000000000000000000000', 'k0', 'device=one', 10, 5, 10, 12, 0, 7)");
+        for (size_t i = 0; i < 4; i++)
+            cr_assert_eq(pthread_create(&threads[i], NULL, open_store, NULL), 0);
+        for (size_t i = 0; i < 4; i++)
+            pthread_join(threads[i], (void **)&stores[i]);
+        for (size_t i = 0; i < 4; i++) {
+            cr_expect_eq(read_first(stores[i], 1000), 4096, "round %u: agent %zu", round, i);
+            cost_store_destroy(stores[i]);
+        }
+    }
 }

@@ -257,15 +257,6 @@ Test(costs, a_program_starts_where_the_memory_of_its_former_runs_fits)
     cr_expect(starts_on("a", "one"));
 }
 
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-
-    cr_assert(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 Test(costs, what_was_exported_is_imported_by_another_agent)
 {
     char path[4096];
@@ -328,7 +319,7 @@ Test(costs, a_file_with_a_fault_is_refused_and_changes_nothing)
     snprintf(path, sizeof(path), "%s/wrong.json", getenv("XDG_STATE_HOME"));
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         snprintf(text, sizeof(text), "{\"costs\":[%s,%s]}", good, wrong[i]);
-        write_file(path, text);
+        harness_write(path, text);
         struct result *result = RESEAT("profile", "--import", path);
         cr_expect_neq(result->status, 0, "%s", text);
         cr_expect(strstr(result->err, i + 1 < sizeof(wrong) / sizeof(*wrong) ? "entry 2" : ":1:"),
@@ -336,7 +327,7 @@ Test(costs, a_file_with_a_fault_is_refused_and_changes_nothing)
         cr_expect_eq(profile_says(NULL, "k", "d", "ns"), UINT64_MAX, "%s", text);
     }
     snprintf(text, sizeof(text), "{\"costs\":[%s]}", good);
-    write_file(path, text);
+    harness_write(path, text);
     cr_assert_eq(RESEAT("profile", "--import", path)->status, 0);
     cr_expect_eq(profile_says(NULL, "k", "d", "ns"), 1);
 }
@@ -348,7 +339,7 @@ static void meter_says(const char *path, unsigned joules, unsigned seconds)
 
     snprintf(fresh, sizeof(fresh), "%s.new", path);
     snprintf(text, sizeof(text), "%u000000 %u000000000\n", joules, seconds);
-    write_file(fresh, text);
+    harness_write(fresh, text);
     cr_assert_eq(rename(fresh, path), 0);
 }
 
@@ -357,7 +348,7 @@ Test(costs, an_agent_starts_with_a_power_cap)
     char config[4200];
 
     snprintf(config, sizeof(config), "%s/cap.conf", getenv("XDG_STATE_HOME"));
-    write_file(config, "policy = { power-cap = 5000; };\n");
+    harness_write(config, "policy = { power-cap = 5000; };\n");
     setenv("RESEAT_CONFIG", config, 1);
     end_agent(SIGTERM);
     cr_assert_eq(RESEAT("devices")->status, 0);
@@ -374,15 +365,15 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
     snprintf(fresh, sizeof(fresh), "%s.new", path);
     snprintf(config, sizeof(config), "%s/meter.conf", getenv("XDG_STATE_HOME"));
     snprintf(text, sizeof(text), "devices = ({ match = \"gpu0\"; meter = \"file:%s\"; });\n", path);
-    write_file(config, text);
+    harness_write(config, text);
     setenv("RESEAT_CONFIG", config, 1);
-    write_file(path, "0\n");
+    harness_write(path, "0\n");
     end_agent(SIGTERM);
     cr_assert_eq(RESEAT("devices")->status, 0);
     for (unsigned i = 1; i < 4; i++) { /* 50 W */
         puppets_for(2000);
         snprintf(text, sizeof(text), "%u000000\n", 100 * i);
-        write_file(fresh, text);
+        harness_write(fresh, text);
         cr_assert_eq(rename(fresh, path), 0);
         for (unsigned k = 0; i > 1 && k < 4; k++) {
             puppets_for(300);
@@ -395,7 +386,7 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
             json_decref(answer);
         }
     }
-    write_file(path, "1000000000000000\n"); /* no device draws that */
+    harness_write(path, "1000000000000000\n"); /* no device draws that */
     puppets_for(600);
     json_error_t error;
     json_t *answer = json_loads(RESEAT("devices", "--json")->out, 0, &error);
@@ -413,7 +404,7 @@ Test(costs, the_power_of_a_kernel_that_ran_alone_is_learnt)
     snprintf(config, sizeof(config), "%s/meter.conf", getenv("XDG_STATE_HOME"));
     snprintf(text, sizeof(text),
              "devices = ({ match = \"gpu0\"; meter = \"file:%s\"; idle-watts = 20; });\n", path);
-    write_file(config, text);
+    harness_write(config, text);
     setenv("RESEAT_CONFIG", config, 1);
     meter_says(path, 0, 1);
     end_agent(SIGTERM);

@@ -213,7 +213,7 @@ static unsigned count_heard(int fd, const char *type, const char *code)
 static uint64_t ask_to_suspend(int program, uint64_t timeout_ms)
 {
     struct operation op =
-        operation_of(agent->programs, OPERATION_SUSPEND, PROGRAM_ALL_VDEVS, agent->peers);
+        operation_of(agent->programs, REQUEST_SUSPEND, PROGRAM_ALL_VDEVS, agent->peers);
 
     op.asked.timeout_ms = timeout_ms;
     cr_assert_eq(operation_begin(agent, &op, NULL), 0);

@@ -99,6 +99,8 @@ Test(meters, a_package_of_processors_is_read_from_sysfs)
     write_number("max_energy_range_uj", "1000000\n");
     write_number("energy_uj", "rubbish\n");
     cr_expect_not(says("rapl:0", &uj));
+    write_number("energy_uj", " -5\n");
+    cr_expect_not(says("rapl:0", &uj));
     write_number("energy_uj", "999000\n");
     cr_assert_eq(meter_create("rapl:0", &meter), 0);
     clock_sleep(S / 2);

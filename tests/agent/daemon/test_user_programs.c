@@ -122,6 +122,38 @@ Test(user_programs, a_program_inherits_from_its_own_users_programs_only)
     visitor_leave(&root);
 }
 
+Test(user_programs, no_user_lifts_the_configurations_power_cap)
+{
+    NEEDS_ROOT();
+    struct message message;
+    struct frame frame;
+    const char *config = harness_path("cap.conf");
+
+    harness_write(config, "programs = ({ match = \"*\"; cap = 50; });\n"
+                          "devices = ({ match = \"*\"; busy-watts = 40; });\n");
+    setenv("RESEAT_CONFIG", config, 1);
+    visitor_start_host_agent();
+    struct visitor one = visitor_client(ONE);
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", "one");
+    frame_bool(&frame, "named", true);
+    frame_u64(&frame, "cap_mw", 200000);
+    cr_assert(visitor_ask(&one, &frame, &message));
+    cr_assert(field_is(&message.root, "type", MSG_REGISTER));
+    message_finish(&message);
+    static const uint64_t asked[] = {0, 200000, 45000}, kept[] = {50000, 50000, 45000};
+    for (size_t i = 0; i < 3; i++) {
+        frame_init(&frame, MSG_LIMIT);
+        frame_string(&frame, "what", "one");
+        frame_u64(&frame, "cap_mw", asked[i]);
+        cr_assert(visitor_ask(&one, &frame, &message));
+        cr_assert(field_is(&message.root, "type", MSG_LIMIT));
+        cr_expect_eq(field_u64(&message.root, "power_cap_mw", 1), kept[i], "%zu", i);
+        message_finish(&message);
+    }
+    visitor_leave(&one);
+}
+
 /* ---- who was somebody else ---- */
 
 /** One process that connects as each of @uids, in their order, and stays the last of them. */

@@ -157,6 +157,20 @@ Test(users, a_user_reads_the_list_of_devices_of_a_hosts_agent_and_nothing_else_o
     cr_expect_eq(mode_of("host.sock.lists"), 0711, "others may put their own list there");
 }
 
+Test(users, a_hosts_agent_starts_though_another_user_has_the_folder_of_its_lists)
+{
+    NEEDS_ROOT();
+    setenv("RESEAT_SOCKET", harness_path("host.sock"), 1);
+    cr_assert_eq(chmod(harness_folder(), 01777), 0);
+    cr_assert_eq(mkdir(harness_path("host.sock.lists"), 0777), 0);
+    cr_assert_eq(chown(harness_path("host.sock.lists"), OTHER, OTHER), 0);
+    struct result *started = RESEAT("agent", "start");
+    cr_assert_eq(started->status, 0, "%s", started->err);
+    give_home(ONE);
+    cr_expect_eq(as_user(ONE, "run", "--", "true"), 0);
+    cr_expect_eq(rmdir(harness_path("host.sock.lists")), 0, "a list is in another user's folder");
+}
+
 Test(users, commands_and_programs_of_a_user_reach_a_hosts_agent)
 {
     NEEDS_ROOT();

@@ -113,16 +113,6 @@ void kernels_verify(struct bench *b, const char *what, cl_mem mem, const void *w
     free(got);
 }
 
-static bool listed(const char *list, const char *name)
-{
-    size_t size = strlen(name);
-
-    for (const char *at = list; (at = strstr(at, name)); at += size)
-        if ((at == list || at[-1] == ',') && (at[size] == ',' || at[size] == '\0'))
-            return true;
-    return false;
-}
-
 static void open_bench(struct bench *b, struct prog *p)
 {
     char text[VERSION_BYTES] = "";
@@ -146,8 +136,8 @@ static uint64_t pass(struct bench *b, unsigned rounds, uint64_t seed, const char
     for (unsigned round = 0; round < rounds; round++) {
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             const struct part *part = &parts[i];
-            if ((strcmp(with, "all") != 0 && !listed(with, part->name)) ||
-                listed(without, part->name) || (part->needs_images && !b->images))
+            if ((strcmp(with, "all") != 0 && !prog_listed(with, part->name)) ||
+                prog_listed(without, part->name) || (part->needs_images && !b->images))
                 continue;
             if (getenv("TEST_TRACE"))
                 fprintf(stderr, "round %u %s\n", round, part->name);

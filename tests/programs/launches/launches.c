@@ -549,16 +549,6 @@ static const struct part {
     {"chained", play_chained},   {"gated", play_gated},           {"positions", play_positions},
 };
 
-static bool listed(const char *list, const char *name)
-{
-    size_t size = strlen(name);
-
-    for (const char *at = list; (at = strstr(at, name)); at += size)
-        if ((at == list || at[-1] == ',') && (at[size] == ',' || at[size] == '\0'))
-            return true;
-    return false;
-}
-
 static void open_test(struct test *t)
 {
     char text[VERSION_BYTES] = "", options[64];
@@ -587,7 +577,7 @@ static uint64_t pass(struct test *t, long rounds, uint64_t seed, const char *wit
     t->sum = 0;
     for (long round = 0; round < rounds; round++) {
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            if (listed(without, parts[i].name))
+            if (prog_listed(without, parts[i].name))
                 continue;
             if (getenv("TEST_TRACE"))
                 fprintf(stderr, "round %ld %s\n", round, parts[i].name);
@@ -605,8 +595,8 @@ int main(int argc, char **argv)
     uint64_t seed = (uint64_t)prog_option(argc, argv, "--seed", 1);
     const char *without = prog_option_text(argc, argv, "--without", "");
 
-    t.beyond = !listed(without, "beyond");
-    t.most = !listed(without, "most");
+    t.beyond = !prog_listed(without, "beyond");
+    t.most = !prog_listed(without, "most");
     open_test(&t);
     uint64_t sum = pass(&t, rounds, seed, without);
     while (prog_again())

@@ -55,21 +55,11 @@ const struct feature stress_features[] = {
     {NULL, NULL},
 };
 
-static bool listed(const char *list, const char *name)
-{
-    size_t size = strlen(name);
-
-    for (const char *at = list; (at = strstr(at, name)); at += size)
-        if ((at == list || at[-1] == ',') && (at[size] == ',' || at[size] == '\0'))
-            return true;
-    return false;
-}
-
 static bool wanted(const struct options *o, const struct feature *f)
 {
-    if (listed(o->without, f->name))
+    if (prog_listed(o->without, f->name))
         return false;
-    return strcmp(o->features, "all") == 0 || listed(o->features, f->name);
+    return strcmp(o->features, "all") == 0 || prog_listed(o->features, f->name);
 }
 
 static void worker_init(struct worker *w, const struct prog *p, unsigned id, unsigned elements)

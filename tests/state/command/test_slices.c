@@ -16,6 +16,7 @@
 #include "state/command/event.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
+#include "state/command/power.h"
 #include "state/driver/quirks.h"
 #include "state/program/kernel.h"
 #include "state/program/pace.h"
@@ -100,6 +101,34 @@ Test(slices, a_move_takes_place_between_pieces_and_no_group_runs_twice)
     scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
     for (unsigned n = 0; n < 2; n++)
         outlast(&s, 1, move_there_and_back, add_wanted);
+    scene_close(&s);
+}
+
+static bool set_a_cap(struct scene *s, cl_event event)
+{
+    struct power_state state;
+    power_set(true, 0);
+    power_read(&state);
+    for (unsigned ms = 0; ms < 5000 && state.runs; ms++) {
+        engine_rig_sleep(1);
+        power_read(&state);
+    }
+    cr_assert_not(state.runs, "the pieces that were given do not end");
+    uint64_t before = launches(s, "one");
+    engine_rig_sleep(50);
+    cr_assert_eq(launches(s, "one"), before, "a piece was given without power");
+    bool goes_on = status_of(event) != CL_COMPLETE;
+    power_set(true, UINT64_MAX);
+    OK(clWaitForEvents(1, &event));
+    power_set(false, 0);
+    return goes_on;
+}
+
+Test(slices, wait_for_power_when_a_cap_is_set_in_the_middle)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
+    outlast(&s, 1, set_a_cap, add_wanted);
     scene_close(&s);
 }
 

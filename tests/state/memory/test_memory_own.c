@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/threads/callback.h"
+#include "state/memory/registered.h"
 #include "tests/support/engine_rig.h"
 
 /* Devices with memory of their own, where what the program maps is a copy of it: as GPUs have it.
@@ -230,6 +232,63 @@ Test(memory, a_host_copy_is_registered_where_it_is_mapped_again, .timeout = 120)
     own_close(&o);
     cr_assert_eq(own_buffers(&o, "one"), 0);
     OK(clReleaseContext(context));
+}
+
+static atomic_bool may_return;
+
+static void CL_CALLBACK stay(cl_event event, cl_int status, void *returned)
+{
+    (void)event, (void)status;
+    while (!atomic_load(&may_return))
+        engine_rig_sleep(1);
+    atomic_fetch_add((atomic_uint *)returned, 1);
+}
+
+/* The drivers of both devices say that they let go of the host copy before a thread can hear the
+ * first: the callbacks of the program that come before stay for long. */
+Test(memory, a_registered_host_copy_of_two_devices_ends_once, .timeout = 60)
+{
+    enum { CALLBACKS = 24, SETTLES_MS = 20000 };
+    static struct own o;
+    static atomic_uint returned;
+    cl_int error;
+    engine_rig_open(&o.rig, config);
+    const cl_device_id devices[] = {o.rig.device, engine_rig_vdev(&o.rig, "two")};
+    cl_context context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
+    OK(error);
+    o.program.context = context;
+    o.program.queue = clCreateCommandQueue(context, devices[0], 0, &error);
+    OK(error);
+    cl_command_queue other = clCreateCommandQueue(context, devices[1], 0, &error);
+    OK(error);
+    o.want = calloc(1, BYTES);
+    cr_assert_not_null(o.want);
+    o.buffer = engine_buffer(context, CL_MEM_COPY_HOST_PTR, BYTES, o.want);
+    for (int i = 0; i < 3; i++)
+        OK(clEnqueueUnmapMemObject(o.program.queue, o.buffer, own_map(&o, CL_MAP_READ, 0, BYTES), 0,
+                                   NULL, NULL));
+    cl_uint word;
+    engine_read_there(other, o.buffer, 0, sizeof(word), &word);
+    OK(clFinish(o.program.queue));
+    OK(clFinish(other));
+    cr_assert(registered_is(memory_get(o.buffer)->root->host_copy));
+    for (int i = 0; i < CALLBACKS; i++) {
+        cl_event user = clCreateUserEvent(context, &error);
+        OK(error);
+        OK(clSetEventCallback(user, CL_COMPLETE, stay, &returned));
+        OK(clSetUserEventStatus(user, CL_COMPLETE));
+        OK(clReleaseEvent(user));
+    }
+    OK(clReleaseMemObject(o.buffer));
+    atomic_store(&may_return, true);
+    callback_settle(SETTLES_MS);
+    cr_assert_eq(atomic_load(&returned), CALLBACKS);
+    cr_assert_eq(own_buffers(&o, "one"), 0);
+    cr_assert_eq(own_buffers(&o, "two"), 0);
+    OK(clReleaseCommandQueue(other));
+    OK(clReleaseCommandQueue(o.program.queue));
+    OK(clReleaseContext(context));
+    free(o.want);
 }
 
 /* To register all of a large buffer for small parts of it does not pay. */

@@ -10,11 +10,12 @@
 #include "state/budget/budget.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
+#include "state/object/lost.h"
 #include "tests/support/engine_rig.h"
 
 /*
  * R1 to R4 against a model: a program of one or two virtual devices does random things to its
- * buffers, while it is moved, suspended and spilled. The model is one array of
+ * buffers, while it is moved, suspended and spilled, and loses a device. The model is one array of
  * bytes for each buffer. A random sequence that fails is shrunk: steps are left out as long as it
  * fails, each attempt in a process of its own, and what remains is printed.
  */
@@ -49,6 +50,7 @@ enum verb {
     HELD = 'h', /* a read waits for a user event until another device has written */
     MOVE = 'M', /* also suspends, and resumes */
     LIMIT = 'L',
+    LOSE = 'V', /* a device vanishes, and its virtual device moves on */
     CHECK = '=',
 };
 
@@ -101,6 +103,7 @@ static struct world {
     cl_uchar stages[2][STAGES][BYTES];
     unsigned staged[2];
     bool suspended[2];
+    bool lost, over; /* some device was lost; and with it latest bytes */
     unsigned last_vdev;
 } world;
 
@@ -202,6 +205,8 @@ static void world_open(const struct scenario *scenario)
                                                 CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
     cl_int error;
     world.scenario = scenario;
+    lost_patience_ns = 40000000;
+    lost_answer_ns = 500000000;
     engine_rig_open(&world.rig, scenario->devices);
     budget_set_policy(spill);
     cl_device_id vdevs[2] = {world.rig.device};
@@ -546,6 +551,55 @@ static void do_check(bool reads)
             check_reads(&world.buffers[k % BUFFERS], k / BUFFERS);
 }
 
+/* Is the residence at @index the only one with some latest bytes of @b? */
+static bool only_there(const struct buffer *b, uint8_t index)
+{
+    struct memory *root = root_of(b);
+    bool only = false;
+    for (size_t at = 0; version_of(b) != 0 && at < BYTES && !only;) {
+        struct extent extent = extent_at(root, at);
+        only = extent.version != 0;
+        for (uint8_t other = 0; only && other <= RESIDENCE_HOST; other++)
+            only = other == index || !has_replica(root, other) ||
+                   !replica_has(root, other, extent.range);
+        at = extent.range.end;
+    }
+    return only;
+}
+
+/* R1 and R4 when a holder disappears: what has a replica elsewhere goes on, with the bytes of the
+   model; what has none is refused for good. */
+static void do_lose(const struct step *s)
+{
+    enum place to = s->a % (HOST + 1);
+    struct vdev_status from, other;
+    struct move_report report;
+    bool only = false;
+    status_vdev(s->vdev, &from);
+    status_vdev(1 - s->vdev, &other);
+    if ((!other.suspended && strcmp(other.device.device, from.device.device) == 0) ||
+        (places[to] && strcmp(places[to], from.device.device) == 0))
+        return;
+    do_check(s->b % 12 != 0); /* with all bytes on both, mostly */
+    uint8_t index = ((struct context *)world.context)->residence_index[s->vdev];
+    for (int k = 0; k < BUFFERS; k++)
+        only = only || only_there(&world.buffers[k], index);
+    HOLDS(emu_shared_vanish(world.rig.emu, from.device.device) == 0, "it does not vanish");
+    (void)clFinish(world.queues[s->vdev]);
+    HOLDS(vdev_is_lost(the_vdevs[s->vdev]), "the loss of %s is not seen", from.device.device);
+    const struct move_request request = {
+        .target = places[to] ? engine_rig_key(&world.rig, places[to]) : NULL, .vdev = s->vdev};
+    move_run(&request, &report);
+    HOLDS(report.result == (only ? MOVE_REFUSED : MOVE_DONE), "%s was lost%s: %s",
+          from.device.device, only ? " with latest bytes" : "", report.reason);
+    HOLDS(!only || (report.lasting && strstr(report.reason, " and with it the latest bytes of ")),
+          "refused: %s", report.reason);
+    HOLDS(emu_shared_restore(world.rig.emu, from.device.device) == 0, "it does not come back");
+    world.suspended[s->vdev] = !places[to];
+    world.lost = true;
+    world.over = only;
+}
+
 static void step_do(const struct step *s)
 {
     struct buffer *b = &world.buffers[s->buffer % BUFFERS];
@@ -586,6 +640,9 @@ static void step_do(const struct step *s)
     case LIMIT:
         do_limit(s);
         break;
+    case LOSE:
+        do_lose(s);
+        break;
     case CHECK:
         do_check(s->a % 2);
         break;
@@ -603,6 +660,8 @@ static void step_run(const struct step *s)
     uint64_t versions[BUFFERS];
     bool watches = !may_write(s->verb);
     doing = s;
+    if (world.over)
+        return;
     if (world.suspended[s->vdev] && s->verb != CHECK) {
         move(s->vdev, s->a % HOST, s); /* nothing else goes on there */
         return;
@@ -621,6 +680,8 @@ static void step_run(const struct step *s)
 static void world_end(void)
 {
     const struct step end = {.verb = CHECK, .a = 1};
+    if (world.over)
+        return;
     finish();
     doing = &end;
     for (uint8_t i = 0; i < world.scenario->vdevs; i++)
@@ -630,8 +691,13 @@ static void world_end(void)
         do_unmap(&world.buffers[k % BUFFERS], &(struct step){.c = k, .d = k / BUFFERS});
     do_check(true);
     for (int k = 0; k < BUFFERS; k++)
-        for (int i = PARTS - 1; i >= 0; i--)
+        for (int i = PARTS - 1; i >= 0; i--) {
+            cl_uint maps = 1;
+            OK(clGetMemObjectInfo(world.buffers[k].parts[i], CL_MEM_MAP_COUNT, sizeof(maps), &maps,
+                                  NULL));
+            HOLDS(maps == 0, "buffer %d counts %u maps", k, maps);
             OK(clReleaseMemObject(world.buffers[k].parts[i]));
+        }
     for (unsigned i = 0; i < world.scenario->vdevs; i++) {
         OK(clReleaseKernel(world.add[i]));
         OK(clReleaseKernel(world.sum[i]));
@@ -639,7 +705,8 @@ static void world_end(void)
     }
     OK(clReleaseProgram(world.program));
     OK(clReleaseContext(world.context));
-    engine_rig_ends_empty(&world.rig);
+    if (!world.lost) /* What was on a device that is lost is not released there. */
+        engine_rig_ends_empty(&world.rig);
     for (int k = 0; k < BUFFERS; k++)
         free(world.buffers[k].host);
 }
@@ -738,12 +805,13 @@ static void random_sequences(const struct scenario *scenario, size_t count)
 
 Test(replicas, of_one_device_hold_the_latest_bytes)
 {
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM==", false}, STEPS);
+    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", false},
+                     STEPS);
 }
 
 Test(replicas, are_fetched_on_demand)
 {
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM==", true}, STEPS);
+    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", true}, STEPS);
 }
 
 Test(replicas, of_two_devices_hold_the_latest_bytes)
@@ -761,6 +829,14 @@ Test(replicas, of_two_devices_are_fetched_on_demand)
 Test(replicas, are_spilled)
 {
     random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmupLLLM==", false}, STEPS);
+}
+
+/* Latest bytes that are lost end a sequence, so these are short, and many. */
+Test(replicas, outlive_a_device_that_is_not_the_only_holder)
+{
+    const struct scenario scenario = {plain_devices, 2, "two", "wrfcasmuuuM==VVV", false};
+    for (unsigned seed = 1; seed <= 16; seed++)
+        random_steps(&scenario, seed, STEPS / 4);
 }
 
 /* Fails whenever both of two steps are there. */

@@ -51,9 +51,10 @@ static cl_int set(struct kernel *kernel, cl_uint index, size_t size, const void 
 
 Test(kernel, knows_what_its_parameters_are)
 {
-    static const uint8_t k[] = {ARG_IS_MEMORY, ARG_IS_VALUE, ARG_ANY, ARG_IS_MEMORY, ARG_IS_LOCAL};
-    static const uint8_t i[] = {ARG_IS_MEMORY, ARG_IS_READ_IMAGE, ARG_IS_WRITE_IMAGE,
-                                ARG_IS_SAMPLER, ARG_IS_VALUE};
+    static const uint8_t k[] = {ARGUMENT_BUFFER, ARGUMENT_VALUE, ARGUMENT_UNKNOWN, ARGUMENT_BUFFER,
+                                ARGUMENT_LOCAL};
+    static const uint8_t i[] = {ARGUMENT_BUFFER, ARGUMENT_IMAGE, ARGUMENT_IMAGE, ARGUMENT_SAMPLER,
+                                ARGUMENT_VALUE};
     struct kernel *kernels[] = {make("k"), make("i")};
     cr_assert_eq(kernels[0]->arg_count, 5);
     cr_assert_eq(kernels[1]->arg_count, 5);
@@ -129,7 +130,7 @@ Test(kernel, takes_types_of_the_program_for_what_they_are)
     cr_assert_eq(program_build(own, 1, NULL, (struct program_notify){NULL, NULL}), CL_SUCCESS);
     cr_assert_eq(kernel_create(own, "k", &kernel), CL_SUCCESS);
     for (cl_uint a = 1; a < 5; a++) {
-        cr_expect_eq(kernel->args[a].declared, ARG_ANY, "argument %u", a);
+        cr_expect_eq(kernel->args[a].declared, ARGUMENT_UNKNOWN, "argument %u", a);
         cr_expect_eq(set(kernel, a, sizes[a], zeros), CL_SUCCESS, "argument %u", a);
     }
     cr_expect_not(kernel->details->usage.fp64);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/program/program_cut.h"
 #include "state/program/kernel_traits.h"
+#include "state/program/program_cut.h"
 #include "tests/support/folder.h"
 
 /*

@@ -1,0 +1,147 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/agent/harness.h"
+#include "tests/agent/puppet.h"
+
+/* Power caps, with programs that do and answer as the test says. */
+
+#define SOON 8000
+/* Until a program counts as one that does not answer, with time to spare. */
+#define SILENT 15000
+
+/** An agent of two devices that draw 20 to 100 W; gpu0 has the meter, if there is one. */
+static void configure(const char *meter, unsigned cap_w)
+{
+    const char *config = harness_path("power.conf");
+    char text[9000];
+
+    snprintf(text, sizeof(text),
+             "policy = { power-cap = %u; };\n"
+             "devices = ({ match = \"gpu0\"; idle-watts = 20; busy-watts = 100; %s },\n"
+             "{ match = \"gpu1\"; idle-watts = 20; busy-watts = 100; });\n",
+             cap_w, meter);
+    harness_write(config, text);
+    setenv("RESEAT_CONFIG", config, 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+}
+
+static void begin(void)
+{
+    puppets_begin("gpu:one,gpu:larger");
+}
+
+TestSuite(agent_power, .init = begin, .fini = puppets_finish, .timeout = 120);
+
+static struct puppet *start(const char *name, const char *device)
+{
+    struct puppet_kind kind = {.device = device};
+    struct puppet *puppet = puppet_start(name, &kind);
+
+    cr_assert(puppet_allocate(puppet, MIB, SOON));
+    puppet->busy = 1000;
+    puppet_say(puppet);
+    return puppet;
+}
+
+static bool has_power(void *puppet)
+{
+    return ((struct puppet *)puppet)->granted_power;
+}
+
+Test(agent_power, of_two_that_do_not_fit_together_each_has_its_turn)
+{
+    configure("", 150);
+    struct puppet *a = start("a", "gpu:one"), *b = start("b", "gpu:larger");
+    for (unsigned i = 0; i < 3; i++) {
+        cr_assert(puppets_run(has_power, i % 2 ? a : b, SOON));
+        cr_expect_not(a->granted_power && b->granted_power);
+    }
+}
+
+Test(agent_power, a_stopped_program_keeps_power_from_nobody_and_grants_are_renewed)
+{
+    configure("", 150);
+    struct puppet *a = start("a", "gpu:one"), *b = start("b", "gpu:larger");
+    cr_assert(puppets_run(has_power, a, SOON));
+    a->stopped = true;
+    cr_assert(puppets_run(has_power, b, SILENT), "a stopped program has all power");
+    unsigned told = b->power_told;
+    puppets_for(3500);
+    cr_expect(b->granted_power, "a stopped program has its turns");
+    cr_expect(b->power_told >= told + 2, "the grant is not renewed");
+    cr_expect(strstr(RESEAT("explain", "a")->out, "does not answer"));
+    a->stopped = false;
+    a->granted_power = false;
+    cr_expect(puppets_run(has_power, a, SOON), "it goes on when it is continued");
+}
+
+Test(agent_power, a_cap_below_what_a_device_takes_is_refused_with_the_least)
+{
+    configure("", 0);
+    struct result *refused = RESEAT("limit", "gpu0", "--power", "99");
+    cr_expect_eq(refused->status, 4);
+    cr_expect(strstr(refused->err, "the least that would do is 100.0 W"), "%s", refused->err);
+    cr_expect_eq(RESEAT("limit", "gpu0", "--power", "100")->status, 0);
+    refused = RESEAT("run", "--cap", "99", "--", "true");
+    cr_expect(strstr(refused->err, "the least that would do is 100.0 W"), "%s", refused->err);
+}
+
+Test(agent_power, a_device_without_a_meter_has_a_model)
+{
+    configure("", 0);
+    struct puppet *a = start("a", "gpu:one");
+    a->busy = 500;
+    puppet_say(a);
+    puppets_for(1500);
+    uint64_t mw = devices_say("gpu0", "power_mw");
+    cr_expect(mw > 59000 && mw < 61000, "%lu", mw);
+    cr_expect(strstr(RESEAT("devices")->out, "60 W (model)"));
+    mw = devices_say("gpu1", "power_mw");
+    cr_expect(mw > 19000 && mw < 21000, "%lu", mw);
+}
+
+/** The meter says that gpu0 draws so many watts, for @readings. */
+static void draws(const char *path, unsigned watts, unsigned readings)
+{
+    static uint64_t joules = 1, seconds = 1;
+    char fresh[4200], text[64];
+
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    for (unsigned i = 0; i < readings; i++, joules += watts, seconds++) {
+        snprintf(text, sizeof(text), "%lu000000 %lu000000000\n", joules, seconds);
+        harness_write(fresh, text);
+        cr_assert_eq(rename(fresh, path), 0);
+        puppets_for(450);
+    }
+}
+
+Test(agent_power, a_program_that_needs_more_than_its_cap_is_told_the_least_that_would_do)
+{
+    struct reseat_limits minimum = {.memory = MIB};
+    struct puppet_kind kind = {.device = "gpu:one", .minimum = &minimum};
+    char path[4096], name[4200];
+
+    snprintf(path, sizeof(path), "%s", harness_path("meter"));
+    snprintf(name, sizeof(name), "meter = \"file:%s\";", path);
+    configure(name, 0);
+    struct puppet *a = puppet_start("a", &kind);
+    cr_assert(puppet_allocate(a, MIB, SOON));
+    a->busy = 1000;
+    puppet_say(a);
+    draws(path, 60, 7);
+    struct result *refused = RESEAT("limit", "a", "--power", "59");
+    cr_assert(strstr(refused->err, "the least that would do is 60.0 W"), "%s", refused->err);
+    cr_assert_eq(RESEAT("limit", "a", "--power", "70")->status, 0);
+    cr_assert(puppets_run(has_power, a, SOON));
+    unsigned notices = a->notices;
+    draws(path, 80, 3);
+    cr_assert(puppet_told(a, notices + 1, SOON));
+    cr_expect_str_eq(a->notice.what, NOTICE_POWER);
+    cr_expect(strstr(a->notice.text, "80.0 W, which is the least that would do"), "%s",
+              a->notice.text);
+    cr_expect_not(a->granted_power);
+    cr_expect(strstr(RESEAT("explain", "a")->out, "the cap is 70.0 W"));
+}
