@@ -25,6 +25,7 @@
 #include "state/base/threads/thread_own.h"
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
+#include "state/command/place.h"
 #include "state/command/watch.h"
 #include "state/driver/device_key.h"
 #include "state/driver/inventory.h"
@@ -247,6 +248,20 @@ static uint64_t start_wanted_slice_ns(void)
     return ms * 1000000ull;
 }
 
+static void start_placing(void)
+{
+    const char *objective = getenv(START_ENV_OBJECTIVE), *floats = getenv(START_ENV_FLOAT);
+    unsigned at = 0;
+    if (!objective || !objective[0])
+        return;
+    while (schedule_objective_names[at] && strcmp(schedule_objective_names[at], objective) != 0)
+        at++;
+    if (schedule_objective_names[at])
+        place_configure((enum schedule_objective)at, floats && strcmp(floats, "any") == 0);
+    else
+        log_warn("%s is no objective: launches are not placed", START_ENV_OBJECTIVE);
+}
+
 /*
  * The device's answers with its image formats. The inventory has them; asking costs a context,
  * which is only done where there is none.
@@ -380,6 +395,7 @@ static int start_all(struct machine *machine)
     served_set_library(secure_getenv(START_ENV_REMOTE));
     /* Before the agent is heard, which may say where launches are done too. */
     atomic_store(&pace_slice_ns, start_wanted_slice_ns());
+    start_placing();
     err = start_open_devices(machine, &start);
     if (err != 0)
         return err;

@@ -23,6 +23,8 @@
 #define START_ENV_SLICE                                                                            \
     "RESEAT_SLICE" /**< Milliseconds that a piece of a long launch takes; 0: none is cut. */
 
+#define START_ENV_OBJECTIVE "RESEAT_OBJECTIVE" /**< time...: place_configure. */
+#define START_ENV_FLOAT     "RESEAT_FLOAT"     /**< any: place_configure. */
 #define START_ENV_PROTECT                                                                          \
     "RESEAT_PROTECTION" /**< Its device may be lost: as agent/protocol/protection.h takes it. */
 

@@ -4,25 +4,6 @@
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
-struct memory *command_use_more(const struct command *command, unsigned *cursor, bool *ret_writes)
-{
-    *cursor -= command->use_count; /* `more` counts from the first object that is not in uses[] */
-    struct memory *memory = command->more(command, cursor, ret_writes);
-    *cursor += command->use_count;
-    return memory;
-}
-
-struct range command_range(const struct command *command, unsigned use, const struct memory *memory)
-{
-    size_t left = memory->root->size - memory->origin;
-    struct range range = {0, memory->size};
-    if (command->ops->range)
-        command->ops->range(command, use, &range);
-    if (range.end > left) /* the padding of a view's last row may lie outside the root */
-        range.end = left;
-    return (struct range){memory->origin + range.begin, memory->origin + range.end};
-}
-
 /* True when @residence_index lacks the latest bytes that @command needs of the object at cursor
  * @use. The quick check of the whole object failed, but its extents may differ. */
 bool command_lacks(const struct command *command, unsigned use, const struct memory *memory,

@@ -34,7 +34,11 @@ struct queue {
     size_t property_count;
     struct deferred *deferred_first, *deferred_last; /**< Guarded by the engine's lock. */
     uint64_t deferred_serial; /**< Guarded by the engine's lock: serial of the last one added. */
-    bool pumping;     /**< Guarded by the engine's lock: a thread is issuing deferred commands. */
+    bool pumping; /**< Guarded by the engine's lock: a thread is issuing deferred commands. */
+    /** Its launches may be placed (place.h): deferred commands stay on the list until they have
+     * ended. Guarded by the engine's lock. */
+    bool places;
+    uint64_t home_ended_ns; /**< When the last one of these ended here. Likewise. */
     uint64_t settled; /**< Used by journal_settle: the last pass that found later commands to have
                          ended. */
     /** For reports only: a slot a kernel, which the next kernel of the same slot takes over. */

@@ -9,8 +9,10 @@
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
+#include "state/command/place.h"
 #include "state/command/power.h"
 #include "state/command/traced.h"
+#include "state/command/watch.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
@@ -28,6 +30,10 @@ struct deferred {
     bool paced;     /* it is being issued under a power cap */
     bool kept;      /* the journal owns its command */
     bool left;      /* in a forked child: only the parent issues it */
+    bool visible;   /* the program has its event */
+    bool tracked; /* it stays on the list until it has ended: the queue's launches may be placed */
+    bool held;    /* its event does not end before it is the first on the list (a sharer) */
+    uint32_t to;  /* PLACE_HOME, or the helper that it is to be given to */
     struct event
         *marker;    /* held; for a read elsewhere: the marker that has to end first. Or NULL */
     uint64_t since; /* when it was enqueued, by the host's clock */
@@ -366,8 +372,47 @@ static bool defer_watch_others(const struct queue *queue, cl_uint waits,
     return true;
 }
 
+static struct pieces *defer_places(const struct command *command)
+{
+    struct pieces *pieces =
+        command->ops->pieces ? command->ops->pieces((struct command *)(uintptr_t)command) : NULL;
+    return pieces && pieces->places ? pieces : NULL;
+}
+
+static cl_int defer_add_one(struct command *command, cl_uint waits, struct event *const *wait_list,
+                            struct event *event, bool *ret_added);
+
+/* A marker behind all that was given so far, before the first launch that may be placed. */
+static cl_int defer_add_marker(struct queue *queue)
+{
+    static const struct command_ops ops = {.type = CL_COMMAND_MARKER,
+                                           .size = sizeof(struct command),
+                                           .issue = command_marker_issue,
+                                           .defer = command_nothing_to_hold,
+                                           .drop = command_nothing_to_drop};
+    struct command mark;
+    bool added;
+    command_init(&mark, &ops, queue);
+    mark.wait_list_empty = false;
+    return defer_add_one(&mark, 0, NULL, NULL, &added);
+}
+
 cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
                  struct event *event)
+{
+    bool added = false;
+    cl_int error = CL_SUCCESS;
+    while (error == CL_SUCCESS && !added) {
+        error = defer_add_one(command, waits, wait_list, event, &added);
+        if (error == CL_SUCCESS && !added)
+            error = defer_add_marker(command->queue);
+    }
+    return error;
+}
+
+/* @ret_added  False: a marker comes first. */
+static cl_int defer_add_one(struct command *command, cl_uint waits, struct event *const *wait_list,
+                            struct event *event, bool *ret_added)
 {
     struct queue *queue = command->queue;
     /* defer_pump_soon needs the callback thread. */
@@ -388,6 +433,11 @@ cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wa
         free(deferred);
         return error;
     }
+    bool marks = command->ops->type == CL_COMMAND_MARKER && !event && waits == 0 &&
+                 command->ops->drop == command_nothing_to_drop && !command->ops->waits_for_all;
+    const struct pieces *places = defer_places(deferred->command);
+    deferred->to = PLACE_HOME;
+    deferred->visible = places ? places->visible : event != NULL;
     deferred->event = event;
     deferred->since = clock_now_ns();
     if (event)
@@ -398,6 +448,15 @@ cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wa
     }
     object_hold(queue);
     pthread_mutex_lock(&engine_lock);
+    *ret_added = !places || queue->places;
+    if (!*ret_added) {
+        pthread_mutex_unlock(&engine_lock);
+        deferred->command->ops->drop(deferred->command);
+        defer_deferred_free(deferred);
+        object_unhold(queue);
+        return CL_SUCCESS;
+    }
+    queue->places = queue->places || marks;
     deferred->serial = ++queue->deferred_serial;
     if (queue->deferred_last)
         queue->deferred_last->next = deferred;
@@ -442,12 +501,106 @@ static bool defer_goes_on(const struct queue *queue, const struct deferred *defe
             (!power_paces(deferred->command) || power_admits(true)));
 }
 
+/* So many deferred commands are looked at for one that can be given. */
+#define WINDOW 32
+/* So many launches, or so much time of them, home has to do at least. */
+#define AHEAD    2
+#define AHEAD_NS NS_PER_MS
+
+/* All that it does has ended. With engine_lock. */
+static bool defer_is_done(const struct deferred *deferred)
+{
+    const struct parts *parts = deferred->event ? deferred->event->parts : NULL;
+    return deferred->given &&
+           (event_has_ended(deferred->event) ||
+            (deferred->held && parts && !atomic_load(&parts->open) && parts->left == 0));
+}
+
+/* All of it was given to the queue's own driver queue, which keeps the order. Pieces of a launch
+ * that is divided may run in another one, and so may a read that runs elsewhere, which has parts.
+ */
+static bool defer_is_at_home(const struct deferred *deferred)
+{
+    const struct pieces *pieces = defer_places(deferred->command);
+    return deferred->given &&
+           (pieces ? !pieces->placed && pieces_are_given(pieces) : !deferred->event->parts);
+}
+
+static bool defer_waits_have_ended(const struct deferred *deferred)
+{
+    for (cl_uint i = 0; i < deferred->waits; i++)
+        if (!event_has_ended(deferred->wait_list[i]))
+            return false;
+    return true;
+}
+
+/* Where @h can be given now: PLACE_WAIT, PLACE_HOME or a helper. With engine_lock. */
+static uint32_t defer_place_of(const struct queue *queue, struct deferred *h)
+{
+    struct pieces *pieces = defer_places(h->command);
+    bool away = pieces && defer_waits_have_ended(h);
+    uint64_t free_ns = queue->home_ended_ns;
+    unsigned ahead = 0;
+    bool passes = false;
+    for (struct deferred *e = queue->deferred_first; e != h; e = e->next) {
+        bool home = defer_is_at_home(e);
+        const struct pieces *earlier = defer_places(e->command);
+        if (e->given && event_has_ended(e->event))
+            continue;
+        /* The driver ends the events of commands at home in their order, but for those held. */
+        bool ordered = home && !e->held;
+        bool conflicts = !defer_is_done(e) && pieces && place_conflict(e->command, h->command);
+        if (!ordered && (!pieces || (!home && conflicts)))
+            return PLACE_WAIT;
+        passes = passes || !ordered;
+        away = away && !conflicts;
+        if (home && earlier && !defer_is_done(e)) {
+            ahead++;
+            free_ns += earlier->expected_ns;
+        }
+    }
+    h->held = h->visible && pieces && passes;
+    if (!pieces)
+        return PLACE_HOME;
+    uint64_t now = clock_now_ns();
+    free_ns = free_ns > now ? free_ns : now;
+    uint32_t to = place_decide(h->command, pieces, free_ns, !away);
+    return to == PLACE_HOME && ahead >= AHEAD && free_ns - now >= AHEAD_NS ? PLACE_WAIT : to;
+}
+
+/* As defer_pick, for a queue whose launches may be placed: these may pass commands with which they
+ * have nothing to do. */
+static struct deferred *defer_pick_placing(struct queue *queue, uint8_t residence_index)
+{
+    struct deferred *first = queue->deferred_first;
+    unsigned looked = 0;
+    if (first && first->held && defer_is_done(first) && !event_has_ended(first->event))
+        return first;
+    for (struct deferred *h = first; h && looked++ < WINDOW; h = h->next) {
+        if (h->left)
+            return NULL;
+        if (h->given && defer_goes_on(queue, h))
+            return h;
+        if (h->given)
+            continue;
+        if (!queue->real || !defer_is_ready(h, residence_index) ||
+            (power_paces(h->command) && !power_admits(false)))
+            return NULL;
+        h->to = defer_place_of(queue, h);
+        if (h->to != PLACE_WAIT)
+            return h;
+    }
+    return NULL;
+}
+
 /*
  * The next command of @queue that can be issued, or that was issued in parts and has ended. With
  * engine_lock.
  */
 static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
 {
+    if (UNLIKELY(queue->places))
+        return defer_pick_placing(queue, residence_index);
     for (struct deferred *h = queue->deferred_first; h; h = h->next) {
         bool first = h == queue->deferred_first;
         if (!h->left &&
@@ -474,6 +627,7 @@ static void defer_unlink(struct queue *queue, struct deferred *deferred)
     *link = deferred->next;
     if (queue->deferred_last == deferred)
         queue->deferred_last = previous;
+    queue->places = queue->places && queue->deferred_first;
     atomic_fetch_sub_explicit(&queue->deferred_count, 1, memory_order_release);
     pthread_cond_broadcast(&engine_changed);
 }
@@ -678,11 +832,13 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
  * afterwards. Inside the gate. Returns CL_SUCCESS, COMMAND_ABSENT or, before the first piece only,
  * the error that the command ends with.
  */
-static cl_int defer_pieces_give(struct command *command, struct event *event,
-                                struct residence *residence, uint8_t residence_index, cl_uint waits,
-                                struct event *const *wait_list)
+static cl_int defer_pieces_give(struct deferred *deferred, struct residence *residence,
+                                uint8_t residence_index)
 {
+    struct command *command = deferred->command;
+    struct event *event = deferred->event, *const *wait_list = deferred->wait_list;
     struct pieces *pieces = command->ops->pieces(command);
+    cl_uint waits = deferred->waits;
     if (event->parts) {
         defer_measure(pieces, event->parts);
         cl_int error = defer_give(command, pieces, event, event->parts, residence, residence_index,
@@ -696,6 +852,7 @@ static cl_int defer_pieces_give(struct command *command, struct event *event,
     struct parts *parts = event_watch(event) ? parts_create_open(PIECES_AT_ONCE) : NULL;
     if (!parts)
         return CL_OUT_OF_HOST_MEMORY;
+    parts->sharers = deferred->held; /* nobody else knows the parts yet */
     cl_int error =
         defer_give(command, pieces, event, parts, residence, residence_index, waits, wait_list);
     if (error != CL_SUCCESS) {
@@ -705,11 +862,30 @@ static cl_int defer_pieces_give(struct command *command, struct event *event,
     return error;
 }
 
+/* How long a launch took at home: from when it was given, or the launch before it ended. */
+static void defer_learn(const struct pieces *pieces, struct queue *queue, const struct event *event)
+{
+    const struct parts *parts = event->parts;
+    pthread_mutex_lock(&engine_lock);
+    uint64_t given = parts->of[0].given, ended = parts->ended;
+    uint64_t since = given > queue->home_ended_ns ? given : queue->home_ended_ns;
+    if (parts->serial != 0 && !event_failed(event) && ended > since && pieces->on)
+        place_learn(pieces->pace, pieces->on, pieces->row, ended - since);
+    if (pieces->on)
+        place_count(pieces->on);
+    queue->home_ended_ns = ended > queue->home_ended_ns ? ended : queue->home_ended_ns;
+    pthread_mutex_unlock(&engine_lock);
+}
+
 /* All parts and the event have ended. */
 static void defer_pieces_ended(struct command *command, struct event *event)
 {
     struct pieces *pieces = command->ops->pieces(command);
     defer_end_alone(pieces);
+    if (pieces->places) {
+        defer_learn(pieces, command->queue, event);
+        return;
+    }
     defer_measure(pieces, event->parts);
     traced_pieces(command->queue, pieces);
     if (event_failed(event))
@@ -732,8 +908,7 @@ static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *re
     }
     if (!deferred->given)
         deferred->event->times[0] = clock_now_ns() - deferred->since;
-    error = defer_pieces_give(deferred->command, deferred->event, residence, residence_index,
-                              deferred->waits, deferred->wait_list);
+    error = defer_pieces_give(deferred, residence, residence_index);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
@@ -769,6 +944,56 @@ static cl_int defer_doubt(struct deferred *deferred, cl_int error)
     return COMMAND_ABSENT;
 }
 
+/* Give a launch to a helper. False: without memory, or another queue is there, or the program was
+ * protected or its power capped since the launch was deferred; home does it. */
+static bool defer_place(struct deferred *deferred)
+{
+    struct command *command = deferred->command;
+    struct event *event = deferred->event;
+    struct pieces *pieces = command->ops->pieces(command);
+    if (atomic_load(&journal_is_kept) || power_is_capped() || !event_watch(event) ||
+        !(pieces->alone = queue_alone_begin(command->queue)))
+        return false;
+    struct parts *parts = parts_create_open(PIECES_AT_ONCE);
+    if (!parts) {
+        defer_end_alone(pieces);
+        return false;
+    }
+    event->begun = queue_step(command->queue);
+    event->times[0] = clock_now_ns() - deferred->since;
+    event_issued_in_parts(event, parts);
+    pthread_mutex_lock(&engine_lock);
+    parts_share(parts);
+    deferred->held = true;
+    bool placed = place_give(deferred->to, (struct placed){.queue = command->queue,
+                                                           .event = event,
+                                                           .command = command,
+                                                           .pieces = pieces});
+    if (placed) {
+        pieces->done = pieces->end;
+        pieces->taken = 1;
+        pieces->placed = true;
+    }
+    /* Else the next piece of the launch, which is all of it, is given at home. */
+    pthread_mutex_unlock(&engine_lock);
+    return true;
+}
+
+/* Let the event of a command end, that had to wait for those before it. */
+static cl_int defer_release(struct deferred *deferred)
+{
+    deferred->held = false;
+    parts_unshare(deferred->event);
+    return PARTS_GIVEN;
+}
+
+/* In a queue whose launches may be placed, each command stays on the list until it has ended, so it
+ * needs an event. */
+static bool defer_track(struct deferred *deferred)
+{
+    return defer_make_event(deferred) && event_watch(deferred->event);
+}
+
 /*
  * Issue the command, or cancel it. Inside the gate. Returns CL_SUCCESS or an error when the command
  * is finished with; COMMAND_ABSENT: bring its objects and try again; MARKED, PARTS_GIVEN: it stays
@@ -781,10 +1006,16 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = deferred->error;
+    if (deferred->given && deferred->held && !atomic_load(&deferred->event->parts->open))
+        return defer_release(deferred);
     if (deferred->given)
         return defer_let_piece_go(deferred, residence, residence_index);
     if (defer_waited_for_an_error(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    if (error == CL_SUCCESS && deferred->to < PLACE_HOME && defer_place(deferred))
+        return PARTS_GIVEN;
+    if (error == CL_SUCCESS && deferred->tracked && !defer_track(deferred))
+        error = CL_OUT_OF_HOST_MEMORY;
     /*
      * Under a power cap, the end of this launch must be seen, because it lets the next one start.
      */
@@ -815,6 +1046,7 @@ static cl_int defer_let_go(struct deferred *deferred, struct residence *residenc
         deferred->event->times[0] =
             given - deferred->since; /* still DEFERRED, so nobody reads it */
         event_issued_late(deferred->event, residence_index, real);
+        return deferred->tracked ? PARTS_GIVEN : error;
     } else if (deferred->event) {
         event_finish(deferred->event, error);
     }
@@ -847,15 +1079,16 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->paced = !ended && power_paces(deferred->command);
         deferred->issuing = true;
+        deferred->tracked = queue->places;
         if (deferred->paced)
             power_begin();
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
         if (ended && deferred->command->ops->pieces)
             defer_pieces_ended(deferred->command, deferred->event);
-        if (ended)
+        if (ended && deferred->event->parts)
             parts_ended(deferred->event);
-        else
+        if (!ended)
             error = defer_let_go(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         deferred->issuing = false;
@@ -872,7 +1105,8 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
          */
         if (deferred->given)
             pthread_cond_broadcast(&engine_changed);
-        progress = progress || (deferred->given && deferred->command->ops->pieces);
+        progress =
+            progress || (deferred->given && (deferred->command->ops->pieces || queue->places));
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
         defer_unlink(queue, deferred);
@@ -1021,20 +1255,28 @@ static void defer_unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/*
- * Wait until @runs has ended, and drop the caller's hold. @runs has parts, or is of a launch under
- * a power cap. Releases engine_lock meanwhile.
- */
+/* Wait for a command of one part: a launch that power was granted, or one of a queue whose launches
+ * may be placed. */
+static void defer_wait_for_one(struct event *event)
+{
+    (void)event_wait(1, &event);
+    power_waited(event);
+    cl_int status = event_status(event);
+    pthread_mutex_lock(&engine_lock);
+    watch_advance(event, status);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* Wait until all parts of @runs have ended, and drop the caller's hold. Releases engine_lock
+ * meanwhile. */
 static void defer_wait_unlocked(struct event *runs)
 {
     int before = cancel_hold();
     pthread_mutex_unlock(&engine_lock);
-    if (runs->parts) {
+    if (runs->parts)
         parts_wait(runs);
-    } else {
-        (void)event_wait(1, &runs);
-        power_waited(runs);
-    }
+    else
+        defer_wait_for_one(runs);
     object_unhold(runs);
     defer_pump();
     pthread_mutex_lock(&engine_lock);

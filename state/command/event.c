@@ -10,9 +10,6 @@
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
-pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t engine_changed = PTHREAD_COND_INITIALIZER;
-
 struct event *event_create(struct context *context, struct queue *queue, cl_command_type type)
 {
     struct event *event = object_create(OBJECT_EVENT);

@@ -8,6 +8,7 @@
 #include "state/base/threads/work.h"
 #include "state/command/command_inline.h"
 #include "state/command/pieces.h"
+#include "state/command/place.h"
 #include "state/command/power.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
@@ -233,7 +234,8 @@ static cl_int launch_issue_held(struct command *command, struct residence *resid
                                 const cl_event *wait_list, cl_event *ret_event)
 {
     struct launch *launch = (struct launch *)command;
-    const struct pieces *pieces = command->ops->pieces ? &launch->pieces : NULL;
+    const struct pieces *pieces =
+        command->ops->pieces && !launch->pieces.places ? &launch->pieces : NULL;
     struct launch_space space = *launch->space;
     size_t chosen[3];
     struct piece_space piece;
@@ -580,10 +582,68 @@ static NOINLINE bool launch_cut(struct launch *launch)
     return cuts;
 }
 
-static inline bool launch_goes_in_pieces(struct launch *launch)
+/* True when all that the launch reads and writes is known, and is what another device can have. */
+static bool launch_uses_are_known(const struct launch *launch)
+{
+    const struct kernel *kernel = launch->kernel;
+    bool known = !kernel_follows_pointers(kernel);
+    for (cl_uint i = 0; known && i < kernel->arg_count; i++) {
+        bool writes = false;
+        const struct memory *memory = launch_use_of(launch, i, &writes);
+        known = !memory || !(memory->root->host_ptr || memory->type == CL_MEM_OBJECT_PIPE ||
+                             (writes && (memory->image || memory->root->image)));
+    }
+    return known && !*launch->gone;
+}
+
+/* Why the launch stays in its order on its queue's device; NULL: it may be placed. */
+static const char *launch_stays(const struct launch *launch, bool visible)
+{
+    const struct kernel *kernel = launch->kernel;
+    const struct queue *queue = launch->base.queue;
+    struct kernel_traits traits;
+    if (queue->context->vdev_count != 1)
+        return "the program has several virtual devices";
+    if (!queue->in_order || object_count(OBJECT_QUEUE) != 1)
+        return "its queue is out of order, or the program has another one";
+    if (launch_is_kept())
+        return "the program is protected";
+    if (power_is_capped())
+        return "its power is capped";
+    if (visible && (queue->properties & CL_QUEUE_PROFILING_ENABLE))
+        return "the program may ask for its times on the device";
+    if (!launch_uses_are_known(launch))
+        return "it writes images, or uses memory that it does not name or the program's own";
+    if (pace_traits(kernel->program, kernel->pace, &traits) != 0 || traits.whole || traits.stays)
+        return "its work-groups may wait for each other, use atomic functions or print";
+    return NULL;
+}
+
+/* True when the launch may be placed on another device: it becomes one piece. */
+static NOINLINE bool launch_may_be_placed(struct launch *launch, bool visible)
+{
+    struct kernel *kernel = launch->kernel;
+    uint64_t items = launch_item_count(launch->space);
+    if (!place_is_worth_it(launch->base.queue, kernel->pace, items) || work_is_over() ||
+        callback_start() != 0)
+        return false;
+    const char *reason = launch_stays(launch, visible);
+    if (reason) {
+        place_stays(reason);
+        return false;
+    }
+    (void)launch_take_space(launch);
+    pieces_begin_whole(kernel->pace, items, &launch->pieces);
+    launch->pieces.visible = visible;
+    return true;
+}
+
+static inline bool launch_goes_in_pieces(struct launch *launch, bool visible)
 {
     if (!pace_asks(launch->kernel->pace, launch->space))
         return false;
+    if (place_begins() && launch_may_be_placed(launch, visible))
+        return true;
     if (launch_is_one_group(launch->space))
         return launch_goes_whole(launch, "its launches have one work-group");
     return launch_cut(launch);
@@ -611,7 +671,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         launch_scatter(&launch);
         if (UNLIKELY(is_task)) {
             error = command_run(&launch.base, false, waits, wait_list, ret_event);
-        } else if (UNLIKELY(launch_goes_in_pieces(&launch))) {
+        } else if (UNLIKELY(launch_goes_in_pieces(&launch, ret_event != NULL))) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
         } else {

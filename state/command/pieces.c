@@ -103,6 +103,20 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
     return true;
 }
 
+void pieces_begin_whole(struct pace *pace, uint64_t items, struct pieces *ret_pieces)
+{
+    *ret_pieces = (struct pieces){.pace = pace,
+                                  .local = 1,
+                                  .global = 1,
+                                  .groups = 1,
+                                  .fill = 1,
+                                  .row = items,
+                                  .group = items,
+                                  .measures = true,
+                                  .places = true,
+                                  .end = 1};
+}
+
 void pieces_finish(struct pieces *pieces)
 {
     while (pieces->back) {

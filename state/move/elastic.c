@@ -9,7 +9,10 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
+#include "state/command/place.h"
 #include "state/command/share.h"
+#include "state/move/fetch.h"
+#include "state/move/placement.h"
 #include "state/move/spread.h"
 #include "state/program/pace.h"
 
@@ -17,6 +20,8 @@
 #define STAND_BACK_NS (2 * NS_PER_MS)
 /* How long a device that could not be prewarmed is not tried again. */
 #define RETRY_NS (5 * NS_PER_S)
+/* Least time between two sessions that place launches. */
+#define CLOSED_NS (10 * NS_PER_MS)
 
 struct member {
     struct device_key key;
@@ -171,6 +176,39 @@ static int elastic_spread_launch(struct vdev *vdev)
     return error;
 }
 
+static bool elastic_stops_placing(const void *unused)
+{
+    return elastic_stops(unused) || move_prewarm_is_awaited();
+}
+
+/* Place launches of @vdev (command/place.h) until another mover waits or none come any more. What
+ * is being fetched goes first: it needs the movers' lock, which this holds as long as launches
+ * come. Returns as placement_run. */
+static int elastic_place(struct vdev *vdev)
+{
+    const struct spread_request request = {
+        .vdev = vdev, .offers = elastic_offers, .stops = elastic_stops_placing};
+    uint64_t fetched, total;
+    do {
+        clock_sleep(STAND_BACK_NS);
+        fetch_read(vdev->index, &fetched, &total);
+    } while ((total != 0 || move_is_awaited() || move_prewarm_is_awaited()) &&
+             atomic_load(&member_count) != 0 && !work_is_over());
+    (void)move_lock_until(0, true);
+    fetch_read(vdev->index, &fetched, &total);
+    int error =
+        work_begin() && atomic_load(&vdev->device) && total == 0 ? placement_run(&request) : 0;
+    place_close(error != 0 ? RETRY_NS : CLOSED_NS);
+    work_end();
+    move_unlock();
+    return error;
+}
+
+static int elastic_help(struct vdev *vdev)
+{
+    return atomic_load(&place_wanted) ? elastic_place(vdev) : elastic_spread_launch(vdev);
+}
+
 static bool elastic_await_launch(void)
 {
     pthread_mutex_lock(&lock);
@@ -191,10 +229,10 @@ static void *elastic_thread(void *unused)
         uint32_t count = vdevs_count();
         for (uint32_t vdev = 0; vdev < count && atomic_load(&member_count) != 0; vdev++) {
             elastic_make_ready(vdev, false);
-            if (elastic_spread_launch(the_vdevs[vdev]) != -ENOTSUP)
+            if (elastic_help(the_vdevs[vdev]) != -ENOTSUP)
                 continue;
             elastic_make_ready(vdev, true);
-            (void)elastic_spread_launch(the_vdevs[vdev]);
+            (void)elastic_help(the_vdevs[vdev]);
         }
     }
     return NULL;

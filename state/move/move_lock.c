@@ -22,6 +22,8 @@ static struct {
 } movers_lock = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 /* Movers that wait for that lock and do not yield: others give way to them. */
 static _Atomic unsigned waiting;
+/* Requests to prewarm that wait for it. */
+static _Atomic unsigned prewarms_waiting;
 
 /* How often a waiting mover checks for cancellation. */
 #define LOOK_NS (50 * NS_PER_MS)
@@ -69,7 +71,10 @@ bool move_lock_unless(uint64_t deadline_ns, const atomic_bool *cancel)
 
 bool move_lock_to_prewarm(uint64_t deadline_ns, const atomic_bool *cancel)
 {
-    return move_lock_take(deadline_ns, cancel, true);
+    atomic_fetch_add(&prewarms_waiting, 1);
+    bool taken = move_lock_take(deadline_ns, cancel, true);
+    atomic_fetch_sub(&prewarms_waiting, 1);
+    return taken;
 }
 
 bool move_is_made_ready(const struct device_key *target)
@@ -122,6 +127,11 @@ void move_unlock(void)
 bool move_is_awaited(void)
 {
     return atomic_load(&waiting) != 0;
+}
+
+bool move_prewarm_is_awaited(void)
+{
+    return atomic_load(&prewarms_waiting) != 0;
 }
 
 const char *move_phase_name(enum move_phase phase)
@@ -208,6 +218,7 @@ static void move_lock_in_child(void)
     movers_lock.held = false;
     movers_lock.making = NULL;
     atomic_store(&waiting, 0);
+    atomic_store(&prewarms_waiting, 0);
     for (uint32_t i = 0; i < vdevs_count(); i++)
         atomic_store(&the_vdevs[i]->moving, false);
 }

@@ -86,6 +86,8 @@ void move_make_end(struct move *move);
 bool move_is_made_ready(const struct device_key *target);
 /** True when a mover that does not yield waits for the lock. */
 bool move_is_awaited(void);
+/** True when a request to prewarm waits for it. */
+bool move_prewarm_is_awaited(void);
 /** 0, or -EPERM with the reason in the report when the program is pinned. */
 MUST_CHECK int move_check_pins(struct move *move);
 /** Write the report's reason unless it has one, and return @error. */

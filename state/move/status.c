@@ -113,6 +113,9 @@ void status_spread(struct spread_status *ret_status)
 {
     ret_status->slice_ns = atomic_load(&pace_slice_ns);
     spread_read(&ret_status->launches, &ret_status->items);
+    place_read(&ret_status->placed);
+    ret_status->launches += ret_status->placed.helped;
+    ret_status->items += ret_status->placed.helped_items;
 }
 
 static uint8_t status_ready_residence(const struct context *context, const struct device *device)

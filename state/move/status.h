@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "state/budget/budget.h"
+#include "state/command/place.h"
 #include "state/program/pace.h"
 
 /** A device left in a move on demand, with bytes of the program that are not fetched yet. Bytes
@@ -55,8 +56,9 @@ uint32_t status_whole(struct pace_refusal ret_whole[STATUS_WHOLE_MAX]);
 /** Launches that were spread over several devices. */
 struct spread_status {
     uint64_t slice_ns; /**< Target duration of a piece; 0: launches are given whole. */
-    uint64_t launches; /**< Launches spread so far. */
+    uint64_t launches; /**< Launches that other devices did, or had a part in, so far. */
     uint64_t items;    /**< Their work-items that other devices did. */
+    struct place_status placed;
 };
 
 /** Wait-free. */

@@ -117,6 +117,9 @@ static inline bool kernel_is_ready(const struct kernel *kernel, uint8_t residenc
                atomic_load_explicit(&kernel->edition, memory_order_relaxed);
 }
 
+/** True when it may follow pointers that no memory object says: its launches may use any memory. */
+bool kernel_follows_pointers(const struct kernel *kernel);
+
 /** A copy of all arguments that holds its objects, for a launch that is held. 0 or -ENOMEM. */
 struct kernel_captured_args;
 MUST_CHECK int kernel_captured_args_take(struct kernel *kernel,

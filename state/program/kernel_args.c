@@ -400,6 +400,14 @@ HOT cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, con
                                        : kernel_args_set_again(kernel, index, size, value, error);
 }
 
+bool kernel_follows_pointers(const struct kernel *kernel)
+{
+    bool follows = kernel->details->exec != NULL;
+    for (cl_uint i = 0; i < kernel->arg_count; i++)
+        follows = follows || kernel->args[i].kind == ARG_SVM;
+    return follows;
+}
+
 struct kernel_captured_args {
     struct kernel *kernel;    /* held */
     struct kernel_exec *exec; /* or NULL */

@@ -17,7 +17,8 @@
 /* A launch that is larger than those measured by more than this factor is not predicted. */
 #define LARGER_MOST 8
 
-_Atomic uint64_t pace_slice_ns;
+_Atomic uint64_t pace_slice_ns, pace_whole_ns;
+atomic_uint pace_learnt_count;
 
 /* Samples that the agent was not told of yet. While it is full further ones are lost, which is no
  * worse than not having measured. */
@@ -159,6 +160,10 @@ void pace_list_free(struct pace *list)
 {
     while (list) {
         struct pace *next = list->next;
+        for (size_t i = 0; i < PACE_ELSEWHERE; i++) {
+            atomic_fetch_sub(&pace_learnt_count, list->learnt[i].costs != NULL);
+            free(list->learnt[i].costs);
+        }
         free(list);
         list = next;
     }
@@ -272,7 +277,8 @@ void pace_doubt(struct pace *pace)
 
 void pace_settle(struct pace *pace, uint64_t items)
 {
-    uint64_t slice = atomic_load(&pace_slice_ns), most = pace_items(pace, 2 * slice);
+    uint64_t least = atomic_load(&pace_whole_ns);
+    uint64_t most = pace_items(pace, least != 0 ? least : 2 * atomic_load(&pace_slice_ns));
     uint32_t backoff = atomic_load(&pace->backoff);
     if (atomic_load(&pace->whole) == UINT64_MAX || most == 0)
         return; /* the kernel is never cut, or nothing is known of its speed */

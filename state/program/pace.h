@@ -21,6 +21,13 @@ extern _Atomic uint64_t pace_slice_ns;
 /** The number of other devices whose speed is kept. */
 #define PACE_ELSEWHERE 4
 
+/** Launches that take less go whole and stay on their queue's device; 0: as said above, two slices.
+ *  Set before the first kernel is made where launches are placed (command/place.h). */
+extern _Atomic uint64_t pace_whole_ns;
+
+/** How many pace_learnt have costs. */
+extern atomic_uint pace_learnt_count;
+
 struct device;
 
 /** Size of a kernel's identity, which is the same on all devices: hexadecimal digits and a NUL. */
@@ -51,6 +58,13 @@ struct pace {
         const struct device *device;
         double per_s;
     } elsewhere[PACE_ELSEWHERE];
+    /** How long its whole launches take on each device, where launches are placed. Guarded by
+     * engine_lock (command/place.c). */
+    struct pace_learnt {
+        const struct device *device;
+        struct costs *costs; /**< Owned. */
+        uint64_t at_ns;      /**< When a launch was measured there last. */
+    } learnt[PACE_ELSEWHERE];
     /** The number of launches until spreading is tried again, and its next initial value. */
     _Atomic uint32_t unspread, unspread_next;
     atomic_bool overlaps; /**< Two of its work-groups were seen to write the same bytes. */

@@ -32,6 +32,12 @@ PACED_GPUS = """
 [b] name=gpu-b base=1 own_memory=yes items_per_s=400000 paced=compute,places,memory
 [c] name=cpu-c base=1 type=cpu host_unified=yes items_per_s=200000 paced=compute,places,memory
 """
+TIMED = "timed"  # TIMED_GPUS: every launch takes its time
+TIMED_GPUS = """
+[a] name=gpu-a base=1 own_memory=yes items_per_s=4000000
+[b] name=gpu-b base=1 own_memory=yes items_per_s=4000000
+[c] name=gpu-c base=1 own_memory=yes items_per_s=4000000
+"""
 SYSTEM = "system"  # whatever a loader would read: $OCL_ICD_VENDORS, or /etc/OpenCL/vendors
 
 DONE, ROLLED_BACK, USAGE, NO_SUCH, REFUSED, DEADLINE = range(6)
@@ -115,7 +121,7 @@ class Lab:
         """GPUs with memory of their own, which is where maps are copies."""
         config = self.path("gpus.conf")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(PACED_GPUS if vendor == PACED else GPUS)
+            file.write({PACED: PACED_GPUS, TIMED: TIMED_GPUS}.get(vendor, GPUS))
         return os.environ["EMU_LIBRARY"], {"EMU_CONFIG": config, "POCL_DEVICES": "basic pthread"}
 
     def __enter__(self):

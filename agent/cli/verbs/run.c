@@ -11,6 +11,7 @@
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/protocol/protection.h"
+#include "policy/schedule.h"
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
@@ -46,11 +47,12 @@
 struct run {
     const struct output *output;
     const char *name, *present, *profile;
-    uint64_t memory;     /**< Device memory that the program sees; 0: not given. */
-    uint32_t devices;    /**< 0: not given. */
-    uint32_t slice_ms;   /**< UINT32_MAX: not given. */
-    const char *protect; /**< Syntax of agent/protocol/protection.h; NULL: not given. */
-    const char *restore; /**< A folder of images, or the path of one. */
+    const char *objective, *floats; /**< As the options say; NULL: not given. */
+    uint64_t memory;                /**< Device memory that the program sees; 0: not given. */
+    uint32_t devices;               /**< 0: not given. */
+    uint32_t slice_ms;              /**< UINT32_MAX: not given. */
+    const char *protect;            /**< Syntax of agent/protocol/protection.h; NULL: not given. */
+    const char *restore;            /**< A folder of images, or the path of one. */
     const char *priority;
     uint64_t quota;         /**< 0: not given. */
     uint64_t cap_w;         /**< 0: not given. */
@@ -93,6 +95,30 @@ static int run_take_priority(struct call *call, const struct verb_option *option
                             text);
     }
     ((struct run *)call->options)->priority = text;
+    return 0;
+}
+
+static int run_take_objective(struct call *call, const struct verb_option *option, const char *text)
+{
+    unsigned at = 0;
+
+    while (schedule_objective_names[at] && strcmp(schedule_objective_names[at], text) != 0)
+        at++;
+    if (!schedule_objective_names[at]) {
+        return output_usage(&call->output, "--%s must be %s, not \"%s\"", option->name,
+                            option->argument, text);
+    }
+    ((struct run *)call->options)->objective = text;
+    return 0;
+}
+
+static int run_take_float(struct call *call, const struct verb_option *option, const char *text)
+{
+    if (strcmp(text, "same") != 0 && strcmp(text, "any") != 0) {
+        return output_usage(&call->output, "--%s must be %s, not \"%s\"", option->name,
+                            option->argument, text);
+    }
+    ((struct run *)call->options)->floats = text;
     return 0;
 }
 
@@ -188,6 +214,16 @@ static const struct verb_option run_options[] = {
      "explain). What a launch needs there counts against no limit. Launches are then split even if "
      "the configuration says otherwise. reseat spread changes it while the program runs.",
      OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
+    {"objective", "time|energy|energy-at-no-loss",
+     "Choose a device for each single launch, its own or one of --spread, by learned times and the "
+     "bytes to copy. Launches that need nothing of each other then run at the same time, and none "
+     "is divided. No energy of a launch is known yet: those of energy choose as time does. "
+     "Default: all launches run on its own device.",
+     .take = run_take_objective},
+    {"float", "same|any",
+     "same (default): for an objective, launches go only to devices of the same name and driver, "
+     "whose results are equal to the last bit. any: to every device of --spread.",
+     .take = run_take_float},
     {"protect", "[SECONDS|SIZE|off]",
      "Let it survive the loss of its device: its data is copied to host memory again and again, "
      "and the commands since the last copy are kept and repeated on another device. A number: "
@@ -494,6 +530,10 @@ static void run_set_configured(struct run *run, const char *name)
     run_set(run, "RESEAT_PROTECTION", run->protect ? run->protect : protection);
     run_set_isolation(run, isolate);
     run_set_slice(run, slice_ms);
+    if (run->objective)
+        run_set(run, "RESEAT_OBJECTIVE", run->objective);
+    if (run->floats)
+        run_set(run, "RESEAT_FLOAT", run->floats);
 }
 
 static int run_set_environment(struct run *run, const char *name)

@@ -12,12 +12,19 @@ void train_open(struct train *t)
     for (int i = 0; i < TRAIN_KERNELS; i++)
         t->kernels[i] = prog_kernel(program, train_kernel_names[i]);
     MUST(clReleaseProgram(program));
+    if (t->mode == QUEUES_ONE) { /* and no other one, whose commands might run beside them */
+        MUST(clReleaseCommandQueue(t->prog.queue));
+        t->prog.queue = prog_queue(&t->prog, 0);
+    }
     for (int i = 0; i < TRAIN_BRANCHES; i++) {
         if (i > 0 && t->mode != QUEUES_SEVERAL) {
             t->queues[i] = t->queues[0];
             MUST(clRetainCommandQueue(t->queues[i]));
         } else if (t->mode == QUEUES_OUT_OF_ORDER) {
             t->queues[i] = prog_queue_out_of_order(&t->prog);
+        } else if (t->mode == QUEUES_ONE) {
+            t->queues[i] = t->prog.queue;
+            MUST(clRetainCommandQueue(t->queues[i]));
         } else {
             t->queues[i] = prog_queue(&t->prog, 0);
         }

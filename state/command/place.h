@@ -1,0 +1,101 @@
+#ifndef RESEAT_STATE_COMMAND_PLACE_H
+#define RESEAT_STATE_COMMAND_PLACE_H
+
+#include "policy/schedule.h"
+#include "state/command/command.h"
+#include "state/command/pieces.h"
+
+/*
+ * Single launches on other devices than their queue's, which helpers run (move/placement.h). Where
+ * a launch goes is decided when it could be given to a device: by learnt times, by what its inputs
+ * and results cost on their way, and by what the devices have been given before
+ * (policy/schedule.h).
+ *
+ * An in-order queue keeps its meaning: commands that read or write the same bytes keep their order,
+ * and no event that the program has ends before those of earlier commands (defer.c).
+ */
+
+#define PLACE_HELPERS (SCHEDULE_CANDIDATES - 1)
+#define PLACE_HOME    PLACE_HELPERS /**< The queue's own device. */
+#define PLACE_WAIT    UINT32_MAX
+
+/** Set before the first kernel is made: launches are placed for @objective, on other kinds of
+ * device only if @any_float. */
+void place_configure(enum schedule_objective objective, bool any_float);
+/** True once that was called. Wait-free. */
+extern atomic_bool place_wanted;
+bool place_begins_slow(void);
+/** True when a launch may be placed now. If nobody places launches yet, helpers are woken. */
+static inline bool place_begins(void)
+{
+    return UNLIKELY(atomic_load_explicit(&place_wanted, memory_order_relaxed)) &&
+           place_begins_slow();
+}
+/** False for a launch of @items that is known to be too short, in a queue with nothing deferred. */
+bool place_is_worth_it(const struct queue *queue, struct pace *pace, uint64_t items);
+
+/* The next functions are called with engine_lock. */
+
+/** True when @later must come after @earlier: one of them writes a buffer that the other one uses,
+ * or what one of them uses is not known. Parts of one buffer are not told apart: a copy to a helper
+ * may be of more bytes than the launch uses, and another command may be writing those. */
+bool place_conflict(const struct command *earlier, const struct command *later);
+/**
+ * Choose a helper or PLACE_HOME for @command, whose predecessors have ended unless @home_only.
+ * Home has been given other launches that end at @home_free_ns. Inside the gate.
+ */
+uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t home_free_ns,
+                      bool home_only);
+/** A launch took @ns on @device. The first one there is not counted. */
+void place_learn(struct pace *pace, const struct device *device, uint64_t items, uint64_t ns);
+
+/** A launch that a helper runs. */
+struct placed {
+    struct queue *queue; /**< Held. */
+    struct event *event; /**< Held; it has parts, shared with the helper. */
+    struct command
+        *command;          /**< Deferred; it stays until the launch was given back or has ended. */
+    struct pieces *pieces; /**< Its. */
+    uint64_t home_ns;      /**< What it would take at home; 0: not known. */
+    bool explores;         /**< What it takes here is not known. */
+};
+/** Give the launch to a helper that place_decide chose. False: helpers were closed since. */
+bool place_give(uint32_t helper, struct placed placed);
+
+/* By movers, without engine_lock. */
+
+/** Open helpers on @count devices, until place_close. */
+void place_open(struct device *const *devices, uint32_t count);
+/** No launch is placed any more. After @rest_ns one that could be asks for helpers again. */
+void place_close(uint64_t rest_ns);
+/** Wait for a launch to run on @helper. False: it was closed, and there is none. */
+bool place_await(uint32_t helper, struct placed *ret_placed);
+/** The launch that place_await returned has ended in @helper: @bytes were copied in @copy_ns.
+ * @done  Its results are at home. Else it is given back, to run at home. */
+void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
+                 uint64_t copy_ns);
+/** When a launch was last given to home or a helper, and by whom launches were asked for. */
+uint64_t place_last_ns(void);
+
+/* ---- what was placed ---- */
+
+/** Record that a launch that took long enough was not placed, for this reason. Static. */
+void place_stays(const char *reason);
+/** With engine_lock: a launch that could be placed has ended on @device. */
+void place_count(const struct device *device);
+
+#define PLACE_COUNTS_MAX 8
+struct place_status {
+    uint64_t objective; /**< 0: none; else 1 + enum schedule_objective. */
+    const char *stayed; /**< Why the last launch that was not placed was not; or "". Static. */
+    struct place_count {
+        const struct device *device;
+        uint64_t launches; /**< Those that could be placed. */
+    } counts[PLACE_COUNTS_MAX];
+    uint32_t count;
+    uint64_t helped, helped_items; /**< Launches that helpers ran, and their work-items. */
+};
+/** Any thread. */
+void place_read(struct place_status *ret_status);
+
+#endif

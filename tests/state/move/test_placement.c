@@ -1,0 +1,398 @@
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/entry/start.h"
+#include "state/base/clock.h"
+#include "state/command/place.h"
+#include "state/move/elastic.h"
+#include "tests/support/engine_rig.h"
+
+/* Launches on other devices than their queue's: the bytes are those of one device. */
+
+#define CONFIG                                                                                     \
+    "[one] items_per_s=4000000 name=one type=cpu base=1 own_memory=yes "                           \
+    "[two] items_per_s=4000000 name=two type=cpu base=1 own_memory=yes "                           \
+    "[three] items_per_s=4000000 name=three type=cpu base=1 own_memory=yes"
+
+static const char source[] =
+    "kernel void blend(global uint *out, global const uint *a, global const uint *b, uint k) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at] = out[at] * 3u + a[at] * 5u + b[(at + 1) % get_global_size(0)] * 7u + k; }\n";
+
+enum { BUFFERS = 8, ITEMS = 8192 };
+
+static cl_uint model[BUFFERS][ITEMS], words[ITEMS];
+
+static uint64_t launches(const struct engine_rig *rig, const char *device)
+{
+    return emu_shared_calls(rig->emu, device, "clEnqueueNDRangeKernel");
+}
+
+/* A range of @n words from @at on of three buffers. */
+static void mix_range(unsigned out, unsigned a, unsigned b, cl_uint k, unsigned at, unsigned n)
+{
+    static cl_uint first[ITEMS], second[ITEMS];
+    memcpy(first, model[a] + at, n * sizeof(cl_uint));
+    memcpy(second, model[b] + at, n * sizeof(cl_uint));
+    for (unsigned i = 0; i < n; i++)
+        model[out][at + i] = model[out][at + i] * 3u + first[i] * 5u + second[(i + 1) % n] * 7u + k;
+}
+
+static void mix(unsigned out, unsigned a, unsigned b, cl_uint k)
+{
+    mix_range(out, a, b, k, 0, ITEMS);
+}
+
+struct mover {
+    const struct engine_rig *rig;
+    atomic_bool ends;
+    bool loses; /* a helper vanishes in the middle */
+    unsigned seed;
+};
+
+/* Moves the program among the devices, and suspends it, at any moment. */
+static void *move_at_random(void *data)
+{
+    struct mover *mover = data;
+    static const char *const names[] = {"one", "two", "one"};
+    struct move_report report;
+    for (unsigned n = 0; !atomic_load(&mover->ends); n++) {
+        engine_rig_sleep(1 + (unsigned)rand_r(&mover->seed) % 500);
+        if (n >= 5 && mover->loses && launches(mover->rig, "three") > 1) {
+            cr_assert_eq(emu_shared_vanish(mover->rig->emu, "three"), 0);
+            mover->loses = false;
+        }
+        if (rand_r(&mover->seed) % 3 == 0)
+            (void)engine_rig_move(mover->rig, NULL, &report);
+        (void)engine_rig_move(mover->rig, names[(unsigned)rand_r(&mover->seed) % 3], &report);
+    }
+    (void)engine_rig_move(mover->rig, "one", &report);
+    return NULL;
+}
+
+enum { MOST_EVENTS = 64, MOST_READS = 8, HALF = ITEMS / 2 };
+
+/* A program that gives commands of all kinds to one queue. The model has what they do. */
+struct graph {
+    struct engine_program program;
+    cl_kernel kernel;
+    cl_mem buffers[BUFFERS], halves[BUFFERS]; /* halves: views of the second half */
+    unsigned seed;
+    cl_event events[MOST_EVENTS]; /* of the round's commands, in their order */
+    unsigned event_count, read_count;
+    cl_event user; /* commands may wait for it; or NULL */
+    cl_uint read[MOST_READS][ITEMS], expected[MOST_READS][ITEMS], written[MOST_READS][ITEMS];
+};
+
+static unsigned pick(struct graph *g, unsigned below)
+{
+    return (unsigned)rand_r(&g->seed) % below;
+}
+
+/* Half of the commands have no event. */
+static cl_event *event_of(struct graph *g)
+{
+    return g->event_count < MOST_EVENTS && pick(g, 2) ? &g->events[g->event_count++] : NULL;
+}
+
+static void give_launch(struct graph *g, unsigned out, unsigned a, unsigned b, bool half)
+{
+    const size_t global = half ? HALF : ITEMS, local = 16;
+    const cl_mem *from = half ? g->halves : g->buffers;
+    cl_uint waits = 0, k = (cl_uint)rand_r(&g->seed);
+    cl_event wait_list[2];
+    if (g->event_count != 0 && pick(g, 4) == 0)
+        wait_list[waits++] = g->events[pick(g, g->event_count)];
+    if (g->user && pick(g, 4) == 0)
+        wait_list[waits++] = g->user;
+    OK(clSetKernelArg(g->kernel, 0, sizeof(cl_mem), &from[out]));
+    OK(clSetKernelArg(g->kernel, 1, sizeof(cl_mem), &from[a]));
+    OK(clSetKernelArg(g->kernel, 2, sizeof(cl_mem), &from[b]));
+    OK(clSetKernelArg(g->kernel, 3, sizeof(k), &k));
+    OK(clEnqueueNDRangeKernel(g->program.queue, g->kernel, 1, NULL, &global, &local, waits,
+                              waits ? wait_list : NULL, event_of(g)));
+    mix_range(out, a, b, k, half ? HALF : 0, half ? HALF : ITEMS);
+}
+
+static void set_user_event(struct graph *g)
+{
+    if (g->user) {
+        OK(clSetUserEventStatus(g->user, CL_COMPLETE));
+        OK(clReleaseEvent(g->user));
+    }
+    g->user = NULL;
+}
+
+/* In an in-order queue no event ends before those of earlier commands. */
+static void check_order(struct graph *g)
+{
+    if (g->event_count == 0)
+        return;
+    unsigned last = pick(g, g->event_count);
+    set_user_event(g);
+    OK(clWaitForEvents(1, &g->events[last]));
+    for (unsigned i = 0; i < last; i++) {
+        cl_int status;
+        OK(clGetEventInfo(g->events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+                          NULL));
+        cr_assert_eq(status, CL_COMPLETE, "event %u of %u: %d", i, last, status);
+    }
+}
+
+static void give_map(struct graph *g, unsigned out)
+{
+    cl_int error;
+    set_user_event(g);
+    cl_uint *mapped =
+        clEnqueueMapBuffer(g->program.queue, g->buffers[out], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
+                           0, sizeof(words), 0, NULL, NULL, &error);
+    OK(error);
+    cr_assert_eq(memcmp(mapped, model[out], sizeof(words)), 0, "mapped buffer %u", out);
+    for (unsigned i = 0; i < ITEMS; i += 7)
+        mapped[i] = model[out][i] = (cl_uint)rand_r(&g->seed);
+    OK(clEnqueueUnmapMemObject(g->program.queue, g->buffers[out], mapped, 0, NULL, event_of(g)));
+}
+
+/* A read that does not block, behind a write or not. */
+static void give_read(struct graph *g, unsigned out, bool writes)
+{
+    cl_uint *from = g->written[g->read_count], k = (cl_uint)rand_r(&g->seed);
+    if (g->read_count == MOST_READS)
+        return;
+    for (unsigned i = 0; writes && i < ITEMS; i++)
+        from[i] = model[out][i] = k + i;
+    if (writes)
+        OK(clEnqueueWriteBuffer(g->program.queue, g->buffers[out], CL_FALSE, 0, sizeof(words), from,
+                                0, NULL, event_of(g)));
+    memcpy(g->expected[g->read_count], model[out], sizeof(words));
+    OK(clEnqueueReadBuffer(g->program.queue, g->buffers[out], CL_FALSE, 0, sizeof(words),
+                           g->read[g->read_count], 0, NULL, event_of(g)));
+    g->read_count++;
+}
+
+static void give_anything(struct graph *g)
+{
+    unsigned out = pick(g, BUFFERS), a = (out + 1 + pick(g, BUFFERS - 1)) % BUFFERS,
+             b = (out + 1 + pick(g, BUFFERS - 1)) % BUFFERS, what = pick(g, 20);
+    cl_uint k = (cl_uint)rand_r(&g->seed);
+    cl_command_queue queue = g->program.queue;
+    if (what == 0) {
+        OK(clEnqueueCopyBuffer(queue, g->buffers[a], g->buffers[out], 0, 0, sizeof(words), 0, NULL,
+                               event_of(g)));
+        memcpy(model[out], model[a], sizeof(words));
+    } else if (what == 1) {
+        OK(clEnqueueFillBuffer(queue, g->buffers[out], &k, sizeof(k), sizeof(words) / 4,
+                               sizeof(words) / 4, 0, NULL, event_of(g)));
+        for (unsigned i = ITEMS / 4; i < HALF; i++)
+            model[out][i] = k;
+    } else if (what <= 4) {
+        give_read(g, out, what == 2);
+    } else if (what == 5) {
+        OK(pick(g, 2) ? clEnqueueBarrierWithWaitList(queue, 0, NULL, event_of(g))
+                      : clEnqueueMarkerWithWaitList(queue, 0, NULL, event_of(g)));
+    } else if (what == 6) {
+        check_order(g);
+    } else if (what == 7) {
+        give_map(g, out);
+    } else if (what == 8) {
+        set_user_event(g);
+        g->user = clCreateUserEvent(g->program.context, NULL);
+    } else {
+        give_launch(g, out, a, b, what < 12);
+    }
+}
+
+static void check_buffer(struct graph *g, unsigned i, unsigned round)
+{
+    OK(clEnqueueReadBuffer(g->program.queue, g->buffers[i], CL_TRUE, 0, sizeof(words), words, 0,
+                           NULL, NULL));
+    cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "round %u, buffer %u", round, i);
+}
+
+static void end_round(struct graph *g, unsigned round)
+{
+    set_user_event(g);
+    check_buffer(g, pick(g, BUFFERS), round);
+    for (unsigned i = 0; i < g->read_count; i++)
+        cr_assert_eq(memcmp(g->read[i], g->expected[i], sizeof(words)), 0, "round %u, read %u",
+                     round, i);
+    for (unsigned i = 0; i < g->event_count; i++)
+        OK(clReleaseEvent(g->events[i]));
+    g->event_count = g->read_count = 0;
+}
+
+static void graph_open(struct engine_rig *rig, struct graph *g)
+{
+    const cl_buffer_region half = {HALF * sizeof(cl_uint), HALF * sizeof(cl_uint)};
+    cl_int error;
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(rig, CONFIG);
+    engine_program_open(rig, 0, source, &g->program);
+    g->kernel = engine_kernel(g->program.program, "blend");
+    g->seed = (unsigned)(getenv("PLACE_SEED") ? atoi(getenv("PLACE_SEED")) : 1);
+    for (unsigned i = 0; i < BUFFERS; i++) {
+        for (unsigned j = 0; j < ITEMS; j++)
+            model[i][j] = i * 1000003u + j;
+        g->buffers[i] =
+            engine_buffer(g->program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+        g->halves[i] =
+            clCreateSubBuffer(g->buffers[i], 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
+        OK(error);
+    }
+}
+
+static void run_random_graphs(bool moves, bool loses)
+{
+    static struct engine_rig rig;
+    static struct graph graph;
+    struct graph *g = &graph;
+    graph_open(&rig, g);
+    const struct device_key keys[] = {*engine_rig_key(&rig, "two"), *engine_rig_key(&rig, "three")};
+    OK(elastic_set(keys, 2));
+    uint64_t helped = 0;
+    struct mover mover = {.rig = &rig, .loses = loses, .seed = g->seed};
+    pthread_t thread;
+    if (moves)
+        cr_assert_eq(pthread_create(&thread, NULL, move_at_random, &mover), 0);
+    /* A trial that a busy machine makes long puts off the next one. */
+    for (unsigned round = 0; round < 60 || (round < 1000 && launches(&rig, "three") == 0);
+         round++) {
+        for (unsigned n = 0; n < 30; n++)
+            give_anything(g);
+        end_round(g, round);
+        if (round % 10 == 9 && !moves) {
+            struct move_report report;
+            helped += launches(&rig, "two") + launches(&rig, "three");
+            cr_assert_eq(engine_rig_move(&rig, round % 20 == 9 ? "three" : "one", &report),
+                         MOVE_DONE, "%s", report.reason);
+        }
+    }
+    atomic_store(&mover.ends, true);
+    if (moves)
+        pthread_join(thread, NULL);
+    for (unsigned i = 0; i < BUFFERS; i++)
+        check_buffer(g, i, UINT32_MAX);
+    helped += launches(&rig, "three"); /* where no move goes, while the program moves */
+    cr_assert_gt(helped, 0);
+    OK(elastic_set(NULL, 0));
+}
+
+Test(placement, random_graphs_leave_the_bytes_of_one_device, .timeout = 240)
+{
+    run_random_graphs(false, false);
+}
+
+Test(placement, random_graphs_of_a_program_that_moves_and_is_suspended, .timeout = 240)
+{
+    run_random_graphs(true, false);
+}
+
+Test(placement, random_graphs_whose_helper_is_lost, .timeout = 240)
+{
+    run_random_graphs(true, true);
+}
+
+/* Long launches, so that the time of a busy machine to wake a thread is little. */
+Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffers[BUFFERS];
+    const size_t global = ITEMS, local = 16;
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=400000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < BUFFERS; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    for (unsigned round = 0; round < 5 || (round < 100 && launches(&rig, "two") <= 20); round++) {
+        for (unsigned n = 0; n < 20; n++) {
+            unsigned from = n < 10 ? 0 : 3; /* one chain after the other */
+            OK(clSetKernelArg(kernel, 0, sizeof(cl_mem), &buffers[from]));
+            OK(clSetKernelArg(kernel, 1, sizeof(cl_mem), &buffers[from + 1]));
+            OK(clSetKernelArg(kernel, 2, sizeof(cl_mem), &buffers[from + 2]));
+            OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+            OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL,
+                                      NULL));
+            mix(from, from + 1, from + 2, n);
+        }
+        OK(clFinish(program.queue));
+    }
+    for (unsigned i = 0; i < BUFFERS; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    cr_assert_gt(launches(&rig, "two"), 20);
+    OK(elastic_set(NULL, 0));
+}
+
+/* Each launch needs what the one before it wrote: but for trials, a second device of the same speed
+ * gains nothing. */
+Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
+{
+    enum { CHAIN = 400, TRIALS = 8 };
+    static struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffers[3];
+    const size_t global = ITEMS, local = 16;
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, CONFIG);
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    for (cl_uint n = 0; n < CHAIN; n++) {
+        for (unsigned i = 0; i < 3; i++)
+            OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n + i) % 3]));
+        OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
+        mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
+        if (n % 20 == 19)
+            OK(clFinish(program.queue));
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    cr_assert_leq(launches(&rig, "two"), TRIALS);
+    OK(elastic_set(NULL, 0));
+}
+
+Test(placement, without_an_objective_every_launch_stays, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffers[BUFFERS];
+    const size_t global = ITEMS, local = 16;
+    setenv(START_ENV_SLICE, "4", 1);
+    engine_rig_open(&rig, "[one] items_per_s=4000000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=4000000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < BUFFERS; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    for (cl_uint n = 0; n < 200; n++) {
+        for (unsigned i = 0; i < 3; i++)
+            OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n % 2) * 3 + i]));
+        OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
+    }
+    OK(clFinish(program.queue));
+    cr_assert_eq(launches(&rig, "two"), 0);
+    OK(elastic_set(NULL, 0));
+}
