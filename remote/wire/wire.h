@@ -23,11 +23,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 #define FEATURE_ENVIRONMENT UINT64_C(2)
 /** The server keeps binaries, and takes them from other servers. */
 #define FEATURE_BINARIES UINT64_C(4)
+/** The server answers whether its driver made a memory object (ask_memory). */
+#define FEATURE_ASK_MEMORY UINT64_C(8)
 /** The client only asks who is there: the session ends after the welcome, and no driver is opened.
  */
 #define FEATURE_LOOK (UINT64_C(1) << 63)
 /** All features. */
-#define WIRE_FEATURES (FEATURE_RINGS | FEATURE_ENVIRONMENT | FEATURE_BINARIES | FEATURE_LOOK)
+#define WIRE_FEATURES                                                                              \
+    (FEATURE_RINGS | FEATURE_ENVIRONMENT | FEATURE_BINARIES | FEATURE_ASK_MEMORY | FEATURE_LOOK)
 
 /** Limits of a session: shared areas at a time, size of each, and bytes of all. */
 #define WIRE_AREAS_MAX  256u

@@ -352,7 +352,8 @@ const size_t *wrong_const_size_t_ptr(struct wrong *w, const char *name)
 static void *wrong_out(struct wrong *w, const char *name, void *out)
 {
     bool null = wrong_is_odd(w);
-    wrong_say(w, null ? " %s=NULL" : "", name);
+    if (null)
+        wrong_say(w, " %s=NULL", name);
     return null ? NULL : out;
 }
 
@@ -372,7 +373,8 @@ cl_event *wrong_cl_event_ptr(struct wrong *w, const char *name)
 {
     bool given = wrong_below(w, 2) == 0;
     w->odd += !given && !strcmp(w->call, "clEnqueueMarker"); /* Which has to have one. */
-    wrong_say(w, given ? "" : " %s=NULL", name);
+    if (!given)
+        wrong_say(w, " %s=NULL", name);
     return given ? &w->event : NULL;
 }
 cl_device_id *wrong_cl_device_id_ptr(struct wrong *w, const char *name)
@@ -489,7 +491,8 @@ const char **wrong_const_char_ptr_ptr(struct wrong *w, const char *name)
         null = wrong_below(w, 2) == 0;
         list[wrong_below(w, 2)] = NULL;
     }
-    wrong_say(w, null ? " %s=NULL" : list[0] && list[1] ? "" : " %s={..NULL..}", name);
+    if (null || !list[0] || !list[1])
+        wrong_say(w, null ? " %s=NULL" : " %s={..NULL..}", name);
     return null ? NULL : list;
 }
 
@@ -500,7 +503,8 @@ const unsigned char **wrong_const_unsigned_char_ptr_ptr(struct wrong *w, const c
         list[i] = (const unsigned char *)part_source;
     if (wrong_is_odd(w))
         list[0] = NULL;
-    wrong_say(w, list[0] ? "" : " %s[0]=NULL", name);
+    if (!list[0])
+        wrong_say(w, " %s[0]=NULL", name);
     return wrong_out(w, name, list);
 }
 

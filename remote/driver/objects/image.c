@@ -158,12 +158,13 @@ static void image_learn(struct context *context, const struct image_kind *kind)
     pthread_mutex_unlock(&context->lock);
 }
 
-/* Wait for the driver's answer to the context's first image of a kind. */
+/* Wait for the driver's answer to the context's first image of a kind. A server of before knows no
+ * such question: the program hears of a refusal when it uses the image. */
 static cl_int image_ask(const struct memory *image)
 {
     struct client *client = image->base.client;
     const struct image_kind kind = image_kind_of(image);
-    if (image_is_known(image->context, &kind))
+    if (!(client->features & FEATURE_ASK_MEMORY) || image_is_known(image->context, &kind))
         return CL_SUCCESS;
     struct call *call = call_create(client);
     if (!call)

@@ -366,6 +366,7 @@ static void client_ask_for_features(struct client *client, struct rings_areas *r
     const struct link_kind *kind = link_kind_of(client->address, &where);
     bool wanted = kind && !kind->anyone && !(asked && strcmp(asked, "no") == 0);
     client->features = wanted && rings_areas_make(ret_areas) == 0 ? FEATURE_RINGS : 0;
+    client->features |= FEATURE_ASK_MEMORY;
     if (kind && kind->anyone) /* On this machine sending a binary again costs nothing. */
         client->features |= FEATURE_BINARIES;
     if (client->icd)

@@ -221,7 +221,7 @@ static int greeting_receive_guest_hello(const struct link_kind *kind, int fd, in
     guest->patience_s =
         hello.patience_s < limits->patience_s ? hello.patience_s : limits->patience_s;
     if (!hello.session)
-        guest->features = hello.features & FEATURE_BINARIES;
+        guest->features = hello.features & (FEATURE_BINARIES | FEATURE_ASK_MEMORY);
     if (!hello.session && guest->link->ops->socket)
         guest->features |=
             hello.features & (FEATURE_RINGS | (limits->isolates ? FEATURE_ENVIRONMENT : 0));
