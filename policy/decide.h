@@ -163,6 +163,8 @@ struct policy_settings {
     /* The agent and the engine use these; no decision here depends on them. */
     uint64_t library_mib; /**< Size limit of the library of device binaries. */
     uint32_t slice_ms;    /**< Length of a piece of a launch, for programs that are started. */
+    uint32_t objective;   /**< Index of the setting's words, likewise. */
+    uint32_t floats;      /**< Likewise. */
     bool isolate;         /**< Programs that are started run their drivers in other processes. */
     bool protect;         /**< Programs are protected from the loss of their device. */
     uint64_t power_cap;   /**< Watts of all devices; 0: no cap. Kept outside: power.h. */

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-const char *const schedule_objective_names[] = {"time", "energy", "energy-at-no-loss", NULL};
+const char *const schedule_objective_names[] = {"none", "time", "energy", "energy-at-no-loss",
+                                                NULL};
 
 /* Lengths that a plan for energy is tried with: up to three times the shortest plan's, in so many
  * steps; in fewer where launches times steps would be more than TARGET_WORK. */

@@ -24,7 +24,7 @@ enum schedule_objective {
     SCHEDULE_ENERGY_AT_NO_LOSS, /**< The least energy that does not make the step longer. */
 };
 
-/** "time" and so on, by objective; ended by NULL. */
+/** "none", then the objectives in their order; ended by NULL. */
 extern const char *const schedule_objective_names[];
 
 /** A device where the launch may run; or a device at one of its clocks. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/schedule.h"
 #include "state/base/bytes/size.h"
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -14,6 +15,8 @@
     .size = sizeof(((struct policy_settings *)NULL)->name)
 
 #define DAY_S (24 * 60 * 60)
+
+static const char *const float_words[] = {"same", "any", NULL};
 
 const struct setting settings_table[] = {
     {"ways", SETTING_WAYS,
@@ -105,6 +108,16 @@ const struct setting settings_table[] = {
      "in pieces. For programs that are started from now on; reseat run --slice sets it for "
      "one. 0: launches stay whole.",
      0, 60000, 10, FIELD(slice_ms)},
+    {"objective", SETTING_WORD,
+     "Choose a device for each single launch, among the program's own and those that it is spread "
+     "over: time, energy or energy-at-no-loss; none: launches run on its own device. For programs "
+     "that are started from now on; reseat run --objective sets it for one.",
+     .words = schedule_objective_names, FIELD(objective)},
+    {"float", SETTING_WORD,
+     "same: for an objective, launches go only to devices of the same name and driver, whose "
+     "results are equal to the last bit. any: to every device that the program is spread over. "
+     "reseat run --float sets it for one program.",
+     .words = float_words, FIELD(floats)},
     {"isolate", SETTING_FLAG,
      "Run the drivers of programs in separate processes. For programs that are started from "
      "now on; reseat run --isolate sets it for one.",
@@ -291,6 +304,24 @@ static int settings_read_integer(const struct setting *setting, const char *text
     return -EINVAL;
 }
 
+static int settings_read_word(const struct setting *setting, const char *text, int64_t *ret_value,
+                              char *ret_reason, size_t reason_size)
+{
+    size_t used = 0;
+
+    for (int64_t i = 0; setting->words[i]; i++) {
+        if (!strcmp(setting->words[i], text)) {
+            *ret_value = i;
+            return 0;
+        }
+    }
+    used = (size_t)snprintf(ret_reason, reason_size, "\"%.64s\" is none of", text);
+    for (size_t i = 0; setting->words[i] && used < reason_size; i++)
+        used += (size_t)snprintf(ret_reason + used, reason_size - used, "%s %s", i ? "," : "",
+                                 setting->words[i]);
+    return -EINVAL;
+}
+
 static int settings_read_text(const struct setting *setting, const char *text, char *ret_text,
                               char *ret_reason, size_t reason_size)
 {
@@ -333,6 +364,9 @@ int setting_read(const struct setting *setting, const char *text, void *of, char
         break;
     case SETTING_WAYS:
         return settings_read_ways(text, field, ret_reason, reason_size);
+    case SETTING_WORD:
+        ret = settings_read_word(setting, text, &value, ret_reason, reason_size);
+        break;
     case SETTING_TEXT:
         return settings_read_text(setting, text, field, ret_reason, reason_size);
     case SETTING_KIND:
@@ -387,6 +421,9 @@ void setting_text(const struct setting *setting, const void *of, char *ret_text,
         break;
     case SETTING_WAYS:
         settings_text_ways((unsigned)setting_value(setting, of), ret_text, size);
+        break;
+    case SETTING_WORD:
+        snprintf(ret_text, size, "%s", setting->words[setting_value(setting, of)]);
         break;
     case SETTING_TEXT:
         snprintf(ret_text, size, "%s", (const char *)field);

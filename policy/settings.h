@@ -16,6 +16,7 @@ enum setting_type {
     SETTING_SECONDS,
     SETTING_SIZE,       /**< Bytes: "512MiB". */
     SETTING_WAYS,       /**< A list: "upgrade, spill, wait, suspend". */
+    SETTING_WORD,       /**< One of `words`; the field is its index. */
     SETTING_TEXT,       /**< An array of characters. */
     SETTING_KIND,       /**< Of a device, by `read` and `text`. */
     SETTING_PROTECTION, /**< How a program is protected, by `read` and `text`. */
@@ -32,7 +33,8 @@ struct setting {
      * setting selects what the others are for.
      */
     const char *initial_text;
-    size_t offset, size; /**< The field in its struct. */
+    const char *const *words; /**< Of a SETTING_WORD; ended by NULL. The first is the default. */
+    size_t offset, size;      /**< The field in its struct. */
     /** Of types that are not known here: as setting_read() and setting_text(). */
     int (*read)(const char *text, void *ret_value, char *ret_reason, size_t reason_size);
     void (*text)(const void *value, char *ret_text, size_t size);
@@ -50,7 +52,7 @@ int64_t setting_value(const struct setting *setting, const void *of);
  *
  * @text  A flag: yes or no (true, on, 1; false, off, 0). Seconds: a whole number, with s, m, h or d
  *        behind it where it is not seconds. A size as size_parse() takes it. Ways: names with
- *        commas or spaces between; "none": refuse whatever does not fit.
+ *        commas or spaces between; "none": refuse whatever does not fit. A word as it is.
  * Returns 0, or -EINVAL with one line in @ret_reason that says what the value should be.
  */
 int setting_read(const struct setting *setting, const char *text, void *of, char *ret_reason,

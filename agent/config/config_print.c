@@ -80,6 +80,11 @@ static void config_print_put_range(FILE *to, const struct setting *setting)
                 setting->initial ? "true" : "false");
     } else if (setting->type == SETTING_SIZE) {
         fprintf(to, "%s# A size in quotes; default \"0\".\n", indent);
+    } else if (setting->type == SETTING_WORD) {
+        fprintf(to, "%s# \"%s\"", indent, setting->words[0]);
+        for (size_t i = 1; setting->words[i]; i++)
+            fprintf(to, ", \"%s\"", setting->words[i]);
+        fprintf(to, "; default \"%s\".\n", setting->words[0]);
     } else if (setting->type == SETTING_WAYS) {
         fprintf(to, "%s# Default \"%s\".\n", indent, setting->initial_text);
     } else {

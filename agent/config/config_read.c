@@ -116,6 +116,7 @@ static const struct {
     [SETTING_SECONDS] = {INTEGER | STRING, "a whole number of seconds, or a text such as \"10m\""},
     [SETTING_SIZE] = {STRING, "a size in quotes, such as \"100MiB\""},
     [SETTING_WAYS] = {STRING, "a text such as \"upgrade, spill\""},
+    [SETTING_WORD] = {STRING, "a word in \"quotes\""},
     [SETTING_TEXT] = {STRING, "a text in \"quotes\""},
     [SETTING_KIND] = {STRING, "\"gpu\", \"accel\", \"cpu\" or \"dev\""},
     [SETTING_PROTECTION] = {BOOLEAN | INTEGER | STRING,

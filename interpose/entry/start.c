@@ -256,10 +256,10 @@ static void start_placing(void)
         return;
     while (schedule_objective_names[at] && strcmp(schedule_objective_names[at], objective) != 0)
         at++;
-    if (schedule_objective_names[at])
-        place_configure((enum schedule_objective)at, floats && strcmp(floats, "any") == 0);
-    else
+    if (!schedule_objective_names[at])
         log_warn("%s is no objective: launches are not placed", START_ENV_OBJECTIVE);
+    else if (at != 0) /* 0: "none" */
+        place_configure((enum schedule_objective)(at - 1), floats && strcmp(floats, "any") == 0);
 }
 
 /*

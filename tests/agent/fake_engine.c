@@ -429,6 +429,25 @@ int elastic_set(const struct device_key *devices, size_t count)
     return 0;
 }
 
+/* With an objective it has run launches on its own device and on the first other one. */
+static struct place_status placed_status(void)
+{
+    static struct device home, other;
+    const char *text = getenv("RESEAT_OBJECTIVE");
+    struct place_status status = {.objective = 0};
+
+    if (!text || strcmp(text, "energy") != 0)
+        return status;
+    home.key = vdevs[0].device;
+    other.key = ready[0].device;
+    status.objective = 1 + SCHEDULE_ENERGY;
+    status.stayed = "its power is capped";
+    status.counts[0] = (struct place_count){.device = &home, .launches = 1};
+    status.counts[1] = (struct place_count){.device = &other, .launches = 30};
+    status.count = ready_count ? 2 : 0;
+    return status;
+}
+
 void status_spread(struct spread_status *ret_status)
 {
     const char *slice = getenv("RESEAT_SLICE");
@@ -437,7 +456,8 @@ void status_spread(struct spread_status *ret_status)
     *ret_status =
         (struct spread_status){.slice_ns = slice ? strtoull(slice, NULL, 10) * 1000000 : 0,
                                .launches = spread_sets,
-                               .items = 64 * spread_sets};
+                               .items = 64 * spread_sets,
+                               .placed = placed_status()};
     pthread_mutex_unlock(&lock);
 }
 

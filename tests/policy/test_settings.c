@@ -74,6 +74,10 @@ Test(settings, what_is_printed_is_read_back)
     cr_assert_eq(set(&s, "automatic", "off", reason), 0);
     cr_assert_eq(set(&s, "minimum-stay", "2h", reason), 0);
     cr_assert_eq(set(&s, "budget", "100000", reason), 0);
+    cr_assert_eq(set(&s, "objective", "energy-at-no-loss", reason), 0);
+    cr_assert_eq(set(&s, "float", "any", reason), 0);
+    cr_expect_eq(s.objective, 3);
+    cr_expect_eq(s.floats, 1);
     cr_expect_eq(s.ways, POLICY_WAIT | POLICY_SUSPEND | POLICY_SPILL);
     cr_expect_not(s.automatic);
     cr_expect_eq(s.stay_s, 7200);
@@ -86,6 +90,8 @@ Test(settings, what_is_printed_is_read_back)
     cr_expect_eq(s.ways, t.ways);
     cr_expect_eq(t.stay_s, 7200);
     cr_expect_eq(t.budget, 100000);
+    cr_expect_eq(t.objective, 3);
+    cr_expect_eq(t.floats, 1);
     cr_expect_not(t.automatic);
     setting_text(settings_find("ways"), &s, text, sizeof(text));
     cr_expect_str_eq(text, "spill, wait, suspend");
@@ -122,7 +128,8 @@ Test(settings, every_bound_is_the_last_that_is_taken)
     for (size_t i = 0; i < settings_count; i++) {
         const struct setting *setting = &settings_table[i];
 
-        if (setting->type == SETTING_WAYS || setting->type == SETTING_FLAG)
+        if (setting->type == SETTING_WAYS || setting->type == SETTING_WORD ||
+            setting->type == SETTING_FLAG)
             continue;
         const char *unit = setting->type == SETTING_SIZE ? "B" : "";
         snprintf(text, sizeof(text), "%" PRIu64 "%s", setting->max, unit);
@@ -143,6 +150,8 @@ Test(settings, what_is_not_a_value_is_refused_with_the_range_and_changes_nothing
     static const struct {
         const char *name, *text, *reason;
     } cases[] = {
+        {"objective", "tim", "objective: \"tim\" is none of none, time, energy, energy-at-no-loss"},
+        {"float", "", "float: \"\" is none of same, any"},
         {"gain", "", "gain: \"\" is not a whole number from 10 to 10000"},
         {"gain", "9", "gain: \"9\" is not a whole number from 10 to 10000"},
         {"gain", "-20", "gain: \"-20\" is not a whole number from 10 to 10000"},

@@ -50,6 +50,7 @@ static json_t *config_json_of(const struct setting *setting, const void *of)
     case SETTING_SECONDS:
     case SETTING_SIZE:
         return json_integer((json_int_t)setting_value(setting, of));
+    case SETTING_WORD:
     case SETTING_TEXT:
     case SETTING_KIND:
     case SETTING_WAYS:

@@ -112,10 +112,37 @@ static void explain_print_devices(const json_t *answer)
     }
 }
 
-static int explain_print(const struct output *output, const json_t *answer)
+/** Print the devices that may run the program's launches in addition to its own. */
+static void explain_print_spread(const json_t *answer)
 {
     bool whole =
         !member_number(answer, "slice_ns") && strcmp(member_text(answer, "state"), "starting") != 0;
+    const json_t *placed = json_object_get(answer, "placed"), *item;
+    struct words words = {.used = 0};
+    size_t i;
+
+    if (!member_text(answer, "objective")[0]) {
+        explain_say(answer, whole ? "[its long launches are done on {spread} too, but they are not "
+                                    "given in pieces (reseat run --slice)]"
+                                  : "[{?spread}its long launches are done on {spread} too: "
+                                    "{spread_launches} so far, {spread_items} work-items there]");
+        return;
+    }
+    words_say(&words, answer,
+              "objective {objective}: each launch runs where it ends first, on its own device or "
+              "on [{spread}][{!spread}no other, as none is allowed (reseat spread)]; so far ");
+    json_array_foreach(placed, i, item)
+    {
+        words_add(&words, "%s", i ? ", " : "");
+        words_say(&words, item, "{launches|launch|launches} on {device}");
+    }
+    words_say(&words, answer, "[{!placed}none could run elsewhere]");
+    explain_print_line(words.text);
+    explain_say(answer, "[the last launch that had to stay on its own device: {not_placed}]");
+}
+
+static int explain_print(const struct output *output, const json_t *answer)
+{
     struct words words = {.used = 0};
     const json_t *item;
     size_t i;
@@ -135,10 +162,7 @@ static int explain_print(const struct output *output, const json_t *answer)
                 "[{?every_ms}an image of it is made every {every_ms} in {folder}; the last is "
                 "{image}][{?every_ms}{!image}one before][{?every_ms}, made {age_ms} ago]"
                 "[{?every_ms}{?problem}; none was since: {problem}]");
-    explain_say(answer, whole ? "[its long launches are done on {spread} too, but they are not "
-                                "given in pieces (reseat run --slice)]"
-                              : "[{?spread}its long launches are done on {spread} too: "
-                                "{spread_launches} so far, {spread_items} work-items there]");
+    explain_print_spread(answer);
     json_array_foreach(json_object_get(answer, "whole"), i, item)
     {
         explain_say(item, "launches of kernel {kernel} are not given in pieces: {reason}");

@@ -11,7 +11,6 @@
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/protocol/protection.h"
-#include "policy/schedule.h"
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
@@ -98,27 +97,19 @@ static int run_take_priority(struct call *call, const struct verb_option *option
     return 0;
 }
 
-static int run_take_objective(struct call *call, const struct verb_option *option, const char *text)
+/** For options that are one of the words of the setting of the same name. */
+static int run_take_word(struct call *call, const struct verb_option *option, const char *text)
 {
-    unsigned at = 0;
+    struct run *run = call->options;
+    const char *const *words = settings_find(option->name)->words;
 
-    while (schedule_objective_names[at] && strcmp(schedule_objective_names[at], text) != 0)
-        at++;
-    if (!schedule_objective_names[at]) {
+    while (*words && strcmp(*words, text) != 0)
+        words++;
+    if (!*words) {
         return output_usage(&call->output, "--%s must be %s, not \"%s\"", option->name,
                             option->argument, text);
     }
-    ((struct run *)call->options)->objective = text;
-    return 0;
-}
-
-static int run_take_float(struct call *call, const struct verb_option *option, const char *text)
-{
-    if (strcmp(text, "same") != 0 && strcmp(text, "any") != 0) {
-        return output_usage(&call->output, "--%s must be %s, not \"%s\"", option->name,
-                            option->argument, text);
-    }
-    ((struct run *)call->options)->floats = text;
+    *(strcmp(option->name, "float") == 0 ? &run->floats : &run->objective) = *words;
     return 0;
 }
 
@@ -214,16 +205,18 @@ static const struct verb_option run_options[] = {
      "explain). What a launch needs there counts against no limit. Launches are then split even if "
      "the configuration says otherwise. reseat spread changes it while the program runs.",
      OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
-    {"objective", "time|energy|energy-at-no-loss",
+    {"objective", "none|time|energy|energy-at-no-loss",
      "Choose a device for each single launch, its own or one of --spread, by learned times and the "
      "bytes to copy. Launches that need nothing of each other then run at the same time, and none "
      "is divided. No energy of a launch is known yet: those of energy choose as time does. "
-     "Default: all launches run on its own device.",
-     .take = run_take_objective},
+     "none: all launches run on its own device. Default: the setting objective of reseat.conf(5).",
+     .take = run_take_word},
     {"float", "same|any",
-     "same (default): for an objective, launches go only to devices of the same name and driver, "
-     "whose results are equal to the last bit. any: to every device of --spread.",
-     .take = run_take_float},
+     "same: for an objective, launches go only to devices of the same name and driver, "
+     "whose results are equal to the last bit. any: to every device of --spread. Default: the "
+     "setting "
+     "float of reseat.conf(5).",
+     .take = run_take_word},
     {"protect", "[SECONDS|SIZE|off]",
      "Let it survive the loss of its device: its data is copied to host memory again and again, "
      "and the commands since the last copy are kept and repeated on another device. A number: "
@@ -505,6 +498,7 @@ static void run_set_configured(struct run *run, const char *name)
 {
     struct config_program said = {.protect = {.word = PROTECTION_UNSAID}};
     char folder[PATH_MAX] = "", protection[PROTECTION_TEXT_MAX];
+    char objective[CONFIG_NAME_MAX] = "", floats[CONFIG_NAME_MAX] = "";
     struct config_error wrong;
     struct config config;
     uint32_t slice_ms = SLICE_MS;
@@ -522,6 +516,9 @@ static void run_set_configured(struct run *run, const char *name)
             run_set_number(run, "RESEAT_LIBRARY_LIMIT", config_policy(&config)->library_mib);
         isolate = isolate || (config_policy(&config)->isolate && !run->whole);
         slice_ms = config_policy(&config)->slice_ms;
+        setting_text(settings_find("objective"), config_policy(&config), objective,
+                     sizeof(objective));
+        setting_text(settings_find("float"), config_policy(&config), floats, sizeof(floats));
         config_program(&config, name, &said);
         config_finish(&config);
     }
@@ -530,10 +527,8 @@ static void run_set_configured(struct run *run, const char *name)
     run_set(run, "RESEAT_PROTECTION", run->protect ? run->protect : protection);
     run_set_isolation(run, isolate);
     run_set_slice(run, slice_ms);
-    if (run->objective)
-        run_set(run, "RESEAT_OBJECTIVE", run->objective);
-    if (run->floats)
-        run_set(run, "RESEAT_FLOAT", run->floats);
+    run_set(run, "RESEAT_OBJECTIVE", run->objective ? run->objective : objective);
+    run_set(run, "RESEAT_FLOAT", run->floats ? run->floats : floats);
 }
 
 static int run_set_environment(struct run *run, const char *name)

@@ -200,6 +200,13 @@ struct program_spread {
     size_t count;
 };
 
+/** Of launches that could run on several devices, how many ran on this one. */
+#define PROGRAM_PLACED_MAX 8
+struct program_placed {
+    struct device_key device;
+    uint64_t launches;
+};
+
 /** A program's report on its protection from the loss of its device. */
 struct program_protect {
     struct protection as; /**< PROTECTION_UNSAID: not reported yet. */
@@ -248,6 +255,12 @@ struct program_status {
     uint64_t slice_ns; /**< Duration of a piece of its launches; 0: launches are not split. */
     /** Launches of which other devices ran a part, and the work-items that these devices ran. */
     uint64_t spread_launches, spread_items;
+    char objective[24];   /**< By which a device is chosen for each launch; "": none is. */
+    char not_placed[160]; /**< Why the last launch that stayed on its own device did; or "". */
+    struct {
+        struct program_placed counts[PROGRAM_PLACED_MAX];
+        size_t count;
+    } placed;
     uint64_t stored; /**< Bytes that are in an image only. */
     struct program_protect protect;
     struct program_loss loss;

@@ -64,6 +64,34 @@ Test(run, says_how_long_a_piece_is)
     unsetenv("RESEAT_SLICE");
 }
 
+/** What a program is told when it is run with that option. */
+static const char *objective_of(const char *option, const char *value)
+{
+    return RESEAT("run", option, value, "sh", "-c", "echo $RESEAT_OBJECTIVE $RESEAT_FLOAT")->out;
+}
+
+Test(run, says_for_what_a_device_is_chosen_for_each_launch)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/objective.conf", harness_folder());
+    cr_assert_str_eq(objective_of("--slice", "5"), "none same\n");
+    cr_assert_str_eq(objective_of("--objective", "energy"), "energy same\n");
+    cr_assert_str_eq(objective_of("--float", "any"), "none any\n");
+    cr_assert_eq(RESEAT("run", "--objective", "tim", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--float", "none", "true")->status, 2);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs("policy = { objective = \"time\"; float = \"any\"; };\n", file) >= 0 &&
+              fclose(file) == 0);
+    setenv("RESEAT_CONFIG", path, 1);
+    cr_assert_str_eq(objective_of("--slice", "5"), "time any\n");
+    cr_assert_str_eq(objective_of("--objective", "none"), "none any\n");
+    cr_assert_str_eq(objective_of("--float", "same"), "time same\n");
+    setenv("RESEAT_OBJECTIVE", "energy-at-no-loss", 1);
+    cr_assert_str_eq(objective_of("--slice", "5"), "energy-at-no-loss any\n");
+    unsetenv("RESEAT_OBJECTIVE");
+    unsetenv("RESEAT_CONFIG");
+}
+
 Test(run, says_how_long_a_configured_piece_is)
 {
     char path[256];

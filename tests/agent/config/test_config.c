@@ -24,6 +24,7 @@ static void expect_defaults(const struct config *config)
         snprintf(value, sizeof(value), "%llu", (unsigned long long)setting->initial);
         expect_setting(config, setting->name,
                        setting->type == SETTING_WAYS   ? setting->initial_text
+                       : setting->type == SETTING_WORD ? setting->words[0]
                        : setting->type == SETTING_FLAG ? (setting->initial ? "yes" : "no")
                                                        : value);
     }
@@ -185,6 +186,8 @@ static void value_of(const struct setting *setting, unsigned source, char *ret, 
 
     if (setting->type == SETTING_WAYS) {
         snprintf(ret, size, "%s", source ? ways[source] : setting->initial_text);
+    } else if (setting->type == SETTING_WORD) {
+        snprintf(ret, size, "%s", setting->words[source % (setting->words[2] ? 4 : 2)]);
     } else if (setting->type == SETTING_FLAG) {
         /* The opposite of what the next lower source says. */
         snprintf(ret, size, "%s", (setting->initial + source) % 2 ? "yes" : "no");
@@ -207,7 +210,8 @@ static void check_precedence(const struct setting *setting, unsigned sources)
     unsigned highest = sources & 4 ? 3 : sources & 2 ? 2 : sources & 1;
 
     if (sources & 1) {
-        bool quoted = setting->type == SETTING_WAYS || setting->type == SETTING_SIZE;
+        bool quoted = setting->type == SETTING_WAYS || setting->type == SETTING_WORD ||
+                      setting->type == SETTING_SIZE;
         const char *quote = quoted ? "\"" : "";
         value_of(setting, 1, value, sizeof(value));
         const char *word = strcmp(value, "yes") == 0 ? "true"

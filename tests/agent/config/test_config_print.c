@@ -114,6 +114,9 @@ static void write_policy(FILE *to, struct said *said)
             any_ways(text);
             says ? fprintf(to, "%s = \"%s\";\n", setting->name, text)
                  : sprintf(text, "%s", setting->initial_text);
+        } else if (setting->type == SETTING_WORD) {
+            sprintf(text, "%s", setting->words[says ? any(0, 1) : 0]);
+            says ? fprintf(to, "%s = \"%s\";\n", setting->name, text) : 0;
         } else if (setting->type == SETTING_FLAG) {
             unsigned value = says ? (unsigned)any(0, 1) : (unsigned)setting->initial;
             sprintf(text, "%s", value ? "yes" : "no");

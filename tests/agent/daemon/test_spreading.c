@@ -65,6 +65,33 @@ Test(spreading, a_program_is_told_of_the_devices_that_it_was_run_with)
     harness_end(pid);
 }
 
+Test(spreading, launches_for_an_objective_are_counted_by_device)
+{
+    pid_t pid =
+        harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0", "--spread",
+                      "cpu1,cpu0", "--objective", "energy", "--", harness_program(), "100", NULL);
+
+    cr_assert(harness_state("app", "running", 5000));
+    expect_told("cpu1,cpu0");
+    cr_assert(harness_prints("explain", "app", "1 launch on gpu0, 30 launches on cpu1", 2000), "%s",
+              RESEAT("explain", "app")->out);
+    const char *text = RESEAT("explain", "app")->out;
+    cr_assert(strstr(text, "objective energy: each launch"), "%s", text);
+    cr_assert(strstr(text, "its power is capped"), "%s", text);
+    cr_assert_null(strstr(text, "its long launches"), "%s", text);
+
+    json_t *object = harness_json(RESEAT("explain", "app", "--json"), "explain");
+    const json_t *app = json_object_get(object, "app");
+    const json_t *second = json_array_get(json_object_get(app, "placed"), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(app, "objective")), "energy");
+    cr_assert_str_eq(json_string_value(json_object_get(app, "not_placed")), "its power is capped");
+    cr_assert_eq(json_array_size(json_object_get(app, "placed")), 2);
+    cr_assert_str_eq(json_string_value(json_object_get(second, "device")), "cpu1");
+    cr_assert_eq(json_integer_value(json_object_get(second, "launches")), 30);
+    json_decref(object);
+    harness_end(pid);
+}
+
 Test(spreading, devices_are_named_and_taken_back_while_it_runs)
 {
     setenv("RESEAT_SLICE", "5", 1);
