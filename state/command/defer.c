@@ -73,12 +73,13 @@ static struct {
 } power;                     /* guarded by engine_lock */
 
 /*
- * True when no driver has work of the launch: the remaining pieces of a launch may wait for power.
+ * True when no driver has work of the launch: its remaining pieces, or launches that come before
+ * it, may wait for power.
  */
 static bool power_is_idle(const struct event *event)
 {
-    return event_has_ended(event) ||
-           (event->parts && event->parts->left == 0 && event->parts->sharers == 0);
+    return event_has_ended(event) || (event->parts && event->parts->left == 0 &&
+                                      event->parts->sharers <= (event->parts->held ? 1u : 0u));
 }
 
 static bool power_any_runs(void)
@@ -852,7 +853,7 @@ static cl_int defer_pieces_give(struct deferred *deferred, struct residence *res
     struct parts *parts = event_watch(event) ? parts_create_open(PIECES_AT_ONCE) : NULL;
     if (!parts)
         return CL_OUT_OF_HOST_MEMORY;
-    parts->sharers = deferred->held; /* nobody else knows the parts yet */
+    parts->sharers = parts->held = deferred->held; /* nobody else knows the parts yet */
     cl_int error =
         defer_give(command, pieces, event, parts, residence, residence_index, waits, wait_list);
     if (error != CL_SUCCESS) {
@@ -964,7 +965,7 @@ static bool defer_place(struct deferred *deferred)
     event_issued_in_parts(event, parts);
     pthread_mutex_lock(&engine_lock);
     parts_share(parts);
-    deferred->held = true;
+    deferred->held = parts->held = true;
     bool placed = place_give(deferred->to, (struct placed){.queue = command->queue,
                                                            .event = event,
                                                            .command = command,

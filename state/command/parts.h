@@ -58,6 +58,8 @@ struct parts {
     unsigned left; /**< Parts that have not ended. Guarded by engine_lock. */
     unsigned
         sharers; /**< Helpers that do some of it elsewhere (share.h). Guarded by engine_lock. */
+    /** The queue of a launch is a sharer, so that events end in its order. Guarded likewise. */
+    bool held;
     cl_ulong queued, submit, due; /**< In the program's clock. */
 
     /* For pieces; guarded by engine_lock. */

@@ -7,6 +7,7 @@
 #include "interpose/entry/start.h"
 #include "state/base/clock.h"
 #include "state/command/place.h"
+#include "state/command/power.h"
 #include "state/move/elastic.h"
 #include "tests/support/engine_rig.h"
 
@@ -368,6 +369,56 @@ Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
         cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
     }
     cr_assert_leq(launches(&rig, "two"), TRIALS);
+    OK(elastic_set(NULL, 0));
+}
+
+static bool is_idle(void)
+{
+    struct power_state state;
+    power_read(&state);
+    return !state.runs;
+}
+
+/* The launch that a helper runs ends, though its event waits for launches that have no power. */
+Test(placement, without_power_the_launches_of_helpers_end, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct graph graph, *g = &graph;
+    const size_t global = ITEMS, local = 16;
+    memset(g, 0, sizeof(*g));
+    graph_open(&rig, g);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    uint64_t before = 0, capped = 0;
+    for (unsigned round = 0; round < 200 && capped < 5; round++) {
+        for (unsigned n = 0; n < 40; n++) {
+            unsigned from = n < 20 ? 0 : 3; /* one chain after the other */
+            for (unsigned i = 0; i < 3; i++)
+                OK(clSetKernelArg(g->kernel, i, sizeof(cl_mem), &g->buffers[from + i]));
+            OK(clSetKernelArg(g->kernel, 3, sizeof(n), &n));
+            OK(clEnqueueNDRangeKernel(g->program.queue, g->kernel, 1, NULL, &global, &local, 0,
+                                      NULL, NULL));
+            mix(from, from + 1, from + 2, n);
+        }
+        OK(clFlush(g->program.queue));
+        for (unsigned ms = 0; ms < 40 && launches(&rig, "two") == before; ms++)
+            engine_rig_sleep(1);
+        if (launches(&rig, "two") != before) {
+            power_set(true, 0);
+            for (unsigned ms = 0; ms < 10000 && !is_idle(); ms++)
+                engine_rig_sleep(1);
+            cr_assert(is_idle(), "round %u", round);
+            before = launches(&rig, "two");
+            engine_rig_sleep(20);
+            cr_assert_eq(launches(&rig, "two"), before, "launched without power");
+            power_set(false, 0);
+            capped++;
+        }
+        OK(clFinish(g->program.queue));
+        before = launches(&rig, "two");
+    }
+    cr_assert_eq(capped, 5);
+    for (unsigned i = 0; i < BUFFERS; i++)
+        check_buffer(g, i, UINT32_MAX);
     OK(elastic_set(NULL, 0));
 }
 
