@@ -971,6 +971,7 @@ static bool defer_place(struct deferred *deferred)
                                                            .command = command,
                                                            .pieces = pieces});
     if (placed) {
+        parts_share(parts); /* the helper; placement.c ends that */
         pieces->done = pieces->end;
         pieces->taken = 1;
         pieces->placed = true;

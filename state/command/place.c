@@ -6,7 +6,6 @@
 #include "policy/costs.h"
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
-#include "state/command/parts.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 
@@ -285,7 +284,6 @@ bool place_give(uint32_t helper, struct placed placed)
     object_hold(placed.event);
     placed.home_ns = placed.pieces->expected_ns;
     placed.explores = place_guess(placed.pieces->pace, h->device, placed.pieces->row, &age) == 0;
-    parts_share(placed.event->parts);
     h->placed = placed;
     h->given = h->busy = true;
     pthread_cond_broadcast(&places.changed);
@@ -349,7 +347,6 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
         places.risked_ns += lost - placed->home_ns;
     places.last_ns = now;
     h->busy = false;
-    placed->event->parts->sharers--; /* the queue still holds it */
     pieces->taken = 0;
     pieces->placed = false;
     if (done) {

@@ -288,6 +288,9 @@ static void placement_do(struct worker *worker, const struct placed *placed)
     }
     if (failed)
         parts_close(placed->event->parts, CL_OUT_OF_RESOURCES);
+    pthread_mutex_lock(&engine_lock);
+    p.placed.event->parts->sharers--; /* the queue still holds it */
+    pthread_mutex_unlock(&engine_lock);
     place_ended(worker->helper, &p.placed, error == 0, run_ns, p.bytes, p.copy_ns);
     /* The command may be gone once its parts are closed. */
     if (error == 0)
