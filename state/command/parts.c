@@ -629,7 +629,8 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t resi
     return gone;
 }
 
-/* The thread that held the lock does not exist in the child. */
+/* The threads that held the lock, and those of helpers, do not exist in the child. The queue does,
+ * and lets events end in its order. */
 static void parts_in_child(void)
 {
     uintptr_t cursor = 0;
@@ -637,7 +638,7 @@ static void parts_in_child(void)
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
         if (event->parts) {
             pthread_mutex_init(&event->parts->lock, NULL);
-            event->parts->sharers = 0;
+            event->parts->sharers = event->parts->held;
         }
 }
 
