@@ -16,6 +16,7 @@
 #include "state/command/journal.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
+#include "state/move/stored.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/protect.h"
@@ -467,7 +468,12 @@ void recovery_install(bool (*agent_chooses)(void))
                                            .can_recover = recovery_can,
                                            .recovery_opens = recovery_open,
                                            .recover = recovery_replay,
-                                           .recovery_closes = recovery_close};
+                                           .recovery_closes = recovery_close,
+                                           .make_snapshot = protect_snapshot,
+                                           .forget_snapshot = protect_forget,
+                                           .recovery_count = recovery_count,
+                                           .recovery_outlived = recovery_outlived,
+                                           .bring_stored = stored_bring};
     atomic_store(&agent, agent_chooses);
     the_upcalls = &upcalls;
 }
