@@ -1,4 +1,4 @@
-#include "state/checkpoint/checkpoint.h"
+#include "state/image/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "state/base/log.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/work.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/command/command.h"
 #include "state/image/image_folder.h"
 #include "state/image/image_graph.h"
 #include "state/image/image_write.h"
+#include "state/image/lease_renewer.h"
+#include "state/image/snapshot.h"
 #include "state/object/upcalls.h"
-#include "state/snapshot/snapshot.h"
 
 /* Attempts to pin our own snapshot: another thread may make a newer one in between. */
 #define TRIES 5
