@@ -12,6 +12,13 @@
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
+/*
+ * The deferred commands of each queue, in their order, and the threads that wait for them. Owns
+ * the lists, which engine_lock guards. defer_pump gives what can be given; threads that wait sleep
+ * on engine_changed, or wait in a driver, because some drivers make progress only while a thread
+ * waits.
+ */
+
 /* True when the driver that serves @residence_index can itself wait for @event. */
 static bool defer_driver_can_wait(const struct event *event, uint8_t residence_index)
 {
@@ -142,7 +149,7 @@ static cl_int defer_add_one(struct command *command, cl_uint waits, struct event
     }
     bool marks = command->ops->type == CL_COMMAND_MARKER && !event && waits == 0 &&
                  command->ops->drop == command_nothing_to_drop && !command->ops->waits_for_all;
-    const struct pieces *places = defer_places(deferred->command);
+    const struct pieces *places = window_places(deferred->command);
     deferred->to = PLACE_HOME;
     deferred->visible = places ? places->visible : event != NULL;
     deferred->event = event;
@@ -196,10 +203,6 @@ static bool defer_pieces_wanted(const struct command *command, const struct even
     return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
 }
 
-/*
- * For a command whose parts run: true when all have ended, or another piece can be submitted. With
- * engine_lock.
- */
 bool defer_goes_on(const struct queue *queue, const struct deferred *deferred)
 {
     return event_has_ended(deferred->event) ||
@@ -215,7 +218,7 @@ bool defer_goes_on(const struct queue *queue, const struct deferred *deferred)
 static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
 {
     if (UNLIKELY(queue->places))
-        return defer_pick_placing(queue, residence_index);
+        return window_pick(queue, residence_index);
     for (struct deferred *h = queue->deferred_first; h; h = h->next) {
         bool first = h == queue->deferred_first;
         if (!h->left &&
@@ -279,11 +282,11 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         pthread_mutex_unlock(&engine_lock);
         cl_int error = CL_SUCCESS;
         if (ended && deferred->command->ops->pieces)
-            defer_pieces_ended(deferred->command, deferred->event);
+            give_ended(deferred->command, deferred->event);
         if (ended && deferred->event->parts)
             parts_ended(deferred->event);
         if (!ended)
-            error = defer_let_go(deferred, residence, residence_index);
+            error = give_deferred(deferred, residence, residence_index);
         pthread_mutex_lock(&engine_lock);
         deferred->issuing = false;
         if (deferred->paced)

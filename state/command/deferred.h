@@ -6,19 +6,27 @@
 #include "state/command/power.h"
 
 /*
- * What the files of deferred commands share: defer.c has the list and decides what is given next,
- * window.c does so where launches may be placed, give.c gives one command to a driver, and power.c
- * holds launches back while a power cap concerns the program.
+ * Shared by the files of deferred commands:
+ *
+ * - defer.c: the list of each queue, the threads that wait for it, and the choice of the next
+ *   command.
+ * - window.c: that choice in a queue whose launches may be placed on other devices.
+ * - give.c: giving the chosen command to a driver, as a whole or in pieces, or to a helper.
+ * - power.c: launches wait while a power cap concerns the program.
+ *
+ * engine_lock guards the lists, and is released while a command is given. One thread at a time
+ * gives commands of a queue (queue->pumping), inside the gate. It alone changes a command that is
+ * on the list; other threads read the fields of a command under engine_lock.
  */
 
 /*
- * A deferred command. It is on its queue's list, which engine_lock guards, until it was issued or
- * cancelled.
+ * A deferred command. It is on its queue's list until it was given to its driver or cancelled, and
+ * until it has ended where it was given in parts or is tracked.
  */
 struct deferred {
     struct deferred *next;
     uint64_t serial;
-    bool issuing;
+    bool issuing;   /* the thread that pumps is giving it */
     bool given;     /* issued in parts: stays on the list until all of them have ended */
     unsigned tries; /* retries, for context_outlives */
     bool paced;     /* it is being issued under a power cap */
@@ -34,12 +42,12 @@ struct deferred {
     cl_int refused; /* the last error of the driver */
     cl_int error;   /* the error that cancels it although its wait list succeeded */
     struct command *command; /* owned */
-    struct event *event;     /* deferred; or NULL */
+    struct event *event;     /* held; or NULL */
     cl_uint waits;
-    struct event *wait_list[]; /* deferred */
+    struct event *wait_list[]; /* held */
 };
 
-/* Results of defer_let_go besides OpenCL errors and COMMAND_ABSENT. */
+/* Results of give_deferred besides OpenCL errors and COMMAND_ABSENT. */
 #define MARKED      2
 #define PARTS_GIVEN 3
 
@@ -53,25 +61,54 @@ bool defer_goes_on(const struct queue *queue, const struct deferred *deferred);
 /* ---- window.c ---- */
 
 /** The pieces of a launch that may be placed; NULL of any other command. */
-struct pieces *defer_places(const struct command *command);
-/** As defer_pick, for a queue whose launches may be placed. With engine_lock. */
-struct deferred *defer_pick_placing(struct queue *queue, uint8_t residence_index);
+struct pieces *window_places(const struct command *command);
+/**
+ * The next command of @queue, whose launches may be placed, that can be given, or whose parts have
+ * ended. A launch may pass commands with which it shares no bytes. NULL: there is none now. With
+ * engine_lock.
+ */
+struct deferred *window_pick(struct queue *queue, uint8_t residence_index);
 
 /* ---- give.c: inside the gate, by the one thread that pumps the queue ---- */
 
-cl_int defer_let_go(struct deferred *deferred, struct residence *residence,
-                    uint8_t residence_index);
-void defer_pieces_ended(struct command *command, struct event *event);
+/**
+ * Give the command, or its next piece, to its driver, or cancel it.
+ *
+ * Returns CL_SUCCESS or an error when the command is finished with; COMMAND_ABSENT: bring its
+ * objects and try again; MARKED, PARTS_GIVEN: it stays on the list.
+ */
+cl_int give_deferred(struct deferred *deferred, struct residence *residence,
+                     uint8_t residence_index);
+/** All parts and the event of a launch have ended: learn how long it took. */
+void give_ended(struct command *command, struct event *event);
 
-/* ---- power.c ---- */
+/* ---- power.c: with engine_lock, unless said otherwise ---- */
 
+/** True when @command must wait for power; valid until engine_lock is released. */
 bool power_paces(const struct command *command);
+/**
+ * True when a launch may be submitted or, with @begun, the next piece of one. If power is not
+ * granted, records that the program waits for it.
+ */
 bool power_admits(bool begun);
+/** A launch or a piece of one is about to be submitted to the driver. */
 void power_begin(void);
+/** The submission has ended: @event is that of the launch, or NULL if it failed. */
 void power_end(struct event *event);
+/**
+ * A launch that the driver runs, held for the caller, or NULL. The caller waits for it because some
+ * drivers make progress only while a thread waits.
+ */
 struct event *power_running(void);
+/** Without engine_lock: the launch that the caller waited for has ended, whatever its status. */
 void power_waited(const struct event *event);
+/** Without engine_lock, outside the gate: stop counting the launches that have ended. */
 void power_tidy(void);
+/**
+ * Without engine_lock, outside the gate: after a cap began to concern the program, count its
+ * launches from before. Whether there is a cap is asked inside the gate, so once the gate was
+ * closed all launches are either counted here or paced.
+ */
 void power_mark(void);
 
 #endif

@@ -9,7 +9,13 @@
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 
-static bool defer_waited_for_an_error(const struct deferred *deferred)
+/*
+ * Gives one deferred command to a driver: as a whole, piece by piece, in another residence that has
+ * the bytes it reads, or to a helper. Runs in the thread that pumps the command's queue, inside the
+ * gate; it takes engine_lock for fields that other threads read or write (pieces.h, parts.h).
+ */
+
+static bool give_wait_list_failed(const struct deferred *deferred)
 {
     for (cl_uint i = 0; i < deferred->waits; i++)
         if (event_failed(deferred->wait_list[i]))
@@ -18,7 +24,7 @@ static bool defer_waited_for_an_error(const struct deferred *deferred)
 }
 
 /* Make an event for a command that the program has none of. Other threads may read the list. */
-static bool defer_make_event(struct deferred *deferred)
+static bool give_make_event(struct deferred *deferred)
 {
     const struct command *command = deferred->command;
     struct queue *queue = command->queue;
@@ -39,8 +45,8 @@ static bool defer_make_event(struct deferred *deferred)
  * its order in the queue; when the marker has ended, the read is issued in the residence with the
  * bytes.
  */
-static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *residence,
-                                   uint8_t residence_index)
+static cl_int give_elsewhere(struct deferred *deferred, struct residence *residence,
+                             uint8_t residence_index)
 {
     struct command *command = deferred->command;
     if (!deferred->marker) {
@@ -48,13 +54,13 @@ static cl_int defer_read_elsewhere(struct deferred *deferred, struct residence *
                                           deferred->waits, deferred->wait_list, deferred->since);
         return deferred->marker ? MARKED : COMMAND_ABSENT;
     }
-    if (!defer_make_event(deferred))
+    if (!give_make_event(deferred))
         return COMMAND_ABSENT;
     cl_int error = elsewhere_give(command, deferred->marker, deferred->event);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
-static void defer_measure(struct pieces *pieces, struct parts *parts)
+static void give_measure(struct pieces *pieces, struct parts *parts)
 {
     uint64_t items, ns;
     if (!parts || !parts_measure(parts, &items, &ns))
@@ -71,7 +77,7 @@ static void defer_measure(struct pieces *pieces, struct parts *parts)
  * Report the cost of the launch to the agent. Requires that most of it was timed on one device, and
  * that the program has no other queue, whose commands would distort the time.
  */
-static void defer_sample(const struct pieces *pieces)
+static void give_sample(const struct pieces *pieces)
 {
     uint64_t items = pieces->groups * pieces->row;
     if (pieces->on && pieces->timed_items >= items / 2 && object_count(OBJECT_QUEUE) == 1)
@@ -83,8 +89,8 @@ static void defer_sample(const struct pieces *pieces)
  * command or, where that is impossible, issue the rest as one piece. If no piece was issued yet, it
  * then uses the original program.
  */
-static void defer_be_alone(struct pieces *pieces, const struct queue *queue,
-                           const struct residence *residence)
+static void give_be_alone(struct pieces *pieces, const struct queue *queue,
+                          const struct residence *residence)
 {
     if (!(residence->device->quirks & QUIRK_OFFSETS_MIXED) || pieces->alone || pieces->measures)
         return;
@@ -94,7 +100,7 @@ static void defer_be_alone(struct pieces *pieces, const struct queue *queue,
     pieces->offset_aware = pieces->offset_aware && (pieces->alone || pieces->given != 0);
 }
 
-static void defer_end_alone(struct pieces *pieces)
+static void give_end_alone(struct pieces *pieces)
 {
     if (pieces->alone)
         queue_alone_end();
@@ -102,7 +108,7 @@ static void defer_end_alone(struct pieces *pieces)
 }
 
 /* Announce the launch to helpers, once its duration can be predicted. */
-static void defer_tell(struct pieces *pieces)
+static void give_tell(struct pieces *pieces)
 {
     if (LIKELY(!atomic_load_explicit(&pieces_shared, memory_order_relaxed)) || pieces->announced ||
         pieces->stays || pieces->measures || !pieces_know_pace(pieces))
@@ -116,7 +122,7 @@ static void defer_tell(struct pieces *pieces)
 }
 
 /* Take the next piece. Returns false if helpers have taken all groups. */
-static bool defer_take(struct pieces *pieces)
+static bool give_take(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
     bool any = !pieces_none_left(pieces);
@@ -126,7 +132,7 @@ static bool defer_take(struct pieces *pieces)
     return any;
 }
 
-static void defer_untake(struct pieces *pieces)
+static void give_untake(struct pieces *pieces)
 {
     pthread_mutex_lock(&engine_lock);
     pieces_untake(pieces);
@@ -134,7 +140,7 @@ static void defer_untake(struct pieces *pieces)
 }
 
 /* Close the parts if no helper has groups left. */
-static cl_int defer_close_given(const struct pieces *pieces, struct parts *parts)
+static cl_int give_close(const struct pieces *pieces, struct parts *parts)
 {
     pthread_mutex_lock(&engine_lock);
     bool given = pieces_are_given(pieces);
@@ -148,10 +154,10 @@ static cl_int defer_close_given(const struct pieces *pieces, struct parts *parts
  * Bring the command's objects and issue it, in queue @beside if that is not NULL. In that case
  * everything that the command must follow has ended. Returns as command_issue().
  */
-static cl_int defer_issue(struct command *command, struct residence *residence,
-                          uint8_t residence_index, cl_command_queue beside, cl_uint waits,
-                          struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
-                          cl_event *ret_real)
+static cl_int give_issue(struct command *command, struct residence *residence,
+                         uint8_t residence_index, cl_command_queue beside, cl_uint waits,
+                         struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
+                         cl_event *ret_real)
 {
     cl_int error = command_ready(command, residence, residence_index);
     if (error != CL_SUCCESS)
@@ -168,7 +174,7 @@ static cl_int defer_issue(struct command *command, struct residence *residence,
 }
 
 /* Issue the next piece in a vacant part. From the first piece on, the event owns the parts. */
-static cl_int defer_give(struct command *command, struct pieces *pieces, struct event *event,
+static cl_int give_piece(struct command *command, struct pieces *pieces, struct event *event,
                          struct parts *parts, struct residence *residence, uint8_t residence_index,
                          cl_uint waits, struct event *const *wait_list)
 {
@@ -176,20 +182,20 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
     struct part *part = parts_vacant(event, parts);
     if (!part)
         return COMMAND_ABSENT; /* not reached: PIECES_AT_ONCE limits the pieces that run */
-    defer_be_alone(pieces, command->queue, residence);
+    give_be_alone(pieces, command->queue, residence);
     uint64_t begun, given;
     cl_int error = CL_SUCCESS;
-    bool any = defer_take(pieces);
+    bool any = give_take(pieces);
     if (any)
-        error = defer_issue(command, residence, residence_index,
-                            parts_queue(event, part, residence, residence_index), waits, wait_list,
-                            &begun, &given, &real);
+        error = give_issue(command, residence, residence_index,
+                           parts_queue(event, part, residence, residence_index), waits, wait_list,
+                           &begun, &given, &real);
     if (any && error != CL_SUCCESS)
-        defer_untake(pieces);
+        give_untake(pieces);
     if (error != CL_SUCCESS)
         return error;
     if (!any)
-        return defer_close_given(pieces, parts);
+        return give_close(pieces, parts);
     command_begin_anew(command); /* bring objects again: each piece may need room */
     if (event_state(event) == EVENT_DEFERRED) {
         event->begun = begun;
@@ -200,8 +206,8 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
         pieces->on = residence->device;
     else if (pieces->on != residence->device)
         pieces->on = NULL;
-    defer_tell(pieces);
-    return defer_close_given(pieces, parts);
+    give_tell(pieces);
+    return give_close(pieces, parts);
 }
 
 /*
@@ -209,16 +215,16 @@ static cl_int defer_give(struct command *command, struct pieces *pieces, struct 
  * afterwards. Inside the gate. Returns CL_SUCCESS, COMMAND_ABSENT or, before the first piece only,
  * the error that the command ends with.
  */
-static cl_int defer_pieces_give(struct deferred *deferred, struct residence *residence,
-                                uint8_t residence_index)
+static cl_int give_next_piece(struct deferred *deferred, struct residence *residence,
+                              uint8_t residence_index)
 {
     struct command *command = deferred->command;
     struct event *event = deferred->event, *const *wait_list = deferred->wait_list;
     struct pieces *pieces = command->ops->pieces(command);
     cl_uint waits = deferred->waits;
     if (event->parts) {
-        defer_measure(pieces, event->parts);
-        cl_int error = defer_give(command, pieces, event, event->parts, residence, residence_index,
+        give_measure(pieces, event->parts);
+        cl_int error = give_piece(command, pieces, event, event->parts, residence, residence_index,
                                   waits, wait_list);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
             parts_close(event->parts, error);
@@ -231,16 +237,16 @@ static cl_int defer_pieces_give(struct deferred *deferred, struct residence *res
         return CL_OUT_OF_HOST_MEMORY;
     parts->sharers = parts->held = deferred->held; /* nobody else knows the parts yet */
     cl_int error =
-        defer_give(command, pieces, event, parts, residence, residence_index, waits, wait_list);
+        give_piece(command, pieces, event, parts, residence, residence_index, waits, wait_list);
     if (error != CL_SUCCESS) {
-        defer_end_alone(pieces);
+        give_end_alone(pieces);
         parts_leave(parts);
     }
     return error;
 }
 
 /* How long a launch took at home: from when it was given, or the launch before it ended. */
-static void defer_learn(const struct pieces *pieces, struct queue *queue, const struct event *event)
+static void give_learn(const struct pieces *pieces, struct queue *queue, const struct event *event)
 {
     const struct parts *parts = event->parts;
     pthread_mutex_lock(&engine_lock);
@@ -254,28 +260,27 @@ static void defer_learn(const struct pieces *pieces, struct queue *queue, const 
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* All parts and the event have ended. */
-void defer_pieces_ended(struct command *command, struct event *event)
+void give_ended(struct command *command, struct event *event)
 {
     struct pieces *pieces = command->ops->pieces(command);
-    defer_end_alone(pieces);
+    give_end_alone(pieces);
     if (pieces->places) {
-        defer_learn(pieces, command->queue, event);
+        give_learn(pieces, command->queue, event);
         return;
     }
-    defer_measure(pieces, event->parts);
+    give_measure(pieces, event->parts);
     traced_pieces(command->queue, pieces);
     if (event_failed(event))
         return;
-    defer_sample(pieces);
+    give_sample(pieces);
     pace_settle(pieces->pace, pieces->groups * pieces->row);
     if (pieces->measures && pieces->groups * pieces->row >= atomic_load(&pieces->pace->whole))
         pace_goes_whole(pieces->pace, pieces->whole);
 }
 
-/* Issue the next piece of a command, or end it. Returns as defer_let_go(). */
-static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *residence,
-                                 uint8_t residence_index)
+/* Issue the next piece of a command, or end it. Returns as give_deferred(). */
+static cl_int give_piece_or_end(struct deferred *deferred, struct residence *residence,
+                                uint8_t residence_index)
 {
     cl_int error = deferred->error;
     if (deferred->given && error != CL_SUCCESS) {
@@ -285,7 +290,7 @@ static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *re
     }
     if (!deferred->given)
         deferred->event->times[0] = clock_now_ns() - deferred->since;
-    error = defer_pieces_give(deferred, residence, residence_index);
+    error = give_next_piece(deferred, residence, residence_index);
     return error == CL_SUCCESS ? PARTS_GIVEN : error;
 }
 
@@ -293,8 +298,8 @@ static cl_int defer_let_piece_go(struct deferred *deferred, struct residence *re
  * Issue the whole command. Returns as command_issue(). In a protected program, the journal may own
  * the command afterwards.
  */
-static cl_int defer_give_whole(struct deferred *deferred, struct residence *residence,
-                               uint8_t residence_index, cl_event *ret_real)
+static cl_int give_whole(struct deferred *deferred, struct residence *residence,
+                         uint8_t residence_index, cl_event *ret_real)
 {
     bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
     struct journal_entry *entry =
@@ -313,7 +318,7 @@ static cl_int defer_give_whole(struct deferred *deferred, struct residence *resi
  * Handle an error of the driver. In a protected program the device may be lost, which is checked
  * outside the gate: returns COMMAND_ABSENT in that case.
  */
-static cl_int defer_doubt(struct deferred *deferred, cl_int error)
+static cl_int give_doubt(struct deferred *deferred, cl_int error)
 {
     if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
         return error;
@@ -323,7 +328,7 @@ static cl_int defer_doubt(struct deferred *deferred, cl_int error)
 
 /* Give a launch to a helper. False: without memory, or another queue is there, or the program was
  * protected or its power capped since the launch was deferred; home does it. */
-static bool defer_place(struct deferred *deferred)
+static bool give_to_helper(struct deferred *deferred)
 {
     struct command *command = deferred->command;
     struct event *event = deferred->event;
@@ -333,7 +338,7 @@ static bool defer_place(struct deferred *deferred)
         return false;
     struct parts *parts = parts_create_open(PIECES_AT_ONCE);
     if (!parts) {
-        defer_end_alone(pieces);
+        give_end_alone(pieces);
         return false;
     }
     event->begun = queue_step(command->queue);
@@ -358,7 +363,7 @@ static bool defer_place(struct deferred *deferred)
 }
 
 /* Let the event of a command end, that had to wait for those before it. */
-static cl_int defer_release(struct deferred *deferred)
+static cl_int give_release(struct deferred *deferred)
 {
     deferred->held = false;
     parts_unshare(deferred->event);
@@ -367,52 +372,48 @@ static cl_int defer_release(struct deferred *deferred)
 
 /* In a queue whose launches may be placed, each command stays on the list until it has ended, so it
  * needs an event. */
-static bool defer_track(struct deferred *deferred)
+static bool give_track(struct deferred *deferred)
 {
-    return defer_make_event(deferred) && event_watch(deferred->event);
+    return give_make_event(deferred) && event_watch(deferred->event);
 }
 
-/*
- * Issue the command, or cancel it. Inside the gate. Returns CL_SUCCESS or an error when the command
- * is finished with; COMMAND_ABSENT: bring its objects and try again; MARKED, PARTS_GIVEN: it stays
- * on the list.
- */
-cl_int defer_let_go(struct deferred *deferred, struct residence *residence, uint8_t residence_index)
+cl_int give_deferred(struct deferred *deferred, struct residence *residence,
+                     uint8_t residence_index)
 {
     struct command *command = deferred->command;
     cl_event real = NULL;
     uint64_t given = clock_now_ns();
     cl_int error = deferred->error;
     if (deferred->given && deferred->held && !atomic_load(&deferred->event->parts->open))
-        return defer_release(deferred);
+        return give_release(deferred);
     if (deferred->given)
-        return defer_let_piece_go(deferred, residence, residence_index);
-    if (defer_waited_for_an_error(deferred))
+        return give_piece_or_end(deferred, residence, residence_index);
+    if (give_wait_list_failed(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-    if (error == CL_SUCCESS && deferred->to < PLACE_HOME && defer_place(deferred))
+    if (error == CL_SUCCESS && deferred->to < PLACE_HOME && give_to_helper(deferred))
         return PARTS_GIVEN;
-    if (error == CL_SUCCESS && deferred->tracked && !defer_track(deferred))
+    if (error == CL_SUCCESS && deferred->tracked && !give_track(deferred))
         error = CL_OUT_OF_HOST_MEMORY;
     /*
      * Under a power cap, the end of this launch must be seen, because it lets the next one start.
      */
     if (error == CL_SUCCESS && deferred->paced &&
-        (!defer_make_event(deferred) || !event_watch(deferred->event)))
+        (!give_make_event(deferred) || !event_watch(deferred->event)))
         error = CL_OUT_OF_HOST_MEMORY;
     if (error == CL_SUCCESS && command->ops->pieces) {
-        error = defer_let_piece_go(deferred, residence, residence_index);
+        error = give_piece_or_end(deferred, residence, residence_index);
     } else if (error == CL_SUCCESS) {
         error = command_ready(command, residence, residence_index);
         if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index))
-            error = defer_read_elsewhere(deferred, residence, residence_index);
+            error = give_elsewhere(deferred, residence, residence_index);
         if (error == CL_SUCCESS && deferred->event)
             deferred->event->begun = queue_step(command->queue);
         if (error == CL_SUCCESS)
-            error = defer_give_whole(deferred, residence, residence_index,
-                                     deferred->event ? &real : NULL);
+            error =
+                give_whole(deferred, residence, residence_index, deferred->event ? &real : NULL);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
             error != PARTS_GIVEN)
-            error = defer_doubt(deferred, error);
+            error = give_doubt(deferred, error);
     }
     if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
         return error;

@@ -7,6 +7,12 @@
 #include "state/object/lost.h"
 
 /*
+ * Launches under a power cap. Owns the state of the agent's grant and the list of launches that
+ * drivers have, both guarded by engine_lock. Deferred launches ask power_admits before they are
+ * given (defer.c, window.c).
+ */
+
+/*
  * Launches submitted to the driver at once: enough that small ones keep the device busy, few enough
  * that they end soon.
  */
@@ -53,16 +59,11 @@ static unsigned power_count(void)
     return count;
 }
 
-/* True when @command must wait for power. With engine_lock, and valid as long. */
 bool power_paces(const struct command *command)
 {
     return command->ops->launches && power_is_capped();
 }
 
-/*
- * True when a launch may be submitted or, with @begun, the next piece of one. If power is not
- * granted, records that the program waits for it. With engine_lock.
- */
 bool power_admits(bool begun)
 {
     if (power.until == 0 || clock_now_ns() >= power.until) {
@@ -72,7 +73,6 @@ bool power_admits(bool begun)
     return begun || power_count() < POWER_AT_ONCE;
 }
 
-/* A launch or a piece of one is about to be submitted to the driver. With engine_lock. */
 void power_begin(void)
 {
     power.beginning++;
@@ -111,9 +111,6 @@ static struct event *power_remove(const struct event *event)
     return removed;
 }
 
-/*
- * The submission has ended: @event is that of the launch, or NULL if it failed. With engine_lock.
- */
 void power_end(struct event *event)
 {
     power.beginning--;
@@ -121,10 +118,6 @@ void power_end(struct event *event)
         power_add(event);
 }
 
-/*
- * Returns a launch that the driver runs, held for the caller, or NULL. The caller waits for it
- * because some drivers make progress only while a thread waits. With engine_lock.
- */
 struct event *power_running(void)
 {
     for (struct event *event = power.first; event; event = event->power_next) {
@@ -136,7 +129,6 @@ struct event *power_running(void)
     return NULL;
 }
 
-/* Remove a launch that the caller waited for: it has ended, whatever status the driver reported. */
 void power_waited(const struct event *event)
 {
     pthread_mutex_lock(&engine_lock);
@@ -151,7 +143,6 @@ static struct power_state power_state_locked(void)
                                 .wants = power.refused};
 }
 
-/* Remove the launches that have ended. Outside the gate. */
 void power_tidy(void)
 {
     if (LIKELY(!atomic_load_explicit(&power_used, memory_order_relaxed)))
@@ -197,11 +188,6 @@ static bool power_mark_queue(struct queue *queue)
     return marker != NULL;
 }
 
-/*
- * After a cap began to concern the program: count its launches from before. Whether there is a cap
- * is asked inside the gate, so once the gate was closed all launches are either counted here or
- * paced. Outside the gate.
- */
 void power_mark(void)
 {
     bool marked = true;
