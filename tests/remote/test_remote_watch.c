@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/watch/contact.h"
 #include "remote/identity/ca.h"
 #include "remote/link/link.h"
+#include "remote/watch/contact.h"
 #include "state/base/clock.h"
 #include "state/driver/inventory.h"
 #include "state/driver/served.h"

@@ -6,7 +6,7 @@
 #include "state/server/news.h"
 
 /*
- * A process that probes one device server (agent/watch/), so that the agent never blocks on a
+ * A process that probes one device server (remote/watch/), so that the agent never blocks on a
  * server.
  */
 

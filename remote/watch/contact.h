@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WATCH_CONTACT_H
-#define RESEAT_AGENT_WATCH_CONTACT_H
+#ifndef RESEAT_REMOTE_WATCH_CONTACT_H
+#define RESEAT_REMOTE_WATCH_CONTACT_H
 
 #include "state/server/news.h"
 

@@ -1,5 +1,5 @@
-#ifndef RESEAT_AGENT_WATCH_LISTING_H
-#define RESEAT_AGENT_WATCH_LISTING_H
+#ifndef RESEAT_REMOTE_WATCH_LISTING_H
+#define RESEAT_REMOTE_WATCH_LISTING_H
 
 #include "state/base/compiler.h"
 #include "state/server/news.h"

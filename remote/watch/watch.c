@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/watch/contact.h"
-#include "agent/watch/listing.h"
+#include "remote/watch/contact.h"
+#include "remote/watch/listing.h"
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 
