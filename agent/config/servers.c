@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "remote/identity/address.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 #include "state/base/files/folder.h"
+#include "state/server/address.h"
 
 #define FILE_MAX (64u << 10)
 

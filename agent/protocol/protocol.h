@@ -86,11 +86,10 @@
 #define MSG_IMPORT "import"
 /** client to agent to program: write down what goes on there. MSG_SPANS come, then an answer: what
    it was "ended_by", how many were "lost". */
-#define MSG_TRACE "trace"
-#define MSG_SPANS "spans" /**< program to agent to client: "spans"; of the last "end". */
-/** client: add, remove or list servers; answer. Of a helper: server_news.h. */
-#define MSG_SERVER "server"
-#define MSG_ERROR  "error" /**< agent: code and message. */
+#define MSG_TRACE  "trace"
+#define MSG_SPANS  "spans"  /**< program to agent to client: "spans"; of the last "end". */
+#define MSG_SERVER "server" /**< client: add, remove or list servers; answer. */
+#define MSG_ERROR  "error"  /**< agent: code and message. */
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the

@@ -1,4 +1,4 @@
-#include "agent/watch/listing.h"
+#include "remote/watch/listing.h"
 
 #include <errno.h>
 #include <stdlib.h>

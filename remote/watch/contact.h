@@ -1,7 +1,7 @@
-#ifndef RESEAT_AGENT_WATCH_CONTACT_H
-#define RESEAT_AGENT_WATCH_CONTACT_H
+#ifndef RESEAT_REMOTE_WATCH_CONTACT_H
+#define RESEAT_REMOTE_WATCH_CONTACT_H
 
-#include "agent/protocol/server_news.h"
+#include "state/server/news.h"
 
 /**
  * Check whether a device server can be reached and would accept us, without starting a session or a

@@ -1,8 +1,8 @@
-#ifndef RESEAT_AGENT_WATCH_LISTING_H
-#define RESEAT_AGENT_WATCH_LISTING_H
+#ifndef RESEAT_REMOTE_WATCH_LISTING_H
+#define RESEAT_REMOTE_WATCH_LISTING_H
 
-#include "agent/protocol/server_news.h"
 #include "state/base/compiler.h"
+#include "state/server/news.h"
 
 /**
  * Write an inventory of a server's devices as programs see them through our driver, and measure the
