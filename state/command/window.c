@@ -108,10 +108,9 @@ static bool window_waits_have_ended(const struct deferred *deferred)
 static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
 {
     struct pieces *pieces = window_places(h->command);
-    bool away = pieces && window_waits_have_ended(h);
+    bool needs_home = false, passes = false;
     uint64_t free_ns = queue->home_ended_ns;
     unsigned ahead = 0;
-    bool passes = false;
     for (struct deferred *e = queue->deferred_first; e != h; e = e->next) {
         bool home = window_is_at_home(e);
         const struct pieces *earlier = window_places(e->command);
@@ -123,7 +122,7 @@ static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
         if (!ordered && (!pieces || (!home && conflicts)))
             return PLACE_WAIT;
         passes = passes || !ordered;
-        away = away && !conflicts;
+        needs_home = needs_home || conflicts;
         if (home && earlier && !window_is_done(e)) {
             ahead++;
             free_ns += earlier->expected_ns;
@@ -134,7 +133,8 @@ static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
         return PLACE_HOME;
     uint64_t now = clock_now_ns();
     free_ns = free_ns > now ? free_ns : now;
-    uint32_t to = place_decide(h->command, pieces, free_ns, !away);
+    uint64_t leaves_at_ns = !window_waits_have_ended(h) ? UINT64_MAX : needs_home ? free_ns : 0;
+    uint32_t to = place_decide(h->command, pieces, free_ns, leaves_at_ns);
     return to == PLACE_HOME && ahead >= AHEAD && free_ns - now >= AHEAD_NS ? PLACE_WAIT : to;
 }
 
