@@ -41,15 +41,19 @@
 
 /** Times of launches in one message, at most. */
 #define PROTOCOL_SAMPLES_MAX 64
+/** Most "powers" of kernels, on all devices of a program, in a MSG_COSTS to it. */
+#define PROTOCOL_POWERS_MAX 512
 
 /*
  * Types of frames, as their "type" says. messages.txt has what is in most of them, and doc/wire.md
  * what they are for.
  */
-#define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
-#define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
-#define MSG_STATUS   "status"   /**< program: how it is. */
-#define MSG_COSTS    "costs"    /**< program, to an agent whose welcome has "learns". */
+#define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
+#define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
+#define MSG_STATUS  "status"  /**< program: how it is. */
+/** program, to an agent whose welcome has "learns": "samples"; to a program whose objective is
+   energy: up to PROTOCOL_POWERS_MAX "powers" of its kernels. */
+#define MSG_COSTS    "costs"
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
