@@ -33,6 +33,9 @@ int launch(const char *const *words, int output, int errors, short flags, pid_t 
             posix_spawn_file_actions_addopen(&actions, i + 1, "/dev/null", O_WRONLY, 0);
         else
             posix_spawn_file_actions_adddup2(&actions, ends[i], i + 1);
+    /* Agents and servers run on after this process: they must not keep a pipe or socket open that
+     * the user's program was started with. */
+    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, flags);
     posix_spawnattr_setsigmask(&attributes, &none);

@@ -43,6 +43,9 @@
     V(server_list)                                                                                 \
     V(server_sessions)                                                                             \
     V(server_kick)                                                                                 \
+    V(stream_serve)                                                                                \
+    V(stream_run)                                                                                  \
+    V(stream_list)                                                                                 \
     V(agent)                                                                                       \
     V(config_print)                                                                                \
     V(config_validate)                                                                             \

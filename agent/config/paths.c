@@ -267,6 +267,10 @@ int paths_of(enum paths_file file, char ret[PATH_MAX])
         [PATHS_SERVER] = FILE_OF("RESEAT_SERVE", "remote", LISTER, "reseat-serve"),
         [PATHS_WATCH] = FILE_OF("RESEAT_WATCH", "remote", LISTER, "reseat-watch"),
         [PATHS_MDNS] = FILE_OF("RESEAT_MDNS", "remote", LISTER, "reseat-mdns"),
+        [PATHS_STREAM] = FILE_OF("RESEAT_STREAMD", "stream", LISTER, "reseat-streamd"),
+        [PATHS_STREAM_WORKER] =
+            FILE_OF("RESEAT_STREAM_WORKER", "stream", LISTER, "reseat-stream-worker"),
+        [PATHS_KERNELS] = FILE_OF("RESEAT_STREAM_KERNELS", "stream", DATA, "streams"),
     };
 
     return paths_beside(files[file].variable, files[file].candidates, ret);

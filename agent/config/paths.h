@@ -108,6 +108,9 @@ enum paths_file {
     PATHS_SERVER, /**< reseat-serve */
     PATHS_WATCH,
     PATHS_MDNS,
+    PATHS_STREAM, /**< reseat-streamd */
+    PATHS_STREAM_WORKER,
+    PATHS_KERNELS, /**< The folder of the kernels of streams. */
 };
 /** Find one of them with paths_beside(). Returns 0 or -ENOENT. */
 MUST_CHECK int paths_of(enum paths_file file, char ret[PATH_MAX]);

@@ -1,0 +1,63 @@
+#ifndef RESEAT_STREAM_SERVICE_SERVICE_H
+#define RESEAT_STREAM_SERVICE_SERVICE_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "remote/link/link.h"
+#include "stream/description.h"
+
+/*
+ * The service of streams. One process listens; each connection has a process of its own, which
+ * reads what the client sends, and starts the worker of its stream. The listening process and those
+ * of the connections share a table.
+ */
+
+#define SERVICE_FOLDERS_MAX 8
+#define SERVICE_LISTEN_MAX  8
+
+/** A connection. Written by its own process but for `pid` and `stranger`; read by all. */
+struct service_slot {
+    _Atomic pid_t pid; /**< 0: free. */
+    uint64_t stranger; /**< Of preauth.h; 0: not counted. Of the listening process. */
+    atomic_bool admitted;
+    _Atomic uint64_t order; /**< In which connections were admitted. */
+    atomic_int area;        /**< Descriptor of its area, in its process; 0: none yet. */
+    uint64_t area_size;
+    bool shared;
+    char peer[LINK_PEER_MAX], kernel[STREAM_NAME_MAX], program[STREAM_NAME_MAX];
+};
+
+struct service_table {
+    _Atomic uint64_t admitted; /**< Connections so far. */
+    unsigned count;
+    struct service_slot slots[];
+};
+
+struct service {
+    const char *reseat, *worker; /**< Paths of programs. */
+    const char *folders[SERVICE_FOLDERS_MAX];
+    size_t folder_count;
+    struct service_table *table;
+};
+
+/** Serve one connection, in a process of its own. @fd: taken. Returns an exit status. */
+int connection_run(const struct service *service, const struct link_kind *kind, int fd,
+                   struct service_slot *slot);
+
+/**
+ * Read the description and the source of a kernel from the folders.
+ *
+ * @ret_description, @ret_source  free() them.
+ * Returns 0, -ENOENT, or -errno, with a reason.
+ */
+MUST_CHECK int kernels_find(const struct service *service, const char *name, char **ret_description,
+                            char **ret_source, char ret_problem[STREAM_PROBLEM_MAX]);
+/** The kernels in the folders, and the open streams, as a JSON text; free() it. NULL: no memory. */
+char *listing_make(const struct service *service);
+
+#endif

@@ -1,0 +1,342 @@
+#include "stream/worker/device.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define PLATFORMS_MAX 16
+#define LOG_MAX       (64u << 10)
+#define GUARD_BYTE    0xa5
+
+static int device_fail(struct device *device, int error, const char *format, ...) PRINTF(3, 4);
+static int device_fail(struct device *device, int error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(device->problem, sizeof(device->problem), format, arguments);
+    va_end(arguments);
+    return error;
+}
+
+/* What an error of OpenCL means: with another device, or a second time, would it be the same? */
+static int device_check(struct device *device, cl_int error, const char *what)
+{
+    switch (error) {
+    case CL_SUCCESS:
+        return 0;
+    case CL_INVALID_KERNEL_ARGS:
+    case CL_INVALID_ARG_SIZE:
+    case CL_INVALID_ARG_VALUE:
+    case CL_INVALID_ARG_INDEX:
+    case CL_INVALID_WORK_GROUP_SIZE:
+    case CL_INVALID_WORK_ITEM_SIZE:
+        return device_fail(device, -EINVAL,
+                           "%s: OpenCL error %d; check the kernel's arguments, "
+                           "items and local",
+                           what, error);
+    default:
+        return device_fail(device, -EIO, "%s: OpenCL error %d", what, error);
+    }
+}
+
+/* ---- the kernel ---- */
+
+static int device_find(struct device *device)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint count = 0;
+    clGetPlatformIDs(PLATFORMS_MAX, platforms, &count);
+    for (cl_uint i = 0; i < count && i < PLATFORMS_MAX; i++)
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device->id, NULL) == CL_SUCCESS)
+            return 0;
+    return device_fail(device, -EIO, "there is no OpenCL device");
+}
+
+/* The first lines of the compiler's log say what is wrong; the rest often follows from them. */
+static int device_fail_build(struct device *device)
+{
+    size_t size = 0;
+    char *log = calloc(1, LOG_MAX + 1);
+    if (log)
+        clGetProgramBuildInfo(device->program, device->id, CL_PROGRAM_BUILD_LOG, LOG_MAX, log,
+                              &size);
+    device_fail(device, -EINVAL, "the kernel does not build:\n%.2900s",
+                log && *log ? log : "the compiler gives no reason");
+    free(log);
+    return -EINVAL;
+}
+
+static int device_build(struct device *device, const char *source)
+{
+    const struct stream_description *description = device->description;
+    cl_uint arguments = 0;
+    cl_int error;
+    device->program = clCreateProgramWithSource(device->context, 1, &source, NULL, &error);
+    if (error)
+        return device_check(device, error, "the kernel's program");
+    error = clBuildProgram(device->program, 1, &device->id, description->options, NULL, NULL);
+    if (error == CL_BUILD_PROGRAM_FAILURE || error == CL_INVALID_BUILD_OPTIONS)
+        return device_fail_build(device);
+    if (error)
+        return device_check(device, error, "building the kernel");
+    device->kernel = clCreateKernel(device->program, description->kernel, &error);
+    if (error == CL_INVALID_KERNEL_NAME)
+        return device_fail(device, -EINVAL, "the source has no kernel \"%s\"", description->kernel);
+    if (error)
+        return device_check(device, error, "the kernel");
+    clGetKernelInfo(device->kernel, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, NULL);
+    if (arguments != 2 + description->count)
+        return device_fail(device, -EINVAL,
+                           "the kernel has %u arguments; with the constants of its description it "
+                           "needs %u: in, out%s",
+                           arguments, 2 + description->count,
+                           description->count ? " and the constants" : "");
+    return 0;
+}
+
+static int device_set_constants(struct device *device, const struct stream_open *open)
+{
+    uint32_t order[STREAM_CONSTANTS_MAX];
+    if (stream_description_match(device->description, open, order, device->problem))
+        return -EINVAL;
+    for (uint32_t i = 0; i < device->description->count; i++) {
+        const struct stream_text *value = &open->constants[order[i]].value;
+        cl_int error;
+        device->constants[i] =
+            clCreateBuffer(device->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, value->size,
+                           (void *)value->bytes, &error);
+        if (!error)
+            error = clSetKernelArg(device->kernel, 2 + i, sizeof(cl_mem), &device->constants[i]);
+        if (error)
+            return device_check(device, error, "a constant");
+    }
+    return 0;
+}
+
+int device_open(struct device *device, const struct stream_description *description,
+                const struct stream_open *open)
+{
+    cl_int error = CL_SUCCESS;
+    device->description = description;
+    device->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (device->bell < 0)
+        return device_fail(device, -EIO, "%s", strerror(errno));
+    int failed = device_find(device);
+    if (failed)
+        return failed;
+    device->context = clCreateContext(NULL, 1, &device->id, NULL, NULL, &error);
+    for (size_t i = 0; !error && i < STREAM_STAGES; i++)
+        device->stages[i].queue =
+            clCreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &error);
+    failed = device_check(device, error, "the device");
+    failed = failed ? failed : device_build(device, open->source.bytes);
+    return failed ? failed : device_set_constants(device, open);
+}
+
+/* ---- the rings ---- */
+
+static size_t device_front(const struct device *device)
+{
+    uint32_t output = device->description->output;
+    return output < DEVICE_GUARD ? output : DEVICE_GUARD;
+}
+
+/* The first of the bytes before the first answer that are checked. */
+static size_t device_front_at(const struct device *device)
+{
+    return device->description->output - device_front(device);
+}
+
+static size_t device_back_at(const struct device *device)
+{
+    return (size_t)(1 + device->slots) * device->description->output;
+}
+
+static cl_int device_make_ring(struct device *device, size_t size, cl_uint index, cl_mem *ring)
+{
+    cl_int error;
+    if (*ring)
+        clReleaseMemObject(*ring);
+    *ring = clCreateBuffer(device->context, CL_MEM_READ_WRITE, size, NULL, &error);
+    return error ? error : clSetKernelArg(device->kernel, index, sizeof(cl_mem), ring);
+}
+
+static cl_int device_make_guard(struct device *device)
+{
+    unsigned char bytes[DEVICE_GUARD];
+    cl_command_queue queue = device->stages[DEVICE_WRITE].queue;
+    memset(bytes, GUARD_BYTE, sizeof(bytes));
+    cl_int error = clEnqueueWriteBuffer(queue, device->output, CL_TRUE, device_front_at(device),
+                                        device_front(device), bytes, 0, NULL, NULL);
+    return error ? error
+                 : clEnqueueWriteBuffer(queue, device->output, CL_TRUE, device_back_at(device),
+                                        sizeof(bytes), bytes, 0, NULL, NULL);
+}
+
+int device_make_rings(struct device *device, const uint32_t payloads[STREAM_STAGES],
+                      const uint32_t depths[STREAM_STAGES], uint64_t position)
+{
+    const struct stream_description *description = device->description;
+    uint64_t held[STREAM_STAGES];
+    for (size_t i = 0; i < STREAM_STAGES; i++) {
+        struct device_queue *stage = &device->stages[i];
+        stage->payload = payloads[i];
+        stage->depth = depths[i] < DEVICE_DEPTH_MAX ? depths[i] : DEVICE_DEPTH_MAX;
+        stage->issued = stage->done = position;
+        held[i] = (uint64_t)stage->payload * stage->depth;
+    }
+    /* A record's slot is held from when it is written until it was computed; its answer's, from
+     * when it is computed until it was read. */
+    uint64_t in = held[DEVICE_WRITE] + held[DEVICE_COMPUTE];
+    uint64_t out = held[DEVICE_COMPUTE] + held[DEVICE_READ];
+    device->slots = in > out ? in : out;
+    cl_int error = device_make_ring(device, (size_t)(1 + device->slots) * description->input, 0,
+                                    &device->input);
+    if (!error)
+        error = device_make_ring(device, device_back_at(device) + DEVICE_GUARD, 1, &device->output);
+    if (!error)
+        error = device_make_guard(device);
+    return device_check(device, error, "memory for the stream");
+}
+
+bool device_guard_is_whole(const struct device *device, const struct device_payload *payload)
+{
+    size_t size = device_front(device) + DEVICE_GUARD;
+    for (size_t i = 0; payload->guarded && i < size; i++)
+        if (payload->guard[i] != GUARD_BYTE)
+            return false;
+    return true;
+}
+
+/* ---- commands ---- */
+
+/* Until when a stage may go on, for want of slots that are free. */
+static uint64_t device_limit(const struct device *device, enum device_stage stage)
+{
+    switch (stage) {
+    case DEVICE_WRITE:
+        return device->stages[DEVICE_COMPUTE].done + device->slots;
+    case DEVICE_COMPUTE:
+        return device->stages[DEVICE_READ].done + device->slots;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+uint64_t device_can_start(const struct device *device, enum device_stage stage, uint64_t available)
+{
+    const struct device_queue *at = &device->stages[stage];
+    uint64_t room = device_limit(device, stage) - at->issued;
+    uint64_t together = device->slots - at->issued % device->slots;
+    available = available < room ? available : room;
+    /* A part of a payload does not wait for the rest while the stage has nothing to do. */
+    if (at->count == at->depth || (at->count > 0 && available < at->payload))
+        return 0;
+    available = available < at->payload ? available : at->payload;
+    return available < together ? available : together;
+}
+
+static void CL_CALLBACK device_hear(cl_event event, cl_int status, void *data)
+{
+    struct device_payload *payload = data;
+    uint64_t one = 1;
+    (void)event;
+    int bell = payload->device->bell;
+    atomic_store_explicit(&payload->state, status < 0 ? status : 1, memory_order_release);
+    (void)!write(bell, &one, sizeof(one));
+}
+
+/* The command of the stage before that the record before @end needs; NULL: it has ended. */
+static const cl_event *device_before(struct device *device, enum device_stage stage, uint64_t end)
+{
+    if (stage == DEVICE_WRITE)
+        return NULL;
+    struct device_queue *before = &device->stages[stage - 1];
+    for (unsigned i = 0; i < before->count; i++) {
+        struct device_payload *payload = &before->payloads[(before->first + i) % DEVICE_DEPTH_MAX];
+        if (payload->end >= end)
+            return &payload->event;
+    }
+    return NULL;
+}
+
+static cl_int device_read_guard(struct device *device, struct device_payload *payload,
+                                const cl_event *after)
+{
+    cl_command_queue queue = device->stages[DEVICE_READ].queue;
+    size_t front = device_front(device);
+    cl_int error = clEnqueueReadBuffer(queue, device->output, CL_FALSE, device_front_at(device),
+                                       front, payload->guard, after != NULL, after, NULL);
+    return error ? error
+                 : clEnqueueReadBuffer(queue, device->output, CL_FALSE, device_back_at(device),
+                                       DEVICE_GUARD, payload->guard + front, 0, NULL, NULL);
+}
+
+int device_start(struct device *device, enum device_stage stage, uint64_t count, char *host,
+                 bool guard)
+{
+    const struct stream_description *description = device->description;
+    struct device_queue *at = &device->stages[stage];
+    struct device_payload *payload = &at->payloads[(at->first + at->count) % DEVICE_DEPTH_MAX];
+    size_t slot = (size_t)(1 + at->issued % device->slots), local = description->local;
+    size_t offset = slot * description->items, size = (size_t)count * description->items;
+    const cl_event *after = device_before(device, stage, at->issued + count);
+    cl_uint waits = after != NULL;
+    cl_int error = CL_SUCCESS;
+    payload->device = device;
+    payload->end = at->issued + count;
+    payload->count = count;
+    payload->guarded = guard;
+    atomic_store_explicit(&payload->state, 0, memory_order_relaxed);
+    switch (stage) {
+    case DEVICE_WRITE:
+        error = clEnqueueWriteBuffer(at->queue, device->input, CL_FALSE, slot * description->input,
+                                     (size_t)count * description->input, host, 0, NULL,
+                                     &payload->event);
+        break;
+    case DEVICE_COMPUTE:
+        error = clEnqueueNDRangeKernel(at->queue, device->kernel, 1, &offset, &size,
+                                       local ? &local : NULL, waits, after, &payload->event);
+        break;
+    case DEVICE_READ:
+        if (guard)
+            error = device_read_guard(device, payload, after);
+        if (!error)
+            error = clEnqueueReadBuffer(
+                at->queue, device->output, CL_FALSE, slot * description->output,
+                (size_t)count * description->output, host, waits, after, &payload->event);
+        break;
+    }
+    if (!error) {
+        at->count++;
+        at->issued += count;
+        error = clSetEventCallback(payload->event, CL_COMPLETE, device_hear, payload);
+    }
+    if (!error)
+        error = clFlush(at->queue);
+    return device_check(device, error, "a command");
+}
+
+struct device_payload *device_ended(struct device *device, enum device_stage stage, int *ret_error)
+{
+    struct device_queue *at = &device->stages[stage];
+    struct device_payload *payload = &at->payloads[at->first];
+    int state = at->count ? atomic_load_explicit(&payload->state, memory_order_acquire) : 0;
+    if (state == 0)
+        return NULL;
+    *ret_error = device_check(device, state < 0 ? state : CL_SUCCESS, "a command");
+    return payload;
+}
+
+void device_forget(struct device *device, enum device_stage stage)
+{
+    struct device_queue *at = &device->stages[stage];
+    clReleaseEvent(at->payloads[at->first].event);
+    at->done = at->payloads[at->first].end;
+    at->first = (at->first + 1) % DEVICE_DEPTH_MAX;
+    at->count--;
+}
