@@ -18,6 +18,11 @@ def xor(data, key):
     return (int.from_bytes(data, "little") ^ int.from_bytes(key, "little")).to_bytes(len(data), "little")
 
 
+def records(count, first=0):
+    return b"".join((first + i).to_bytes(8, "big") + ((first + i) * 0x9E3779B97F4A7C15 % (1 << 64)).to_bytes(8, "big")
+                    for i in range(count))
+
+
 def string(data):
     return struct.pack("<I", len(data)) + data
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The libraries for Java and Python against a service that sends rubbish and ends at chosen points.
 
-test_double.py CLASSPATH FOLDER, with the module's folder in PYTHONPATH
+test_double.py CLASSPATH, with the module's folder in PYTHONPATH
 """
 import os
 import subprocess
@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import reseat_stream
-from double import Double, xor
+from double import Double, records, xor
 
 CLASSES = sys.argv.pop(1)
 KEY = b"0123456789abcdef"
@@ -18,11 +18,6 @@ KEY = b"0123456789abcdef"
 RUBBISH = ["half", "short", "version", "gigabyte", "string", "noise"]
 CUTS = [40, 0, 7, 1000, 0, 1, 2, 3]
 BOTH = [True, False]
-
-
-def records(count, first=0):
-    return b"".join((first + i).to_bytes(8, "big") + ((first + i) * 0x9E3779B97F4A7C15 % (1 << 64)).to_bytes(8, "big")
-                    for i in range(count))
 
 
 class WithDouble(unittest.TestCase):
