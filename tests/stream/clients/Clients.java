@@ -412,11 +412,21 @@ public final class Clients {
         }
     }
 
+    /** A stream with a short timeout, but long enough to open it. */
+    private static Accelerator openInTime() {
+        for (long timeout = 1;; timeout *= 2) {
+            try {
+                return builder().timeout(Duration.ofMillis(timeout)).open();
+            } catch (ReseatException e) {
+                check(e.reason() == ReseatException.Reason.TIMED_OUT, e);
+            }
+        }
+    }
+
     /** A thread that waits is interrupted, or its time passes, or the stream is closed; else it goes on. */
     @SuppressWarnings("try") // It is closed under way.
     private static void interrupted() throws Exception {
-        try (Accelerator a = builder().timeout(Duration.ofSeconds(20)).open();
-                Accelerator quick = builder().timeout(Duration.ofMillis(50)).open()) {
+        try (Accelerator a = builder().timeout(Duration.ofSeconds(60)).open(); Accelerator quick = openInTime()) {
             for (int i = 0; i < 20; i++) {
                 CompletableFuture<Boolean> flag = new CompletableFuture<>();
                 Thread waiter = new Thread(() -> {
