@@ -25,12 +25,12 @@
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/command/power.h"
 #include "state/driver/device_key.h"
+#include "state/image/lease_renewer.h"
+#include "state/image/park.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
-#include "state/move/park.h"
 #include "state/recovery/protect.h"
 
 #define RETRY_MS       500

@@ -14,18 +14,18 @@
 #include "state/base/memory/pages.h"
 #include "state/base/span.h"
 #include "state/base/threads/work.h"
-#include "state/checkpoint/checkpoint.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/command/power.h"
 #include "state/driver/device_key.h"
+#include "state/image/checkpoint.h"
+#include "state/image/lease_renewer.h"
+#include "state/image/park.h"
+#include "state/image/snapshot.h"
+#include "state/image/stored.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
-#include "state/move/park.h"
 #include "state/move/status.h"
-#include "state/move/stored.h"
 #include "state/object/lost.h"
 #include "state/recovery/protect.h"
-#include "state/snapshot/snapshot.h"
 
 #define TOTAL_BYTES (64u << 20)
 

@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_H
-#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_H
+#ifndef RESEAT_STATE_IMAGE_SNAPSHOT_H
+#define RESEAT_STATE_IMAGE_SNAPSHOT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

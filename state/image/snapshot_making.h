@@ -1,8 +1,8 @@
-#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_MAKING_H
-#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_MAKING_H
+#ifndef RESEAT_STATE_IMAGE_SNAPSHOT_MAKING_H
+#define RESEAT_STATE_IMAGE_SNAPSHOT_MAKING_H
 
+#include "state/image/snapshot_store.h"
 #include "state/move/move_priv.h"
-#include "state/snapshot/snapshot_store.h"
 
 /* Makes a snapshot: lists what is to be copied, and copies it. */
 

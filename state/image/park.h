@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_MOVE_PARK_H
-#define RESEAT_STATE_MOVE_PARK_H
+#ifndef RESEAT_STATE_IMAGE_PARK_H
+#define RESEAT_STATE_IMAGE_PARK_H
 
 #include <stddef.h>
 #include <stdint.h>

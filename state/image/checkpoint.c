@@ -1,4 +1,4 @@
-#include "state/checkpoint/checkpoint.h"
+#include "state/image/checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "state/base/log.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/work.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/command/command.h"
 #include "state/image/image_folder.h"
 #include "state/image/image_graph.h"
 #include "state/image/image_write.h"
-#include "state/recovery/protect.h"
-#include "state/snapshot/snapshot.h"
+#include "state/image/lease_renewer.h"
+#include "state/image/snapshot.h"
+#include "state/object/upcalls.h"
 
 /* Attempts to pin our own snapshot: another thread may make a newer one in between. */
 #define TRIES 5
@@ -118,7 +118,7 @@ static int checkpoint_make_point(struct making *m)
                                             .data = m};
     for (unsigned i = 0; i < TRIES; i++) {
         struct snapshot_report made = {0};
-        int error = protect_snapshot(&wanted, &made);
+        int error = the_upcalls->make_snapshot(&wanted, &made);
         if (m->partner)
             m->partner->go_on(error == 0);
         m->report->downtime_ns += made.downtime_ns;
@@ -279,10 +279,11 @@ static int checkpoint_make_image(struct making *m)
     if (!error)
         do {
             m->report->reason[0] = '\0';
-            before = recovery_count();
+            before = the_upcalls->recovery_count();
             error = checkpoint_make_point_with(m, asked);
         } while (error && ++tries < TRIES &&
-                 recovery_outlived(before, request->move.deadline_ns, request->move.cancel));
+                 the_upcalls->recovery_outlived(before, request->move.deadline_ns,
+                                                request->move.cancel));
     if (!error && m->partner)
         error = checkpoint_describe_progress(m);
     if (!error)
@@ -300,7 +301,7 @@ static void checkpoint_let_go(void)
 {
     image_known_finish(&last.known);
     if (last.keeps)
-        protect_forget();
+        the_upcalls->forget_snapshot();
     last.keeps = false;
 }
 

@@ -1,4 +1,4 @@
-#include "state/move/stored.h"
+#include "state/image/stored.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tests/state/snapshot/snapshot_play.h"
+#include "tests/state/image/snapshot_play.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "state/checkpoint/lease_renewer.h"
+#include "state/image/lease_renewer.h"
 
 #include <errno.h>
 #include <inttypes.h>

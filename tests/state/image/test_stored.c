@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "state/image/image_read.h"
+#include "state/image/stored.h"
 #include "state/memory/memory.h"
-#include "state/move/stored.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/folder.h"
 

@@ -5,7 +5,7 @@
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"
-#include "tests/state/snapshot/snapshot_play.h"
+#include "tests/state/image/snapshot_play.h"
 
 /* Points of which most only counts as written: what did not change is shared. */
 

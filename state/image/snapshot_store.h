@@ -1,8 +1,8 @@
-#ifndef RESEAT_STATE_SNAPSHOT_SNAPSHOT_STORE_H
-#define RESEAT_STATE_SNAPSHOT_SNAPSHOT_STORE_H
+#ifndef RESEAT_STATE_IMAGE_SNAPSHOT_STORE_H
+#define RESEAT_STATE_IMAGE_SNAPSHOT_STORE_H
 
+#include "state/image/snapshot.h"
 #include "state/memory/digest.h"
-#include "state/snapshot/snapshot.h"
 
 /* The storage of snapshots: chunks of bytes, which several snapshots share. */
 

@@ -1,7 +1,7 @@
-#ifndef RESEAT_TESTS_STATE_SNAPSHOT_SNAPSHOT_PLAY_H
-#define RESEAT_TESTS_STATE_SNAPSHOT_SNAPSHOT_PLAY_H
+#ifndef RESEAT_TESTS_STATE_IMAGE_SNAPSHOT_PLAY_H
+#define RESEAT_TESTS_STATE_IMAGE_SNAPSHOT_PLAY_H
 
-#include "state/snapshot/snapshot.h"
+#include "state/image/snapshot.h"
 #include "tests/support/engine_rig.h"
 
 /* A program that adds to the words of buffers, and what snapshots of it have. */

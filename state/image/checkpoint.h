@@ -1,10 +1,10 @@
-#ifndef RESEAT_STATE_CHECKPOINT_CHECKPOINT_H
-#define RESEAT_STATE_CHECKPOINT_CHECKPOINT_H
+#ifndef RESEAT_STATE_IMAGE_CHECKPOINT_H
+#define RESEAT_STATE_IMAGE_CHECKPOINT_H
 
-#include "state/move/stored.h"
+#include "state/image/stored.h"
 
 /*
- * Makes an image of a running program: a snapshot (state/snapshot/snapshot.h) and the description
+ * Makes an image of a running program: a snapshot (state/image/snapshot.h) and the description
  * of the objects at its moment, on disk. The program is paused only for the snapshot's moment; the
  * snapshot is written while the program continues.
  */

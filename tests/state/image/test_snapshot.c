@@ -6,7 +6,7 @@
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"
-#include "tests/state/snapshot/snapshot_play.h"
+#include "tests/state/image/snapshot_play.h"
 
 /* Points: that they have the bytes of one moment, and cost what has changed. */
 

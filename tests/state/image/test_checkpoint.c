@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/checkpoint/checkpoint.h"
+#include "state/image/checkpoint.h"
 #include "state/image/image_read.h"
-#include "state/move/stored.h"
+#include "state/image/snapshot.h"
+#include "state/image/stored.h"
 #include "state/program/kernel.h"
 #include "state/recipe/container.h"
 #include "state/recovery/protect.h"
-#include "state/snapshot/snapshot.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/folder.h"
 

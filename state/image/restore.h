@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_CHECKPOINT_RESTORE_H
-#define RESEAT_STATE_CHECKPOINT_RESTORE_H
+#ifndef RESEAT_STATE_IMAGE_RESTORE_H
+#define RESEAT_STATE_IMAGE_RESTORE_H
 
 #include "state/image/image_folder.h"
 #include "state/memory/memory.h"

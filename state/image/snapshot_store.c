@@ -1,4 +1,4 @@
-#include "state/snapshot/snapshot_store.h"
+#include "state/image/snapshot_store.h"
 
 #include <errno.h>
 #include <pthread.h>

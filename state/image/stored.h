@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_MOVE_STORED_H
-#define RESEAT_STATE_MOVE_STORED_H
+#ifndef RESEAT_STATE_IMAGE_STORED_H
+#define RESEAT_STATE_IMAGE_STORED_H
 
 #include "state/image/image_folder.h"
 #include "state/move/move.h"

@@ -1,4 +1,4 @@
-#include "state/checkpoint/restore.h"
+#include "state/image/restore.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 #include "state/base/threads/gate.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/thread.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/image/image_read.h"
+#include "state/image/lease_renewer.h"
 #include "state/memory/compare.h"
 #include "state/memory/replica.h"
 

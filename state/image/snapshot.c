@@ -1,4 +1,4 @@
-#include "state/snapshot/snapshot.h"
+#include "state/image/snapshot.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/command/command.h"
-#include "state/move/stored.h"
-#include "state/snapshot/snapshot_making.h"
+#include "state/image/snapshot_making.h"
+#include "state/image/stored.h"
 
 /* Fewer bytes than this are not worth a round of copies ahead. */
 #define WORTH ((uint64_t)8 << 20)

@@ -1,4 +1,4 @@
-#include "state/snapshot/snapshot_making.h"
+#include "state/image/snapshot_making.h"
 
 #include <errno.h>
 #include <stdlib.h>

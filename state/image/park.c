@@ -1,4 +1,4 @@
-#include "state/move/park.h"
+#include "state/image/park.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,9 +7,9 @@
 #include "state/base/clock.h"
 #include "state/base/threads/gate.h"
 #include "state/base/threads/work.h"
+#include "state/image/stored.h"
 #include "state/move/move_priv.h"
 #include "state/move/ready.h"
-#include "state/move/stored.h"
 
 #define PARK_NS (10 * NS_PER_S)
 #define LOOK_NS (5 * NS_PER_MS)
