@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "agent/protocol/common_messages.h"
+#include "agent/protocol/program_messages.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
 #include "interpose/control/control_frames.h"
@@ -25,12 +26,13 @@
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
-#include "state/checkpoint/lease_renewer.h"
+#include "state/command/place.h"
 #include "state/command/power.h"
 #include "state/driver/device_key.h"
+#include "state/image/lease_renewer.h"
+#include "state/image/park.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
-#include "state/move/park.h"
 #include "state/recovery/protect.h"
 
 #define RETRY_MS       500
@@ -465,6 +467,21 @@ static void control_take_power(const msgpack_object *map)
     control.link.power_due = true;
 }
 
+/** What launches draw, as far as the agent knows. */
+static void control_take_costs(const msgpack_object *map)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, "powers", &items);
+
+    place_set_idle(field_u64(map, "idle_mw", 0));
+    for (size_t i = 0; i < count && i < PROTOCOL_POWERS_MAX; i++) {
+        struct place_power power = {.has_device = false};
+        take_drawn(&items[i], &power);
+        if (power.has_device && power.id[0])
+            place_learn_power(&power);
+    }
+}
+
 /** Notify the program. A notice of an unknown kind is ignored. */
 static void control_take_notice(const msgpack_object *map)
 {
@@ -495,7 +512,7 @@ static const struct {
     {MSG_QUERY, control_take_query},        {MSG_NOTICE, control_take_notice},
     {MSG_ANSWER, control_budget_answer},    {MSG_GRANT, control_budget_granted},
     {MSG_SHRINK, control_budget_shrink},    {MSG_WARM, control_take_warm},
-    {MSG_POWER, control_take_power},
+    {MSG_POWER, control_take_power},        {MSG_COSTS, control_take_costs},
 };
 
 static void control_take_message(struct link *link, const msgpack_object *map)

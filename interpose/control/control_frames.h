@@ -4,7 +4,7 @@
 #include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_job.h"
-#include "state/checkpoint/lease_renewer.h"
+#include "state/image/lease_renewer.h"
 #include "state/move/status.h"
 #include "state/object/lost.h"
 #include "state/recovery/protect.h"

@@ -1,5 +1,6 @@
 #include "state/driver/cost.h"
 
+#include <errno.h>
 #include <math.h>
 
 #include "state/base/memory/pages.h"
@@ -302,4 +303,139 @@ void cost_route(const struct cost_way *way, struct cost_choice *ret, struct cost
     cost_choose(&problem, COST_SLACK, ret);
     if (!cost_needs_ring(way) && cost_plain_seconds(way) <= ret->seconds)
         *ret = (struct cost_choice){.seconds = cost_plain_seconds(way)};
+}
+
+void cost_payloads_fill(const struct cost_stage *stage, uint64_t most,
+                        struct cost_flow_stage *ret_stage)
+{
+    ret_stage->kind = stage->kind;
+    ret_stage->count = 0;
+    for (uint64_t records = 1; ret_stage->count < COST_PAYLOADS_MAX; records *= 2) {
+        uint64_t bytes = records * ret_stage->record;
+        if (records > 1 && bytes > most)
+            break;
+        ret_stage->payloads[ret_stage->count++] =
+            (struct cost_payload){records, cost_stage_seconds(stage, (double)bytes, 1)};
+    }
+}
+
+/* Some stages of a stream with payloads chosen. */
+struct flow {
+    double slowest, work; /* seconds for a record: of the slowest stage, of all COST_WORK */
+    uint64_t memory[2];
+};
+
+struct flow_search {
+    const struct cost_flow *flow;
+    double limit; /* seconds for a record: slower choices are dropped */
+    bool least;   /* of what is no slower, by memory, not by time */
+    bool found;
+    struct cost_flow_choice choice, best;
+};
+
+static double cost_flow_seconds(const struct cost_flow *flow, const struct flow *part)
+{
+    double shared = flow->cores ? part->work / flow->cores : 0;
+    return shared > part->slowest ? shared : part->slowest;
+}
+
+static double cost_record_seconds(const struct cost_flow_stage *stage, size_t payload)
+{
+    return stage->payloads[payload].seconds / (double)stage->payloads[payload].records;
+}
+
+static uint64_t cost_payload_memory(const struct cost_flow_stage *stage, size_t payload)
+{
+    return stage->payloads[payload].records * stage->record * stage->depth;
+}
+
+static void cost_flow_add(struct flow *part, const struct cost_flow_stage *stage, double seconds,
+                          uint64_t memory)
+{
+    if (seconds > part->slowest)
+        part->slowest = seconds;
+    if (stage->kind == COST_WORK)
+        part->work += seconds;
+    part->memory[stage->memory] += memory;
+}
+
+static bool cost_flow_is_better(const struct flow_search *search, const struct flow *part)
+{
+    const struct cost_flow *flow = search->flow;
+    double seconds = cost_flow_seconds(flow, part);
+    if (part->memory[COST_HOST] > flow->memory[COST_HOST] ||
+        part->memory[COST_DEVICE] > flow->memory[COST_DEVICE] || seconds > search->limit)
+        return false;
+    if (!search->found)
+        return true;
+    if (!search->least)
+        return seconds < search->limit;
+    return part->memory[COST_HOST] + part->memory[COST_DEVICE] <
+           search->best.memory[COST_HOST] + search->best.memory[COST_DEVICE];
+}
+
+/* Could a choice that goes on from @part be better? Asked as if each stage from @stage on had the
+ * fastest payload's time and the smallest one's memory, of those that are fast enough. */
+static bool cost_flow_may_be_better(const struct flow_search *search, const struct flow *part,
+                                    size_t stage)
+{
+    struct flow bound = *part;
+    for (; stage < search->flow->count; stage++) {
+        const struct cost_flow_stage *rest = &search->flow->stages[stage];
+        double seconds = INFINITY;
+        uint64_t memory = UINT64_MAX;
+        for (size_t i = 0; i < rest->count; i++) {
+            double its_seconds = cost_record_seconds(rest, i);
+            uint64_t its_memory = cost_payload_memory(rest, i);
+            if (its_seconds > search->limit)
+                continue;
+            seconds = its_seconds < seconds ? its_seconds : seconds;
+            memory = its_memory < memory ? its_memory : memory;
+        }
+        if (memory == UINT64_MAX)
+            return false;
+        cost_flow_add(&bound, rest, seconds, memory);
+    }
+    return cost_flow_is_better(search, &bound);
+}
+
+/* Payloads for the stages from @stage on: large ones first when the time counts, small ones first
+ * when memory does, as these are likely to be the best. */
+static void cost_search_payloads(struct flow_search *search, const struct flow *part, size_t stage)
+{
+    if (!cost_flow_may_be_better(search, part, stage))
+        return;
+    if (stage == search->flow->count) {
+        search->found = true;
+        search->best = search->choice;
+        search->best.seconds = cost_flow_seconds(search->flow, part);
+        for (size_t i = 0; i < 2; i++)
+            search->best.memory[i] = part->memory[i];
+        if (!search->least)
+            search->limit = search->best.seconds;
+        return;
+    }
+    const struct cost_flow_stage *next = &search->flow->stages[stage];
+    for (size_t i = 0; i < next->count; i++) {
+        size_t payload = search->least ? i : next->count - 1 - i;
+        struct flow more = *part;
+        cost_flow_add(&more, next, cost_record_seconds(next, payload),
+                      cost_payload_memory(next, payload));
+        search->choice.payloads[stage] = payload;
+        cost_search_payloads(search, &more, stage + 1);
+    }
+}
+
+int cost_payloads(const struct cost_flow *flow, double slack, struct cost_flow_choice *ret)
+{
+    struct flow_search search = {.flow = flow, .limit = INFINITY};
+    const struct flow none = {0};
+    cost_search_payloads(&search, &none, 0);
+    if (!search.found)
+        return -ENOMEM;
+    search.limit = search.best.seconds * (1 + slack);
+    search.least = true;
+    cost_search_payloads(&search, &none, 0);
+    *ret = search.best;
+    return 0;
 }

@@ -110,4 +110,64 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret);
 void cost_route(const struct cost_way *way, struct cost_choice *ret,
                 struct cost_places *ret_places);
 
+/*
+ * Streams: records pass stages that all work at once, each on payloads of its own size. A stage
+ * that needs s seconds for a payload of r records needs s / r for a record, and the stream as long
+ * as its slowest stage. COST_WORK stages share the cores: together they need no less than the sum
+ * of their s / r over the number of cores.
+ */
+
+#define COST_FLOW_STAGES  7
+#define COST_PAYLOADS_MAX 32
+
+enum cost_memory {
+    COST_HOST,   /**< A stage's payloads lie in host memory. */
+    COST_DEVICE, /**< In the device's. */
+};
+
+struct cost_payload {
+    uint64_t records; /**< At least 1. */
+    double seconds;   /**< Measured, or predicted by cost_payloads_fill. */
+};
+
+struct cost_flow_stage {
+    enum cost_kind kind;                             /**< COST_WORK: it takes a core; COST_LINK. */
+    struct cost_payload payloads[COST_PAYLOADS_MAX]; /**< In ascending order of records. */
+    size_t count;                                    /**< Of them, at least 1. */
+    uint32_t record;                                 /**< Bytes of a record. */
+    unsigned depth;                                  /**< Payloads that it has at a time. */
+    enum cost_memory memory;                         /**< Where they are. */
+};
+
+struct cost_flow {
+    struct cost_flow_stage stages[COST_FLOW_STAGES];
+    size_t count;
+    uint64_t memory[2]; /**< Most bytes of all payloads in each enum cost_memory. */
+    unsigned cores;     /**< For the COST_WORK stages; 0: as many as there are stages. */
+};
+
+struct cost_flow_choice {
+    size_t payloads[COST_FLOW_STAGES]; /**< For each stage, an index of its payloads. */
+    double seconds;                    /**< Predicted, for a record. */
+    uint64_t memory[2];                /**< Bytes of all payloads in each enum cost_memory. */
+};
+
+/** Give @ret_stage payloads of 1, 2, 4 ... records, at most @most bytes but one record at least,
+ * and the seconds that one thread of @stage needs for each. Only the kind, the payloads and their
+ * count are written; @ret_stage->record must be set. */
+void cost_payloads_fill(const struct cost_stage *stage, uint64_t most,
+                        struct cost_flow_stage *ret_stage);
+
+/**
+ * Find the payload of each stage with which a record takes least, by an exact search. Among choices
+ * at most @slack slower, take the one with the least memory.
+ *
+ * @slack  A fraction; 0: only the time counts, then memory.
+ * @ret  Written on success.
+ *
+ * Returns 0 or -ENOMEM: the smallest payloads need more memory than there is.
+ */
+MUST_CHECK
+int cost_payloads(const struct cost_flow *flow, double slack, struct cost_flow_choice *ret);
+
 #endif

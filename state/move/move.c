@@ -19,7 +19,6 @@
 #include "state/move/fetch.h"
 #include "state/move/ready.h"
 #include "state/move/spread.h"
-#include "state/move/stored.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program.h"
@@ -340,7 +339,7 @@ static void move_run_phases(struct move *move)
         budget_reserve(move->target, *move->request->grant);
     if (move->resumes) {
         move_enter_phase(move, MOVE_PREPARE);
-        error = stored_bring(move);
+        error = the_upcalls->bring_stored(move);
     }
     if (error == 0)
         error = move_transact_phases(move);

@@ -12,6 +12,7 @@
 #include "state/base/files/owned.h"
 #include "tests/emu/object.h"
 
+#define NS_PER_US      1000ull
 #define NS_PER_MS      1000000ull
 #define NS_PER_S       1000000000ull
 #define BYTES_PER_MB   1000000ull
@@ -66,19 +67,29 @@ void emu_hang(void)
         pause();
 }
 
-cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t bytes)
+uint64_t emu_link_ns(const struct emu_device *device, uint64_t bytes)
 {
-    if (device->config.link_mb_s == 0)
-        return CL_SUCCESS;
-    uint64_t cost =
-        (uint64_t)((double)bytes * NS_PER_S / ((double)device->config.link_mb_s * BYTES_PER_MB));
+    const struct emu_config *config = &device->config;
+    double ns = config->link_mb_s == 0
+                    ? 0
+                    : (double)bytes * NS_PER_S / ((double)config->link_mb_s * BYTES_PER_MB);
+    return config->setup_us * NS_PER_US + (uint64_t)ns;
+}
+
+uint64_t emu_engine_take(struct emu_device *device, enum emu_engine engine, uint64_t duration)
+{
     uint64_t now = emu_now_ns();
-    pthread_mutex_lock(&device->link_lock);
-    uint64_t start = device->link_free_ns[link] > now ? device->link_free_ns[link] : now;
-    uint64_t end = start + cost;
-    device->link_free_ns[link] = end;
-    pthread_mutex_unlock(&device->link_lock);
-    for (; now < end; now = emu_now_ns()) {
+    pthread_mutex_lock(&device->engines_lock);
+    uint64_t *free_ns = &device->engine_free_ns[engine];
+    uint64_t end = (*free_ns > now ? *free_ns : now) + duration;
+    *free_ns = end;
+    pthread_mutex_unlock(&device->engines_lock);
+    return end;
+}
+
+cl_int emu_engine_wait(struct emu_device *device, uint64_t end)
+{
+    for (uint64_t now = emu_now_ns(); now < end; now = emu_now_ns()) {
         if (atomic_load(&device->shared->vanished) != 0)
             return CL_OUT_OF_RESOURCES;
         emu_sleep_until_ns(end - now > LINK_SLICE_NS ? now + LINK_SLICE_NS : end);
@@ -86,12 +97,29 @@ cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t byt
     return CL_SUCCESS;
 }
 
+cl_int emu_link_wait(struct emu_device *device, enum emu_engine link, uint64_t bytes)
+{
+    uint64_t cost = emu_link_ns(device, bytes);
+    return cost == 0 ? CL_SUCCESS : emu_engine_wait(device, emu_engine_take(device, link, cost));
+}
+
 /* Of the call under way; calls of drivers do not nest. */
 static _Thread_local bool fails_at_end;
+static _Thread_local uint64_t lasts_ns;
 
 bool emu_call_fails_at_end(void)
 {
     return fails_at_end;
+}
+
+void emu_call_lasts(uint64_t ns)
+{
+    lasts_ns = ns;
+}
+
+uint64_t emu_call_lasts_ns(void)
+{
+    return lasts_ns;
 }
 
 /* True for the one call that an arm was waiting for. */
@@ -126,6 +154,7 @@ cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *de
     call->losses = atomic_load(&shared->losses);
     atomic_fetch_add(&shared->function_calls[function], 1);
     fails_at_end = false;
+    lasts_ns = 0;
     if (arm_fires(shared, function)) {
         int32_t error = atomic_load(&shared->arm_error);
         atomic_fetch_add(&shared->fired, 1);

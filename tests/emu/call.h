@@ -28,8 +28,8 @@ struct emu_call {
     uint32_t losses;
 };
 
-/** Directions of a device's link. */
-enum emu_link { EMU_LINK_IN, EMU_LINK_OUT, EMU_LINKS };
+/** What a device has one of: a direction of its link, its cores. */
+enum emu_engine { EMU_LINK_IN, EMU_LINK_OUT, EMU_CORES, EMU_ENGINES };
 
 /**
  * Count a call and decide whether it fails before the driver sees it: armed, device gone, or the
@@ -43,9 +43,27 @@ bool emu_call_fails_at_end(void);
 /** Trace the call. Returns @err, or the loss of the device during a clFinish. */
 cl_int emu_call_end(const struct emu_call *call, cl_int err);
 
+/** Nanoseconds that @bytes take on the device's link. */
+uint64_t emu_link_ns(const struct emu_device *device, uint64_t bytes);
 /** Take as long as @bytes take on the device's link; transfers of one direction queue up. Returns
  * CL_OUT_OF_RESOURCES when the device vanishes meanwhile. */
-cl_int emu_link_wait(struct emu_device *device, enum emu_link link, uint64_t bytes);
+cl_int emu_link_wait(struct emu_device *device, enum emu_engine link, uint64_t bytes);
+/** Of an engine, @duration when it is free next: until when, of emu_now_ns(). */
+uint64_t emu_engine_take(struct emu_device *device, enum emu_engine engine, uint64_t duration);
+/** Wait until @end, or return CL_OUT_OF_RESOURCES when the device vanishes meanwhile. */
+cl_int emu_engine_wait(struct emu_device *device, uint64_t end);
+
+/** Have what is enqueued to @queue next begin when an engine has had @duration for it, from when it
+ * could begin: engine.c. @real_waits are the driver's. */
+cl_int emu_engine_gate(struct emu_device *device, enum emu_engine engine, cl_command_queue queue,
+                       uint64_t duration, cl_uint count, const cl_event *real_waits);
+/** A read or write that is enqueued next takes its time, in the call or as engines do. */
+cl_int emu_transfer(struct emu_device *device, enum emu_engine engine, uint64_t bytes,
+                    cl_command_queue queue, cl_uint count, const cl_event *waits);
+
+/** What the call under way enqueues lasts longer than for the driver, and how much. */
+void emu_call_lasts(uint64_t ns);
+uint64_t emu_call_lasts_ns(void);
 
 /** What a wait for a vanished device does that hangs: it never returns. */
 _Noreturn void emu_hang(void);

@@ -145,6 +145,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"local_memory", &c->local_memory},
                    {"launch_memory", &c->launch_memory},
                    {"link_mb_s", &c->link_mb_s},
+                   {"setup_us", &c->setup_us},
                    {"launch_ms", &c->launch_ms},
                    {"items_per_s", &c->items_per_s},
                    {"idle_w", &c->idle_w},
@@ -168,6 +169,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                  {"late_status", &c->late_status},
                  {"greedy", &c->greedy},
                  {"careless", &c->careless},
+                 {"engines", &c->engines},
                  {"arg_info_fails", &c->arg_info_fails},
                  {"lost_hangs", &c->lost_hangs}};
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)

@@ -19,6 +19,7 @@ cl_int emu_event_prepare(struct emu_device *device, const cl_event *event, const
     if (made == NULL)
         return CL_OUT_OF_HOST_MEMORY;
     ((struct emu_event *)made)->fails = emu_call_fails_at_end();
+    ((struct emu_event *)made)->lasted_ns = emu_call_lasts_ns();
     *ret_made = made;
     return CL_SUCCESS;
 }

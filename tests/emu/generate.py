@@ -53,8 +53,10 @@ OPTIONAL = {("clGetKernelWorkGroupInfo", "device"), ("clGetKernelSubGroupInfo", 
 
 # What a call costs before the driver sees it; the expression is a cl_int.
 BEFORE = {
-    "clEnqueueReadBuffer": "emu_link_wait(device, EMU_LINK_OUT, cb)",
-    "clEnqueueWriteBuffer": "emu_link_wait(device, EMU_LINK_IN, cb)",
+    "clEnqueueReadBuffer": "emu_transfer(device, EMU_LINK_OUT, cb, command_queue,"
+                           " num_events_in_wait_list, event_wait_list)",
+    "clEnqueueWriteBuffer": "emu_transfer(device, EMU_LINK_IN, cb, command_queue,"
+                            " num_events_in_wait_list, event_wait_list)",
     "clEnqueueReadBufferRect": "emu_link_wait(device, EMU_LINK_OUT, emu_region_bytes(region, NULL))",
     "clEnqueueWriteBufferRect": "emu_link_wait(device, EMU_LINK_IN, emu_region_bytes(region, NULL))",
     "clEnqueueReadImage": "emu_link_wait(device, EMU_LINK_OUT, emu_region_bytes(region, image))",

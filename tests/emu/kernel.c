@@ -9,6 +9,7 @@
 #define TYPE_NAME_MAX  64
 #define EVERY_KERNEL   "*"
 #define NS_PER_S       1000000000ull
+#define NS_PER_US      1000ull
 
 static struct emu_kernel *kernel_of(cl_kernel kernel)
 {
@@ -302,8 +303,9 @@ static uint64_t duration_of(const struct emu_device *device, const struct emu_ke
     for (cl_uint i = 0; global != NULL && i < dimensions && i < DIMENSIONS_MAX; i++)
         items *= (double)global[i];
     uint64_t per_s = device->config.items_per_s;
+    uint64_t setup = device->config.engines ? device->config.setup_us * NS_PER_US : 0;
     bool is_paced = per_s != 0 && (!paced[0] || emu_config_matches(paced, kernel->name));
-    return is_paced ? (uint64_t)(items * NS_PER_S / (double)per_s) : 0;
+    return is_paced ? setup + (uint64_t)(items * NS_PER_S / (double)per_s) : 0;
 }
 
 /* What is enqueued next does not begin before the device has had the time for it, and for what it
@@ -360,15 +362,17 @@ cl_int emu_do_clEnqueueNDRangeKernel(struct emu_device *device, cl_command_queue
     if (err == CL_SUCCESS)
         err = launch_check(device, kernel_of(kernel), work_dim, global_work_size, chosen,
                            &local_work_size);
+    uint64_t duration = duration_of(device, kernel_of(kernel), work_dim, global_work_size);
+    emu_call_lasts(duration);
     if (err == CL_SUCCESS)
         err = emu_event_prepare(device, event, command_queue, &made);
     if (err != CL_SUCCESS)
         return err;
     emu_sleep_ms(device->config.launch_ms);
-    uint64_t duration = duration_of(device, kernel_of(kernel), work_dim, global_work_size);
-    if (made != NULL)
-        ((struct emu_event *)made)->lasted_ns = duration;
-    err = take_time(device, command_queue, duration);
+    err = device->config.engines
+              ? emu_engine_gate(device, EMU_CORES, command_queue, duration, num_events_in_wait_list,
+                                (const cl_event *)(const void *)waits.real)
+              : take_time(device, command_queue, duration);
     if (err == CL_SUCCESS)
         err = emu_driver->clEnqueueNDRangeKernel(
             emu_real_of(command_queue), emu_real_of(kernel), work_dim, global_work_offset,

@@ -52,9 +52,9 @@ struct emu_device {
     struct emu_shared_device *shared;
     size_t max_work_group_size, base_work_group_size;
     uint64_t memory, max_alloc, local_memory;
-    pthread_mutex_t link_lock;
-    uint64_t link_free_ns[EMU_LINKS]; /**< When each direction is idle again. link_lock. */
-    pthread_mutex_t cores_lock;       /**< Of these six. */
+    pthread_mutex_t engines_lock;
+    uint64_t engine_free_ns[EMU_ENGINES]; /**< When each is idle again. engines_lock. */
+    pthread_mutex_t cores_lock;           /**< Of these six. */
     pthread_cond_t cores_changed;
     uint64_t cores_free_ns, cores_over_ns; /**< When what was launched will have ended; when the
                                                 last that has, did. */

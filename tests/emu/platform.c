@@ -98,7 +98,7 @@ static int device_init(struct emu_device *device, const struct emu_config *confi
             CL_SUCCESS)
         return -EIO;
     emu_root_init(&device->object, EMU_DEVICE, real);
-    pthread_mutex_init(&device->link_lock, NULL);
+    pthread_mutex_init(&device->engines_lock, NULL);
     pthread_mutex_init(&device->cores_lock, NULL);
     pthread_cond_init(&device->cores_changed, NULL);
     device->config = *config;

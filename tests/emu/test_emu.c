@@ -424,6 +424,56 @@ Test(emu, links_launches_and_builds_take_their_time)
     emu_vdev_close(&rig, &vdev);
 }
 
+/* A write and a read at once, and a launch after the write; none keeps its caller. */
+Test(emu, engines_work_at_once_from_when_each_could_begin)
+{
+    struct emu_rig rig;
+    struct emu_vdev vdev;
+    static char in[2000000], out[2000000];
+    enum { WRITE, READ, LAUNCH, COUNT };
+    cl_command_queue queues[COUNT];
+    cl_event events[COUNT];
+    cl_ulong begun[COUNT], ended[COUNT];
+    const size_t global = 16;
+    emu_rig_open(&rig, "[a] base=1 engines=yes link_mb_s=20 setup_us=50000 items_per_s=160");
+    emu_vdev_open(&rig, 0, scale_source, &vdev);
+    cl_mem from = buffer_of(&rig, &vdev, sizeof(in), CL_SUCCESS);
+    cl_mem to = buffer_of(&rig, &vdev, sizeof(in), CL_SUCCESS);
+    cl_kernel sizes = kernel_open(&rig, &vdev, "sizes", to);
+    for (int i = 0; i < COUNT; i++)
+        queues[i] = rig.cl->clCreateCommandQueue(vdev.context, rig.devices[0],
+                                                 CL_QUEUE_PROFILING_ENABLE, NULL);
+    double start = seconds();
+    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(queues[WRITE], to, CL_FALSE, 0, sizeof(in), in, 0,
+                                              NULL, &events[WRITE]),
+                 CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueReadBuffer(queues[READ], from, CL_FALSE, 0, sizeof(out), out, 0,
+                                             NULL, &events[READ]),
+                 CL_SUCCESS);
+    cr_assert_eq(rig.cl->clEnqueueNDRangeKernel(queues[LAUNCH], sizes, 1, NULL, &global, NULL, 1,
+                                                &events[WRITE], &events[LAUNCH]),
+                 CL_SUCCESS);
+    double enqueued = seconds() - start;
+    cr_assert_eq(rig.cl->clWaitForEvents(COUNT, events), CL_SUCCESS);
+    cr_assert_geq(seconds() - start, 0.15 + 0.15);
+    cr_assert_lt(enqueued, 0.15);
+    for (int i = 0; i < COUNT; i++) {
+        rig.cl->clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, sizeof(cl_ulong),
+                                        &begun[i], NULL);
+        rig.cl->clGetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, sizeof(cl_ulong),
+                                        &ended[i], NULL);
+        cr_assert_geq(ended[i] - begun[i], 150000000);
+        rig.cl->clReleaseEvent(events[i]);
+        rig.cl->clReleaseCommandQueue(queues[i]);
+    }
+    cr_assert_lt(begun[READ], ended[WRITE]);
+    cr_assert_geq(begun[LAUNCH], ended[WRITE]);
+    rig.cl->clReleaseKernel(sizes);
+    rig.cl->clReleaseMemObject(to);
+    rig.cl->clReleaseMemObject(from);
+    emu_vdev_close(&rig, &vdev);
+}
+
 /* The second one after the first, and as the profile says; other kernels as ever. */
 Test(emu, a_paced_kernel_takes_its_time_after_the_call)
 {

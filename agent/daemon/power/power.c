@@ -390,6 +390,20 @@ void power_handle(struct peer *peer, struct message *message)
 
 /* ---- meters ---- */
 
+/** True when @program may launch on @device although none of its virtual devices is there. */
+static bool power_helps(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    for (size_t i = 0; i < program->spread.count; i++) {
+        const struct inventory_entry *entry =
+            program->spread_told & 1u << i
+                ? device_by_key(&agent->devices.inventory, &program->spread.devices[i])
+                : NULL;
+        if (entry && entry == devices_entry(agent, device))
+            return true;
+    }
+    return false;
+}
+
 /**
  * Count the programs that may have launched on @device since @since_ms. @ret_one is one of them;
  * @ret_whole is true if it was busy and free to launch during the whole interval.
@@ -401,7 +415,7 @@ static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_
 
     for (struct program *program = agent->programs; program; program = program->next) {
         const struct program_power *power = &program->power;
-        bool here = false, busy = false;
+        bool busy = false, here = power_helps(agent, program, device);
         for (size_t i = 0; i < program->vdev_count; i++) {
             here = here || program->vdevs[i].entry.device == device;
             busy = busy || (program->vdevs[i].entry.device == device && program->vdevs[i].busy);
@@ -749,6 +763,23 @@ bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, s
 }
 
 /* ---- answers to clients ---- */
+
+uint64_t power_idle(const struct agent *agent, uint32_t device)
+{
+    return device < agent->power->count && agent->power->devices[device].idle_known
+               ? agent->power->devices[device].idle_mw
+               : 0;
+}
+
+uint64_t power_expected(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    uint64_t idle = power_idle(agent, device), learnt = power_learnt(program, device);
+
+    if (learnt || !idle)
+        return learnt;
+    uint64_t most = agent->power->devices[device].most_mw;
+    return most > idle ? most - idle : 0;
+}
 
 bool power_is_modelled(const struct agent *agent, uint32_t device)
 {

@@ -255,8 +255,9 @@ struct program_status {
     uint64_t slice_ns; /**< Duration of a piece of its launches; 0: launches are not split. */
     /** Launches of which other devices ran a part, and the work-items that these devices ran. */
     uint64_t spread_launches, spread_items;
-    char objective[24];   /**< By which a device is chosen for each launch; "": none is. */
-    char not_placed[160]; /**< Why the last launch that stayed on its own device did; or "". */
+    char objective[24];      /**< By which a device is chosen for each launch; "": none is. */
+    char not_placed[160];    /**< Why the last launch that stayed on its own device did; or "". */
+    uint64_t placed_by_time; /**< Launches placed for time, as their energy is not known. */
     struct {
         struct program_placed counts[PROGRAM_PLACED_MAX];
         size_t count;

@@ -1,0 +1,181 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "state/base/clock.h"
+#include "stream/worker/choose.h"
+
+/* The device of a test: what its stages take, exactly or with noise. */
+struct stage {
+    double setup, bandwidth;
+};
+
+struct world {
+    struct choose choose;
+    struct choose_world is;
+    struct stage stages[CHOOSE_STAGES];
+    uint32_t pack_unpack_ns[2];
+    double noise;
+    unsigned seed;
+    uint64_t now_ns;
+};
+
+static struct world world_of(struct stage write, struct stage compute, struct stage read)
+{
+    struct world world = {
+        .is = {.input = 1024,
+               .output = 1024,
+               .capacity = 16384,
+               .device_memory = 64u << 20,
+               .cores = 8},
+        .stages = {[CHOOSE_WRITE] = write, [CHOOSE_COMPUTE] = compute, [CHOOSE_READ] = read},
+        .seed = 1};
+    choose_init(&world.choose, &world.is);
+    return world;
+}
+
+static double takes(const struct world *world, enum choose_stage stage, double records)
+{
+    const struct stage *figures = &world->stages[stage];
+    return figures->setup + records * 1024 / figures->bandwidth;
+}
+
+/* Each stage has a payload, of at most @most records. How often what to use has changed. */
+static unsigned flow(struct world *world, unsigned times, uint32_t most)
+{
+    unsigned changes = 0;
+    for (unsigned i = 0; i < times; i++) {
+        for (size_t stage = CHOOSE_WRITE; stage <= CHOOSE_READ; stage++) {
+            uint32_t records = world->choose.payloads[stage];
+            records = records < most ? records : most;
+            double seconds = takes(world, stage, records);
+            seconds *= 1 + world->noise * (rand_r(&world->seed) % 2001 / 1000.0 - 1);
+            world->now_ns += (uint64_t)(seconds * 1e9);
+            changes += choose_seen(&world->choose, stage, records, seconds, world->now_ns,
+                                   world->pack_unpack_ns);
+        }
+    }
+    return changes;
+}
+
+/* Seconds for a record, when all stages work at once. */
+static double period(const struct world *world, const uint32_t payloads[CHOOSE_STAGES])
+{
+    double slowest = 0;
+    for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i++)
+        slowest = fmax(slowest, takes(world, i, payloads[i]) / payloads[i]);
+    return slowest;
+}
+
+static double best_period(const struct world *world)
+{
+    uint32_t payloads[CHOOSE_STAGES];
+    double best = INFINITY;
+    for (uint32_t write = 1; write <= 2048; write *= 2)
+        for (uint32_t compute = 1; compute <= 1024; compute *= 2)
+            for (uint32_t read = 1; read <= 2048; read *= 2) {
+                payloads[CHOOSE_WRITE] = write;
+                payloads[CHOOSE_COMPUTE] = compute;
+                payloads[CHOOSE_READ] = read;
+                best = fmin(best, period(world, payloads));
+            }
+    return best;
+}
+
+static void check_choice(const struct world *world)
+{
+    cr_assert(world->choose.chosen);
+    double now = period(world, world->choose.payloads), best = best_period(world);
+    cr_assert_leq(now, 1.05 * best, "%.3g s for a record, the best are %.3g", now, best);
+}
+
+Test(choose, what_is_chosen_is_within_a_twentieth_of_the_best)
+{
+    for (unsigned seed = 1; seed <= 200; seed++) {
+        unsigned random = seed;
+        struct stage stages[3];
+        for (size_t i = 0; i < 3; i++)
+            stages[i] = (struct stage){(1 + rand_r(&random) % 500) * 1e-6,
+                                       (1 + rand_r(&random) % 1000) * 1e7};
+        struct world world = world_of(stages[0], stages[1], stages[2]);
+        flow(&world, 100, UINT32_MAX);
+        check_choice(&world);
+    }
+}
+
+Test(choose, stages_that_are_not_the_slowest_get_small_payloads)
+{
+    struct world world = world_of((struct stage){10e-6, 10e9}, (struct stage){50e-6, 50e6},
+                                  (struct stage){10e-6, 10e9});
+    flow(&world, 100, UINT32_MAX);
+    check_choice(&world);
+    cr_assert_leq(world.choose.payloads[CHOOSE_WRITE], 8);
+    cr_assert_leq(world.choose.payloads[CHOOSE_READ], 8);
+    cr_assert_geq(world.choose.payloads[CHOOSE_COMPUTE], 64);
+    cr_assert_leq(world.choose.payloads[CHOOSE_PACK], 16, "and so does the client");
+}
+
+Test(choose, a_slow_client_is_told_to_pack_more)
+{
+    struct stage fast = {10e-6, 10e9};
+    struct world quick = world_of(fast, fast, fast), slow = world_of(fast, fast, fast);
+    quick.pack_unpack_ns[0] = 1;
+    slow.pack_unpack_ns[0] = 10000;
+    flow(&quick, 100, UINT32_MAX);
+    flow(&slow, 100, UINT32_MAX);
+    cr_assert_gt(quick.choose.payloads[CHOOSE_PACK], slow.choose.payloads[CHOOSE_PACK],
+                 "what is slow by itself is not slower with small payloads");
+}
+
+Test(choose, it_is_learnt_again_on_another_device)
+{
+    struct stage link = {20e-6, 5e9};
+    struct world world = world_of(link, (struct stage){1e-6, 2e9}, link);
+    flow(&world, 2000, UINT32_MAX);
+    check_choice(&world);
+    uint32_t before = world.choose.payloads[CHOOSE_COMPUTE];
+    world.stages[CHOOSE_COMPUTE] = (struct stage){2e-3, 2e9};
+    flow(&world, 4000, UINT32_MAX);
+    check_choice(&world);
+    cr_assert_gt(world.choose.payloads[CHOOSE_COMPUTE], before);
+}
+
+Test(choose, noise_does_not_change_it_all_the_time)
+{
+    struct stage link = {20e-6, 1e9};
+    struct world world = world_of(link, (struct stage){50e-6, 500e6}, link);
+    world.noise = 0.3;
+    flow(&world, 200, UINT32_MAX);
+    cr_assert(world.choose.chosen);
+    cr_assert_leq(flow(&world, 20000, UINT32_MAX), 40);
+    flow(&world, 200, UINT32_MAX);
+    cr_assert_leq(period(&world, world.choose.payloads), 1.25 * best_period(&world));
+}
+
+Test(choose, few_records_at_a_time_are_enough_to_choose)
+{
+    struct stage stage = {20e-6, 1e9};
+    struct world world = world_of(stage, stage, stage);
+    flow(&world, 300, 3);
+    cr_assert(world.choose.chosen);
+    cr_assert_eq(flow(&world, 1000, 3), 0);
+}
+
+Test(choose, no_payload_is_larger_than_its_share_of_a_ring)
+{
+    struct world world = {.is = {.input = 1u << 20,
+                                 .output = 4,
+                                 .capacity = 16,
+                                 .device_memory = 64u << 20,
+                                 .cores = 2,
+                                 .cpu = true}};
+    choose_init(&world.choose, &world.is);
+    for (size_t i = 0; i < CHOOSE_STAGES; i++) {
+        world.stages[i] = (struct stage){1e-3, 1e9};
+        cr_assert_leq(choose_most(&world.choose, i), 4);
+    }
+    flow(&world, 300, UINT32_MAX);
+    cr_assert(world.choose.chosen);
+    for (size_t i = 0; i < CHOOSE_STAGES; i++)
+        cr_assert_leq(world.choose.payloads[i], choose_most(&world.choose, i));
+}
