@@ -61,7 +61,7 @@ static int supervisor_start(struct supervisor *supervisor)
     if (supervisor->isolate)
         words[count++] = "--isolate";
     if (supervisor->quota != GRANT_UNLIMITED_MEMORY) {
-        snprintf(quota, sizeof(quota), "%llu", (unsigned long long)supervisor->quota);
+        snprintf(quota, sizeof(quota), "%lluB", (unsigned long long)supervisor->quota);
         words[count++] = "--quota";
         words[count++] = quota;
     }

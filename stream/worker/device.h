@@ -27,10 +27,10 @@ enum device_stage { DEVICE_WRITE, DEVICE_COMPUTE, DEVICE_READ };
 struct device_payload {
     struct device *device;
     cl_event event;
-    uint64_t end;     /**< The position behind its last record. */
-    uint64_t count;   /**< Records. */
-    atomic_int state; /**< 0: under way; 1: done; negative: an error of OpenCL. */
-    bool guarded;     /**< `guard` is read with it. */
+    uint64_t end;   /**< The position behind its last record. */
+    uint64_t count; /**< Records. */
+    atomic_bool ended;
+    bool guarded; /**< `guard` is read with it. */
     unsigned char guard[2 * DEVICE_GUARD];
 };
 
