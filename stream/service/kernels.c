@@ -159,7 +159,7 @@ static json_t *listing_streams(const struct service_table *table)
     return streams;
 }
 
-char *listing_make(const struct service *service)
+char *service_listing(const struct service *service)
 {
     json_t *kernels = json_array();
     for (size_t i = 0; i < service->folder_count; i++)
