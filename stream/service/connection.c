@@ -82,9 +82,10 @@ static int connection_enter(struct connection *connection, const struct link_kin
     int error = tls_grant(connection->link, &connection->grant);
     tls_server_close();
     if (!error && connection_count_same(connection) >= connection->grant.sessions)
-        return connection_refuse(connection, -EMFILE,
-                                 "your certificate allows %u streams at a time: close one first",
-                                 connection->grant.sessions);
+        return connection_refuse(
+            connection, -EMFILE,
+            "the limit of streams of your certificate is %u at a time: close one first",
+            connection->grant.sessions);
     return error;
 }
 
