@@ -240,7 +240,7 @@ static int connection_stream(struct connection *connection)
 
 static int connection_list(const struct connection *connection)
 {
-    CLEANUP(cleanup_free) char *text = listing_make(connection->service);
+    CLEANUP(cleanup_free) char *text = kernels_list(connection->service);
     if (!text)
         return -ENOMEM;
     return stream_frame_send(connection->link, STREAM_LISTED, text, strlen(text),
