@@ -35,6 +35,10 @@ static void supervisor_exec(const int fds[4], char *const *words, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(WORKER_AGAIN);
+    /* What drivers and compilers print is the log's. */
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(nothing, STDIN_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
     for (int i = 0; i < 4; i++)
         fcntl(fds[i], F_SETFD, 0);
     execv(words[0], words);

@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from lab import Lab, parent_of
+from lab import TIMES, Lab
 
 RESEAT, SERVE, KERNELS = sys.argv[1:4]
 del sys.argv[1:4]
@@ -23,7 +23,6 @@ KEY_BYTES = struct.pack("<Q", KEY)
 CONSTANT = ["--constant", "key=" + KEY_BYTES.hex()]
 MASK = (1 << 64) - 1
 SECONDS = 120
-MEGABYTE = 1 << 20
 OPEN, OPENED, REFUSED, RECORDS, ANSWERS, FINISHED, LIST, LISTED = range(1, 9)
 DESCRIPTION = 'kernel = "own"; input = 8; output = 8;'
 
@@ -393,7 +392,7 @@ class Streams(unittest.TestCase):
         flow = Flow(self.service)
         flow.more()
         [stream] = self.service.list()["streams"]
-        for device in (self.devices * 3)[1:]:
+        for device in self.devices[1:] + self.devices * 2 * TIMES:
             status, _ = self.lab.control("move", stream["program"], device, "--json")
             self.assertIn(status, (0, 4)) # Refused where it is already.
             flow.more()
