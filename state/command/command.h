@@ -311,6 +311,9 @@ void defer_pump(void);
 /** The same on a callback thread, for callers that must not wait for a move or for the policy,
  * which issuing may need. From anywhere. */
 void defer_pump_soon(void);
+/** Wait for engine_changed, with engine_lock; may return early. Once the process ends, the caller
+ * also issues what is ready, because no thread of ours does: engine_lock is released meanwhile. */
+void defer_await_change(void);
 /** The command of @queue that is being given in pieces, with its event, or NULL. With engine_lock.
  * *ret_busy: a thread is giving a piece, so what it changes of the command must not be read. */
 struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event,

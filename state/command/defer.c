@@ -5,6 +5,8 @@
 #include "state/base/threads/callback.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
+#include "state/base/threads/thread_own.h"
+#include "state/base/threads/work.h"
 #include "state/command/deferred.h"
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
@@ -181,6 +183,13 @@ static void defer_unlink(struct queue *queue, struct deferred *deferred)
     pthread_cond_broadcast(&engine_changed);
 }
 
+/* Once the process ends, no thread of ours calls a driver (work.h): those of the program that wait
+ * give the commands. */
+static bool defer_is_over(void)
+{
+    return the_thread.work_depth != 0 && work_is_over();
+}
+
 /*
  * Issue the ready commands of one queue, one thread at a time so that the order is kept. Inside the
  * gate.
@@ -203,7 +212,8 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     }
     queue->pumping = true;
     /* Some drivers run a piece within the call, so that the next one can be issued at once. */
-    while (!gate_is_awaited() && (deferred = window_pick(queue, residence_index))) {
+    while (!gate_is_awaited() && !defer_is_over() &&
+           (deferred = window_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->paced = !ended && power_paces(deferred->command);
         deferred->issuing = true;
@@ -368,8 +378,25 @@ static void defer_pump_posted_job(struct callback_job *job)
 {
     (void)job;
     atomic_store(&pump_posted, false); /* commands that get ready now need another job */
-    defer_mark();
+    if (!defer_is_over()) {
+        defer_mark();
+        defer_pump();
+    }
+    if (!defer_is_over())
+        return;
+    pthread_mutex_lock(&engine_lock);
+    pthread_cond_broadcast(&engine_changed);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void defer_await_change(void)
+{
+    pthread_cond_wait(&engine_changed, &engine_lock);
+    if (LIKELY(!work_is_over()))
+        return;
+    pthread_mutex_unlock(&engine_lock);
     defer_pump();
+    pthread_mutex_lock(&engine_lock);
 }
 
 void defer_pump_soon(void)
@@ -478,7 +505,7 @@ void defer_wait_queue(struct queue *queue)
     struct event *runs = NULL;
     while (defer_deferred_until(queue, serial, &runs)) {
         if (!runs) {
-            pthread_cond_wait(&engine_changed, &engine_lock);
+            defer_await_change();
             continue;
         }
         defer_wait_unlocked(runs);
@@ -534,7 +561,7 @@ void defer_wait_event(struct event *event)
         struct event *runs = defer_runs_before(event, 0);
         runs = runs ? runs : power_running();
         if (!runs) {
-            pthread_cond_wait(&engine_changed, &engine_lock);
+            defer_await_change();
             continue;
         }
         defer_wait_unlocked(runs);

@@ -1,5 +1,5 @@
-#include "state/base/clock.h"
 #include "state/base/threads/fork.h"
+#include "state/base/threads/thread.h"
 #include "state/command/command.h"
 
 /*
@@ -31,8 +31,10 @@ void queue_begin_beside_others(void)
 {
     pthread_mutex_lock(&engine_lock);
     queue_count++;
+    int before = cancel_hold();
     while (alone_count != 0)
-        (void)clock_wait(&engine_changed, &engine_lock, 0);
+        defer_await_change();
+    cancel_allow(before);
     pthread_mutex_unlock(&engine_lock);
 }
 

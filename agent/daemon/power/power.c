@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
@@ -18,11 +19,7 @@
 /** Readings in a row below a peak after which it falls to the highest of them: some minutes. */
 #define POWER_FOLLOW 600
 #define MW_PER_W     1000u
-/**
- * How long a program may launch after it was last told so, and how often it is told. Less than it
- * takes until a program counts as unresponsive.
- */
-#define POWER_GRANT_MS 3000
+/** How often a program that may launch is told so again. */
 #define POWER_RENEW_MS 1000
 /** Shortest interval over which power is averaged. */
 #define POWER_LEAST_MS 200
@@ -242,10 +239,7 @@ static void power_send(struct agent *agent, struct program *program)
 
     power->said_ms = uv_now(&agent->loop);
     frame_init(&frame, MSG_POWER);
-    frame_u64(&frame, "turn", power->turn);
-    frame_bool(&frame, "capped", power->capped);
-    frame_bool(&frame, "granted", power->granted);
-    frame_u64(&frame, "for_ms", POWER_GRANT_MS);
+    put_power(&frame, power);
     peer_send(program->peer, &frame);
 }
 
@@ -380,12 +374,11 @@ void power_handle(struct peer *peer, struct message *message)
 {
     struct program_power *power = &peer->program->power;
 
-    power->heard = field_u64(&message->root, "turn", 0);
-    power->runs = field_bool(&message->root, "runs", true);
-    bool wants = field_bool(&message->root, "wants", false);
-    if (wants && !power->wants && !power->granted)
+    bool wanted = power->wants;
+
+    take_power_use(&message->root, power);
+    if (power->wants && !wanted && !power->granted)
         power->since_ms = uv_now(&peer->agent->loop);
-    power->wants = wants;
 }
 
 /* ---- meters ---- */

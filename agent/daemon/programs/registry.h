@@ -157,6 +157,9 @@ struct program_peak {
 };
 
 /** Power that a program may take (power/power.h). */
+/** How long a program may launch after it was last told so: less than it takes until it counts as
+ * unresponsive. */
+#define POWER_GRANT_MS 3000
 struct program_power {
     bool capped, granted;    /**< As it was last told. */
     bool runs, wants;        /**< As it last said. */
