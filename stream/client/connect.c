@@ -256,8 +256,9 @@ static int connect_ask(struct link *link, enum stream_frame type, const struct s
     return error;
 }
 
-int connection_make(const char *address, const struct stream_body *open, uint64_t deadline_ns,
-                    struct connection **ret_connection, char *ret_reason, bool *ret_refused)
+static int connect_once(const char *address, const struct stream_body *open, uint64_t deadline_ns,
+                        struct connection **ret_connection, char *ret_reason, bool *ret_refused,
+                        bool *ret_unreachable)
 {
     struct stream_body body = {0};
     struct connection *connection = calloc(1, sizeof(*connection));
@@ -275,6 +276,7 @@ int connection_make(const char *address, const struct stream_body *open, uint64_
                         ret_reason, ret_refused);
     if (!error) {
         error = connect_begin(connection, &body);
+        *ret_unreachable = error == -ENOENT || error == -EACCES || error == -EPERM;
         if (error)
             (void)connect_fail(ret_reason, error, "the stream's memory");
         stream_body_finish(&body);
@@ -286,6 +288,20 @@ int connection_make(const char *address, const struct stream_body *open, uint64_
     }
     *ret_connection = connection;
     return 0;
+}
+
+int connection_make(const char *address, struct stream_body *open, uint64_t deadline_ns,
+                    struct connection **ret_connection, char *ret_reason, bool *ret_refused)
+{
+    bool unreachable = false;
+    int error = connect_once(address, open, deadline_ns, ret_connection, ret_reason, ret_refused,
+                             &unreachable);
+    if (!unreachable)
+        return error;
+    /* A service in another namespace of processes: its /proc is not ours. */
+    stream_open_unshare(open);
+    return connect_once(address, open, deadline_ns, ret_connection, ret_reason, ret_refused,
+                        &unreachable);
 }
 
 void connection_destroy(struct connection *connection)

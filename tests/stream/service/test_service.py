@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from lab import Lab, parent_of
+from lab import TIMES, Lab
 
 RESEAT, SERVE, KERNELS = sys.argv[1:4]
 del sys.argv[1:4]
@@ -23,7 +23,6 @@ KEY_BYTES = struct.pack("<Q", KEY)
 CONSTANT = ["--constant", "key=" + KEY_BYTES.hex()]
 MASK = (1 << 64) - 1
 SECONDS = 120
-MEGABYTE = 1 << 20
 OPEN, OPENED, REFUSED, RECORDS, ANSWERS, FINISHED, LIST, LISTED = range(1, 9)
 DESCRIPTION = 'kernel = "own"; input = 8; output = 8;'
 
@@ -393,7 +392,7 @@ class Streams(unittest.TestCase):
         flow = Flow(self.service)
         flow.more()
         [stream] = self.service.list()["streams"]
-        for device in (self.devices * 3)[1:]:
+        for device in self.devices[1:] + self.devices * 2 * TIMES:
             status, _ = self.lab.control("move", stream["program"], device, "--json")
             self.assertIn(status, (0, 4)) # Refused where it is already.
             flow.more()
@@ -401,13 +400,13 @@ class Streams(unittest.TestCase):
 
 
 class Lost(unittest.TestCase):
-    def test_a_device_is_lost(self):
+    def lose(self, *options):
         """Each worker's device vanishes after so many calls; another worker makes what was not answered."""
         with Lab(["emulated"], RESEAT) as lab:
             lab.devices()
             lab.env["EMU_FAIL"] = "device=a;call=800;error=vanish"
             service = Service(lab)
-            flow = Flow(service, "--device", "gpu0")
+            flow = Flow(service, *options)
             flow.more()
             [stream] = service.list()["streams"]
             first = service.worker(stream["program"])
@@ -415,6 +414,12 @@ class Lost(unittest.TestCase):
             flow.more()
             flow.end(self)
             service.kill()
+
+    def test_a_device_that_the_client_chose_is_lost(self):
+        self.lose("--device", "gpu0")
+
+    def test_a_device_is_lost(self):
+        self.lose()
 
 
 class Strangers(unittest.TestCase):
@@ -431,9 +436,9 @@ class Strangers(unittest.TestCase):
             port.bind(("127.0.0.1", 0))
             number = port.getsockname()[1]
         cls.address = f"tcp:127.0.0.1:{number}"
-        path = cls.lab.path("run") + "/stream.sock"
+        cls.local = "unix:" + cls.lab.path("run") + "/stream.sock"
         cls.service = subprocess.Popen(
-            [RESEAT, "stream", "serve", "--kernels", KERNELS, "--ca", cls.ca, cls.address, "unix:" + path],
+            [RESEAT, "stream", "serve", "--kernels", KERNELS, "--ca", cls.ca, cls.address, cls.local],
             env=cls.lab.env, stdout=subprocess.PIPE, text=True)
         assert cls.service.stdout.readline().startswith("listening")
 
@@ -472,11 +477,12 @@ class Strangers(unittest.TestCase):
             environment = dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
         self.assertTrue(environment[b"RESEAT_ISOLATED_DRIVER"])
         _, said = self.start("phone.pem").communicate(b"", SECONDS)
-        self.assertIn(b"1 streams at a time", said)
+        self.assertIn(b"1 at a time", said)
         first.stdin.close()
         first.wait()
         first.stdout.close()
         first.stderr.close()
+        wait_for(lambda: not self.lab.control("stream", "list", self.local, "--json")[1]["streams"])
         _, said = self.start("phone.pem", "--device", self.devices[1]).communicate(b"", SECONDS)
         self.assertIn(b"does not grant", said)
 
