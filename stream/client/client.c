@@ -12,9 +12,9 @@
 #include "stream/client/reseat_stream.h"
 
 /*
- * A client keeps each record in its ring until its answer was taken. So when the service ends, the
- * records from `taken` on are sent to the next one, and what was not taken of the old one's answers
- * is made again.
+ * A client keeps each record in its ring until its answer was taken. When the service ends, what it
+ * has answered is still in the area, and is taken; the records that it has not answered are then
+ * sent to the next one.
  */
 
 #define DEADLINE_MS 10000

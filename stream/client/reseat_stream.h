@@ -17,8 +17,8 @@
  *
  * One thread may send and one may take answers at the same time. All functions return 0 or -errno;
  * reseat_stream_reason() says more. When a stream has failed, all that follows fails in the same
- * way. A service that ends is looked for again for `deadline_ms`, and the records whose answers
- * were not taken are sent again: nothing is lost or doubled.
+ * way. A service that ends is looked for again for `deadline_ms`, and the records that it
+ * did not answer are sent again: nothing is lost or doubled.
  */
 
 #include <stddef.h>

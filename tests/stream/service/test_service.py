@@ -371,6 +371,17 @@ class Streams(unittest.TestCase):
         flow.more()
         flow.end(self)
 
+    def test_a_worker_is_killed_before_it_answers(self):
+        with Client(self.service, shared=True) as client:
+            worker = self.service.worker(client.program)
+            os.kill(worker, signal.SIGSTOP)
+            client.area[4096:4096 + 24] = numbers(5, 3)
+            client.word(128, 3)
+            os.kill(worker, signal.SIGKILL)
+            wait_for(lambda: client.word(256) == 3, 20)
+            output = struct.unpack_from("<Q", client.area, 32)[0]
+            self.assertEqual(client.area[output:output + 24], scramble(numbers(5, 3)))
+
     def test_the_service_is_killed(self):
         flow = Flow(self.service)
         for _ in range(2):
