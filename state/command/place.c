@@ -18,6 +18,9 @@
 #define RISK_PART     50
 #define RISK_FIRST_NS (50 * NS_PER_MS)
 #define AGAIN_NS      (5 * NS_PER_S)
+/* A launch is given back when its helper takes so many times as long as it should, and more. */
+#define LATE_TIMES 4
+#define LATE_NS    (250 * NS_PER_MS)
 /* For how long a helper that could not run a launch is given none. */
 #define REST_NS NS_PER_S
 /* Kernels, by device, whose times are kept. */
@@ -349,7 +352,7 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
 bool place_give(uint32_t helper, struct placed placed)
 {
     struct place_helper *h = &places.helpers[helper];
-    if (!h->open || h->busy)
+    if (!places.is_open || !h->open || h->busy)
         return false;
     object_hold(placed.queue);
     object_hold(placed.event);
@@ -357,6 +360,7 @@ bool place_give(uint32_t helper, struct placed placed)
     uint64_t ns = place_guess(placed.pieces->pace, h->device, placed.pieces->row).ns;
     placed.explores = ns == 0;
     h->free_ns = clock_now_ns() + (ns != 0 ? ns : placed.home_ns);
+    placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) + LATE_NS;
     h->placed = placed;
     h->given = h->busy = true;
     pthread_cond_broadcast(&places.changed);
@@ -373,9 +377,15 @@ void place_open(struct device *const *devices, uint32_t count)
             *helper = (struct place_helper){.device = devices[i], .ns_per_kib = 1000};
         helper->open = true;
     }
-    places.is_open = true;
     places.last_ns = clock_now_ns();
     places.opened_ns = places.opened_ns ? places.opened_ns : places.last_ns;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void place_offer(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    places.is_open = true;
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -411,7 +421,7 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     struct pieces *pieces = placed->pieces;
     uint64_t now = clock_now_ns();
     /* The command may be gone once this has given it back, or said that it is done. */
-    if (run_ns != 0)
+    if (done && run_ns != 0)
         pace_sample(pieces->pace, h->device, pieces->row, pieces->row, run_ns);
     pthread_mutex_lock(&engine_lock);
     if (run_ns != 0)

@@ -62,6 +62,7 @@ struct placed {
         *command;          /**< Deferred; it stays until the launch was given back or has ended. */
     struct pieces *pieces; /**< Its. */
     uint64_t home_ns;      /**< What it would take at home; 0: not known. */
+    uint64_t patience_ns;  /**< It is given back when it takes longer in the driver. */
     bool explores;         /**< What it takes here is not known. */
 };
 /** Give the launch to a helper that place_decide chose. False: helpers were closed since. */
@@ -84,14 +85,17 @@ void place_set_idle(uint64_t idle_mw);
 
 /* By movers, without engine_lock. */
 
-/** Open helpers on @count devices, until place_close. */
+/** Open helpers on @count devices, until place_close. They are given launches from place_offer on.
+ */
 void place_open(struct device *const *devices, uint32_t count);
+void place_offer(void);
 /** No launch is placed any more. After @rest_ns one that could be asks for helpers again. */
 void place_close(uint64_t rest_ns);
 /** Wait for a launch to run on @helper. False: it was closed, and there is none. */
 bool place_await(uint32_t helper, struct placed *ret_placed);
 /** The launch that place_await returned has ended in @helper: @bytes were copied in @copy_ns.
- * @done  Its results are at home. Else it is given back, to run at home. */
+ * @done  Its results are at home. Else it is given back, to run at home.
+ * @run_ns  How long it took, at least so long where it was given up; 0: not known. */
 void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
                  uint64_t copy_ns);
 /** When a launch was last given to home or a helper, and by whom launches were asked for. */

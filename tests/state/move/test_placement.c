@@ -426,6 +426,63 @@ Test(placement, where_no_energy_is_known_time_decides, .timeout = 120)
     cr_assert_gt(status.by_time, 0);
 }
 
+static void give_chain(struct engine_program *program, cl_kernel kernel, const cl_mem *buffers,
+                       cl_uint count)
+{
+    const size_t global = ITEMS, local = 16;
+    for (cl_uint n = 0; n < count; n++) {
+        for (unsigned i = 0; i < 3; i++)
+            OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n + i) % 3]));
+        OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(program->queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
+        mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
+    }
+    OK(clFlush(program->queue));
+}
+
+/* A launch on the helper takes 16 s, at home 20 ms: it is given back and runs at home, and neither
+ * the program nor a move waits for the helper. A move to the helper's device has the right bytes,
+ * although its driver is still in the middle of the launch. */
+Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
+{
+    enum { SOON_NS = 5000000000ull };
+    static struct engine_rig rig;
+    struct engine_program program;
+    struct move_report report;
+    cl_mem buffers[3];
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=512 name=two type=cpu base=1 own_memory=yes "
+                          "[three] items_per_s=400000 name=three type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    uint64_t begun = 0;
+    for (unsigned round = 0; round < 100 && launches(&rig, "two") == 0; round++) {
+        begun = clock_now_ns();
+        give_chain(&program, kernel, buffers, 5);
+        OK(clFinish(program.queue));
+    }
+    cr_assert_eq(launches(&rig, "two"), 1);
+    cr_expect_lt(clock_now_ns() - begun, SOON_NS, "the program waited for the helper");
+    begun = clock_now_ns();
+    cr_expect_eq(engine_rig_move(&rig, "three", &report), MOVE_DONE, "%s", report.reason);
+    cr_expect_lt(clock_now_ns() - begun, SOON_NS, "a move waited for the helper");
+    give_chain(&program, kernel, buffers, 5);
+    cr_expect_eq(engine_rig_move(&rig, "two", &report), MOVE_DONE, "%s", report.reason);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    cr_expect_eq(engine_rig_move(&rig, "one", &report), MOVE_DONE, "%s", report.reason);
+    OK(elastic_set(NULL, 0));
+}
+
 static bool is_idle(void)
 {
     struct power_state state;
