@@ -452,9 +452,10 @@ Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
     cl_mem buffers[3];
     setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
-    engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=512 name=two type=cpu base=1 own_memory=yes "
-                          "[three] items_per_s=400000 name=three type=cpu base=1 own_memory=yes");
+    engine_rig_open(&rig,
+                    "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
+                    "[two] items_per_s=512 paced=blend name=two type=cpu base=1 own_memory=yes "
+                    "[three] items_per_s=400000 name=three type=cpu base=1 own_memory=yes");
     engine_program_open(&rig, 0, source, &program);
     cl_kernel kernel = engine_kernel(program.program, "blend");
     for (unsigned i = 0; i < 3; i++)
@@ -473,6 +474,7 @@ Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
     cr_expect_eq(engine_rig_move(&rig, "three", &report), MOVE_DONE, "%s", report.reason);
     cr_expect_lt(clock_now_ns() - begun, SOON_NS, "a move waited for the helper");
     give_chain(&program, kernel, buffers, 5);
+    OK(clFinish(program.queue)); /* what is left would run on "two" */
     cr_expect_eq(engine_rig_move(&rig, "two", &report), MOVE_DONE, "%s", report.reason);
     for (unsigned i = 0; i < 3; i++) {
         OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
