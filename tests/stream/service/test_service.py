@@ -409,7 +409,7 @@ class Beyond(unittest.TestCase):
         """Of 32768 records a payload, two at a time in each of two stages, the ring has slots 1 to 131072."""
         source = "__kernel void own(__global ulong *in, __global ulong *out) {" \
                  "size_t i = get_global_id(0); out[i] = in[i]; out[SLOT] = 7; }"
-        with Lab(["pocl"], RESEAT, extra_env={"RESEAT_STREAM_PAYLOADS": "32768"}) as lab:
+        with Lab(["pocl"], RESEAT, extra_env={"RESEAT_STREAM_PAYLOADS": ",".join(["32768"] * 5)}) as lab:
             lab.devices()
             service = Service(lab)
             for slot in ("0", "131073"):
