@@ -314,8 +314,7 @@ class Streams(unittest.TestCase):
                     client.frame()
 
     def test_records_that_are_not_understood(self):
-        for rubbish in (frame(RECORDS, b"half"), struct.pack("<IHH", 1 << 30, RECORDS, 0), frame(OPEN, b""),
-                        frame(FINISHED) + frame(RECORDS, numbers(0, 1))):
+        for rubbish in (frame(RECORDS, b"half"), struct.pack("<IHH", 1 << 30, RECORDS, 0), frame(OPEN, b"")):
             with self.subTest(rubbish=rubbish), Client(self.service, shared=False) as client:
                 client.exchange(numbers(0, 10))
                 client.socket.sendall(rubbish)
