@@ -245,8 +245,10 @@ static void CL_CALLBACK device_hear(cl_event event, cl_int status, void *data)
     struct device_payload *payload = data;
     uint64_t one = 1;
     (void)event;
+    (void)status;
+    /* Once `ended` is set, the payload is the worker's, which may use it again. */
     int bell = payload->device->bell;
-    atomic_store_explicit(&payload->state, status < 0 ? status : 1, memory_order_release);
+    atomic_store_explicit(&payload->ended, true, memory_order_release);
     (void)!write(bell, &one, sizeof(one));
 }
 
@@ -291,7 +293,7 @@ int device_start(struct device *device, enum device_stage stage, uint64_t count,
     payload->end = at->issued + count;
     payload->count = count;
     payload->guarded = guard;
-    atomic_store_explicit(&payload->state, 0, memory_order_relaxed);
+    atomic_store_explicit(&payload->ended, false, memory_order_relaxed);
     switch (stage) {
     case DEVICE_WRITE:
         error = clEnqueueWriteBuffer(at->queue, device->input, CL_FALSE, slot * description->input,
@@ -325,10 +327,13 @@ struct device_payload *device_ended(struct device *device, enum device_stage sta
 {
     struct device_queue *at = &device->stages[stage];
     struct device_payload *payload = &at->payloads[at->first];
-    int state = at->count ? atomic_load_explicit(&payload->state, memory_order_acquire) : 0;
-    if (state == 0)
+    cl_int status = CL_SUCCESS;
+    if (at->count == 0 || !atomic_load_explicit(&payload->ended, memory_order_acquire))
         return NULL;
-    *ret_error = device_check(device, state < 0 ? state : CL_SUCCESS, "a command");
+    /* Some drivers say CL_COMPLETE to the callback of a command that failed. */
+    cl_int error = clGetEventInfo(payload->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+                                  &status, NULL);
+    *ret_error = device_check(device, status < 0 ? status : error, "a command");
     return payload;
 }
 

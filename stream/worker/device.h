@@ -29,7 +29,7 @@ struct device_payload {
     cl_event event;
     uint64_t end;     /**< The position behind its last record. */
     uint64_t count;   /**< Records. */
-    atomic_int state; /**< 0: under way; 1: done; negative: an error of OpenCL. */
+    atomic_bool ended;
     bool guarded;     /**< `guard` is read with it. */
     unsigned char guard[2 * DEVICE_GUARD];
 };

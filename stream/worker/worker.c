@@ -77,7 +77,7 @@ static int worker_find_position(struct worker *worker)
     worker->taken = atomic_load(&header->taken);
     if (worker->answered - worker->taken > capacity)
         return -EPROTO;
-    return stream_area_look(&header->sent, worker->taken + capacity, &worker->sent);
+    return stream_area_look(&header->sent, worker->answered + capacity, &worker->sent);
 }
 
 static uint32_t worker_records(uint32_t bytes, uint32_t record)
