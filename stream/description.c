@@ -145,17 +145,29 @@ int stream_description_parse(const char *text, struct stream_description *ret_de
     return error;
 }
 
+/* The first constant of this name from @from on; or @open's count, or more. */
+static uint32_t description_find(const struct stream_open *open, const char *name, uint32_t from)
+{
+    while (from < open->count && strcmp(open->constants[from].name.bytes, name) != 0)
+        from++;
+    return from;
+}
+
 int stream_description_match(const struct stream_description *description,
                              const struct stream_open *open,
                              uint32_t ret_order[STREAM_CONSTANTS_MAX],
                              char ret_problem[STREAM_PROBLEM_MAX])
 {
+    uint32_t unnamed = 0; /* Unnamed ones before this are another constant's. */
+
     for (uint32_t i = 0; i < description->count; i++) {
         const char *name = description->constants[i].name;
-        uint32_t bytes = description->constants[i].bytes, at = 0;
-        while (at < open->count && strcmp(open->constants[at].name.bytes, name) != 0)
-            at++;
-        if (at == open->count)
+        uint32_t bytes = description->constants[i].bytes, at = description_find(open, name, 0);
+        if (at >= open->count) {
+            at = description_find(open, "", unnamed);
+            unnamed = at + 1;
+        }
+        if (at >= open->count)
             return description_wrong(ret_problem, "give the constant \"%s\"", name);
         uint32_t given = open->constants[at].value.size;
         if (!given || (bytes && given != bytes))

@@ -48,7 +48,8 @@ MUST_CHECK int stream_description_parse(const char *text,
 
 /**
  * Compare the constants of OPEN with those of the description: each of these once, of the size that
- * it says.
+ * it says. Constants with the name "" are those that no other one names, in the description's
+ * order.
  *
  * @ret_order  For each constant of the description, its index in @open.
  * Returns 0 or -EINVAL, with the problem.

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "interpose/aware/aware_priv.h"
-#include "state/checkpoint/checkpoint.h"
+#include "state/image/checkpoint.h"
 
 /*
  * Asks a program for its progress when an image is made. Its `save` callback runs on the library's

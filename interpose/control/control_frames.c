@@ -3,7 +3,7 @@
 #include "agent/protocol/program_messages.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/memory/pages.h"
-#include "state/move/stored.h"
+#include "state/image/stored.h"
 
 void control_frame_hello(struct frame *frame, const struct control_hello *hello)
 {

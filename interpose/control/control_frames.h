@@ -4,7 +4,7 @@
 #include "agent/protocol/protocol.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_job.h"
-#include "state/checkpoint/lease_renewer.h"
+#include "state/image/lease_renewer.h"
 #include "state/move/status.h"
 #include "state/object/lost.h"
 #include "state/recovery/protect.h"
@@ -32,6 +32,14 @@ struct control_status {
     struct loss loss;
     uint64_t stored; /**< Bytes that are in an image only. */
     struct lease_renewer_status lease;
+};
+
+/** Power: what the agent said last, and what it was told last. */
+struct control_power {
+    uint64_t turn; /**< Number of the agent's message; 0: there was none. */
+    bool capped, granted;
+    uint64_t for_ms; /**< How long launches are granted. */
+    bool runs, wants;
 };
 
 void control_frame_hello(struct frame *frame, const struct control_hello *hello);

@@ -9,13 +9,13 @@
 #include "interpose/control/control.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/driver/device_key.h"
 #include "state/image/image_lease.h"
-#include "state/move/park.h"
+#include "state/image/lease_renewer.h"
+#include "state/image/park.h"
+#include "state/image/snapshot.h"
 #include "state/move/status.h"
 #include "state/recovery/protect.h"
-#include "state/snapshot/snapshot.h"
 
 /* If a resume names no device, each virtual device goes back to its last one. */
 static const char *control_job_read_targets(const msgpack_object *map,

@@ -2,9 +2,9 @@
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_JOB_H
 
 #include "agent/protocol/request.h"
-#include "state/checkpoint/checkpoint.h"
+#include "state/image/checkpoint.h"
+#include "state/image/stored.h"
 #include "state/move/move.h"
-#include "state/move/stored.h"
 
 /*
  * What an operator asks of a program, which may have several virtual devices: each moves in a

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /*
- * What a parked program (state/move/park.h) and the command that keeps its process say to each
+ * What a parked program (state/image/park.h) and the command that keeps its process say to each
  * other: agent/protocol/park.h. One for a process.
  */
 

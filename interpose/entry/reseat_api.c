@@ -9,8 +9,8 @@
 #include "interpose/entry/start.h"
 #include "state/base/bytes/text.h"
 #include "state/base/log.h"
-#include "state/checkpoint/restore.h"
 #include "state/image/image_graph.h"
+#include "state/image/restore.h"
 
 /* What programs that include policy/reseat.h call. */
 

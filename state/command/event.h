@@ -60,7 +60,7 @@ struct event {
      * times[0] is when a deferred command was enqueued, by the host's clock; while ISSUED: how long
      * it was deferred, and the other times are what the program was told, or 0. */
     cl_ulong times[5];
-    struct event *power_next;    /**< Used by defer.c; guarded by engine_lock. */
+    struct event *power_next;    /**< Used by power.c; guarded by engine_lock. */
     struct watch *_Atomic watch; /**< Owned; NULL: nothing waits for a change of its status. */
     /** Part of the object's references: those of pending callbacks, which keep the handle valid for
      * them.

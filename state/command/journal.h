@@ -5,7 +5,7 @@
 
 /*
  * The journal: the commands that a protected program gave to its device since the last snapshot
- * (state/snapshot/), stored like deferred commands: arguments, written bytes, and what each came
+ * (state/image/), stored like deferred commands: arguments, written bytes, and what each came
  * after. When the device is lost, the snapshot's bytes and a replay of the journal produce what the
  * device had.
  *

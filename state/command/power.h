@@ -8,9 +8,9 @@
 #include "state/base/compiler.h"
 
 /*
- * Deferral of launches while a power cap concerns the program; implemented in defer.c. Launches
- * wait until the agent grants power, and few are submitted to the driver at once, so that they end
- * soon after a grant is withdrawn. Launches from before the cap are let run, and the program counts
+ * Deferral of launches while a power cap concerns the program. Launches wait until the agent grants
+ * power, and few are submitted to the driver at once, so that they end soon after a grant is
+ * withdrawn. Launches from before the cap are let run, and the program counts
  * as running until they have ended. Without a cap, a launch costs one atomic load.
  */
 

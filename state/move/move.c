@@ -19,7 +19,6 @@
 #include "state/move/fetch.h"
 #include "state/move/ready.h"
 #include "state/move/spread.h"
-#include "state/move/stored.h"
 #include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/program.h"
@@ -340,7 +339,7 @@ static void move_run_phases(struct move *move)
         budget_reserve(move->target, *move->request->grant);
     if (move->resumes) {
         move_enter_phase(move, MOVE_PREPARE);
-        error = stored_bring(move);
+        error = the_upcalls->bring_stored(move);
     }
     if (error == 0)
         error = move_transact_phases(move);
@@ -472,10 +471,12 @@ void move_transact(struct move *move)
          * move: give the move room. */
         if (move_can_recover(move))
             owned_room_begin(&room);
-        if (work_begin() || move->resumes)
+        if (work_begin() || move->resumes) {
+            the_thread.worked = true;
             move_run_phases(move);
-        else
+        } else {
             move_conclude(move, -ESHUTDOWN);
+        }
         work_end();
         owned_room_end(&room);
         move_unlock();

@@ -2,20 +2,23 @@
 #define RESEAT_STATE_OBJECT_UPCALLS_H
 
 #include <CL/cl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /*
- * Calls from the lower folders of the engine to the upper ones: to get room, or to learn that the
- * program was moved. There are no other upward calls. All block, and are made outside the gate and
- * every lock, except where noted.
+ * Calls from the lower folders of the engine to the upper ones. There are no other upward calls.
+ * All block, and are made outside the gate and every lock, except where noted.
  */
 
 struct command;
 struct device;
 struct memory;
+struct move;
 struct move_context;
 struct residence;
+struct snapshot_report;
+struct snapshot_request;
 struct vdev;
 
 enum budget_answer {
@@ -81,6 +84,15 @@ struct upcalls {
     bool (*relieve)(bool anyway);
     /** True when the program is protected, so that await_recovery may succeed. Wait-free. */
     bool (*is_protected)(void);
+    /** protect_snapshot, protect_forget, recovery_count, recovery_outlived: for a checkpoint, whose
+     * snapshot a protected program uses as its own. */
+    int (*make_snapshot)(const struct snapshot_request *wanted, struct snapshot_report *ret_report);
+    void (*forget_snapshot)(void);
+    uint64_t (*recovery_count)(void);
+    bool (*recovery_outlived)(uint64_t count, uint64_t deadline_ns, const atomic_bool *cancel);
+    /** stored_bring: before a resume, fill host memory whose bytes are only in an image. Movers'
+     * lock held. */
+    int (*bring_stored)(struct move *move);
     /** A launch is being given in pieces whose speed is known, so other devices may help. Does not
      * block; inside the gate. */
     void (*share)(void);

@@ -14,11 +14,11 @@
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
 #include "state/driver/served.h"
+#include "state/image/snapshot.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/recovery.h"
-#include "state/snapshot/snapshot.h"
 
 /* How often the thread checks while the program has no objects, or no snapshot is due. */
 #define RETRY_NS UINT64_C(100000000)

@@ -14,6 +14,7 @@
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
+#include "state/image/stored.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/object/lost.h"
@@ -467,7 +468,12 @@ void recovery_install(bool (*agent_chooses)(void))
                                            .can_recover = recovery_can,
                                            .recovery_opens = recovery_open,
                                            .recover = recovery_replay,
-                                           .recovery_closes = recovery_close};
+                                           .recovery_closes = recovery_close,
+                                           .make_snapshot = protect_snapshot,
+                                           .forget_snapshot = protect_forget,
+                                           .recovery_count = recovery_count,
+                                           .recovery_outlived = recovery_outlived,
+                                           .bring_stored = stored_bring};
     atomic_store(&agent, agent_chooses);
     the_upcalls = &upcalls;
 }

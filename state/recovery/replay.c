@@ -8,11 +8,11 @@
 #include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/command/journal.h"
+#include "state/image/snapshot.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
 #include "state/object/lost.h"
 #include "state/recovery/recovery.h"
-#include "state/snapshot/snapshot.h"
 #include "state/transfer/transfer.h"
 
 struct replay {

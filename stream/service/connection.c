@@ -82,9 +82,10 @@ static int connection_enter(struct connection *connection, const struct link_kin
     int error = tls_grant(connection->link, &connection->grant);
     tls_server_close();
     if (!error && connection_count_same(connection) >= connection->grant.sessions)
-        return connection_refuse(connection, -EMFILE,
-                                 "your certificate allows %u streams at a time: close one first",
-                                 connection->grant.sessions);
+        return connection_refuse(
+            connection, -EMFILE,
+            "the limit of streams of your certificate is %u at a time: close one first",
+            connection->grant.sessions);
     return error;
 }
 
@@ -239,7 +240,7 @@ static int connection_stream(struct connection *connection)
 
 static int connection_list(const struct connection *connection)
 {
-    CLEANUP(cleanup_free) char *text = listing_make(connection->service);
+    CLEANUP(cleanup_free) char *text = kernels_list(connection->service);
     if (!text)
         return -ENOMEM;
     return stream_frame_send(connection->link, STREAM_LISTED, text, strlen(text),

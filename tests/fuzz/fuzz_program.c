@@ -6,13 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "state/checkpoint/checkpoint.h"
 #include "state/command/power.h"
+#include "state/image/checkpoint.h"
+#include "state/image/snapshot.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"
 #include "state/recovery/protect.h"
-#include "state/snapshot/snapshot.h"
 #include "tests/fuzz/fuzz.h"
 
 /*
@@ -35,6 +35,12 @@ int thread_start(const char *name, size_t stack, void *(*run)(void *), void *dat
     if (no_threads)
         return -EAGAIN;
     run(data);
+    return 0;
+}
+
+int thread_stay_all(uint64_t deadline_ns)
+{
+    (void)deadline_ns;
     return 0;
 }
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "interpose/entry/reseat_api.h"
-#include "state/checkpoint/checkpoint.h"
+#include "state/image/checkpoint.h"
 #include "state/image/image_read.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/folder.h"

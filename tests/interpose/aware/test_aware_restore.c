@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "state/checkpoint/restore.h"
+#include "state/image/restore.h"
 #include "tests/interpose/aware/save_program.h"
 
 /* A new process that goes on from an image of another. */

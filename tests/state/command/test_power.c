@@ -6,7 +6,7 @@
 /* Launches under a power cap: none without power, few at once, in order, also on another device. */
 
 #define LAUNCHES 12
-#define AT_ONCE  4 /* defer.c */
+#define AT_ONCE  4 /* power.c */
 /* 64 items a launch: 50 ms. */
 #define SLOW "[one] name=one base=1 items_per_s=1280 [two] name=two base=1"
 

@@ -18,9 +18,9 @@
 #include "state/command/pieces.h"
 #include "state/command/power.h"
 #include "state/driver/quirks.h"
+#include "state/image/snapshot.h"
 #include "state/program/kernel.h"
 #include "state/program/pace.h"
-#include "state/snapshot/snapshot.h"
 #include "tests/state/command/slices_rig.h"
 
 /* Launches in pieces: what a program sees is one launch, wherever its pieces run. */

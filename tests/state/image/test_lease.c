@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "state/base/threads/gate.h"
-#include "state/checkpoint/lease_renewer.h"
 #include "state/image/image_folder.h"
+#include "state/image/lease_renewer.h"
 #include "tests/support/folder.h"
 
 /* The right to run a program: one has it, whoever asks. */

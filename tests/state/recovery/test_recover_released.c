@@ -4,9 +4,9 @@
 
 #include "state/base/clock.h"
 #include "state/budget/budget.h"
+#include "state/image/snapshot.h"
 #include "state/object/retry.h"
 #include "state/recovery/protect.h"
-#include "state/snapshot/snapshot.h"
 #include "tests/state/recovery/recover_play.h"
 
 /* What a protected program released is kept for the journal, until somebody waits for its end or
