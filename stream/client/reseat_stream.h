@@ -73,7 +73,8 @@ size_t reseat_stream_input(const struct reseat_stream *stream);
 size_t reseat_stream_output(const struct reseat_stream *stream);
 /** Its name in `reseat ps`, `move`, `suspend`...; another service gives it another one. */
 const char *reseat_stream_program(const struct reseat_stream *stream);
-/** Records that the service would have packed, and unpacked, at a time. It changes. */
+/** Records that the service would have packed, and unpacked, at a time; 0: not known. It changes.
+ */
 size_t reseat_stream_pack_payload(struct reseat_stream *stream);
 size_t reseat_stream_unpack_payload(struct reseat_stream *stream);
 /** Why the last call failed: one line, until the next one fails. */

@@ -173,8 +173,10 @@ static int connection_make_area(struct connection *connection)
 
 /* ---- the stream ---- */
 
-static int connection_answer_opened(const struct connection *connection)
+/* The worker is ready for the first time. */
+static int connection_answer_opened(void *data)
 {
+    const struct connection *connection = data;
     const struct stream_shape *shape = &connection->area.shape;
     const struct service_slot *slot = connection->slot;
     struct stream_body body = {0};
@@ -198,13 +200,6 @@ static int connection_answer_opened(const struct connection *connection)
     return error;
 }
 
-/* The worker is ready for the first time. */
-static int connection_begin(void *data)
-{
-    struct connection *connection = data;
-    return connection_answer_opened(connection);
-}
-
 static int connection_stream(struct connection *connection)
 {
     struct service_slot *slot = connection->slot;
@@ -219,7 +214,7 @@ static int connection_stream(struct connection *connection)
         .quota = connection->stranger ? connection->grant.memory : GRANT_UNLIMITED_MEMORY,
         .area = &connection->area,
         .area_fd = connection->area_fd,
-        .begin = connection_begin,
+        .begin = connection_answer_opened,
         .data = connection,
     };
     char reason[STREAM_REASON_MAX];

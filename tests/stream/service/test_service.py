@@ -221,6 +221,14 @@ class Flow:
         test.assertEqual((self.answered, self.wrong), (self.sent, 0))
 
 
+def own(case, service, source, records=numbers(0, 100)):
+    """The reason why a kernel of the client's own fails."""
+    with case.assertRaises(Refused) as caught, \
+            Client(service, kernel="own", source=source, constants=()) as client:
+        client.exchange(records)
+    return caught.exception.args
+
+
 class Streams(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -241,13 +249,6 @@ class Streams(unittest.TestCase):
     def refused(self, **how):
         with self.assertRaises(Refused) as caught, Client(self.service, **how):
             pass
-        return caught.exception.args
-
-    def own(self, source, records=numbers(0, 100)):
-        """The reason why a kernel of the client's own fails."""
-        with self.assertRaises(Refused) as caught, \
-                Client(self.service, kernel="own", source=source, constants=()) as client:
-            client.exchange(records)
         return caught.exception.args
 
     def test_records_flow(self):
@@ -290,23 +291,16 @@ class Streams(unittest.TestCase):
         self.assertIn('the constant "key"', self.refused(constants=())[1])
 
     def test_a_kernel_that_does_not_build(self):
-        error, reason = self.own("__kernel void own(__global ulong *in) { nonsense }")
+        error, reason = own(self, self.service, "__kernel void own(__global ulong *in) { nonsense }")
         self.assertEqual(error, -22)
         self.assertIn("does not build", reason)
         self.assertIn("nonsense", reason)
-        self.assertIn('no kernel "own"', self.own("__kernel void other(__global ulong *in) { }")[1])
-        self.assertIn("has 1 arguments", self.own("__kernel void own(__global ulong *in) { }")[1])
-
-    def test_a_kernel_that_writes_beyond(self):
-        source = "__kernel void own(__global ulong *in, __global ulong *out) {" \
-                 "size_t i = get_global_id(0); out[i] = in[i]; out[SLOT] = 7; }"
-        # The ring has slots 1 to 131072: two payloads of 256 KiB for each of two stages.
-        for slot in ("0", "131073"):
-            self.assertIn("wrote outside its answers", self.own(source.replace("SLOT", slot))[1])
+        self.assertIn('no kernel "own"', own(self, self.service, "__kernel void other(__global ulong *in) { }")[1])
+        self.assertIn("has 1 arguments", own(self, self.service, "__kernel void own(__global ulong *in) { }")[1])
 
     def test_a_kernel_that_crashes(self):
         begun = time.monotonic()
-        error, reason = self.own("__kernel void own(__global ulong *in, __global ulong *out) {"
+        error, reason = own(self, self.service, "__kernel void own(__global ulong *in, __global ulong *out) {"
                                  "*(__global volatile ulong *)(in[get_global_id(0)] + 1) = 1; }")
         self.assertIn("was ended by signal 11", reason)
         self.assertGreater(time.monotonic() - begun, 0.6) # It waited longer and longer.
@@ -408,6 +402,19 @@ class Streams(unittest.TestCase):
             self.assertIn(status, (0, 4)) # Refused where it is already.
             flow.more()
         flow.end(self)
+
+
+class Beyond(unittest.TestCase):
+    def test_a_kernel_that_writes_beyond(self):
+        """Of 32768 records a payload, two at a time in each of two stages, the ring has slots 1 to 131072."""
+        source = "__kernel void own(__global ulong *in, __global ulong *out) {" \
+                 "size_t i = get_global_id(0); out[i] = in[i]; out[SLOT] = 7; }"
+        with Lab(["pocl"], RESEAT, extra_env={"RESEAT_STREAM_PAYLOADS": ",".join(["32768"] * 5)}) as lab:
+            lab.devices()
+            service = Service(lab)
+            for slot in ("0", "131073"):
+                self.assertIn("wrote outside its answers", own(self, service, source.replace("SLOT", slot))[1])
+            service.kill()
 
 
 class Lost(unittest.TestCase):
