@@ -284,9 +284,9 @@ int device_resolve(const struct inventory *inventory, const char *text,
     return -ENODEV;
 }
 
-int device_place_by(const struct inventory *inventory, const struct device_wish *wish,
-                    const struct device_fill *fills, const struct inventory_entry **ret_entries,
-                    char *ret_error, size_t error_size)
+int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                 const struct device_fill *fills, const struct inventory_entry **ret_entries,
+                 char *ret_error, size_t error_size)
 {
     const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX] = {NULL};
     struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
@@ -320,12 +320,6 @@ int device_place_by(const struct inventory *inventory, const struct device_wish 
     free(devices);
     free(taken);
     return result;
-}
-
-int device_place(const struct inventory *inventory, const struct device_wish *wish,
-                 const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
-{
-    return device_place_by(inventory, wish, NULL, ret_entries, ret_error, error_size);
 }
 
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

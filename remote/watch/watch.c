@@ -8,8 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/watch/contact.h"
-#include "remote/watch/listing.h"
+#include "remote/watch/watch.h"
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 
@@ -45,8 +44,8 @@ struct watch {
 
 /** The result of a child, sent in one write. */
 struct found {
-    struct server_news news; /* As contact_look() or listing_make() set it. */
-    int listing_error;       /* 0 or -errno of listing_make(); 1 if it was not called. */
+    struct server_news news; /* As contact_look() or listing_write() set it. */
+    int listing_error;       /* 0 or -errno of listing_write(); 1 if it was not called. */
 };
 
 static void watch_run_in_child(const struct watch *watch, bool list, int to)
@@ -55,7 +54,7 @@ static void watch_run_in_child(const struct watch *watch, bool list, int to)
 
     found.listing_error = 1;
     if (list)
-        found.listing_error = listing_make(watch->address, watch->file, &found.news);
+        found.listing_error = listing_write(watch->address, watch->file, &found.news);
     else
         contact_look(watch->address, clock_now_ns() + LOOK_NS, &found.news);
     (void)!write(to, &found, sizeof(found));

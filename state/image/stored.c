@@ -84,27 +84,19 @@ struct storing {
     size_t count;
 };
 
-static bool stored_is_suspended(const struct context *context)
-{
-    for (cl_uint i = 0; i < context->vdev_count; i++)
-        if (atomic_load(&context->residence_index[i]) != RESIDENCE_NONE)
-            return false;
-    return true;
-}
-
 /* True when the program cannot write to its host memory: it does not know the address. Gate closed.
  */
 static bool stored_is_steady(struct memory *root)
 {
     bool ours = root->shadow_copy || (root->host_copy && root->host_copy->ours);
-    return ours && !root->uses_svm && !map_any(root) && stored_is_suspended(root->context);
+    return ours && !root->uses_svm && !map_any(root) && context_is_suspended(root->context, 0);
 }
 
 static int stored_add_item(struct storing *s, struct memory *root)
 {
     uint64_t version = atomic_load(&root->version);
     bool has = replica_is_latest(root, RESIDENCE_HOST);
-    if (!stored_is_suspended(root->context))
+    if (!context_is_suspended(root->context, 0))
         return image_making_fail(&s->image, -EBUSY, "some of the program is not suspended");
     if (!has)
         return image_making_fail(&s->image, -ENODATA,

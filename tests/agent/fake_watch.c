@@ -15,7 +15,7 @@
  *   up KIND:NAME,...    there, with these devices (fake_devices.h)
  *   rate BYTES KIND:NAME,...  the same, and writes are measured so: bytes a second; 0: not yet
  *   lie KIND:NAME,...   the same, but the devices say that they are another server's
- *   down CODE WORDS     as contact.h has it
+ *   down CODE WORDS     as doc/remote.md has it
  *   hang                nothing is told any more
  *   rubbish             bytes that are no news
  *   end                 this ends

@@ -18,7 +18,7 @@
 
 #include "remote/identity/ca.h"
 #include "remote/link/link.h"
-#include "remote/watch/contact.h"
+#include "remote/watch/watch.h"
 #include "state/base/clock.h"
 #include "state/driver/inventory.h"
 #include "state/driver/served.h"

@@ -334,7 +334,7 @@ static int run_resolve_alone(struct run *run)
 
     if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
         !inventory_read(run->inventory, &inventory))
-        result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
+        result = device_place(&inventory, &run->wish, NULL, entries, error, sizeof(error));
     else
         run->inventory[0] = '\0';
     for (size_t i = 0; i < PROTOCOL_VDEVS_MAX && entries[i]; i++) {

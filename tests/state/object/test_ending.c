@@ -35,9 +35,9 @@ static const char config[] =
 static const char *const source = "__kernel void add(__global uint *words)\n"
                                   "{ words[get_global_id(0)] += 1; }\n"
                                   "__kernel void spin(__global uint *words)\n"
-                                  "{ uint v = words[get_global_id(0)];\n"
-                                  "  for (uint i = 0; i < 400000; i++) v = v * 5 + i;\n"
-                                  "  words[get_global_id(0)] = v; }\n";
+                                  "{ uint at = get_global_id(0) % 1024, v = words[at];\n"
+                                  "  for (uint i = 0; i < 12000; i++) v = v * 5 + i;\n"
+                                  "  words[at] = v; }\n";
 
 /* Its own would not survive the main thread's pthread_exit, after LLVM has set another. */
 const char *__asan_default_options(void);
@@ -135,9 +135,9 @@ static void work(void)
 /* A launch that may be given in pieces, with a callback that nobody waits for. */
 static void spin(void)
 {
-    const size_t items = WORDS, one = 1;
+    const size_t items = 64 * WORDS, local = 64;
     cl_event event;
-    OK(clEnqueueNDRangeKernel(p.queue, p.spin, 1, NULL, &items, &one, 0, NULL, &event));
+    OK(clEnqueueNDRangeKernel(p.queue, p.spin, 1, NULL, &items, &local, 0, NULL, &event));
     OK(clSetEventCallback(event, CL_COMPLETE, called, NULL));
     OK(clReleaseEvent(event));
     OK(clFlush(p.queue));
