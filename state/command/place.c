@@ -23,6 +23,13 @@
 #define LATE_NS    (250 * NS_PER_MS)
 /* For how long a helper that could not run a launch is given none. */
 #define REST_NS NS_PER_S
+/* A session ends when for so long, and of so many launches, none was sooner elsewhere: each choice
+ * costs a little. The next one comes after the first of these times, then after twice that, and so
+ * on, as long as nothing is gained. */
+#define UNPAID_NS        NS_PER_S
+#define UNPAID_LAUNCHES  256
+#define UNPAID_REST_NS   NS_PER_S
+#define UNPAID_REST_MOST (64 * NS_PER_S)
 /* Kernels, by device, whose times are kept. */
 #define LEARNT_MOST 4096
 
@@ -45,6 +52,7 @@ static struct {
     struct place_helper helpers[PLACE_HELPERS];
     uint32_t count;
     uint64_t opened_ns, asks_from_ns, risked_ns, last_ns;
+    uint64_t paid_ns, unpaid, unpaid_rest_ns; /* unpaid: launches decided since paid_ns */
     const char *stayed;
     struct place_count counts[PLACE_COUNTS_MAX];
     uint32_t counted;
@@ -64,7 +72,9 @@ bool place_begins_slow(void)
 {
     pthread_mutex_lock(&engine_lock);
     if (!places.is_open)
-        places.stayed = "no other device was ready for it";
+        places.stayed = places.unpaid_rest_ns != 0
+                            ? "launches were not sooner elsewhere, which is tried now and then"
+                            : "no other device was ready for it";
     uint64_t now = clock_now_ns();
     bool open = places.is_open,
          asks = !open && !places.asked && atomic_load(&pieces_shared) && now >= places.asks_from_ns;
@@ -318,6 +328,7 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
                         .energy_uj = place_energy(&guess)}};
     uint64_t home_ns = guess.ns;
     pieces->expected_ns = home_ns;
+    places.unpaid++;
     uint32_t count =
         places.is_open && leaves_at_ns != UINT64_MAX && home_ns != 0 ? places.count : 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -379,6 +390,8 @@ void place_open(struct device *const *devices, uint32_t count)
     }
     places.last_ns = clock_now_ns();
     places.opened_ns = places.opened_ns ? places.opened_ns : places.last_ns;
+    places.paid_ns = places.last_ns;
+    places.unpaid = 0;
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -389,11 +402,26 @@ void place_offer(void)
     pthread_mutex_unlock(&engine_lock);
 }
 
+bool place_pays(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    uint64_t now = clock_now_ns(), rest_ns = 2 * places.unpaid_rest_ns;
+    bool pays = places.unpaid < UNPAID_LAUNCHES || now - places.paid_ns < UNPAID_NS;
+    if (!pays) {
+        rest_ns = rest_ns == 0 ? UNPAID_REST_NS : rest_ns;
+        places.unpaid_rest_ns = rest_ns < UNPAID_REST_MOST ? rest_ns : UNPAID_REST_MOST;
+        places.asks_from_ns = now + places.unpaid_rest_ns;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return pays;
+}
+
 void place_close(uint64_t rest_ns)
 {
     pthread_mutex_lock(&engine_lock);
+    uint64_t from_ns = clock_now_ns() + rest_ns;
     places.is_open = places.asked = false;
-    places.asks_from_ns = clock_now_ns() + rest_ns;
+    places.asks_from_ns = places.asks_from_ns > from_ns ? places.asks_from_ns : from_ns;
     for (uint32_t i = 0; i < places.count; i++)
         places.helpers[i].open = false;
     pthread_cond_broadcast(&places.changed);
@@ -435,6 +463,10 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     h->busy = false;
     pieces->taken = 0;
     pieces->placed = false;
+    if (done && !placed->explores) {
+        places.paid_ns = now;
+        places.unpaid = places.unpaid_rest_ns = 0;
+    }
     if (done) {
         place_count(pieces, h->device);
         places.helped++;

@@ -89,7 +89,11 @@ void place_set_idle(uint64_t idle_mw);
  */
 void place_open(struct device *const *devices, uint32_t count);
 void place_offer(void);
-/** No launch is placed any more. After @rest_ns one that could be asks for helpers again. */
+/** False: of many launches since place_open none was sooner on a helper, so that the session is to
+ * end. The next one is then put off, longer each time. */
+bool place_pays(void);
+/** No launch is placed any more. After @rest_ns at least, one that could be asks for helpers again.
+ */
 void place_close(uint64_t rest_ns);
 /** Wait for a launch to run on @helper. False: it was closed, and there is none. */
 bool place_await(uint32_t helper, struct placed *ret_placed);

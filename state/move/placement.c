@@ -494,7 +494,7 @@ int placement_run(const struct spread_request *request)
     if (started)
         place_offer();
     while (started && !session.stale && session.ends_ns == 0 && !request->stops(request->data) &&
-           clock_now_ns() - place_last_ns() < IDLE_NS) {
+           clock_now_ns() - place_last_ns() < IDLE_NS && place_pays()) {
         clock_sleep(LOOK_NS);
         (void)placement_look(&session);
     }

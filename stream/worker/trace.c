@@ -56,10 +56,10 @@ bool trace_payloads(uint32_t ret_payloads[CHOOSE_STAGES])
         if (records == 0 || records > UINT32_MAX)
             return false;
         ret_payloads[i] = last = (uint32_t)records;
-        if (text)
-            text = *end == ',' ? end + 1 : "";
         if (end && *end && *end != ',')
             return false;
+        if (end)
+            text = *end == ',' ? end + 1 : "";
     }
     return true;
 }

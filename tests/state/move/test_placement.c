@@ -440,6 +440,42 @@ static void give_chain(struct engine_program *program, cl_kernel kernel, const c
     OK(clFlush(program->queue));
 }
 
+/* A chain on a device that is four times as fast as the other one: after a while nothing is chosen
+ * any more, and launches are given as without an objective. */
+Test(placement, what_gains_nothing_ends, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    struct place_status status;
+    cl_mem buffers[3];
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, "[one] items_per_s=8000000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=2000000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    bool chose = false, rests = false;
+    for (unsigned round = 0; round < 1000 && !rests; round++) {
+        chose = chose || place_begins();
+        give_chain(&program, kernel, buffers, 50);
+        OK(clFinish(program.queue));
+        place_read(&status);
+        rests = chose && !place_begins() && strstr(status.stayed, "not sooner");
+    }
+    cr_assert(chose);
+    cr_assert(rests, "%s", status.stayed);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    OK(elastic_set(NULL, 0));
+}
+
 /* A launch on the helper takes 16 s, at home 20 ms: it is given back and runs at home, and neither
  * the program nor a move waits for the helper. A move to the helper's device has the right bytes,
  * although its driver is still in the middle of the launch. */
