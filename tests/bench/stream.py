@@ -5,7 +5,7 @@ For each kernel: what each stage costs; the rate with the seven stages one after
 once, at constant payloads; the rate with payloads that reseat chooses itself; how busy the device is; and the
 latency of one record. Published values stand beside. --exhaustive tries all combinations of some payloads of
 the device's stages. On the devices of this machine, or on an emulated one whose link and cores take their
-time (--emulated). Every answer is compared. scripts/plot draws what --json writes.
+time (--emulated). Every answer is compared.
 """
 
 import argparse
