@@ -141,13 +141,14 @@ static void choose_fill_client(const struct choose *choose, enum choose_stage st
     cost_payloads_fill(&figures, (uint64_t)ret->record << choose->most[stage], ret);
 }
 
+/* As the device measures; the worker's thread needs COST_TURN for each payload besides. */
 static bool choose_fill_device(const struct choose_figures *figures, struct cost_flow_stage *ret)
 {
     ret->count = 0;
     for (unsigned i = 0; i < CHOOSE_SIZES; i++)
         if (figures->sizes[i].seen)
             ret->payloads[ret->count++] =
-                (struct cost_payload){UINT64_C(1) << i, figures->sizes[i].seconds};
+                (struct cost_payload){UINT64_C(1) << i, COST_TURN + figures->sizes[i].seconds};
     return ret->count > 0;
 }
 
@@ -166,11 +167,12 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
     if (cost_payloads(&flow, SLACK, &choice))
         return; /* too little memory for any: the worker cuts payloads to what its rings hold */
     for (size_t i = 0; i < CHOOSE_STAGES; i++) {
-        const struct cost_payload *payload = &flow.stages[i].payloads[choice.payloads[i]];
-        choose->payloads[i] = (uint32_t)payload->records;
-        choose->stages[i].size = choose_size_of(payload->records);
-        choose->stages[i].predicted = payload->seconds;
-        choose->stages[i].tried = 0;
+        struct choose_figures *figures = &choose->stages[i];
+        uint64_t records = flow.stages[i].payloads[choice.payloads[i]].records;
+        choose->payloads[i] = (uint32_t)records;
+        figures->size = choose_size_of(records);
+        figures->predicted = figures->sizes[figures->size].seconds;
+        figures->tried = 0;
     }
 }
 
