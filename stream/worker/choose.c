@@ -15,8 +15,8 @@
 /* A stage that waits for another gets parts of payloads. It need not be known better: it is not the
  * slowest. */
 #define TRIED_ENOUGH  16
-#define CHEAPER       0.97
-#define SLOWER_ENOUGH 2
+#define DEARER        1.1 /* a record, than with the best payload */
+#define DEARER_ENOUGH 2
 #define MEAN_WEIGHT   0.25 /* of a new figure */
 #define OFF           0.25
 #define WINDOW        32 /* payloads whose mean is compared with what was predicted */
@@ -49,8 +49,8 @@ static void choose_learn(struct choose *choose)
 {
     choose->chosen = false;
     for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i++) {
-        choose->stages[i] = (struct choose_figures){.size = choose->least[i]};
-        choose->payloads[i] = 1u << choose->least[i];
+        choose->stages[i] = (struct choose_figures){.size = choose->most[i]};
+        choose->payloads[i] = 1u << choose->most[i];
     }
 }
 
@@ -73,10 +73,12 @@ void choose_init(struct choose *choose, const struct choose_world *world)
                                      .record = records[i],
                                      .depth = CHOOSE_DEPTH,
                                      .memory = device ? COST_DEVICE : COST_HOST};
-        choose->most[i] = choose_size_within(records[i], most, world->capacity / RING_SHARE);
-        choose->least[i] =
-            choose_size_within(records[i], PAYLOAD_LEAST, world->capacity / RING_SHARE);
-        choose->payloads[i] = 1u << choose->least[i];
+        uint32_t record = i == CHOOSE_COMPUTE && world->input > world->output ? world->input
+                          : i == CHOOSE_COMPUTE                               ? world->output
+                                                                              : records[i];
+        choose->most[i] = choose_size_within(record, most, world->capacity / RING_SHARE);
+        choose->least[i] = choose_size_within(record, PAYLOAD_LEAST, world->capacity / RING_SHARE);
+        choose->payloads[i] = 1u << choose->most[i];
     }
     choose_learn(choose);
 }
@@ -104,29 +106,19 @@ static unsigned choose_cheapest(const struct choose_figures *figures)
 }
 
 /* The next size of a stage whose figures are not complete. Returns true when it has changed. */
-static bool choose_grow(struct choose *choose, enum choose_stage stage)
+static bool choose_shrink(struct choose *choose, enum choose_stage stage)
 {
     struct choose_figures *figures = &choose->stages[stage];
     const struct choose_size *now = &figures->sizes[figures->size];
-    if (now->seen < SEEN_ENOUGH && figures->tried < TRIED_ENOUGH)
-        return false;
     bool starved = now->seen < SEEN_ENOUGH;
-    bool cheaper = figures->size == choose->least[stage];
-    if (!starved && !cheaper) {
-        double before = INFINITY;
-        for (unsigned i = choose->least[stage]; i < figures->size; i++)
-            if (figures->sizes[i].seen)
-                before = fmin(before, choose_record_seconds(figures, i));
-        cheaper = choose_record_seconds(figures, figures->size) < CHEAPER * before;
-    }
-    figures->slower = cheaper ? 0 : figures->slower + 1;
+    if (starved && figures->tried < TRIED_ENOUGH)
+        return false;
+    double best = choose_record_seconds(figures, choose_cheapest(figures));
+    bool dearer = !starved && DEARER * best < choose_record_seconds(figures, figures->size);
+    figures->dearer = dearer ? figures->dearer + 1 : 0;
     figures->tried = 0;
-    if (starved || figures->slower == SLOWER_ENOUGH || figures->size == choose->most[stage]) {
-        figures->known = true;
-        figures->size = choose_cheapest(figures);
-    } else {
-        figures->size++;
-    }
+    figures->known = figures->dearer == DEARER_ENOUGH || figures->size == choose->least[stage];
+    figures->size = figures->known ? choose_cheapest(figures) : figures->size - 1;
     choose->payloads[stage] = 1u << figures->size;
     return true;
 }
@@ -141,14 +133,29 @@ static void choose_fill_client(const struct choose *choose, enum choose_stage st
     cost_payloads_fill(&figures, (uint64_t)ret->record << choose->most[stage], ret);
 }
 
-/* As the device measures; the worker's thread needs COST_TURN for each payload besides. */
-static bool choose_fill_device(const struct choose_figures *figures, struct cost_flow_stage *ret)
+/* As measured, and for smaller payloads by the set-up and bandwidth that the smallest and the
+ * largest that were measured have. The worker's thread needs COST_TURN for each payload besides. */
+static bool choose_fill_device(const struct choose *choose, enum choose_stage stage,
+                               struct cost_flow_stage *ret)
 {
+    const struct choose_size *sizes = choose->stages[stage].sizes;
+    unsigned small = 0, large = CHOOSE_SIZES - 1;
+    while (small < large && !sizes[small].seen)
+        small++;
+    while (large > small && !sizes[large].seen)
+        large--;
+    double records = (double)(1u << small), record = 0;
+    if (large > small)
+        record = (sizes[large].seconds - sizes[small].seconds) / ((double)(1u << large) - records);
+    record = fmin(fmax(record, 0), sizes[small].seconds / records);
     ret->count = 0;
-    for (unsigned i = 0; i < CHOOSE_SIZES; i++)
-        if (figures->sizes[i].seen)
+    for (unsigned i = choose->least[stage]; i < CHOOSE_SIZES; i++) {
+        double less = i < small ? (records - (double)(1u << i)) * record : 0;
+        unsigned as = i < small ? small : i;
+        if (sizes[as].seen)
             ret->payloads[ret->count++] =
-                (struct cost_payload){UINT64_C(1) << i, COST_TURN + figures->sizes[i].seconds};
+                (struct cost_payload){UINT64_C(1) << i, COST_TURN + sizes[as].seconds - less};
+    }
     return ret->count > 0;
 }
 
@@ -162,7 +169,7 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
     choose_fill_client(choose, CHOOSE_PACK, client_ns[0], &flow.stages[CHOOSE_PACK]);
     choose_fill_client(choose, CHOOSE_UNPACK, client_ns[1], &flow.stages[CHOOSE_UNPACK]);
     for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i++)
-        if (!choose_fill_device(&choose->stages[i], &flow.stages[i]))
+        if (!choose_fill_device(choose, i, &flow.stages[i]))
             return;
     if (cost_payloads(&flow, SLACK, &choice))
         return; /* too little memory for any: the worker cuts payloads to what its rings hold */
@@ -171,7 +178,7 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
         uint64_t records = flow.stages[i].payloads[choice.payloads[i]].records;
         choose->payloads[i] = (uint32_t)records;
         figures->size = choose_size_of(records);
-        figures->predicted = figures->sizes[figures->size].seconds;
+        figures->predicted = figures->sizes[figures->size].seconds; /* 0: not measured */
         figures->tried = 0;
     }
 }
@@ -214,7 +221,7 @@ bool choose_seen(struct choose *choose, enum choose_stage stage, uint64_t record
         return true;
     }
     figures->tried++;
-    bool changed = !figures->known && choose_grow(choose, stage);
+    bool changed = !figures->known && choose_shrink(choose, stage);
     for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i++)
         if (!choose->stages[i].known)
             return changed;

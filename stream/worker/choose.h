@@ -8,7 +8,7 @@
 
 /*
  * The payloads of a stream's stages. What each stage needs for a payload is learnt from those that
- * flow: their sizes double as long as records become cheaper; then cost_payloads() chooses. When a
+ * flow: their sizes are halved until a record takes longer; then cost_payloads() chooses. When a
  * stage's time later differs by a quarter, because its device or link has changed, it is learnt
  * again. Pure: no clock, no blocking; of one thread.
  */
@@ -36,7 +36,7 @@ struct choose_figures {
     struct choose_size sizes[CHOOSE_SIZES];
     unsigned size;         /**< Of its payload: records are 1 << size. */
     unsigned tried;        /**< Payloads since it has this size, or since `sum` began. */
-    unsigned slower;       /**< Sizes in a row with which records were not cheaper. */
+    unsigned dearer;       /**< Sizes in a row with which a record took longer. */
     bool known;            /**< Its figures are complete. */
     double predicted, sum; /**< Seconds of a payload that was chosen; of all that were tried. */
     bool settled;          /**< `predicted` is the mean of many. */

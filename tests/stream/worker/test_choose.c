@@ -130,11 +130,11 @@ Test(choose, a_client_that_is_slow_by_itself_may_pack_less)
 Test(choose, it_is_learnt_again_on_another_device)
 {
     struct stage link = {20e-6, 5e9};
-    struct world world = world_of(link, (struct stage){1e-6, 2e9}, link);
+    struct world world = world_of(link, (struct stage){1e-6, 50e6}, link);
     flow(&world, 2000, UINT32_MAX);
     check_choice(&world);
     uint32_t before = world.choose.payloads[CHOOSE_COMPUTE];
-    world.stages[CHOOSE_COMPUTE] = (struct stage){2e-3, 2e9};
+    world.stages[CHOOSE_COMPUTE] = (struct stage){2e-3, 50e6};
     flow(&world, 4000, UINT32_MAX);
     check_choice(&world);
     cr_assert_gt(world.choose.payloads[CHOOSE_COMPUTE], before);
