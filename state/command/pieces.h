@@ -66,6 +66,7 @@ struct pieces {
     bool placed;          /**< It is with a helper (place.h). */
     uint64_t expected_ns; /**< How long it will take where it was given; 0: not known. */
     bool by_time;         /**< Where was chosen by time, as its energy is not known (place.h). */
+    bool explores;        /**< It was placed to measure what it takes there. */
 };
 
 /**

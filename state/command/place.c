@@ -328,6 +328,7 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
                         .energy_uj = place_energy(&guess)}};
     uint64_t home_ns = guess.ns;
     pieces->expected_ns = home_ns;
+    pieces->explores = false;
     places.unpaid++;
     uint32_t count =
         places.is_open && leaves_at_ns != UINT64_MAX && home_ns != 0 ? places.count : 0;
@@ -341,8 +342,10 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
         uint64_t copies = (there + 2 * back) / 1024 * helper->ns_per_kib;
         if (!helper->busy && leaves_at_ns == 0 &&
             place_wants_trial(pieces->pace, helper->device, guess.ns, now) && copies < home_ns &&
-            place_may_try(now))
+            place_may_try(now)) {
+            pieces->explores = true;
             return i;
+        }
         uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
         ready_ns = leaves_at_ns > ready_ns ? leaves_at_ns : ready_ns;
         candidates[i] = (struct schedule_candidate){.allowed = guess.ns != 0,
@@ -369,7 +372,6 @@ bool place_give(uint32_t helper, struct placed placed)
     object_hold(placed.event);
     placed.home_ns = placed.pieces->expected_ns;
     uint64_t ns = place_guess(placed.pieces->pace, h->device, placed.pieces->row).ns;
-    placed.explores = ns == 0;
     h->free_ns = clock_now_ns() + (ns != 0 ? ns : placed.home_ns);
     placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) + LATE_NS;
     h->placed = placed;
@@ -457,13 +459,13 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     if (bytes >= 1024)
         h->ns_per_kib = (3 * h->ns_per_kib + copy_ns / (bytes / 1024)) / 4;
     uint64_t lost = run_ns + copy_ns;
-    if (placed->explores && lost > placed->home_ns)
+    if (pieces->explores && lost > placed->home_ns)
         places.risked_ns += lost - placed->home_ns;
     places.last_ns = now;
     h->busy = false;
     pieces->taken = 0;
     pieces->placed = false;
-    if (done && !placed->explores) {
+    if (done && !pieces->explores) {
         places.paid_ns = now;
         places.unpaid = places.unpaid_rest_ns = 0;
     }

@@ -63,7 +63,6 @@ struct placed {
     struct pieces *pieces; /**< Its. */
     uint64_t home_ns;      /**< What it would take at home; 0: not known. */
     uint64_t patience_ns;  /**< It is given back when it takes longer in the driver. */
-    bool explores;         /**< What it takes here is not known. */
 };
 /** Give the launch to a helper that place_decide chose. False: helpers were closed since. */
 bool place_give(uint32_t helper, struct placed placed);

@@ -181,6 +181,9 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
         figures->predicted = figures->sizes[figures->size].seconds; /* 0: not measured */
         figures->tried = 0;
     }
+    /* The device is given whole payloads only if the client hands them over whole. */
+    if (choose->payloads[CHOOSE_PACK] < choose->payloads[CHOOSE_WRITE])
+        choose->payloads[CHOOSE_PACK] = choose->payloads[CHOOSE_WRITE];
 }
 
 /* A payload of the size that was chosen. Is the stage so far from what was predicted that its world

@@ -215,6 +215,10 @@ static int worker_start(struct worker *worker, enum device_stage stage, bool *re
         host = stream_area_output(&worker->area, at, &together);
         room = worker->taken + worker->area.shape.capacity - at;
     }
+    /* Few records may take as long as many, so a launch waits for those that will be written next.
+     * It gets them: a full ring has a whole payload. */
+    if (stage == DEVICE_COMPUTE && ready - at < stages[stage].payload && ready != worker->sent)
+        return 0;
     count = ready - at < room ? ready - at : room;
     count = device_can_start(&worker->device, stage, count);
     count = count < together ? count : together;
