@@ -29,6 +29,7 @@ _VERSION, _WANTS_AREA, _BODY_MAX = 1, 1, 1 << 20
 _OPEN, _OPENED, _REFUSED, _RECORDS, _ANSWERS = 1, 2, 3, 4, 5
 _MAGIC, _HEADER = 0x314D414552545352, 4096
 _RING_BYTES = 4 << 20
+_PAYLOAD_BYTES = 64 << 10
 _FRUITLESS_MAX = 10
 # A wait looks again after this time, and rings again: Python has no fence that orders a write before a read.
 _LOOK_AGAIN_S = 0.05
@@ -573,7 +574,7 @@ class Accelerator:
         while more or self._sent != self._taken:
             self._check_use(use)
             packed = 0
-            slots = self._claim(self._payload() * self._input) if more else b""
+            slots = self._claim(1 << 30) if more else b""
             try:
                 while packed < len(slots):
                     record = next(records, None)
@@ -634,17 +635,15 @@ class Accelerator:
         if self._failed:
             raise self._failed
 
-    def _payload(self):
-        hint = self._connection.payload() if self._connection else 0
-        return hint or max(1, (64 << 10) // self._input)
-
     def _claim(self, size):
-        """Free slots of at most `size` bytes; empty: there are none now."""
+        """Free slots of at most `size` bytes, for as many records as are to be packed at a time; empty: there are
+        none now."""
         self._check()
         now = self._connection
         if not now or not self._send_left():
             return b""
-        return now.slots(now.records, self._input, now.sent, min(size // self._input, now.free()))
+        return now.slots(now.records, self._input, now.sent, min(size // self._input, now.free(),
+                             now.payload() or max(1, _PAYLOAD_BYTES // self._input)))
 
     def _send(self, count):
         self._sent += count

@@ -20,6 +20,7 @@ final class RecordStream {
     private static final ByteBuffer EMPTY = ByteBuffer.allocate(0);
     private static final long PAUSE_NS = 10_000_000;
     private static final long PAUSE_MAX_NS = 500_000_000;
+    private static final int PAYLOAD_BYTES = 64 << 10;
     private static final int FRUITLESS_MAX = 10;
 
     final int input;
@@ -58,7 +59,15 @@ final class RecordStream {
         program = connection.program;
     }
 
-    /** Free slots for at most @most records; empty: there are none now. A second claim replaces the first one. */
+    /** What the worker asks for, or 64 KiB; at most @most. */
+    private static int payload(int hint, int size, int most) {
+        return Math.min(most, hint > 0 ? hint : Math.max(1, PAYLOAD_BYTES / size));
+    }
+
+    /**
+     * Free slots for as many records as are to be packed at a time, and at most @most; empty: there are none now. A
+     * second claim replaces the first one.
+     */
     ByteBuffer claim(int most) {
         lock.lock();
         try {
@@ -67,7 +76,7 @@ final class RecordStream {
                 return EMPTY;
             claimed = connection;
             return connection.slots(connection.records, input, connection.sent,
-                    Math.min(most, connection.free()));
+                    Math.min(payload(connection.packPayload(), input, most), connection.free()));
         } finally {
             lock.unlock();
         }
@@ -102,17 +111,19 @@ final class RecordStream {
         }
     }
 
-    /** At most @most answers, read-only; empty: there are none now. They stay until they are released. */
+    /** As many answers as are to be unpacked at a time, and at most @most, read-only; empty: there are none now. They
+     * stay until they are released. */
     ByteBuffer answers(int most) {
         lock.lock();
         try {
             ByteBuffer found = EMPTY;
             if (leftAnswers.hasRemaining())
                 found = leftAnswers.slice(leftAnswers.position(),
-                        (int) Math.min((long) most * output, leftAnswers.remaining()));
+                        (int) Math.min((long) payload(0, output, most) * output, leftAnswers.remaining()));
             else if (connection != null)
                 found = connection.slots(connection.answers, output, connection.taken,
-                        Math.min(most, connection.answered() - connection.taken));
+                        Math.min(payload(connection.unpackPayload(), output, most),
+                                connection.answered() - connection.taken));
             if (!found.hasRemaining())
                 check();
             return found.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN);
@@ -149,17 +160,6 @@ final class RecordStream {
         lock.lock();
         try {
             return connection == null ? 1 : connection.capacity;
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    /** How many records to pack before they are sent. */
-    int payload() {
-        lock.lock();
-        try {
-            int hint = connection == null ? 0 : connection.payload();
-            return Math.min(hint > 0 ? hint : Math.max(1, (64 << 10) / input), capacity());
         } finally {
             lock.unlock();
         }
