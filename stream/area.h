@@ -11,7 +11,7 @@
 /*
  * The memory that a stream's client and its worker share: a ring of records, which the client
  * writes, and a ring of answers, which the worker writes. Three totals that only grow say how far
- * each is: taken <= answered <= sent <= taken + capacity.
+ * each is: taken <= answered <= sent, and neither ring has more than `capacity` of them.
  *
  * Neither process trusts the other: each keeps its own totals to itself, and checks what it reads
  * of the other's. The sizes of the rings never come from the area.

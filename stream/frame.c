@@ -96,6 +96,11 @@ void stream_open_put(struct stream_body *body, const struct stream_open *open)
     }
 }
 
+void stream_open_unshare(struct stream_body *body)
+{
+    body->bytes[4] &= (char)~STREAM_OPEN_SHARED; /* The lowest byte of the flags. */
+}
+
 int stream_open_get(struct stream_body *body, struct stream_open *ret_open)
 {
     struct stream_open open = {.version = (uint32_t)stream_body_get(body, 4)};

@@ -71,6 +71,8 @@ void stream_body_finish(struct stream_body *body);
 
 /** Write the body of OPEN or OPENED; body->error says whether there was memory. */
 void stream_open_put(struct stream_body *body, const struct stream_open *open);
+/** Change a written body of OPEN: no area is wanted. */
+void stream_open_unshare(struct stream_body *body);
 void stream_opened_put(struct stream_body *body, const struct stream_opened *opened);
 /**
  * Read a body, whose texts are borrowed from it. Texts have no NUL within and are followed by one.

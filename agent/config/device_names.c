@@ -9,12 +9,9 @@
 #include "agent/config/paths.h"
 #include "agent/config/servers.h"
 #include "policy/place.h"
-#include "state/base/cleanup.h"
-#include "state/base/files/file.h"
 #include "state/driver/device_key.h"
 
-#define NAMES_FILE_MAX (1u << 20)
-#define NUMBER_MAX     10000
+#define NUMBER_MAX 10000
 
 /** The name of a served device begins with its server's name: "gpuhost/gpu0". */
 static bool device_names_valid_name(const char *name)
@@ -58,51 +55,44 @@ static int device_names_add(struct device_names *names, const char *name,
     return 0;
 }
 
+static int device_names_take(void *data, char *const words[])
+{
+    struct device_names *names = data;
+    struct device_key key;
+
+    return strlen(words[0]) >= sizeof(names->names->name) || !device_names_valid_name(words[0]) ||
+                   device_key_parse(words[1], &key) || device_names_by_name(names, words[0])
+               ? 0
+               : device_names_add(names, words[0], &key);
+}
+
 int device_names_load(const char *path, struct device_names *ret_names)
 {
     struct device_names names = {0};
-    CLEANUP(cleanup_free) char *text = NULL;
-    size_t size;
 
-    if (paths_read(path, NAMES_FILE_MAX, &text, &size)) {
-        *ret_names = names;
-        return 0;
-    }
-    char *rest = text;
-    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
-        struct device_key key;
-        char *space = strchr(line, ' ');
-        if (!space || line[0] == '#')
-            continue;
-        *space = '\0';
-        if (strlen(line) >= sizeof(names.names->name) || !device_names_valid_name(line) ||
-            device_key_parse(space + 1, &key) || device_names_by_name(&names, line))
-            continue;
-        if (device_names_add(&names, line, &key)) {
-            device_names_finish(&names);
-            return -ENOMEM;
-        }
+    if (paths_read_lines(path, 2, device_names_take, &names) == -ENOMEM) {
+        device_names_finish(&names);
+        return -ENOMEM;
     }
     *ret_names = names;
     return 0;
 }
 
-int device_names_save(const char *path, const struct device_names *names)
+static void device_names_print(const void *data, FILE *out)
 {
-    CLEANUP(cleanup_free) char *text = NULL;
-    size_t size;
-    FILE *file = open_memstream(&text, &size);
+    const struct device_names *names = data;
 
-    if (!file)
-        return -errno;
     for (size_t i = 0; i < names->count; i++) {
         char key[DEVICE_KEY_TEXT_MAX];
         device_key_format(&names->names[i].key, key);
-        fprintf(file, "%s %s\n", names->names[i].name, key);
+        fprintf(out, "%s %s\n", names->names[i].name, key);
     }
-    if (fclose(file))
-        return -ENOMEM;
-    return file_replace_path(path, text, size);
+}
+
+int device_names_save(const char *path, const struct device_names *names)
+{
+    return paths_write_lines(path, "The names of the devices of this machine.", device_names_print,
+                             names);
 }
 
 void device_names_finish(struct device_names *names)
@@ -294,9 +284,9 @@ int device_resolve(const struct inventory *inventory, const char *text,
     return -ENODEV;
 }
 
-int device_place_by(const struct inventory *inventory, const struct device_wish *wish,
-                    const struct device_fill *fills, const struct inventory_entry **ret_entries,
-                    char *ret_error, size_t error_size)
+int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                 const struct device_fill *fills, const struct inventory_entry **ret_entries,
+                 char *ret_error, size_t error_size)
 {
     const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX] = {NULL};
     struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
@@ -330,12 +320,6 @@ int device_place_by(const struct inventory *inventory, const struct device_wish 
     free(devices);
     free(taken);
     return result;
-}
-
-int device_place(const struct inventory *inventory, const struct device_wish *wish,
-                 const struct inventory_entry **ret_entries, char *ret_error, size_t error_size)
-{
-    return device_place_by(inventory, wish, NULL, ret_entries, ret_error, error_size);
 }
 
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

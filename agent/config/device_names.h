@@ -64,7 +64,7 @@ struct device_wish {
     size_t count; /**< Virtual devices of the program; 1 to PROTOCOL_VDEVS_MAX. */
 };
 /**
- * The memory use of a device, for device_place_by(). Both values have the same unit, which may be
+ * The memory use of a device, for device_place(). Both values have the same unit, which may be
  * any.
  */
 struct device_fill {
@@ -77,21 +77,15 @@ struct device_fill {
  * and for the remaining ones the GPUs in turn, or all devices where there is no GPU
  * (policy/place.h).
  *
+ * @fills  The use of each device of @inventory; NULL: all are empty and open.
  * @ret_entries  PROTOCOL_VDEVS_MAX elements; NULL beyond the count, and all NULL where there is no
  *       device.
  * Returns as device_resolve() does.
  */
 MUST_CHECK int device_place(const struct inventory *inventory, const struct device_wish *wish,
+                            const struct device_fill *fills,
                             const struct inventory_entry **ret_entries, char *ret_error,
                             size_t error_size);
-/**
- * As device_place(), with the use of the devices taken into account. @fills: one for each device of
- * @inventory; NULL: all are empty and open.
- */
-MUST_CHECK int device_place_by(const struct inventory *inventory, const struct device_wish *wish,
-                               const struct device_fill *fills,
-                               const struct inventory_entry **ret_entries, char *ret_error,
-                               size_t error_size);
 
 /** Find the entry with this key; NULL: there is none. */
 const struct inventory_entry *device_by_key(const struct inventory *inventory,

@@ -13,7 +13,8 @@
 #include "state/base/files/file.h"
 #include "state/base/files/folder.h"
 
-#define SOCKET_NAME "agent.sock"
+#define SOCKET_NAME    "agent.sock"
+#define LINES_SIZE_MAX (1u << 20)
 
 static int paths_put(char *to, size_t size, const char *a, const char *b)
 {
@@ -307,6 +308,37 @@ int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_siz
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     return fd < 0 ? -errno : file_load(fd, limit, ret_bytes, ret_size);
+}
+
+int paths_read_lines(const char *path, size_t count, int (*take)(void *data, char *const words[]),
+                     void *data)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    int error = paths_read(path, LINES_SIZE_MAX, &text, &size);
+
+    for (char *rest = text, *line; !error && (line = strsep(&rest, "\n"));) {
+        char *words[LINES_WORDS] = {NULL};
+        for (size_t i = 0; i < count && line; i++)
+            words[i] = i + 1 < count ? strsep(&line, " ") : line;
+        if (words[0][0] != '#' && words[1])
+            error = take(data, words);
+    }
+    return error;
+}
+
+int paths_write_lines(const char *path, const char *comment,
+                      void (*print)(const void *data, FILE *out), const void *data)
+{
+    CLEANUP(cleanup_free) char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return -errno;
+    fprintf(out, "# %s The agent writes this file.\n", comment);
+    print(data, out);
+    return fclose(out) ? -ENOMEM : file_replace_path(path, text, size);
 }
 
 int paths_isolated(const struct paths *paths, char ret[PATH_MAX])

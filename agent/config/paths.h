@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_CONFIG_PATHS_H
 
 #include <limits.h>
+#include <stdio.h>
 #include <sys/un.h>
 
 #include "state/base/compiler.h"
@@ -117,5 +118,22 @@ MUST_CHECK int paths_of(enum paths_file file, char ret[PATH_MAX]);
 
 /** Read a file of at most @limit bytes and append a NUL. Returns 0 or -errno (-EFBIG: larger). */
 MUST_CHECK int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size);
+
+#define LINES_WORDS 3
+/**
+ * Read a text file of the agent's, of at most 1 MiB: a record a line, blanks between its words; "#"
+ * begins a comment.
+ *
+ * @count  Words of a line, at most LINES_WORDS. The last one may have blanks.
+ * @take   Called for each record with at least two words; words that it lacks are NULL. What it
+ *         returns, if not 0, ends the reading.
+ * Returns 0, what @take returned, or as paths_read() does.
+ */
+MUST_CHECK int paths_read_lines(const char *path, size_t count,
+                                int (*take)(void *data, char *const words[]), void *data);
+/** Replace it, or leave it as it was. @print prints the records after @comment. Returns 0 or
+ * -errno. */
+MUST_CHECK int paths_write_lines(const char *path, const char *comment,
+                                 void (*print)(const void *data, FILE *out), const void *data);
 
 #endif

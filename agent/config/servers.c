@@ -1,6 +1,5 @@
 #include "agent/config/servers.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +7,8 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "remote/identity/address.h"
-#include "state/base/cleanup.h"
-#include "state/base/files/file.h"
 #include "state/base/files/folder.h"
-
-#define FILE_MAX (64u << 10)
+#include "state/server/address.h"
 
 static bool servers_may_begin(char byte)
 {
@@ -107,41 +102,44 @@ static bool servers_has_name(const struct server_line *lines, size_t count, cons
     return false;
 }
 
-size_t servers_read(const char *path, struct server_line *ret_lines)
-{
-    CLEANUP(cleanup_free) char *text = NULL;
-    char ignored[ADDRESS_REASON_MAX];
-    size_t size, count = 0;
+struct server_lines {
+    struct server_line *lines;
+    size_t count;
+};
 
-    if (paths_read(path, FILE_MAX, &text, &size))
+static int servers_take(void *data, char *const words[])
+{
+    struct server_lines *all = data;
+    struct server_line one = {.leaves = words[2] && strcmp(words[2], "leaves") == 0};
+    char ignored[ADDRESS_REASON_MAX];
+
+    if (all->count == SERVERS_MAX || !server_name_is_valid(words[0]) ||
+        servers_has_name(all->lines, all->count, words[0]) ||
+        !server_address_read(words[1], one.address, ignored, sizeof(ignored)))
         return 0;
-    char *rest = text;
-    for (char *line = strsep(&rest, "\n"); line && count < SERVERS_MAX;
-         line = strsep(&rest, "\n")) {
-        const char *name = strsep(&line, " "), *address = strsep(&line, " ");
-        struct server_line one = {.leaves = line && strcmp(line, "leaves") == 0};
-        if (!address || !server_name_is_valid(name) || servers_has_name(ret_lines, count, name) ||
-            !server_address_read(address, one.address, ignored, sizeof(ignored)))
-            continue;
-        strcpy(one.name, name);
-        ret_lines[count++] = one;
-    }
-    return count;
+    strcpy(one.name, words[0]);
+    all->lines[all->count++] = one;
+    return 0;
 }
 
-int servers_write(const char *path, const struct server_line *lines, size_t count)
+size_t servers_read(const char *path, struct server_line *ret_lines)
 {
-    CLEANUP(cleanup_free) char *text = NULL;
-    size_t size;
-    FILE *file = open_memstream(&text, &size);
+    struct server_lines all = {.lines = ret_lines};
 
-    if (!file)
-        return -errno;
-    fputs("# What reseat server add and remove did. The agent writes this file.\n", file);
-    for (size_t i = 0; i < count; i++)
-        fprintf(file, "%s %s%s\n", lines[i].name, lines[i].address,
-                lines[i].leaves ? " leaves" : "");
-    if (fclose(file))
-        return -ENOMEM;
-    return file_replace_path(path, text, size);
+    return paths_read_lines(path, 3, servers_take, &all) ? 0 : all.count;
+}
+
+static void servers_print(const void *data, FILE *out)
+{
+    const struct server_lines *all = data;
+
+    for (size_t i = 0; i < all->count; i++)
+        fprintf(out, "%s %s%s\n", all->lines[i].name, all->lines[i].address,
+                all->lines[i].leaves ? " leaves" : "");
+}
+
+int servers_write(const char *path, struct server_line *lines, size_t count)
+{
+    return paths_write_lines(path, "What reseat server add and remove did.", servers_print,
+                             &(struct server_lines){lines, count});
 }

@@ -61,6 +61,6 @@ struct server_line {
  */
 size_t servers_read(const char *path, struct server_line *ret_lines);
 /** Returns 0 or -errno. Blocks on the file. */
-MUST_CHECK int servers_write(const char *path, const struct server_line *lines, size_t count);
+MUST_CHECK int servers_write(const char *path, struct server_line *lines, size_t count);
 
 #endif

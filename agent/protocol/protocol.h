@@ -41,15 +41,19 @@
 
 /** Times of launches in one message, at most. */
 #define PROTOCOL_SAMPLES_MAX 64
+/** Most "powers" of kernels, on all devices of a program, in a MSG_COSTS to it. */
+#define PROTOCOL_POWERS_MAX 512
 
 /*
  * Types of frames, as their "type" says. messages.txt has what is in most of them, and doc/wire.md
  * what they are for.
  */
-#define MSG_HELLO    "hello"    /**< peer: role "program" or "client", version, who it is. */
-#define MSG_WELCOME  "welcome"  /**< agent: version, and to a program its id and device. */
-#define MSG_STATUS   "status"   /**< program: how it is. */
-#define MSG_COSTS    "costs"    /**< program, to an agent whose welcome has "learns". */
+#define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
+#define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
+#define MSG_STATUS  "status"  /**< program: how it is. */
+/** program, to an agent whose welcome has "learns": "samples"; to a program whose objective is
+   energy: up to PROTOCOL_POWERS_MAX "powers" of its kernels. */
+#define MSG_COSTS    "costs"
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
@@ -86,11 +90,10 @@
 #define MSG_IMPORT "import"
 /** client to agent to program: write down what goes on there. MSG_SPANS come, then an answer: what
    it was "ended_by", how many were "lost". */
-#define MSG_TRACE "trace"
-#define MSG_SPANS "spans" /**< program to agent to client: "spans"; of the last "end". */
-/** client: add, remove or list servers; answer. Of a helper: server_news.h. */
-#define MSG_SERVER "server"
-#define MSG_ERROR  "error" /**< agent: code and message. */
+#define MSG_TRACE  "trace"
+#define MSG_SPANS  "spans"  /**< program to agent to client: "spans"; of the last "end". */
+#define MSG_SERVER "server" /**< client: add, remove or list servers; answer. */
+#define MSG_ERROR  "error"  /**< agent: code and message. */
 
 /*
  * Device memory. Grants are told as differences, so that one on its way and one given back at the

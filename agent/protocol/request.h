@@ -39,7 +39,8 @@ enum request_verb request_verb(const msgpack_object *map);
 
 /**
  * A move, suspend, resume, prewarm, checkpoint or protection: a command sends it to the agent, and
- * the agent, completed, to the program. Its verb is the type of the message.
+ * the agent, completed, to the program. A drain or rebalance is for the agent alone. The verb is
+ * the type of the message.
  */
 struct request {
     char app[PROTOCOL_WORD_MAX]; /**< From a command: the name of the program. */
@@ -66,6 +67,8 @@ struct request {
     bool ends;                    /**< End the periodic checkpoints. */
     uint64_t lease_ms;            /**< Duration of the lease that it renews; 0: none. */
     bool parks;                   /**< Park it, for an image of its process (park.h). */
+    bool undo;                    /**< Of a drain: admit programs to the device again. */
+    uint64_t in_ns;               /**< Of a drain: when it begins, from now on. */
     struct protection protection; /**< Of a protection. */
 };
 

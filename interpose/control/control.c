@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "agent/protocol/common_messages.h"
+#include "agent/protocol/program_messages.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
 #include "interpose/control/control_frames.h"
@@ -25,6 +26,7 @@
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
+#include "state/command/place.h"
 #include "state/command/power.h"
 #include "state/driver/device_key.h"
 #include "state/image/lease_renewer.h"
@@ -60,15 +62,14 @@ struct link {
     struct wire wire;
     bool welcome;
     bool status_due;
-    bool seeks;               /**< The agent was told that the program waits for another device. */
-    uint64_t asked;           /**< Time when the agent was told so, for traces; or 0. */
-    uint64_t turn;            /**< Of the agent's last MSG_POWER; 0: there was none. */
-    bool power_due;           /**< It was not answered yet. */
-    struct power_state power; /**< As the agent was told it last. */
-    uint64_t wish;            /**< Edition of the wish that was sent last. */
-    uint64_t sent;            /**< Digest of the status that was sent last. */
-    uint64_t next_costs;      /**< Time of the next report of launch times. */
-    bool learns;              /**< The agent keeps launch times. */
+    bool seeks;     /**< The agent was told that the program waits for another device. */
+    uint64_t asked; /**< Time when the agent was told so, for traces; or 0. */
+    struct control_power power;
+    bool power_due;      /**< The agent's last MSG_POWER was not answered yet. */
+    uint64_t wish;       /**< Edition of the wish that was sent last. */
+    uint64_t sent;       /**< Digest of the status that was sent last. */
+    uint64_t next_costs; /**< Time of the next report of launch times. */
+    bool learns;         /**< The agent keeps launch times. */
     uint64_t next_tend,
         next_need;  /**< Times of the next care for warm pages, and of the next count of `needs`. */
     uint64_t needs; /**< Bytes of host memory that a suspend would take. */
@@ -169,7 +170,7 @@ static void control_link_drop(struct link *link)
 {
     wire_close(&link->wire);
     link->welcome = false;
-    link->turn = 0;
+    link->power.turn = 0;
     power_set(false, 0); /* without an agent nobody grants power */
     control_budget_alone();
     control_trace_drop();
@@ -246,17 +247,16 @@ static void control_send_power(struct link *link)
     struct power_state state;
     struct frame frame;
 
-    if (link->turn == 0)
+    if (link->power.turn == 0)
         return;
     power_read(&state);
     if (!link->power_due && state.runs == link->power.runs && state.wants == link->power.wants)
         return;
     link->power_due = false;
-    link->power = state;
+    link->power.runs = state.runs;
+    link->power.wants = state.wants;
     frame_init(&frame, MSG_POWER);
-    frame_u64(&frame, "turn", link->turn);
-    frame_bool(&frame, "runs", state.runs);
-    frame_bool(&frame, "wants", state.wants);
+    put_power_use(&frame, &link->power);
     control_link_send(link, &frame);
 }
 
@@ -456,13 +456,28 @@ static void control_take_spread(const msgpack_object *map)
 
 static void control_take_power(const msgpack_object *map)
 {
-    uint64_t most_ms = UINT64_MAX / NS_PER_MS, for_ms = field_u64(map, "for_ms", most_ms);
+    struct control_power *power = &control.link.power;
 
-    power_set(field_bool(map, "capped", false), !field_bool(map, "granted", false) ? 0
-                                                : for_ms < most_ms ? for_ms * NS_PER_MS
-                                                                   : UINT64_MAX);
-    control.link.turn = field_u64(map, "turn", 0);
+    take_power(map, power);
+    power_set(power->capped, !power->granted                          ? 0
+                             : power->for_ms < UINT64_MAX / NS_PER_MS ? power->for_ms * NS_PER_MS
+                                                                      : UINT64_MAX);
     control.link.power_due = true;
+}
+
+/** What launches draw, as far as the agent knows. */
+static void control_take_costs(const msgpack_object *map)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, "powers", &items);
+
+    place_set_idle(field_u64(map, "idle_mw", 0));
+    for (size_t i = 0; i < count && i < PROTOCOL_POWERS_MAX; i++) {
+        struct place_power power = {.has_device = false};
+        take_drawn(&items[i], &power);
+        if (power.has_device && power.id[0])
+            place_learn_power(&power);
+    }
 }
 
 /** Notify the program. A notice of an unknown kind is ignored. */
@@ -495,7 +510,7 @@ static const struct {
     {MSG_QUERY, control_take_query},        {MSG_NOTICE, control_take_notice},
     {MSG_ANSWER, control_budget_answer},    {MSG_GRANT, control_budget_granted},
     {MSG_SHRINK, control_budget_shrink},    {MSG_WARM, control_take_warm},
-    {MSG_POWER, control_take_power},
+    {MSG_POWER, control_take_power},        {MSG_COSTS, control_take_costs},
 };
 
 static void control_take_message(struct link *link, const msgpack_object *map)

@@ -34,6 +34,14 @@ struct control_status {
     struct lease_renewer_status lease;
 };
 
+/** Power: what the agent said last, and what it was told last. */
+struct control_power {
+    uint64_t turn; /**< Number of the agent's message; 0: there was none. */
+    bool capped, granted;
+    uint64_t for_ms; /**< How long launches are granted. */
+    bool runs, wants;
+};
+
 void control_frame_hello(struct frame *frame, const struct control_hello *hello);
 void control_frame_wish(struct frame *frame, const struct aware_wish *wish);
 /** The program's present state. */

@@ -1,9 +1,9 @@
 #ifndef RESEAT_REMOTE_IDENTITY_CREDENTIALS_H
 #define RESEAT_REMOTE_IDENTITY_CREDENTIALS_H
 
-#include "remote/identity/address.h"
 #include "remote/identity/certificate.h"
 #include "state/base/files/folder.h"
+#include "state/server/address.h"
 
 /*
  * The credentials of one end of a link: its private key, its certificate, and the certificate of

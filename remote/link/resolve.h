@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "remote/identity/address.h"
+#include "state/server/address.h"
 
 /**
  * Resolve the host of a tcp address. Numbers are parsed here. For names, the C library is asked in

@@ -1,11 +1,11 @@
 #ifndef RESEAT_REMOTE_LINK_TLS_H
 #define RESEAT_REMOTE_LINK_TLS_H
 
-#include "remote/identity/address.h"
 #include "remote/identity/credentials.h"
 #include "remote/identity/grant.h"
 #include "remote/link/link.h"
 #include "state/base/files/owned.h"
+#include "state/server/address.h"
 
 /*
  * TLS 1.3 links over any stream socket. Both sides show certificates of one private authority

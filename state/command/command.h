@@ -70,8 +70,15 @@ static inline uint64_t queue_order(const struct queue *queue)
 {
     return atomic_load_explicit(&queue->order, memory_order_relaxed);
 }
-/** All commands given to the driver before queue_step returned @order has ended. */
-void queue_ended(struct queue *queue, uint64_t order);
+/** All commands given to the driver before queue_step returned @order have ended. */
+static inline void queue_ended(struct queue *queue, uint64_t order)
+{
+    uint64_t past = atomic_load_explicit(&queue->past, memory_order_relaxed);
+    while (past < order &&
+           !atomic_compare_exchange_weak_explicit(&queue->past, &past, order, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
 static inline bool queue_is_past(const struct queue *queue, const struct event *event)
 {
     return atomic_load_explicit(&event->given, memory_order_relaxed) <=
@@ -99,6 +106,11 @@ cl_int queue_create(struct context *context, struct vdev *vdev,
  */
 bool queue_alone_begin(const struct queue *queue);
 void queue_alone_end(void);
+/** A queue is created: returns once no launch runs that needs the only queue, and none begins any
+ * more. */
+void queue_begin_beside_others(void);
+/** It is destroyed, or could not be created. */
+void queue_end_beside_others(void);
 /** clFlush, clFinish. */
 cl_int queue_flush(struct queue *queue);
 cl_int queue_finish(struct queue *queue);
@@ -299,6 +311,9 @@ void defer_pump(void);
 /** The same on a callback thread, for callers that must not wait for a move or for the policy,
  * which issuing may need. From anywhere. */
 void defer_pump_soon(void);
+/** Wait for engine_changed, with engine_lock; may return early. Once the process ends, the caller
+ * also issues what is ready, because no thread of ours does: engine_lock is released meanwhile. */
+void defer_await_change(void);
 /** The command of @queue that is being given in pieces, with its event, or NULL. With engine_lock.
  * *ret_busy: a thread is giving a piece, so what it changes of the command must not be read. */
 struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event,

@@ -5,7 +5,10 @@
 #include "state/base/threads/callback.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
+#include "state/base/threads/thread_own.h"
+#include "state/base/threads/work.h"
 #include "state/command/deferred.h"
+#include "state/command/elsewhere.h"
 #include "state/command/parts.h"
 #include "state/command/place.h"
 #include "state/command/watch.h"
@@ -19,32 +22,13 @@
  * waits.
  */
 
-/* True when the driver that serves @residence_index can itself wait for @event. */
-static bool defer_driver_can_wait(const struct event *event, uint8_t residence_index)
-{
-    switch (event_state(event)) {
-    case EVENT_DEFERRED:
-        return false;
-    case EVENT_ISSUED:
-        return (event->residence_index == residence_index && !event->parts) ||
-               atomic_load(&event->ended);
-    default:
-        return true;
-    }
-}
-
-static bool defer_waits_for_all(const struct command *command)
-{
-    return command->ops->waits_for_all && command->wait_list_empty;
-}
-
 /*
  * True when a barrier holds @command back in an out-of-order queue, or @command is a barrier that
  * has to wait for earlier commands.
  */
 static bool defer_behind_barrier(struct queue *queue, const struct command *command)
 {
-    bool behind = defer_waits_for_all(command);
+    bool behind = window_waits_for_all(command);
     pthread_mutex_lock(&engine_lock);
     for (const struct deferred *h = queue->deferred_first; h && !behind; h = h->next)
         behind = h->command->ops->blocks_later;
@@ -60,7 +44,7 @@ HOT bool defer_needed(const struct command *command, uint8_t residence_index, cl
     if (UNLIKELY(command->ops->launches && power_is_capped()))
         return true;
     for (cl_uint i = 0; i < waits; i++)
-        if (UNLIKELY(!defer_driver_can_wait(wait_list[i], residence_index) ||
+        if (UNLIKELY(!window_driver_can_wait(wait_list[i], residence_index) ||
                      event_failed(wait_list[i])))
             return true;
     if (LIKELY(atomic_load_explicit(&queue->deferred_count, memory_order_acquire) == 0))
@@ -182,57 +166,6 @@ static cl_int defer_add_one(struct command *command, cl_uint waits, struct event
     return CL_SUCCESS;
 }
 
-bool defer_is_ready(const struct deferred *deferred, uint8_t residence_index)
-{
-    if (deferred->marker && !event_has_ended(deferred->marker))
-        return false;
-    for (cl_uint i = 0; i < deferred->waits; i++)
-        if (!defer_driver_can_wait(deferred->wait_list[i], residence_index))
-            return false;
-    return true;
-}
-
-/* True when the driver has fewer pieces than it may, and more are left. With engine_lock. */
-static bool defer_pieces_wanted(const struct command *command, const struct event *event)
-{
-    const struct parts *parts = event->parts;
-    const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
-    unsigned most = pieces_know_pace(pieces) ? PIECES_AT_ONCE : 1;
-    bool any =
-        !pieces_none_left(pieces) || pieces_are_given(pieces); /* or the parts must be closed */
-    return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
-}
-
-bool defer_goes_on(const struct queue *queue, const struct deferred *deferred)
-{
-    return event_has_ended(deferred->event) ||
-           (deferred->command->ops->pieces && queue->real && !deferred->issuing &&
-            defer_pieces_wanted(deferred->command, deferred->event) &&
-            (!power_paces(deferred->command) || power_admits(true)));
-}
-
-/*
- * The next command of @queue that can be issued, or that was issued in parts and has ended. With
- * engine_lock.
- */
-static struct deferred *defer_pick(struct queue *queue, uint8_t residence_index)
-{
-    if (UNLIKELY(queue->places))
-        return window_pick(queue, residence_index);
-    for (struct deferred *h = queue->deferred_first; h; h = h->next) {
-        bool first = h == queue->deferred_first;
-        if (!h->left &&
-            (h->given ? defer_goes_on(queue, h)
-                      : queue->real && !h->issuing && defer_is_ready(h, residence_index) &&
-                            (first || !defer_waits_for_all(h->command)) &&
-                            (!power_paces(h->command) || power_admits(false))))
-            return h;
-        if (queue->in_order || h->command->ops->blocks_later)
-            return NULL;
-    }
-    return NULL;
-}
-
 /* With engine_lock. */
 static void defer_unlink(struct queue *queue, struct deferred *deferred)
 {
@@ -248,6 +181,13 @@ static void defer_unlink(struct queue *queue, struct deferred *deferred)
     queue->places = queue->places && queue->deferred_first;
     atomic_fetch_sub_explicit(&queue->deferred_count, 1, memory_order_release);
     pthread_cond_broadcast(&engine_changed);
+}
+
+/* Once the process ends, no thread of ours calls a driver (work.h): those of the program that wait
+ * give the commands. */
+static bool defer_is_over(void)
+{
+    return the_thread.work_depth != 0 && work_is_over();
 }
 
 /*
@@ -272,7 +212,8 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     }
     queue->pumping = true;
     /* Some drivers run a piece within the call, so that the next one can be issued at once. */
-    while (!gate_is_awaited() && (deferred = defer_pick(queue, residence_index))) {
+    while (!gate_is_awaited() && !defer_is_over() &&
+           (deferred = window_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->paced = !ended && power_paces(deferred->command);
         deferred->issuing = true;
@@ -381,14 +322,81 @@ void defer_pump(void)
     cancel_allow(before);
 }
 
+/*
+ * Count the launches of @queue from before the cap. Returns false if that is not possible now. With
+ * the gate closed.
+ */
+static bool defer_mark_queue(struct queue *queue)
+{
+    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
+    struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
+    if (!residence || residence_is_lost(residence))
+        return true;
+    struct event *marker =
+        elsewhere_mark(queue, residence, residence_index, 0, NULL, clock_now_ns());
+    if (marker)
+        residence_flush(residence, queue->real);
+    pthread_mutex_lock(&engine_lock);
+    if (marker)
+        power_add(marker);
+    /* Pieces may be in other queues of the driver, or on helpers' devices. */
+    for (const struct deferred *h = queue->deferred_first; h; h = h->next)
+        if (h->given && h->command->ops->launches)
+            power_add(h->event);
+    pthread_mutex_unlock(&engine_lock);
+    object_unhold(marker);
+    return marker != NULL;
+}
+
+/*
+ * After a cap began to concern the program: count its launches from before. Whether there is a cap
+ * is asked inside the gate, so once the gate was closed all launches are either counted here or
+ * paced. Outside the gate.
+ */
+static void defer_mark(void)
+{
+    bool marked = true;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    pthread_mutex_lock(&engine_lock);
+    bool unmarked = power_is_unmarked();
+    pthread_mutex_unlock(&engine_lock);
+    if (!unmarked || gate_close(0) != 0)
+        return;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        marked = defer_mark_queue(queue) && marked;
+    pthread_mutex_lock(&engine_lock);
+    if (marked)
+        power_marked();
+    pthread_mutex_unlock(&engine_lock);
+    gate_open();
+}
+
 static atomic_bool pump_posted;
 
 static void defer_pump_posted_job(struct callback_job *job)
 {
     (void)job;
     atomic_store(&pump_posted, false); /* commands that get ready now need another job */
-    power_mark();
+    if (!defer_is_over()) {
+        defer_mark();
+        defer_pump();
+    }
+    if (!defer_is_over())
+        return;
+    pthread_mutex_lock(&engine_lock);
+    pthread_cond_broadcast(&engine_changed);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void defer_await_change(void)
+{
+    pthread_cond_wait(&engine_changed, &engine_lock);
+    if (LIKELY(!work_is_over()))
+        return;
+    pthread_mutex_unlock(&engine_lock);
     defer_pump();
+    pthread_mutex_lock(&engine_lock);
 }
 
 void defer_pump_soon(void)
@@ -396,6 +404,13 @@ void defer_pump_soon(void)
     static struct callback_job job = {.run = defer_pump_posted_job};
     if (!atomic_exchange(&pump_posted, true))
         callback_post(&job);
+}
+
+void power_set(bool capped, uint64_t grant_ns)
+{
+    power_change(capped, grant_ns);
+    if (callback_start() == 0)
+        defer_pump_soon();
 }
 
 struct command *defer_in_pieces(const struct queue *queue, struct event **ret_event, bool *ret_busy)
@@ -490,7 +505,7 @@ void defer_wait_queue(struct queue *queue)
     struct event *runs = NULL;
     while (defer_deferred_until(queue, serial, &runs)) {
         if (!runs) {
-            pthread_cond_wait(&engine_changed, &engine_lock);
+            defer_await_change();
             continue;
         }
         defer_wait_unlocked(runs);
@@ -516,7 +531,7 @@ static struct event *defer_runs_before(const struct event *event, unsigned chain
     for (const struct deferred *h = queue ? queue->deferred_first : NULL; last && h && !runs;
          h = h->next) {
         bool before = queue->in_order || h->command->ops->blocks_later ||
-                      defer_waits_for_all(last->command) || h == last;
+                      window_waits_for_all(last->command) || h == last;
         if (before && h->given && !event_has_ended(h->event))
             runs = h->event;
         for (cl_uint i = 0; before && !runs && i < h->waits; i++)
@@ -546,7 +561,7 @@ void defer_wait_event(struct event *event)
         struct event *runs = defer_runs_before(event, 0);
         runs = runs ? runs : power_running();
         if (!runs) {
-            pthread_cond_wait(&engine_changed, &engine_lock);
+            defer_await_change();
             continue;
         }
         defer_wait_unlocked(runs);

@@ -8,9 +8,8 @@
 /*
  * Shared by the files of deferred commands:
  *
- * - defer.c: the list of each queue, the threads that wait for it, and the choice of the next
- *   command.
- * - window.c: that choice in a queue whose launches may be placed on other devices.
+ * - defer.c: the list of each queue, and the threads that wait for it.
+ * - window.c: chooses the command that can be given next.
  * - give.c: giving the chosen command to a driver, as a whole or in pieces, or to a helper.
  * - power.c: launches wait while a power cap concerns the program.
  *
@@ -51,23 +50,19 @@ struct deferred {
 #define MARKED      2
 #define PARTS_GIVEN 3
 
-/* ---- defer.c: with engine_lock ---- */
+/* ---- window.c: with engine_lock ---- */
 
-/** True when its wait list no longer keeps it from being given to @residence_index. */
-bool defer_is_ready(const struct deferred *deferred, uint8_t residence_index);
-/** For a command whose parts run: true when all have ended, or another piece can be submitted. */
-bool defer_goes_on(const struct queue *queue, const struct deferred *deferred);
-
-/* ---- window.c ---- */
-
-/** The pieces of a launch that may be placed; NULL of any other command. */
-struct pieces *window_places(const struct command *command);
 /**
- * The next command of @queue, whose launches may be placed, that can be given, or whose parts have
- * ended. A launch may pass commands with which it shares no bytes. NULL: there is none now. With
- * engine_lock.
+ * The next command of @queue that can be given, or that was given in parts and has ended. NULL:
+ * there is none now.
  */
 struct deferred *window_pick(struct queue *queue, uint8_t residence_index);
+/** True when the driver that serves @residence_index can itself wait for @event. Any thread. */
+bool window_driver_can_wait(const struct event *event, uint8_t residence_index);
+/** True for a marker or a barrier that waits for all commands before it. */
+bool window_waits_for_all(const struct command *command);
+/** The pieces of a launch that may be placed; NULL of any other command. */
+struct pieces *window_places(const struct command *command);
 
 /* ---- give.c: inside the gate, by the one thread that pumps the queue ---- */
 
@@ -104,11 +99,12 @@ struct event *power_running(void);
 void power_waited(const struct event *event);
 /** Without engine_lock, outside the gate: stop counting the launches that have ended. */
 void power_tidy(void);
-/**
- * Without engine_lock, outside the gate: after a cap began to concern the program, count its
- * launches from before. Whether there is a cap is asked inside the gate, so once the gate was
- * closed all launches are either counted here or paced.
- */
-void power_mark(void);
+/** Without engine_lock: the agent's decision (power.h, power_set). */
+void power_change(bool capped, uint64_t grant_ns);
+/** Count @event's launch, or the launches before a marker, until it has ended. */
+void power_add(struct event *event);
+/** True while launches from before the cap are not counted yet. */
+bool power_is_unmarked(void);
+void power_marked(void);
 
 #endif

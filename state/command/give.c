@@ -252,12 +252,15 @@ static void give_learn(const struct pieces *pieces, struct queue *queue, const s
     pthread_mutex_lock(&engine_lock);
     uint64_t given = parts->of[0].given, ended = parts->ended;
     uint64_t since = given > queue->home_ended_ns ? given : queue->home_ended_ns;
-    if (parts->serial != 0 && !event_failed(event) && ended > since && pieces->on)
+    bool known = parts->serial != 0 && !event_failed(event) && ended > since && pieces->on;
+    if (known)
         place_learn(pieces->pace, pieces->on, pieces->row, ended - since);
     if (pieces->on)
-        place_count(pieces->on);
+        place_count(pieces, pieces->on);
     queue->home_ended_ns = ended > queue->home_ended_ns ? ended : queue->home_ended_ns;
     pthread_mutex_unlock(&engine_lock);
+    if (known)
+        pace_sample(pieces->pace, pieces->on, pieces->row, pieces->row, ended - since);
 }
 
 void give_ended(struct command *command, struct event *event)

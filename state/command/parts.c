@@ -342,7 +342,7 @@ static void parts_wait_for_more(const struct parts *parts, uint64_t serial)
     pthread_mutex_lock(&engine_lock);
     pthread_cleanup_push(parts_unlock_engine, NULL);
     while (parts_goes_on(parts) && parts->serial == serial && parts->left == 0)
-        pthread_cond_wait(&engine_changed, &engine_lock);
+        defer_await_change();
     pthread_cleanup_pop(1);
 }
 

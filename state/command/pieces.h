@@ -65,6 +65,7 @@ struct pieces {
     bool rests;           /**< No piece is given at present. */
     bool placed;          /**< It is with a helper (place.h). */
     uint64_t expected_ns; /**< How long it will take where it was given; 0: not known. */
+    bool by_time;         /**< Where was chosen by time, as its energy is not known (place.h). */
 };
 
 /**

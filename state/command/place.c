@@ -8,6 +8,7 @@
 #include "state/base/threads/fork.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
+#include "state/program/program.h"
 
 /* Shorter launches are not worth a decision. */
 #define LEAST_NS 100000u
@@ -17,8 +18,18 @@
 #define RISK_PART     50
 #define RISK_FIRST_NS (50 * NS_PER_MS)
 #define AGAIN_NS      (5 * NS_PER_S)
+/* A launch is given back when its helper takes so many times as long as it should, and more. */
+#define LATE_TIMES 4
+#define LATE_NS    (250 * NS_PER_MS)
 /* For how long a helper that could not run a launch is given none. */
 #define REST_NS NS_PER_S
+/* A session ends when for so long, and of so many launches, none was sooner elsewhere: each choice
+ * costs a little. The next one comes after the first of these times, then after twice that, and so
+ * on, as long as nothing is gained. */
+#define UNPAID_NS        NS_PER_S
+#define UNPAID_LAUNCHES  256
+#define UNPAID_REST_NS   NS_PER_S
+#define UNPAID_REST_MOST (64 * NS_PER_S)
 /* Kernels, by device, whose times are kept. */
 #define LEARNT_MOST 4096
 
@@ -29,6 +40,7 @@ struct place_helper {
     bool open, given, busy; /* busy: until it has ended; given: until the helper takes it */
     struct placed placed;
     uint64_t ns_per_kib; /* of copies to and from it */
+    uint64_t free_ns;    /* while it is busy: when it is likely to have ended */
     uint64_t rests_until_ns;
 };
 
@@ -40,10 +52,12 @@ static struct {
     struct place_helper helpers[PLACE_HELPERS];
     uint32_t count;
     uint64_t opened_ns, asks_from_ns, risked_ns, last_ns;
+    uint64_t paid_ns, unpaid, unpaid_rest_ns; /* unpaid: launches decided since paid_ns */
     const char *stayed;
     struct place_count counts[PLACE_COUNTS_MAX];
     uint32_t counted;
-    uint64_t helped, helped_items;
+    uint64_t helped, helped_items, by_time;
+    uint64_t idle_mw;
 } places = {.changed = PTHREAD_COND_INITIALIZER};
 
 void place_configure(enum schedule_objective objective, bool any_float)
@@ -58,7 +72,9 @@ bool place_begins_slow(void)
 {
     pthread_mutex_lock(&engine_lock);
     if (!places.is_open)
-        places.stayed = "no other device was ready for it";
+        places.stayed = places.unpaid_rest_ns != 0
+                            ? "launches were not sooner elsewhere, which is tried now and then"
+                            : "no other device was ready for it";
     uint64_t now = clock_now_ns();
     bool open = places.is_open,
          asks = !open && !places.asked && atomic_load(&pieces_shared) && now >= places.asks_from_ns;
@@ -112,26 +128,55 @@ void place_learn(struct pace *pace, const struct device *device, uint64_t items,
     learnt->device = device;
 }
 
-/* 0: not known. */
-static uint64_t place_guess(struct pace *pace, const struct device *device, uint64_t items,
-                            uint64_t *ret_age_ns)
+void place_learn_power(const struct place_power *power)
+{
+    uintptr_t cursor = 0;
+    struct program *program;
+    for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
+        struct pace *pace = pace_with_id(program, power->id);
+        if (!pace)
+            continue;
+        pthread_mutex_lock(&engine_lock);
+        for (size_t i = 0; i < PACE_ELSEWHERE; i++) {
+            const struct pace_learnt *learnt = &pace->learnt[i];
+            if (learnt->costs && device_key_equal(&learnt->device->key, &power->device))
+                costs_add_power(learnt->costs, power->items, power->power_mw);
+        }
+        pthread_mutex_unlock(&engine_lock);
+    }
+}
+
+void place_set_idle(uint64_t idle_mw)
+{
+    pthread_mutex_lock(&engine_lock);
+    places.idle_mw = idle_mw;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* What a launch of @items is likely to cost on @device: as costs_guess; ns 0: not known. */
+static struct cost_guess place_guess(struct pace *pace, const struct device *device, uint64_t items)
 {
     const struct pace_learnt *learnt = place_learnt_of(pace, device);
     struct cost_guess guess;
     if (learnt->device != device || !learnt->costs || !costs_guess(learnt->costs, items, &guess))
-        return 0;
-    *ret_age_ns = clock_now_ns() - learnt->at_ns;
-    return guess.ns;
+        return (struct cost_guess){0};
+    return guess;
+}
+
+/* Its energy above idle; 0: not known. */
+static uint64_t place_energy(const struct cost_guess *guess)
+{
+    uint64_t energy_uj = schedule_energy(guess->power_mw, guess->ns);
+    return guess->power_samples <= 0 ? 0 : energy_uj != 0 ? energy_uj : 1;
 }
 
 bool place_is_worth_it(const struct queue *queue, struct pace *pace, uint64_t items)
 {
-    uint64_t age;
     if (atomic_load(&queue->deferred_count) != 0)
         return true;
     const struct device *home = atomic_load(&queue->vdev->device);
     pthread_mutex_lock(&engine_lock);
-    uint64_t ns = home ? place_guess(pace, home, items, &age) : 0;
+    uint64_t ns = home ? place_guess(pace, home, items).ns : 0;
     pthread_mutex_unlock(&engine_lock);
     return ns == 0 || ns >= LEAST_NS;
 }
@@ -145,9 +190,10 @@ void place_stays(const char *reason)
     pthread_mutex_unlock(&engine_lock);
 }
 
-void place_count(const struct device *device)
+void place_count(const struct pieces *pieces, const struct device *device)
 {
     uint32_t i = 0;
+    places.by_time += pieces->by_time;
     while (i < places.counted && places.counts[i].device != device)
         i++;
     if (i == PLACE_COUNTS_MAX)
@@ -163,7 +209,8 @@ void place_read(struct place_status *ret_status)
     *ret_status = (struct place_status){.stayed = places.stayed ? places.stayed : "",
                                         .count = places.counted,
                                         .helped = places.helped,
-                                        .helped_items = places.helped_items};
+                                        .helped_items = places.helped_items,
+                                        .by_time = places.by_time};
     if (atomic_load(&place_wanted))
         ret_status->objective = 1u + places.objective;
     memcpy(ret_status->counts, places.counts, sizeof(places.counts));
@@ -238,38 +285,77 @@ static bool place_may_try(uint64_t now)
     return places.risked_ns <= (now - places.opened_ns) / RISK_PART + RISK_FIRST_NS;
 }
 
+/* It was not measured there, or long ago: another program may have come or gone. */
+static bool place_wants_trial(struct pace *pace, const struct device *device, uint64_t ns,
+                              uint64_t now)
+{
+    return ns == 0 || now - place_learnt_of(pace, device)->at_ns > AGAIN_NS;
+}
+
+static bool place_is_candidate(const struct place_helper *helper, const struct device *home,
+                               uint8_t residence_index, uint64_t now)
+{
+    return helper->open && now >= helper->rests_until_ns && residence_index != RESIDENCE_NONE &&
+           helper->device != home && (places.any_float || place_is_same_kind(home, helper->device));
+}
+
+/* The objective, or time while the energy is not known at home, or on every other device. */
+static enum schedule_objective place_objective(const struct schedule_candidate *candidates,
+                                               struct pieces *pieces)
+{
+    bool others = false, known = false;
+    for (uint32_t i = 0; i < PLACE_HELPERS; i++) {
+        others = others || candidates[i].ready_ns != 0;
+        known = known || (candidates[i].allowed && candidates[i].energy_uj != 0);
+    }
+    known = known && candidates[PLACE_HOME].energy_uj != 0;
+    pieces->by_time = others && !known && places.objective != SCHEDULE_TIME;
+    return pieces->by_time ? SCHEDULE_TIME : places.objective;
+}
+
 uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t home_free_ns,
-                      bool home_only)
+                      uint64_t leaves_at_ns)
 {
     const struct queue *queue = command->queue;
     struct device *home = atomic_load(&queue->vdev->device);
-    uint64_t now = clock_now_ns(), items = pieces->row, age = 0;
+    uint64_t now = clock_now_ns(), items = pieces->row;
+    struct cost_guess guess = place_guess(pieces->pace, home, items);
     struct schedule_candidate candidates[SCHEDULE_CANDIDATES] = {
         [PLACE_HOME] = {.allowed = true,
                         .ready_ns = now,
                         .free_ns = home_free_ns,
-                        .run_ns = place_guess(pieces->pace, home, items, &age)}};
-    uint64_t home_ns = candidates[PLACE_HOME].run_ns;
+                        .run_ns = guess.ns,
+                        .energy_uj = place_energy(&guess)}};
+    uint64_t home_ns = guess.ns;
     pieces->expected_ns = home_ns;
-    for (uint32_t i = 0; i < places.count && places.is_open && !home_only && home_ns != 0; i++) {
+    places.unpaid++;
+    uint32_t count =
+        places.is_open && leaves_at_ns != UINT64_MAX && home_ns != 0 ? places.count : 0;
+    for (uint32_t i = 0; i < count; i++) {
         const struct place_helper *helper = &places.helpers[i];
         uint8_t index = place_index_of(queue->context, helper->device);
-        if (!helper->open || helper->busy || now < helper->rests_until_ns ||
-            index == RESIDENCE_NONE || helper->device == home ||
-            !(places.any_float || place_is_same_kind(home, helper->device)))
+        if (!place_is_candidate(helper, home, index, now))
             continue;
+        guess = place_guess(pieces->pace, helper->device, items);
         uint64_t back, there = place_bytes(command, index, &back);
-        uint64_t ns = place_guess(pieces->pace, helper->device, items, &age);
         uint64_t copies = (there + 2 * back) / 1024 * helper->ns_per_kib;
-        if ((ns == 0 || age > AGAIN_NS) && copies < home_ns && place_may_try(now))
+        if (!helper->busy && leaves_at_ns == 0 &&
+            place_wants_trial(pieces->pace, helper->device, guess.ns, now) && copies < home_ns &&
+            place_may_try(now))
             return i;
-        candidates[i] = (struct schedule_candidate){
-            .allowed = ns != 0, .ready_ns = now + OVERHEAD_NS + copies, .run_ns = ns + ns / 16};
+        uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
+        ready_ns = leaves_at_ns > ready_ns ? leaves_at_ns : ready_ns;
+        candidates[i] = (struct schedule_candidate){.allowed = guess.ns != 0,
+                                                    .ready_ns = ready_ns + OVERHEAD_NS + copies,
+                                                    .run_ns = guess.ns + guess.ns / 16,
+                                                    .energy_uj = place_energy(&guess)};
     }
-    /* No energy is known: as for the time. */
-    const struct schedule_launch launch = {
-        .objective = SCHEDULE_TIME, .home = PLACE_HOME, .now_ns = now};
-    return schedule_choose(&launch, candidates, SCHEDULE_CANDIDATES).candidate;
+    const struct schedule_launch launch = {.objective = place_objective(candidates, pieces),
+                                           .home = PLACE_HOME,
+                                           .now_ns = now,
+                                           .idle_mw = places.idle_mw};
+    uint32_t to = schedule_choose(&launch, candidates, SCHEDULE_CANDIDATES).candidate;
+    return to != PLACE_HOME && (places.helpers[to].busy || leaves_at_ns != 0) ? PLACE_WAIT : to;
 }
 
 /* ---- helpers ---- */
@@ -277,13 +363,15 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
 bool place_give(uint32_t helper, struct placed placed)
 {
     struct place_helper *h = &places.helpers[helper];
-    uint64_t age;
-    if (!h->open || h->busy)
+    if (!places.is_open || !h->open || h->busy)
         return false;
     object_hold(placed.queue);
     object_hold(placed.event);
     placed.home_ns = placed.pieces->expected_ns;
-    placed.explores = place_guess(placed.pieces->pace, h->device, placed.pieces->row, &age) == 0;
+    uint64_t ns = place_guess(placed.pieces->pace, h->device, placed.pieces->row).ns;
+    placed.explores = ns == 0;
+    h->free_ns = clock_now_ns() + (ns != 0 ? ns : placed.home_ns);
+    placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) + LATE_NS;
     h->placed = placed;
     h->given = h->busy = true;
     pthread_cond_broadcast(&places.changed);
@@ -300,17 +388,40 @@ void place_open(struct device *const *devices, uint32_t count)
             *helper = (struct place_helper){.device = devices[i], .ns_per_kib = 1000};
         helper->open = true;
     }
-    places.is_open = true;
     places.last_ns = clock_now_ns();
     places.opened_ns = places.opened_ns ? places.opened_ns : places.last_ns;
+    places.paid_ns = places.last_ns;
+    places.unpaid = 0;
     pthread_mutex_unlock(&engine_lock);
+}
+
+void place_offer(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    places.is_open = true;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+bool place_pays(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    uint64_t now = clock_now_ns(), rest_ns = 2 * places.unpaid_rest_ns;
+    bool pays = places.unpaid < UNPAID_LAUNCHES || now - places.paid_ns < UNPAID_NS;
+    if (!pays) {
+        rest_ns = rest_ns == 0 ? UNPAID_REST_NS : rest_ns;
+        places.unpaid_rest_ns = rest_ns < UNPAID_REST_MOST ? rest_ns : UNPAID_REST_MOST;
+        places.asks_from_ns = now + places.unpaid_rest_ns;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return pays;
 }
 
 void place_close(uint64_t rest_ns)
 {
     pthread_mutex_lock(&engine_lock);
+    uint64_t from_ns = clock_now_ns() + rest_ns;
     places.is_open = places.asked = false;
-    places.asks_from_ns = clock_now_ns() + rest_ns;
+    places.asks_from_ns = places.asks_from_ns > from_ns ? places.asks_from_ns : from_ns;
     for (uint32_t i = 0; i < places.count; i++)
         places.helpers[i].open = false;
     pthread_cond_broadcast(&places.changed);
@@ -337,6 +448,9 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     struct place_helper *h = &places.helpers[helper];
     struct pieces *pieces = placed->pieces;
     uint64_t now = clock_now_ns();
+    /* The command may be gone once this has given it back, or said that it is done. */
+    if (done && run_ns != 0)
+        pace_sample(pieces->pace, h->device, pieces->row, pieces->row, run_ns);
     pthread_mutex_lock(&engine_lock);
     if (run_ns != 0)
         place_learn(pieces->pace, h->device, pieces->row, run_ns);
@@ -349,8 +463,12 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     h->busy = false;
     pieces->taken = 0;
     pieces->placed = false;
+    if (done && !placed->explores) {
+        places.paid_ns = now;
+        places.unpaid = places.unpaid_rest_ns = 0;
+    }
     if (done) {
-        place_count(h->device);
+        place_count(pieces, h->device);
         places.helped++;
         places.helped_items += pieces->row;
     } else {

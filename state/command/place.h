@@ -4,6 +4,7 @@
 #include "policy/schedule.h"
 #include "state/command/command.h"
 #include "state/command/pieces.h"
+#include "state/program/pace.h"
 
 /*
  * Single launches on other devices than their queue's, which helpers run (move/placement.h). Where
@@ -41,11 +42,15 @@ bool place_is_worth_it(const struct queue *queue, struct pace *pace, uint64_t it
  * may be of more bytes than the launch uses, and another command may be writing those. */
 bool place_conflict(const struct command *earlier, const struct command *later);
 /**
- * Choose a helper or PLACE_HOME for @command, whose predecessors have ended unless @home_only.
- * Home has been given other launches that end at @home_free_ns. Inside the gate.
+ * Choose where @command runs: a helper, PLACE_HOME, or PLACE_WAIT for a helper that is better but
+ * cannot take it yet. Inside the gate.
+ *
+ * @home_free_ns   When the launches that home was given have ended.
+ * @leaves_at_ns  When what @command needs has ended, at home; before, it can be given to home only.
+ *                 0: by now; UINT64_MAX: home has to run it.
  */
 uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t home_free_ns,
-                      bool home_only);
+                      uint64_t leaves_at_ns);
 /** A launch took @ns on @device. The first one there is not counted. */
 void place_learn(struct pace *pace, const struct device *device, uint64_t items, uint64_t ns);
 
@@ -57,21 +62,44 @@ struct placed {
         *command;          /**< Deferred; it stays until the launch was given back or has ended. */
     struct pieces *pieces; /**< Its. */
     uint64_t home_ns;      /**< What it would take at home; 0: not known. */
+    uint64_t patience_ns;  /**< It is given back when it takes longer in the driver. */
     bool explores;         /**< What it takes here is not known. */
 };
 /** Give the launch to a helper that place_decide chose. False: helpers were closed since. */
 bool place_give(uint32_t helper, struct placed placed);
 
+/* Without engine_lock. */
+
+/** What the agent knows of the power of a kernel (policy/costs.h), for energy objectives. */
+struct place_power {
+    char id[PACE_ID_SIZE]; /**< As in struct pace_sample. */
+    bool has_device;
+    struct device_key device;
+    uint64_t items;    /**< Of a launch. */
+    uint64_t power_mw; /**< Above what the idle device draws, while such launches run. */
+};
+/** Applies to kernels that were launched on the device. Any thread, not the program's. */
+void place_learn_power(const struct place_power *power);
+/** Power that the program's devices draw together while they are idle. */
+void place_set_idle(uint64_t idle_mw);
+
 /* By movers, without engine_lock. */
 
-/** Open helpers on @count devices, until place_close. */
+/** Open helpers on @count devices, until place_close. They are given launches from place_offer on.
+ */
 void place_open(struct device *const *devices, uint32_t count);
-/** No launch is placed any more. After @rest_ns one that could be asks for helpers again. */
+void place_offer(void);
+/** False: of many launches since place_open none was sooner on a helper, so that the session is to
+ * end. The next one is then put off, longer each time. */
+bool place_pays(void);
+/** No launch is placed any more. After @rest_ns at least, one that could be asks for helpers again.
+ */
 void place_close(uint64_t rest_ns);
 /** Wait for a launch to run on @helper. False: it was closed, and there is none. */
 bool place_await(uint32_t helper, struct placed *ret_placed);
 /** The launch that place_await returned has ended in @helper: @bytes were copied in @copy_ns.
- * @done  Its results are at home. Else it is given back, to run at home. */
+ * @done  Its results are at home. Else it is given back, to run at home.
+ * @run_ns  How long it took, at least so long where it was given up; 0: not known. */
 void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
                  uint64_t copy_ns);
 /** When a launch was last given to home or a helper, and by whom launches were asked for. */
@@ -82,12 +110,14 @@ uint64_t place_last_ns(void);
 /** Record that a launch that took long enough was not placed, for this reason. Static. */
 void place_stays(const char *reason);
 /** With engine_lock: a launch that could be placed has ended on @device. */
-void place_count(const struct device *device);
+void place_count(const struct pieces *pieces, const struct device *device);
 
 #define PLACE_COUNTS_MAX 8
 struct place_status {
     uint64_t objective; /**< 0: none; else 1 + enum schedule_objective. */
     const char *stayed; /**< Why the last launch that was not placed was not; or "". Static. */
+    uint64_t by_time;   /**< Launches that were placed for time, though the objective is another
+                             one: their energy on the devices that could run them is not known. */
     struct place_count {
         const struct device *device;
         uint64_t launches; /**< Those that could be placed. */

@@ -1,10 +1,7 @@
 #include "state/base/clock.h"
-#include "state/base/threads/callback.h"
 #include "state/base/threads/fork.h"
 #include "state/command/deferred.h"
-#include "state/command/elsewhere.h"
 #include "state/command/parts.h"
-#include "state/object/lost.h"
 
 /*
  * Launches under a power cap. Owns the state of the agent's grant and the list of launches that
@@ -78,11 +75,8 @@ void power_begin(void)
     power.beginning++;
 }
 
-/*
- * Count the launch, or the launches before the marker, until @event has ended. Last in the list:
- * who waits for power_running() waits for what ends first. With engine_lock.
- */
-static void power_add(struct event *event)
+/* Last in the list: who waits for power_running() waits for what ends first. */
+void power_add(struct event *event)
 {
     struct event **link = &power.first;
     while (*link && *link != event)
@@ -162,51 +156,17 @@ void power_tidy(void)
         wake();
 }
 
-/*
- * Count the launches of @queue from before the cap. Returns false if that is not possible now. With
- * the gate closed.
- */
-static bool power_mark_queue(struct queue *queue)
+bool power_is_unmarked(void)
 {
-    uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
-    struct residence *residence = queue->real ? queue->context->at[residence_index] : NULL;
-    if (!residence || residence_is_lost(residence))
-        return true;
-    struct event *marker =
-        elsewhere_mark(queue, residence, residence_index, 0, NULL, clock_now_ns());
-    if (marker)
-        residence_flush(residence, queue->real);
-    pthread_mutex_lock(&engine_lock);
-    if (marker)
-        power_add(marker);
-    /* Pieces may be in other queues of the driver, or on helpers' devices. */
-    for (const struct deferred *h = queue->deferred_first; h; h = h->next)
-        if (h->given && h->command->ops->launches)
-            power_add(h->event);
-    pthread_mutex_unlock(&engine_lock);
-    object_unhold(marker);
-    return marker != NULL;
+    return power.unmarked;
 }
 
-void power_mark(void)
+void power_marked(void)
 {
-    bool marked = true;
-    uintptr_t cursor = 0;
-    struct queue *queue;
-    pthread_mutex_lock(&engine_lock);
-    bool unmarked = power.unmarked;
-    pthread_mutex_unlock(&engine_lock);
-    if (!unmarked || gate_close(0) != 0)
-        return;
-    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
-        marked = power_mark_queue(queue) && marked;
-    pthread_mutex_lock(&engine_lock);
-    power.unmarked = !marked;
-    pthread_mutex_unlock(&engine_lock);
-    gate_open();
+    power.unmarked = false;
 }
 
-void power_set(bool capped, uint64_t grant_ns)
+void power_change(bool capped, uint64_t grant_ns)
 {
     uint64_t now = clock_now_ns();
     pthread_mutex_lock(&engine_lock);
@@ -220,8 +180,6 @@ void power_set(bool capped, uint64_t grant_ns)
     if (power.until != 0 || !capped)
         power.refused = false;
     pthread_mutex_unlock(&engine_lock);
-    if (callback_start() == 0)
-        defer_pump_soon();
 }
 
 void power_read(struct power_state *ret_state)

@@ -9,43 +9,6 @@
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 
-/* Guarded by engine_lock. */
-static unsigned queue_count, alone_count;
-
-bool queue_alone_begin(const struct queue *queue)
-{
-    pthread_mutex_lock(&engine_lock);
-    bool alone = queue_count == 1 && queue->in_order;
-    alone_count += alone;
-    pthread_mutex_unlock(&engine_lock);
-    return alone;
-}
-
-void queue_alone_end(void)
-{
-    pthread_mutex_lock(&engine_lock);
-    alone_count--;
-    pthread_cond_broadcast(&engine_changed);
-    pthread_mutex_unlock(&engine_lock);
-}
-
-/* A second queue is being created: launches that run alone run to their end, and none begins. */
-static void queue_begin_beside_others(void)
-{
-    pthread_mutex_lock(&engine_lock);
-    queue_count++;
-    while (alone_count != 0)
-        (void)clock_wait(&engine_changed, &engine_lock, 0);
-    pthread_mutex_unlock(&engine_lock);
-}
-
-static void queue_end_beside_others(void)
-{
-    pthread_mutex_lock(&engine_lock);
-    queue_count--;
-    pthread_mutex_unlock(&engine_lock);
-}
-
 static void queue_release_at(const struct queue *queue, uint8_t residence_index,
                              cl_command_queue real)
 {
@@ -218,15 +181,6 @@ void queue_launched_ended(struct queue *queue)
         atomic_store(&queue->launched[i].kernel, NULL);
 }
 
-void queue_ended(struct queue *queue, uint64_t order)
-{
-    uint64_t past = atomic_load_explicit(&queue->past, memory_order_relaxed);
-    while (past < order &&
-           !atomic_compare_exchange_weak_explicit(&queue->past, &past, order, memory_order_release,
-                                                  memory_order_relaxed))
-        ;
-}
-
 cl_int queue_finish(struct queue *queue)
 {
     defer_wait_queue(queue);
@@ -286,11 +240,3 @@ cl_int queue_drain(struct context *context, uint8_t residence_index)
     parts_drain(context, residence_index);
     return error;
 }
-
-/* The launch that ran alone belongs to the parent. */
-static void queue_in_child(void)
-{
-    alone_count = 0;
-}
-
-FORK_PART = {.rank = FORK_TABLE, .in_child = queue_in_child};

@@ -394,8 +394,9 @@ static void *watch_thread(void *unused)
             pthread_cond_wait(&watched.listed, &engine_lock);
         pthread_mutex_unlock(&engine_lock);
         clock_sleep(pause);
-        (void)work_begin();
-        watch_look_at_all();
+        /* When the process exits, only drivers' reports tell of events. */
+        if (work_begin())
+            watch_look_at_all();
         work_end();
         if (pause < LOOK_MOST_NS)
             pause *= 2;

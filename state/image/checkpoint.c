@@ -10,9 +10,7 @@
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/work.h"
 #include "state/command/command.h"
-#include "state/image/image_folder.h"
 #include "state/image/image_graph.h"
-#include "state/image/image_write.h"
 #include "state/image/lease_renewer.h"
 #include "state/image/snapshot.h"
 #include "state/object/upcalls.h"
@@ -35,79 +33,69 @@ void checkpoint_set_partner(const struct checkpoint_partner *given)
     atomic_store(&partner, given);
 }
 
-struct making {
-    const struct image_request *request;
+struct checkpoint {
+    struct image_making image;
     const struct checkpoint_partner *partner; /* the program's callbacks; or NULL */
     struct image_blob progress;
-    struct image_report *report;
-    struct image_manifest manifest;
     struct snapshot *snapshot; /* pinned */
     struct source *sources;
-    struct image_progress_report writing;
 };
 
 /* A root memory object as a source of image_write(). */
 struct source {
-    const struct making *making;
+    const struct checkpoint *checkpoint;
     size_t root;
     uint64_t *stamps; /* owned */
 };
-
-static int checkpoint_fail(struct making *m, int error, const char *why)
-{
-    if (!m->report->reason[0] && *why)
-        (void)!snprintf(m->report->reason, sizeof(m->report->reason), "%s", why);
-    return error;
-}
 
 /* ---- the snapshot ---- */
 
 static int checkpoint_moment(void *data, const struct snapshot *snapshot)
 {
-    struct making *m = data;
+    struct checkpoint *m = data;
     (void)snapshot;
-    image_manifest_finish(&m->manifest);
+    image_manifest_finish(&m->image.manifest);
     /* Deferred commands count in the program's progress, but their results are not in the bytes. */
     if (m->partner && defer_any())
-        return checkpoint_fail(
-            m, -EBUSY,
+        return image_making_fail(
+            &m->image, -EBUSY,
             "commands of the program wait for an event of its own, so that its progress "
             "is not that of its contents");
-    int error = graph_describe_program(&m->manifest, "checkpoint");
-    return error ? error : graph_describe(&m->manifest);
+    int error = graph_describe_program(&m->image.manifest, "checkpoint");
+    return error ? error : graph_describe(&m->image.manifest);
 }
 
 static int checkpoint_stand(void *data)
 {
-    struct making *m = data;
+    struct checkpoint *m = data;
     void *bytes = NULL;
     size_t size = 0;
-    int error = m->partner->stand(&m->request->move, &bytes, &size, m->report->reason,
-                                  sizeof(m->report->reason));
+    int error = m->partner->stand(&m->image.request->move, &bytes, &size, m->image.report->reason,
+                                  sizeof(m->image.report->reason));
     free(m->progress.bytes);
     m->progress = (struct image_blob){bytes, size};
     return error;
 }
 
 /* What a new process needs to go on from here. */
-static int checkpoint_describe_progress(struct making *m)
+static int checkpoint_describe_progress(struct checkpoint *m)
 {
-    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_PROGRESS);
+    struct image_record *record = image_manifest_add(&m->image.manifest, IMAGE_PROGRESS);
     if (!record)
         return -ENOMEM;
     record->progress->bytes = m->progress;
     m->progress = (struct image_blob){0};
     /* Without the command line an operator has to say how the program is started. */
-    int error = command_line_describe(&m->manifest);
+    int error = command_line_describe(&m->image.manifest);
     if (error && error != -ENOMEM)
         log_info("the image does not say how the program was started: %s", strerror(-error));
     return error == -ENOMEM ? error : 0;
 }
 
 /* Make a snapshot, with the records of its objects, and pin it. */
-static int checkpoint_make_point(struct making *m)
+static int checkpoint_make_snapshot(struct checkpoint *m)
 {
-    const struct move_request *request = &m->request->move;
+    const struct move_request *request = &m->image.request->move;
     const struct snapshot_request wanted = {.deadline_ns = request->deadline_ns,
                                             .cancel = request->cancel,
                                             .max_downtime_ns = request->max_downtime_ns,
@@ -121,17 +109,18 @@ static int checkpoint_make_point(struct making *m)
         int error = the_upcalls->make_snapshot(&wanted, &made);
         if (m->partner)
             m->partner->go_on(error == 0);
-        m->report->downtime_ns += made.downtime_ns;
-        m->report->copied += made.copied;
+        m->image.report->downtime_ns += made.downtime_ns;
+        m->image.report->copied += made.copied;
         if (error)
-            return checkpoint_fail(m, error, made.reason);
+            return image_making_fail(&m->image, error, made.reason);
         m->snapshot = snapshot_pin();
         if (m->snapshot && snapshot_serial(m->snapshot) == made.serial)
             return 0;
         snapshot_unpin(m->snapshot);
         m->snapshot = NULL;
     }
-    return checkpoint_fail(m, -EBUSY, "snapshots are made faster than one can be looked at");
+    return image_making_fail(&m->image, -EBUSY,
+                             "snapshots are made faster than one can be looked at");
 }
 
 /* ---- its bytes ---- */
@@ -140,7 +129,7 @@ static const void *checkpoint_look(const struct image_source *image_source, uint
                                    size_t size, void *room)
 {
     const struct source *source = image_source->data;
-    const struct snapshot *snapshot = source->making->snapshot;
+    const struct snapshot *snapshot = source->checkpoint->snapshot;
     char *into = room;
     for (uint64_t end = at + size; at < end;) {
         struct snapshot_run run;
@@ -162,7 +151,7 @@ static const void *checkpoint_look(const struct image_source *image_source, uint
 
 /* Stamp each part with the serial of the snapshot that first had all of its bytes: the part is the
  * same in all snapshots from then on. *ret_written: some of it was ever written. */
-static int checkpoint_stamp(const struct making *m, struct source *source, size_t size,
+static int checkpoint_stamp(const struct checkpoint *m, struct source *source, size_t size,
                             bool *ret_written)
 {
     uint64_t count = image_part_total(size);
@@ -183,7 +172,8 @@ static int checkpoint_stamp(const struct making *m, struct source *source, size_
     return 0;
 }
 
-static int checkpoint_write_image(struct making *m, struct image_folder *folder, char *ret_problem)
+static int checkpoint_write_image(struct checkpoint *m, struct image_folder *folder,
+                                  char *ret_problem)
 {
     size_t count = snapshot_root_count(m->snapshot);
     struct image_source *sources = calloc(count + 1, sizeof(*sources));
@@ -191,7 +181,7 @@ static int checkpoint_write_image(struct making *m, struct image_folder *folder,
     int error = sources && m->sources ? 0 : -ENOMEM;
     for (size_t i = 0; !error && i < count; i++) {
         const struct snapshot_root root = snapshot_root(m->snapshot, i);
-        m->sources[i] = (struct source){.making = m, .root = i};
+        m->sources[i] = (struct source){.checkpoint = m, .root = i};
         sources[i] = (struct image_source){.id = (uintptr_t)root.memory.object,
                                            .size = root.size,
                                            .look = checkpoint_look,
@@ -203,43 +193,34 @@ static int checkpoint_write_image(struct making *m, struct image_folder *folder,
         image_known_finish(&last.known);
         strcpy(last.path, folder->path);
     }
-    struct image_written written;
-    const struct image_plan plan = {.manifest = &m->manifest,
-                                    .sources = sources,
-                                    .count = count,
-                                    .known = &last.known,
-                                    .check = image_request_check,
-                                    .data = &m->writing};
     if (!error)
-        error = image_write(folder, &plan, &written, ret_problem);
+        error = image_making_write(
+            &m->image, folder,
+            (struct image_plan){.sources = sources, .count = count, .known = &last.known},
+            ret_problem);
     for (size_t i = 0; m->sources && i < count; i++)
         free(m->sources[i].stamps);
     free(m->sources);
     free(sources);
-    if (error)
-        return error;
-    strcpy(m->report->image, written.name);
-    m->report->bytes = written.bytes;
-    m->report->written = written.stored;
-    return 0;
+    return error;
 }
 
 /* Once the image has the lease, other hosts may start the program from it. */
-static int checkpoint_describe_lease(struct making *m, const char *path)
+static int checkpoint_describe_lease(struct checkpoint *m, const char *path)
 {
-    uint32_t lease_ms = m->request->lease_ms;
+    uint32_t lease_ms = m->image.request->lease_ms;
     struct lease lease;
     if (lease_ms) {
         int error = lease_renewer_begin(path, lease_ms);
         if (error)
-            return checkpoint_fail(m, error,
-                                   error == -EBUSY
-                                       ? "the right to run it is for images in another folder"
-                                       : strerror(-error));
+            return image_making_fail(&m->image, error,
+                                     error == -EBUSY
+                                         ? "the right to run it is for images in another folder"
+                                         : strerror(-error));
     }
     if (!lease_renewer_lease(path, &lease))
         return 0;
-    struct image_record *record = image_manifest_add(&m->manifest, IMAGE_LEASE);
+    struct image_record *record = image_manifest_add(&m->image.manifest, IMAGE_LEASE);
     if (!record || !(record->lease->id = strdup(lease.id)))
         return -ENOMEM;
     record->lease->generation = lease.generation;
@@ -247,26 +228,27 @@ static int checkpoint_describe_lease(struct making *m, const char *path)
 }
 
 /* The snapshot, with the progress of a program that has a save callback. */
-static int checkpoint_make_point_with(struct making *m, const struct checkpoint_partner *asked)
+static int checkpoint_ask_and_snapshot(struct checkpoint *m, const struct checkpoint_partner *asked)
 {
     int has_none = 1;
     if (asked)
-        has_none = asked->begin(&m->request->move, m->report->reason, sizeof(m->report->reason));
-    if (has_none > 0 && m->request->lease_ms)
-        return checkpoint_fail(
-            m, -EPERM,
+        has_none = asked->begin(&m->image.request->move, m->image.report->reason,
+                                sizeof(m->image.report->reason));
+    if (has_none > 0 && m->image.request->lease_ms)
+        return image_making_fail(
+            &m->image, -EPERM,
             "it has no save callback (reseat.h), so that reseat recover could not start it "
             "again: make images without --lease");
     m->partner = has_none == 0 ? asked : NULL;
-    int error = has_none < 0 ? has_none : checkpoint_make_point(m);
+    int error = has_none < 0 ? has_none : checkpoint_make_snapshot(m);
     if (m->partner)
         m->partner->end();
     return error;
 }
 
-static int checkpoint_make_image(struct making *m)
+static int checkpoint_make_image(struct checkpoint *m)
 {
-    const struct image_request *request = m->request;
+    const struct image_request *request = m->image.request;
     char problem[IMAGE_PROBLEM_MAX] = "";
     struct image_folder *folder = NULL;
     const struct checkpoint_partner *asked = atomic_load(&partner);
@@ -278,9 +260,9 @@ static int checkpoint_make_image(struct making *m)
      * again. */
     if (!error)
         do {
-            m->report->reason[0] = '\0';
+            m->image.report->reason[0] = '\0';
             before = the_upcalls->recovery_count();
-            error = checkpoint_make_point_with(m, asked);
+            error = checkpoint_ask_and_snapshot(m, asked);
         } while (error && ++tries < TRIES &&
                  the_upcalls->recovery_outlived(before, request->move.deadline_ns,
                                                 request->move.cancel));
@@ -293,7 +275,7 @@ static int checkpoint_make_image(struct making *m)
     image_folder_close(folder);
     snapshot_unpin(m->snapshot);
     free(m->progress.bytes);
-    return error ? checkpoint_fail(m, error, problem) : 0;
+    return error ? image_making_fail(&m->image, error, problem) : 0;
 }
 
 /* The caller has checkpoint_turn. */
@@ -307,8 +289,7 @@ static void checkpoint_let_go(void)
 
 void checkpoint_make(const struct image_request *request, struct image_report *ret_report)
 {
-    struct making m = {
-        .request = request, .report = ret_report, .writing = {.move = &request->move}};
+    struct checkpoint m = {.image = {.request = request, .report = ret_report}};
     uint64_t begun = clock_now_ns();
     *ret_report = (struct image_report){0};
     int error = -ETIMEDOUT;
@@ -322,11 +303,11 @@ void checkpoint_make(const struct image_request *request, struct image_report *r
             checkpoint_let_go();
         long_lock_release(&checkpoint_turn);
     }
-    image_manifest_finish(&m.manifest);
+    image_manifest_finish(&m.image.manifest);
     ret_report->result = error == -ENOTSUP ? MOVE_REFUSED : move_result_of(error);
     ret_report->total_ns = clock_now_ns() - begun;
-    if (error && !ret_report->reason[0])
-        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));
+    if (error)
+        (void)image_making_fail(&m.image, error, strerror(-error));
     log_info("image in %s: %s, %.3f ms in all, %.3f ms stopped", request->folder,
              error ? ret_report->reason : ret_report->image, (double)ret_report->total_ns / 1e6,
              (double)ret_report->downtime_ns / 1e6);

@@ -1,7 +1,7 @@
 #ifndef RESEAT_STATE_IMAGE_CHECKPOINT_H
 #define RESEAT_STATE_IMAGE_CHECKPOINT_H
 
-#include "state/image/stored.h"
+#include "state/image/image_request.h"
 
 /*
  * Makes an image of a running program: a snapshot (state/image/snapshot.h) and the description

@@ -30,8 +30,7 @@ static bool park_is_suspended(void)
     struct context *context;
     bool suspended = true;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (cl_uint i = 0; i < context->vdev_count; i++)
-            suspended = suspended && atomic_load(&context->residence_index[i]) == RESIDENCE_NONE;
+        suspended = suspended && context_is_suspended(context, 0);
     return suspended;
 }
 

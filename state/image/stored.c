@@ -8,13 +8,11 @@
 #include <unistd.h>
 
 #include "state/base/array.h"
-#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"
 #include "state/image/image_graph.h"
 #include "state/image/image_read.h"
-#include "state/image/image_write.h"
 #include "state/memory/mapping.h"
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
@@ -22,9 +20,6 @@
 
 /* Smaller host copies share pages with other data, so giving them back frees nothing. */
 #define WORTH ((size_t)64 << 10)
-
-/* How often progress is reported. */
-#define TELL_NS (200 * NS_PER_MS)
 
 /* One root to be written, with the gate open. */
 struct item {
@@ -84,65 +79,28 @@ FORK_PART = {.rank = FORK_TABLE, .in_child = stored_in_child};
 /* ---- writing ---- */
 
 struct storing {
-    const struct image_request *request;
-    struct image_report *report;
+    struct image_making image;
     struct item *items;
     size_t count;
-    struct image_manifest manifest;
-    struct image_progress_report progress;
 };
-
-static int stored_fail(struct storing *s, int error, const char *why)
-{
-    if (!s->report->reason[0])
-        (void)!snprintf(s->report->reason, sizeof(s->report->reason), "%s", why);
-    return error;
-}
-
-int image_request_check(void *report, uint64_t done, uint64_t total)
-{
-    struct image_progress_report *progress_report = report;
-    const struct move_request *move = progress_report->move;
-    uint64_t now = clock_now_ns(), told = atomic_load(&progress_report->told_at);
-    if (work_is_over())
-        return -ESHUTDOWN;
-    if (move->cancel && atomic_load(move->cancel))
-        return -ECANCELED;
-    if (move->deadline_ns && now >= move->deadline_ns)
-        return -ETIMEDOUT;
-    if (move->progress && now >= told + TELL_NS &&
-        atomic_compare_exchange_strong(&progress_report->told_at, &told, now)) {
-        const struct move_progress progress = {
-            .phase = MOVE_COPY, .bytes_done = done, .bytes_total = total};
-        move->progress(move->data, &progress);
-    }
-    return 0;
-}
-
-static bool stored_is_suspended(const struct context *context)
-{
-    for (cl_uint i = 0; i < context->vdev_count; i++)
-        if (atomic_load(&context->residence_index[i]) != RESIDENCE_NONE)
-            return false;
-    return true;
-}
 
 /* True when the program cannot write to its host memory: it does not know the address. Gate closed.
  */
 static bool stored_is_steady(struct memory *root)
 {
     bool ours = root->shadow_copy || (root->host_copy && root->host_copy->ours);
-    return ours && !root->uses_svm && !map_any(root) && stored_is_suspended(root->context);
+    return ours && !root->uses_svm && !map_any(root) && context_is_suspended(root->context, 0);
 }
 
 static int stored_add_item(struct storing *s, struct memory *root)
 {
     uint64_t version = atomic_load(&root->version);
     bool has = replica_is_latest(root, RESIDENCE_HOST);
-    if (!stored_is_suspended(root->context))
-        return stored_fail(s, -EBUSY, "some of the program is not suspended");
+    if (!context_is_suspended(root->context, 0))
+        return image_making_fail(&s->image, -EBUSY, "some of the program is not suspended");
     if (!has)
-        return stored_fail(s, -ENODATA, "some of what the program has is lost with a device");
+        return image_making_fail(&s->image, -ENODATA,
+                                 "some of what the program has is lost with a device");
     if (!array_make_room(&s->items, s->count, sizeof(*s->items)))
         return -ENOMEM;
     struct item *item = &s->items[s->count++];
@@ -158,12 +116,12 @@ static int stored_add_item(struct storing *s, struct memory *root)
 
 static int stored_collect(struct storing *s)
 {
-    int error = gate_close(s->request->move.deadline_ns) == 0 ? 0 : -ETIMEDOUT;
+    int error = gate_close(s->image.request->move.deadline_ns) == 0 ? 0 : -ETIMEDOUT;
     uintptr_t cursor = 0;
     struct memory *memory;
     if (error)
         return error;
-    error = graph_describe(&s->manifest);
+    error = graph_describe(&s->image.manifest);
     for (; (memory = object_next(OBJECT_MEMORY, &cursor)); object_unhold(memory))
         if (!error && memory->root == memory)
             error = stored_add_item(s, memory);
@@ -178,7 +136,7 @@ static void stored_let_go(struct storing *s)
         object_unhold(s->items[i].root);
     }
     free(s->items);
-    image_manifest_finish(&s->manifest);
+    image_manifest_finish(&s->image.manifest);
 }
 
 static const void *stored_look(const struct image_source *source, uint64_t at, size_t size,
@@ -194,12 +152,6 @@ static const void *stored_look(const struct image_source *source, uint64_t at, s
 static int stored_write_image(struct storing *s, struct image_folder *folder, char *ret_problem)
 {
     struct image_source *sources = calloc(s->count + 1, sizeof(*sources));
-    struct image_written written;
-    const struct image_plan plan = {.manifest = &s->manifest,
-                                    .sources = sources,
-                                    .count = s->count,
-                                    .check = image_request_check,
-                                    .data = &s->progress};
     if (!sources)
         return -ENOMEM;
     for (size_t i = 0; i < s->count; i++)
@@ -208,14 +160,10 @@ static int stored_write_image(struct storing *s, struct image_folder *folder, ch
                                            .written = s->items[i].bytes != NULL,
                                            .look = stored_look,
                                            .data = &s->items[i]};
-    int error = image_write(folder, &plan, &written, ret_problem);
+    int error = image_making_write(
+        &s->image, folder, (struct image_plan){.sources = sources, .count = s->count}, ret_problem);
     free(sources);
-    if (error)
-        return error;
-    strcpy(s->report->image, written.name);
-    s->report->bytes = written.bytes;
-    s->report->written = written.stored;
-    return 0;
+    return error;
 }
 
 /* ---- giving back ---- */
@@ -262,7 +210,7 @@ static int stored_release_memory(struct storing *s)
     struct away *aways = calloc(s->count + 1, sizeof(*aways));
     if (!aways)
         return -ENOMEM;
-    if (gate_close(s->request->move.deadline_ns) != 0) {
+    if (gate_close(s->image.request->move.deadline_ns) != 0) {
         free(aways);
         return -ETIMEDOUT;
     }
@@ -270,21 +218,21 @@ static int stored_release_memory(struct storing *s)
     for (size_t i = 0; i < s->count; i++) {
         const struct item *item = &s->items[i];
         struct image_contents *contents =
-            stored_contents_of(&s->manifest, &at, (uintptr_t)item->root);
+            stored_contents_of(&s->image.manifest, &at, (uintptr_t)item->root);
         size_t freed =
             contents && stored_is_same(item) ? stored_give_back(item->bytes, item->root->size) : 0;
         if (!freed)
             continue;
-        s->report->freed += freed;
+        s->image.report->freed += freed;
         stored.aways[stored.count++] =
             (struct away){object_weak(item->root), item->bytes, item->version, contents};
     }
     gate_open();
     /* Keep the digests in memory, so that what is read back is checked against what was written
      * even if the image's manifest changes. */
-    stored.manifest = s->manifest;
-    s->manifest = (struct image_manifest){0};
-    atomic_store(&bytes_away, s->report->freed);
+    stored.manifest = s->image.manifest;
+    s->image.manifest = (struct image_manifest){0};
+    atomic_store(&bytes_away, s->image.report->freed);
     return 0;
 }
 
@@ -294,41 +242,40 @@ static int stored_put_image(struct storing *s)
     struct image_folder *folder = NULL;
     struct owned hold = OWNED_NONE;
     if (stored.count) {
-        (void)!snprintf(s->report->reason, sizeof(s->report->reason),
-                        "it is in the image %.400s/%s already", stored.path, stored.image);
-        return -EALREADY;
+        (void)!snprintf(problem, sizeof(problem), "it is in the image %.400s/%s already",
+                        stored.path, stored.image);
+        return image_making_fail(&s->image, -EALREADY, problem);
     }
-    int error = graph_describe_program(&s->manifest, "suspend");
+    int error = graph_describe_program(&s->image.manifest, "suspend");
     if (!error)
         error = stored_collect(s);
     if (!error && !s->count)
-        return stored_fail(s, -ENODATA, "the program has nothing to be kept");
+        return image_making_fail(&s->image, -ENODATA, "the program has nothing to be kept");
     if (!error)
-        error = image_folder_open(s->request->folder, IMAGE_TO_WRITE, &folder, problem);
+        error = image_folder_open(s->image.request->folder, IMAGE_TO_WRITE, &folder, problem);
     if (!error)
         error = stored_write_image(s, folder, problem);
     /* Read the image back from the disk: its pages were dropped from the page cache when it was
      * written. */
     if (!error)
-        error = image_verify(folder, &s->manifest, image_request_check, &s->progress, problem);
+        error = image_verify(folder, &s->image.manifest, image_making_check, &s->image, problem);
     if (!error)
-        error = image_folder_hold(folder, s->report->image, &hold);
+        error = image_folder_hold(folder, s->image.report->image, &hold);
     if (!error) {
         strcpy(stored.path, folder->path);
-        strcpy(stored.image, s->report->image);
+        strcpy(stored.image, s->image.report->image);
         stored.hold = hold;
         error = stored_release_memory(s);
         if (error)
             stored_forget();
     }
     image_folder_close(folder);
-    return error ? stored_fail(s, error, problem) : 0;
+    return error ? image_making_fail(&s->image, error, problem) : 0;
 }
 
 void stored_put(const struct image_request *request, struct image_report *ret_report)
 {
-    struct storing s = {
-        .request = request, .report = ret_report, .progress = {.move = &request->move}};
+    struct storing s = {.image = {.request = request, .report = ret_report}};
     *ret_report = (struct image_report){0};
     int error = -ETIMEDOUT;
     if (move_lock_until(request->move.deadline_ns, false)) {
@@ -338,8 +285,8 @@ void stored_put(const struct image_request *request, struct image_report *ret_re
         move_unlock();
     }
     ret_report->result = move_result_of(error);
-    if (error && !ret_report->reason[0])
-        (void)!snprintf(ret_report->reason, sizeof(ret_report->reason), "%s", strerror(-error));
+    if (error)
+        (void)image_making_fail(&s.image, error, strerror(-error));
     log_info("suspended to %s: %s, %llu bytes of host memory given back", request->folder,
              error ? ret_report->reason : ret_report->image, (unsigned long long)ret_report->freed);
 }

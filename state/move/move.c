@@ -471,10 +471,12 @@ void move_transact(struct move *move)
          * move: give the move room. */
         if (move_can_recover(move))
             owned_room_begin(&room);
-        if (work_begin() || move->resumes)
+        if (work_begin() || move->resumes) {
+            the_thread.worked = true;
             move_run_phases(move);
-        else
+        } else {
             move_conclude(move, -ESHUTDOWN);
+        }
         work_end();
         owned_room_end(&room);
         move_unlock();

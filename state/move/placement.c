@@ -8,6 +8,7 @@
 #include "state/base/log.h"
 #include "state/base/memory/pages.h"
 #include "state/base/threads/thread.h"
+#include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/parts.h"
 #include "state/command/place.h"
@@ -15,21 +16,29 @@
 #include "state/memory/mapping.h"
 #include "state/memory/merge.h"
 #include "state/memory/replica.h"
+#include "state/move/ready.h"
 #include "state/object/lost.h"
 #include "state/program/pace.h"
 
 #define IDLE_NS (NS_PER_S)
 #define LOOK_NS (2 * NS_PER_MS)
+/* Once the session is to end, how much longer than home a helper may take for its launch. */
+#define END_NS (100 * NS_PER_MS)
 
 struct worker {
     uint32_t helper;
     struct device *device;
     struct vdev *vdev;
     pthread_t thread;
-    bool started;
-    atomic_bool stale;           /* a program is not built there */
     struct residence *residence; /* of `queue`; held */
     cl_command_queue queue;
+    /* Guarded by engine_lock. */
+    bool stale;     /* a program is not built there */
+    bool ended;     /* its thread has */
+    bool abandoned; /* its launch was given back; its thread ends, and frees it, when the driver's
+                       launch has ended */
+    const struct placing *waits; /* for the driver's launch, since `since_ns`; or NULL */
+    uint64_t since_ns;
 };
 
 /* One launch. */
@@ -165,13 +174,32 @@ static int placement_wait(struct placing *p)
     return error == CL_SUCCESS && asked == CL_SUCCESS && status == CL_COMPLETE ? 0 : -EIO;
 }
 
+/* -ECANCELED: the launch was given back meanwhile, and is not this thread's any more. */
+static int placement_await(struct placing *p, uint64_t *ret_run_ns)
+{
+    struct worker *worker = p->worker;
+    uint64_t begun = clock_now_ns();
+    pthread_mutex_lock(&engine_lock);
+    worker->waits = p;
+    worker->since_ns = begun;
+    pthread_mutex_unlock(&engine_lock);
+    int error = placement_wait(p);
+    *ret_run_ns = error == 0 ? clock_now_ns() - begun : 0;
+    pthread_mutex_lock(&engine_lock);
+    worker->waits = NULL;
+    bool abandoned = worker->abandoned;
+    pthread_mutex_unlock(&engine_lock);
+    return abandoned ? -ECANCELED : error;
+}
+
 /* Copy @range of @root between the helper or home, the other end, and @host. The gate may be open:
  * no command but this one uses the root. */
 static int placement_transfer(struct placing *p, struct memory *root, struct range range,
                               char *host, bool down)
 {
     struct residence *end = p->context->at[down ? p->there : p->home];
-    const struct transfer_limits limits = {0};
+    const struct transfer_limits limits = {.deadline_ns =
+                                               down ? clock_now_ns() + p->placed.patience_ns : 0};
     struct transfer *transfer = NULL;
     uint64_t size = range.end - range.begin, begun = clock_now_ns();
     const struct transfer_item item = {.from = down ? root->real[p->there] : NULL,
@@ -245,11 +273,20 @@ static int placement_store(struct placing *p, const struct result *result)
     return error;
 }
 
+/* What it writes may be spilled again. */
+static void placement_release_roots(const struct placing *p)
+{
+    struct memory *memory;
+    bool writes;
+    for (unsigned i = 0; (memory = command_use(p->placed.command, &i, &writes));)
+        if (writes)
+            atomic_store(&memory->root->collected, false);
+}
+
 /* Bring the results home. 0, or an error: home is as it was. *ret_failed: home failed, and has some
  * of the results. */
 static int placement_bring_home(struct placing *p, int error, bool *ret_failed)
 {
-    struct memory *memory;
     bool writes;
     unsigned uses = 0, count = 0;
     while (command_use(p->placed.command, &uses, &writes))
@@ -259,11 +296,30 @@ static int placement_bring_home(struct placing *p, int error, bool *ret_failed)
         error = results ? placement_fetch(p, results, &count) : -ENOMEM;
     for (unsigned i = 0; error == 0 && !*ret_failed && i < count; i++)
         *ret_failed = placement_store(p, &results[i]) != 0;
-    for (unsigned i = 0; (memory = command_use(p->placed.command, &i, &writes));)
-        if (writes)
-            atomic_store(&memory->root->collected, false);
+    placement_release_roots(p);
     placement_results_free(p, results, count);
     return error;
+}
+
+/* The launch has ended, or is given back. @failed: home failed, and the launch with it. */
+static void placement_end(struct placing *p, int error, bool failed, uint64_t run_ns)
+{
+    struct parts *parts = p->placed.event->parts;
+    if (error != 0)
+        log_info("a launch of kernel %s runs at home, not on %s: %s", p->placed.pieces->pace->name,
+                 device_name(p->worker->device), strerror(-error));
+    if (failed)
+        parts_close(parts, CL_OUT_OF_RESOURCES);
+    pthread_mutex_lock(&engine_lock);
+    parts->sharers--; /* the queue still holds it */
+    pthread_mutex_unlock(&engine_lock);
+    place_ended(p->worker->helper, &p->placed, error == 0, run_ns, p->bytes, p->copy_ns);
+    /* The command may be gone once its parts are closed. */
+    if (error == 0)
+        parts_close(parts, CL_SUCCESS);
+    defer_pump_soon();
+    object_unhold(p->placed.event);
+    object_unhold(p->placed.queue);
 }
 
 static void placement_do(struct worker *worker, const struct placed *placed)
@@ -273,42 +329,46 @@ static void placement_do(struct worker *worker, const struct placed *placed)
     uint64_t run_ns = 0;
     int error = placement_begin(&p);
     if (error == 0) {
-        uint64_t begun = clock_now_ns();
-        error = placement_wait(&p);
-        run_ns = error == 0 ? clock_now_ns() - begun : 0;
+        error = placement_await(&p, &run_ns);
+        if (error == -ECANCELED)
+            return;
         error = placement_bring_home(&p, error, &failed);
     }
-    if (error != 0) {
-        log_info("a launch of kernel %s runs at home, not on %s: %s", placed->pieces->pace->name,
-                 device_name(worker->device), strerror(-error));
-        if (error == -EIO && worker->residence)
-            (void)residence_failed(worker->residence, CL_OUT_OF_RESOURCES);
-        if (error == -ENOTSUP)
-            atomic_store(&worker->stale, true);
+    if (error == -EIO && worker->residence)
+        (void)residence_failed(worker->residence, CL_OUT_OF_RESOURCES);
+    if (error == -ENOTSUP) {
+        pthread_mutex_lock(&engine_lock);
+        worker->stale = true;
+        pthread_mutex_unlock(&engine_lock);
     }
-    if (failed)
-        parts_close(placed->event->parts, CL_OUT_OF_RESOURCES);
+    placement_end(&p, error, failed, run_ns);
+}
+
+static bool placement_is_abandoned(struct worker *worker)
+{
     pthread_mutex_lock(&engine_lock);
-    p.placed.event->parts->sharers--; /* the queue still holds it */
+    bool abandoned = worker->abandoned;
     pthread_mutex_unlock(&engine_lock);
-    place_ended(worker->helper, &p.placed, error == 0, run_ns, p.bytes, p.copy_ns);
-    /* The command may be gone once its parts are closed. */
-    if (error == 0)
-        parts_close(placed->event->parts, CL_SUCCESS);
-    defer_pump_soon();
-    object_unhold(placed->event);
-    object_unhold(placed->queue);
+    return abandoned;
 }
 
 static void *placement_thread(void *data)
 {
     struct worker *worker = data;
     struct placed placed;
-    while (place_await(worker->helper, &placed))
+    (void)work_begin();
+    while (!placement_is_abandoned(worker) && place_await(worker->helper, &placed))
         placement_do(worker, &placed);
     if (worker->queue)
         worker->residence->cl->clReleaseCommandQueue(worker->queue);
     residence_unref(worker->residence);
+    work_end();
+    pthread_mutex_lock(&engine_lock);
+    worker->ended = true;
+    bool abandoned = worker->abandoned;
+    pthread_mutex_unlock(&engine_lock);
+    if (abandoned)
+        free(worker);
     return NULL;
 }
 
@@ -332,31 +392,115 @@ static uint32_t placement_devices(const struct spread_request *request, struct d
     return count;
 }
 
+/* One session. */
+struct session {
+    struct worker *workers[PLACE_HELPERS]; /* NULL: there is none, or it was... */
+    bool abandoned[PLACE_HELPERS];
+    struct device *devices[PLACE_HELPERS];
+    uint32_t count;
+    uint64_t ends_ns; /* since when it is to end; 0: it goes on */
+    bool stale;
+};
+
+/* Give the launch of @worker back if its driver takes too long; it goes on there, in memory that
+ * nobody reads. Returns whether it was. */
+static bool placement_give_up(struct worker *worker, uint64_t ends_ns)
+{
+    struct placing p;
+    struct worker seen;
+    uint64_t now = clock_now_ns();
+    bool late = false;
+    pthread_mutex_lock(&engine_lock);
+    if (worker->waits) {
+        p = *worker->waits;
+        late = now - worker->since_ns > p.placed.patience_ns ||
+               (ends_ns != 0 && now - ends_ns > p.placed.home_ns + END_NS);
+    }
+    if (late) {
+        worker->abandoned = true;
+        seen = *worker;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    if (!late)
+        return false;
+    /* From here on the worker may be gone. */
+    (void)pthread_detach(seen.thread);
+    p.worker = &seen;
+    placement_release_roots(&p);
+    placement_end(&p, -ETIMEDOUT, false, now - seen.since_ns);
+    return true;
+}
+
+/* Look after the workers. Returns whether any is left. */
+static bool placement_look(struct session *session)
+{
+    bool left = false;
+    for (uint32_t i = 0; i < session->count; i++) {
+        struct worker *worker = session->workers[i];
+        if (!worker)
+            continue;
+        pthread_mutex_lock(&engine_lock);
+        bool ended = worker->ended;
+        session->stale = session->stale || worker->stale;
+        pthread_mutex_unlock(&engine_lock);
+        left = left || !ended;
+        if (ended || !placement_give_up(worker, session->ends_ns))
+            continue;
+        session->workers[i] = NULL;
+        session->abandoned[i] = true;
+        session->ends_ns = session->ends_ns ? session->ends_ns : clock_now_ns();
+    }
+    return left;
+}
+
+/* False: without memory or a thread. */
+static bool placement_start(struct session *session, struct vdev *vdev)
+{
+    bool started = session->count != 0;
+    for (uint32_t i = 0; i < session->count; i++) {
+        struct worker *worker = started ? calloc(1, sizeof(*worker)) : NULL;
+        if (worker)
+            *worker = (struct worker){.helper = i, .device = session->devices[i], .vdev = vdev};
+        started = worker &&
+                  thread_start("reseat-place", 0, placement_thread, worker, &worker->thread) == 0;
+        if (started)
+            session->workers[i] = worker;
+        else
+            free(worker);
+    }
+    return started;
+}
+
+/* Wait for the workers. What an abandoned one had is dropped: its launch still writes there. */
+static void placement_finish(struct session *session)
+{
+    while (placement_look(session))
+        clock_sleep(LOOK_NS);
+    for (uint32_t i = 0; i < session->count; i++) {
+        if (session->workers[i])
+            (void)pthread_join(session->workers[i]->thread, NULL);
+        if (session->abandoned[i])
+            (void)ready_drop(session->devices[i], NULL);
+        free(session->workers[i]);
+    }
+}
+
 int placement_run(const struct spread_request *request)
 {
-    struct device *devices[PLACE_HELPERS];
-    struct worker workers[PLACE_HELPERS] = {{0}};
-    uint32_t count = placement_devices(request, devices);
-    bool stale = false, started = count != 0;
-    place_open(devices, count);
-    for (uint32_t i = 0; i < count; i++) {
-        workers[i] = (struct worker){.helper = i, .device = devices[i], .vdev = request->vdev};
-        workers[i].started =
-            thread_start("reseat-place", 0, placement_thread, &workers[i], &workers[i].thread) == 0;
-        started = started && workers[i].started;
-    }
-    while (started && !stale && !request->stops(request->data) &&
-           clock_now_ns() - place_last_ns() < IDLE_NS) {
+    struct session session = {.stale = false};
+    session.count = placement_devices(request, session.devices);
+    place_open(session.devices, session.count);
+    bool started = placement_start(&session, request->vdev);
+    if (started)
+        place_offer();
+    while (started && !session.stale && session.ends_ns == 0 && !request->stops(request->data) &&
+           clock_now_ns() - place_last_ns() < IDLE_NS && place_pays()) {
         clock_sleep(LOOK_NS);
-        for (uint32_t i = 0; i < count; i++)
-            stale = stale || atomic_load(&workers[i].stale);
+        (void)placement_look(&session);
     }
     place_close(0);
     defer_pump_soon();
-    for (uint32_t i = 0; i < count; i++)
-        if (workers[i].started)
-            (void)pthread_join(workers[i].thread, NULL);
-        else
-            (void)placement_thread(&workers[i]); /* runs what it was given meanwhile */
-    return stale ? -ENOTSUP : 0;
+    session.ends_ns = clock_now_ns();
+    placement_finish(&session);
+    return session.stale ? -ENOTSUP : 0;
 }

@@ -82,8 +82,7 @@ int context_vdev_index(const struct context *context, const struct vdev *vdev)
     return -1;
 }
 
-/* True when none of @vdevs is on a device. @vdevs 0 stands for all of the context's. */
-static bool context_suspended(const struct context *context, uint32_t vdevs)
+bool context_is_suspended(const struct context *context, uint32_t vdevs)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++)
         if ((vdevs == 0 || vdevs & (1u << i)) &&
@@ -101,10 +100,10 @@ void context_wake(void)
 
 void context_enter_slow(struct context *context, uint32_t vdevs)
 {
-    while (context_suspended(context, vdevs)) {
+    while (context_is_suspended(context, vdevs)) {
         gate_leave();
         pthread_mutex_lock(&wake_lock);
-        while (context_suspended(context, vdevs))
+        while (context_is_suspended(context, vdevs))
             (void)clock_wait(&woken, &wake_lock, 0);
         pthread_mutex_unlock(&wake_lock);
         gate_enter();

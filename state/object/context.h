@@ -88,13 +88,15 @@ static inline uint32_t vdevs_count(void)
     return atomic_load_explicit(&the_vdev_count, memory_order_acquire);
 }
 
+/** True when none of @vdevs (bits; 0: all of the context's) is on a device. */
+bool context_is_suspended(const struct context *context, uint32_t vdevs);
+/** Leave and re-enter the gate until one of @vdevs (bits; 0: any) is on a device. Called inside the
+ * gate. */
+void context_enter_slow(struct context *context, uint32_t vdevs);
 /**
  * Enter the gate with at least one virtual device of @context on a device. While all are suspended,
  * waits outside the gate. Leave with gate_leave. The fast path costs what gate_enter does.
  */
-/** Leave and re-enter the gate until one of @vdevs (bits; 0: any) is on a device. Called inside the
- * gate. */
-void context_enter_slow(struct context *context, uint32_t vdevs);
 static inline void context_enter(struct context *context)
 {
     gate_enter();

@@ -20,8 +20,8 @@
 _Atomic uint64_t pace_slice_ns, pace_whole_ns;
 atomic_uint pace_learnt_count;
 
-/* Samples that the agent was not told of yet. While it is full further ones are lost, which is no
- * worse than not having measured. */
+/* Samples that the agent was not told of yet. While it is full a further one only adds its time to
+ * one of the same kernel, device and size, or is lost. */
 static struct {
     pthread_mutex_t lock; /* also of pace.id */
     uint32_t count;       /* guarded, as are the samples */
@@ -206,6 +206,19 @@ void pace_forget(struct pace *pace)
     atomic_store(&pace->whole, atomic_load(&pace_slice_ns) ? 0 : UINT64_MAX);
 }
 
+/* With the lock of pace_taken. */
+static void pace_add_busy(const struct pace_sample *sample)
+{
+    for (uint32_t i = 0; i < pace_taken.count; i++) {
+        struct pace_sample *taken = &pace_taken.samples[i];
+        if (taken->device != sample->device || taken->items != sample->items ||
+            strcmp(taken->id, sample->id) != 0)
+            continue;
+        taken->busy_ns += sample->busy_ns;
+        return;
+    }
+}
+
 void pace_sample(const struct pace *pace, const struct device *device, uint64_t items,
                  uint64_t done, uint64_t ns)
 {
@@ -222,6 +235,8 @@ void pace_sample(const struct pace *pace, const struct device *device, uint64_t 
     memcpy(sample.id, pace->id, sizeof(sample.id));
     if (sample.id[0] && pace_taken.count < ARRAY_SIZE(pace_taken.samples))
         pace_taken.samples[pace_taken.count++] = sample;
+    else if (sample.id[0])
+        pace_add_busy(&sample);
     pthread_mutex_unlock(&pace_taken.lock);
 }
 
@@ -235,6 +250,18 @@ uint32_t pace_samples_take(struct pace_sample *ret_samples, uint32_t most)
             pace_taken.count * sizeof(*pace_taken.samples));
     pthread_mutex_unlock(&pace_taken.lock);
     return count;
+}
+
+struct pace *pace_with_id(struct program *program, const char *id)
+{
+    pthread_mutex_lock(&program->lock);
+    struct pace *pace = program->details->paces;
+    pthread_mutex_lock(&pace_taken.lock);
+    while (pace && strcmp(pace->id, id) != 0)
+        pace = pace->next;
+    pthread_mutex_unlock(&pace_taken.lock);
+    pthread_mutex_unlock(&program->lock);
+    return pace;
 }
 
 uint64_t pace_items(const struct pace *pace, uint64_t ns)

@@ -58,8 +58,8 @@ struct pace {
         const struct device *device;
         double per_s;
     } elsewhere[PACE_ELSEWHERE];
-    /** How long its whole launches take on each device, where launches are placed. Guarded by
-     * engine_lock (command/place.c). */
+    /** How long its whole launches take on each device, and the power that these draw, where
+     * launches are placed. Guarded by engine_lock (command/place.c). */
     struct pace_learnt {
         const struct device *device;
         struct costs *costs; /**< Owned. */
@@ -123,6 +123,9 @@ void pace_sample(const struct pace *pace, const struct device *device, uint64_t 
                  uint64_t done, uint64_t ns);
 /** Take up to @most samples, which are then forgotten here. Returns how many. Thread-safe. */
 uint32_t pace_samples_take(struct pace_sample *ret_samples, uint32_t most);
+/** The pace of the kernel of @program that samples call @id, or NULL. It lives as long as the
+ * program. */
+struct pace *pace_with_id(struct program *program, const char *id);
 
 #define PACE_UNSPREAD_MAX 64
 

@@ -12,9 +12,9 @@
 #include "stream/client/reseat_stream.h"
 
 /*
- * A client keeps each record in its ring until its answer was taken. So when the service ends, the
- * records from `taken` on are sent to the next one, and what was not taken of the old one's answers
- * is made again.
+ * A client keeps each record in its ring until its answer was taken. When the service ends, what it
+ * has answered is still in the area, and is taken; the records that it has not answered are then
+ * sent to the next one.
  */
 
 #define DEADLINE_MS 10000
@@ -26,7 +26,9 @@ struct reseat_stream {
     struct stream_body open;
     uint64_t deadline_ns;          /* For connecting. */
     struct connection *connection; /* NULL: not open. Changed by the reader, under `lock`. */
-    int wake;                      /* An eventfd: the reader should look again. */
+    uint32_t input, output;        /* Of all its connections. */
+    char program[64];
+    int wake; /* An eventfd: the reader should look again. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t sent, answered, taken; /* Of this connection. Under `lock`. */
@@ -113,11 +115,15 @@ int reseat_stream_open(const char *kernel, const struct reseat_stream_options *o
     } else {
         error = client_connect(stream, &stream->connection, ret_reason);
     }
-    if (error)
+    if (error) {
         reseat_stream_close(stream);
-    else
-        *ret_stream = stream;
-    return error;
+        return error;
+    }
+    stream->input = stream->connection->area.shape.input;
+    stream->output = stream->connection->area.shape.output;
+    strcpy(stream->program, stream->connection->program);
+    *ret_stream = stream;
+    return 0;
 }
 
 void reseat_stream_close(struct reseat_stream *stream)
@@ -137,27 +143,37 @@ void reseat_stream_close(struct reseat_stream *stream)
 
 size_t reseat_stream_input(const struct reseat_stream *stream)
 {
-    return stream->connection->area.shape.input;
+    return stream->input;
 }
 
 size_t reseat_stream_output(const struct reseat_stream *stream)
 {
-    return stream->connection->area.shape.output;
+    return stream->output;
 }
 
 const char *reseat_stream_program(const struct reseat_stream *stream)
 {
-    return stream->connection->program;
+    return stream->program;
 }
 
-size_t reseat_stream_pack_payload(const struct reseat_stream *stream)
+/* A hint of the area, whose connection the reader may be replacing. */
+static size_t client_payload(struct reseat_stream *stream, bool packs)
 {
-    return atomic_load(&stream->connection->area.header->pack_payload);
+    pthread_mutex_lock(&stream->lock);
+    struct stream_area_header *header = stream->connection->area.header;
+    uint32_t records = atomic_load(packs ? &header->pack_payload : &header->unpack_payload);
+    pthread_mutex_unlock(&stream->lock);
+    return records;
 }
 
-size_t reseat_stream_unpack_payload(const struct reseat_stream *stream)
+size_t reseat_stream_pack_payload(struct reseat_stream *stream)
 {
-    return atomic_load(&stream->connection->area.header->unpack_payload);
+    return client_payload(stream, true);
+}
+
+size_t reseat_stream_unpack_payload(struct reseat_stream *stream)
+{
+    return client_payload(stream, false);
 }
 
 const char *reseat_stream_reason(const struct reseat_stream *stream)
@@ -213,6 +229,7 @@ static int client_reconnect(struct reseat_stream *stream)
     }
     connection_destroy(stream->connection);
     stream->connection = next;
+    strcpy(stream->program, next->program);
     return 0;
 }
 

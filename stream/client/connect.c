@@ -188,6 +188,32 @@ static int connect_begin(struct connection *connection, struct stream_body *body
     return error;
 }
 
+/* Without credentials that can be read, no attempt is of use. 0, or -ENOKEY with the reason. */
+static int connect_check_credentials(const char *address, char *ret_reason)
+{
+    char path[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    struct credentials credentials;
+    struct address parsed;
+    if (address_parse(address, &parsed, problem)) {
+        snprintf(ret_reason, RESEAT_STREAM_REASON, "%s", problem);
+        return -EINVAL;
+    }
+    if (credentials_find(&parsed, path)) {
+        snprintf(
+            ret_reason, RESEAT_STREAM_REASON,
+            "there are no credentials for %s: reseat serve --issue NAME on its host makes some; "
+            "name the file in RESEAT_CREDENTIALS",
+            address);
+        return -ENOKEY;
+    }
+    if (credentials_load(path, &credentials, problem)) {
+        snprintf(ret_reason, RESEAT_STREAM_REASON, "the credentials for %s: %s", address, problem);
+        return -ENOKEY;
+    }
+    credentials_finish(&credentials);
+    return 0;
+}
+
 static int connect_link(const char *address, uint64_t deadline_ns, struct link **ret_link,
                         char *ret_reason)
 {
@@ -198,7 +224,10 @@ static int connect_link(const char *address, uint64_t deadline_ns, struct link *
                  "%.200s is not an address: say unix:PATH or tcp:HOST:PORT", address);
         return -EINVAL;
     }
-    int error = kind->connect(where, NULL, deadline_ns, ret_link);
+    int error = kind->anyone ? connect_check_credentials(address, ret_reason) : 0;
+    if (error)
+        return error;
+    error = kind->connect(where, NULL, deadline_ns, ret_link);
     if (error && kind->anyone && tls_reason()[0])
         snprintf(ret_reason, RESEAT_STREAM_REASON, "%.200s: %.700s", address, tls_reason());
     else if (error)
@@ -227,8 +256,9 @@ static int connect_ask(struct link *link, enum stream_frame type, const struct s
     return error;
 }
 
-int connection_make(const char *address, const struct stream_body *open, uint64_t deadline_ns,
-                    struct connection **ret_connection, char *ret_reason, bool *ret_refused)
+static int connect_once(const char *address, const struct stream_body *open, uint64_t deadline_ns,
+                        struct connection **ret_connection, char *ret_reason, bool *ret_refused,
+                        bool *ret_unreachable)
 {
     struct stream_body body = {0};
     struct connection *connection = calloc(1, sizeof(*connection));
@@ -237,7 +267,7 @@ int connection_make(const char *address, const struct stream_body *open, uint64_
         return connect_fail(ret_reason, -ENOMEM, "the stream");
     int error = connect_link(address, deadline_ns, &connection->link, ret_reason);
     if (error) {
-        *ret_refused = error == -EINVAL || error == -EPERM || error == -EACCES;
+        *ret_refused = error == -EINVAL || error == -ENOKEY || error == -EPERM || error == -EACCES;
         free(connection);
         return error;
     }
@@ -246,6 +276,7 @@ int connection_make(const char *address, const struct stream_body *open, uint64_
                         ret_reason, ret_refused);
     if (!error) {
         error = connect_begin(connection, &body);
+        *ret_unreachable = error == -ENOENT || error == -EACCES || error == -EPERM;
         if (error)
             (void)connect_fail(ret_reason, error, "the stream's memory");
         stream_body_finish(&body);
@@ -257,6 +288,20 @@ int connection_make(const char *address, const struct stream_body *open, uint64_
     }
     *ret_connection = connection;
     return 0;
+}
+
+int connection_make(const char *address, struct stream_body *open, uint64_t deadline_ns,
+                    struct connection **ret_connection, char *ret_reason, bool *ret_refused)
+{
+    bool unreachable = false;
+    int error = connect_once(address, open, deadline_ns, ret_connection, ret_reason, ret_refused,
+                             &unreachable);
+    if (!unreachable)
+        return error;
+    /* A service in another namespace of processes: its /proc is not ours. */
+    stream_open_unshare(open);
+    return connect_once(address, open, deadline_ns, ret_connection, ret_reason, ret_refused,
+                        &unreachable);
 }
 
 void connection_destroy(struct connection *connection)

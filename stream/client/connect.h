@@ -26,14 +26,15 @@ struct connection {
 /**
  * Connect, open the stream, and wait until its worker is ready.
  *
- * @open        The body of OPEN.
+ * @open        The body of OPEN. If the area that it asks for cannot be opened here, it asks for
+ * none.
  * @ret_reason  Of RESEAT_STREAM_REASON bytes; written on failure.
  * @ret_refused On failure: the service has answered, so another attempt is of no use.
  * Returns 0 or -errno.
  */
-MUST_CHECK int connection_make(const char *address, const struct stream_body *open,
-                               uint64_t deadline_ns, struct connection **ret_connection,
-                               char *ret_reason, bool *ret_refused);
+MUST_CHECK int connection_make(const char *address, struct stream_body *open, uint64_t deadline_ns,
+                               struct connection **ret_connection, char *ret_reason,
+                               bool *ret_refused);
 /** End it. NULL is allowed. */
 void connection_destroy(struct connection *connection);
 

@@ -17,8 +17,8 @@
  *
  * One thread may send and one may take answers at the same time. All functions return 0 or -errno;
  * reseat_stream_reason() says more. When a stream has failed, all that follows fails in the same
- * way. A service that ends is looked for again for `deadline_ms`, and the records whose answers
- * were not taken are sent again: nothing is lost or doubled.
+ * way. A service that ends is looked for again for `deadline_ms`, and the records that it
+ * did not answer are sent again: nothing is lost or doubled.
  */
 
 #include <stddef.h>
@@ -71,11 +71,12 @@ void reseat_stream_close(struct reseat_stream *stream);
 /** Bytes of a record, and of an answer. */
 size_t reseat_stream_input(const struct reseat_stream *stream);
 size_t reseat_stream_output(const struct reseat_stream *stream);
-/** Its name in `reseat ps`, `move`, `suspend`... */
+/** Its name in `reseat ps`, `move`, `suspend`...; another service gives it another one. */
 const char *reseat_stream_program(const struct reseat_stream *stream);
-/** Records that the service would have packed, and unpacked, at a time. It changes. */
-size_t reseat_stream_pack_payload(const struct reseat_stream *stream);
-size_t reseat_stream_unpack_payload(const struct reseat_stream *stream);
+/** Records that the service would have packed, and unpacked, at a time; 0: not known. It changes.
+ */
+size_t reseat_stream_pack_payload(struct reseat_stream *stream);
+size_t reseat_stream_unpack_payload(struct reseat_stream *stream);
 /** Why the last call failed: one line, until the next one fails. */
 const char *reseat_stream_reason(const struct reseat_stream *stream);
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
 #include "stream/frame.h"
 
 /*
@@ -32,6 +33,15 @@ struct bridge {
     int error;            /* Why, with the reason: the first. Under `lock`. */
     char reason[STREAM_REASON_MAX];
 };
+
+/* How long a stranger may stop in the middle of a frame, its own or ours. What its stream holds
+ * counts against its certificate, but is not held for ever. */
+#define STALL_NS (600 * NS_PER_S)
+
+static uint64_t bridge_deadline(const struct bridge *bridge)
+{
+    return bridge->supervisor->isolate ? clock_now_ns() + STALL_NS : UINT64_MAX;
+}
 
 /* End the stream. @reason: for the client; NULL: it is gone, or has all answers. */
 static void bridge_end(struct bridge *bridge, int error, const char *reason)
@@ -75,8 +85,8 @@ static int bridge_receive_records(struct bridge *bridge, uint64_t count)
         now = now < together ? now : together;
         if (now == 0)
             return -ECANCELED;
-        int error = stream_frame_receive_all(bridge->link, at,
-                                             (size_t)now * bridge->area->shape.input, UINT64_MAX);
+        int error = stream_frame_receive_all(
+            bridge->link, at, (size_t)now * bridge->area->shape.input, bridge_deadline(bridge));
         if (error)
             return error;
         pthread_mutex_lock(&bridge->lock);
@@ -174,8 +184,8 @@ static int bridge_send_answers(struct bridge *bridge, uint64_t answered)
         char *at = stream_area_output(bridge->area, bridge->taken, &together);
         count = count < together ? count : together;
         count = count < STREAM_FRAME_MAX / output ? count : STREAM_FRAME_MAX / output;
-        int error =
-            stream_frame_send(bridge->link, STREAM_ANSWERS, at, (size_t)count * output, UINT64_MAX);
+        int error = stream_frame_send(bridge->link, STREAM_ANSWERS, at, (size_t)count * output,
+                                      bridge_deadline(bridge));
         if (error)
             return error;
         pthread_mutex_lock(&bridge->lock);

@@ -82,9 +82,10 @@ static int connection_enter(struct connection *connection, const struct link_kin
     int error = tls_grant(connection->link, &connection->grant);
     tls_server_close();
     if (!error && connection_count_same(connection) >= connection->grant.sessions)
-        return connection_refuse(connection, -EMFILE,
-                                 "your certificate allows %u streams at a time: close one first",
-                                 connection->grant.sessions);
+        return connection_refuse(
+            connection, -EMFILE,
+            "the limit of streams of your certificate is %u at a time: close one first",
+            connection->grant.sessions);
     return error;
 }
 
@@ -172,8 +173,10 @@ static int connection_make_area(struct connection *connection)
 
 /* ---- the stream ---- */
 
-static int connection_answer_opened(const struct connection *connection)
+/* The worker is ready for the first time. */
+static int connection_answer_opened(void *data)
 {
+    const struct connection *connection = data;
     const struct stream_shape *shape = &connection->area.shape;
     const struct service_slot *slot = connection->slot;
     struct stream_body body = {0};
@@ -197,13 +200,6 @@ static int connection_answer_opened(const struct connection *connection)
     return error;
 }
 
-/* The worker is ready for the first time. */
-static int connection_begin(void *data)
-{
-    struct connection *connection = data;
-    return connection_answer_opened(connection);
-}
-
 static int connection_stream(struct connection *connection)
 {
     struct service_slot *slot = connection->slot;
@@ -218,7 +214,7 @@ static int connection_stream(struct connection *connection)
         .quota = connection->stranger ? connection->grant.memory : GRANT_UNLIMITED_MEMORY,
         .area = &connection->area,
         .area_fd = connection->area_fd,
-        .begin = connection_begin,
+        .begin = connection_answer_opened,
         .data = connection,
     };
     char reason[STREAM_REASON_MAX];
@@ -239,7 +235,7 @@ static int connection_stream(struct connection *connection)
 
 static int connection_list(const struct connection *connection)
 {
-    CLEANUP(cleanup_free) char *text = listing_make(connection->service);
+    CLEANUP(cleanup_free) char *text = kernels_list(connection->service);
     if (!text)
         return -ENOMEM;
     return stream_frame_send(connection->link, STREAM_LISTED, text, strlen(text),

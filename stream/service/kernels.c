@@ -65,7 +65,7 @@ int kernels_find(const struct service *service, const char *name, char **ret_des
 
 /* ---- listing ---- */
 
-static json_t *listing_describe(const char *name, const char *folder)
+static json_t *kernels_list_describe(const char *name, const char *folder)
 {
     struct stream_description description;
     char problem[STREAM_PROBLEM_MAX];
@@ -84,7 +84,7 @@ static json_t *listing_describe(const char *name, const char *folder)
                      "items", (json_int_t)description.items, "constants", constants);
 }
 
-static void listing_add_folder(json_t *kernels, const char *folder)
+static void kernels_list_add_folder(json_t *kernels, const char *folder)
 {
     DIR *listed = opendir(folder);
     struct dirent *entry;
@@ -96,14 +96,14 @@ static void listing_add_folder(json_t *kernels, const char *folder)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(length - end), entry->d_name);
         if (stream_name_is_valid(name))
-            json_array_append_new(kernels, listing_describe(name, folder));
+            json_array_append_new(kernels, kernels_list_describe(name, folder));
     }
     if (listed)
         closedir(listed);
 }
 
 /* The header of a stream's area, mapped from its process; NULL: it has ended. */
-static const struct stream_area_header *listing_map(const struct service_slot *slot)
+static const struct stream_area_header *kernels_list_map(const struct service_slot *slot)
 {
     char path[64];
     int area = atomic_load(&slot->area);
@@ -114,7 +114,7 @@ static const struct stream_area_header *listing_map(const struct service_slot *s
     return header == MAP_FAILED ? NULL : header;
 }
 
-static json_t *listing_numbers(const _Atomic uint32_t *numbers)
+static json_t *kernels_list_numbers(const _Atomic uint32_t *numbers)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < STREAM_STAGES; i++)
@@ -122,27 +122,29 @@ static json_t *listing_numbers(const _Atomic uint32_t *numbers)
     return list;
 }
 
-static json_t *listing_stream(const struct service_slot *slot,
-                              const struct stream_area_header *header, uint64_t answered_before)
+static json_t *kernels_list_stream(const struct service_slot *slot,
+                                   const struct stream_area_header *header,
+                                   uint64_t answered_before)
 {
     uint64_t answered = atomic_load(&header->answered);
     double rate = (double)(answered - answered_before) * NS_PER_S / RATE_NS;
-    return json_pack(
-        "{s:s, s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:f, s:o, s:o}", "program", slot->program,
-        "kernel", slot->kernel, "client", slot->peer, "pid", (int)atomic_load(&slot->pid), "shared",
-        slot->shared, "sent", (json_int_t)atomic_load(&header->sent), "answered",
-        (json_int_t)answered, "taken", (json_int_t)atomic_load(&header->taken), "records_s", rate,
-        "payloads", listing_numbers(header->payloads), "depths", listing_numbers(header->depths));
+    return json_pack("{s:s, s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:f, s:o, s:o}", "program",
+                     slot->program, "kernel", slot->kernel, "client", slot->peer, "pid",
+                     (int)atomic_load(&slot->pid), "shared", slot->shared, "sent",
+                     (json_int_t)atomic_load(&header->sent), "answered", (json_int_t)answered,
+                     "taken", (json_int_t)atomic_load(&header->taken), "records_s", rate,
+                     "payloads", kernels_list_numbers(header->payloads), "depths",
+                     kernels_list_numbers(header->depths));
 }
 
-static json_t *listing_streams(const struct service_table *table)
+static json_t *kernels_list_streams(const struct service_table *table)
 {
     json_t *streams = json_array();
     const struct stream_area_header **headers = calloc(table->count, sizeof(*headers));
     uint64_t *answered = calloc(table->count, sizeof(*answered));
     bool any = false;
     for (unsigned i = 0; headers && answered && i < table->count; i++) {
-        headers[i] = listing_map(&table->slots[i]);
+        headers[i] = kernels_list_map(&table->slots[i]);
         answered[i] = headers[i] ? atomic_load(&headers[i]->answered) : 0;
         any = any || headers[i];
     }
@@ -151,7 +153,7 @@ static json_t *listing_streams(const struct service_table *table)
     for (unsigned i = 0; any && i < table->count; i++)
         if (headers[i]) {
             json_array_append_new(streams,
-                                  listing_stream(&table->slots[i], headers[i], answered[i]));
+                                  kernels_list_stream(&table->slots[i], headers[i], answered[i]));
             munmap((void *)headers[i], STREAM_AREA_HEADER);
         }
     free(headers);
@@ -159,12 +161,12 @@ static json_t *listing_streams(const struct service_table *table)
     return streams;
 }
 
-char *listing_make(const struct service *service)
+char *kernels_list(const struct service *service)
 {
     json_t *kernels = json_array();
     for (size_t i = 0; i < service->folder_count; i++)
-        listing_add_folder(kernels, service->folders[i]);
-    json_auto_t *all =
-        json_pack("{s:o, s:o}", "kernels", kernels, "streams", listing_streams(service->table));
+        kernels_list_add_folder(kernels, service->folders[i]);
+    json_auto_t *all = json_pack("{s:o, s:o}", "kernels", kernels, "streams",
+                                 kernels_list_streams(service->table));
     return json_dumps(all, JSON_COMPACT);
 }

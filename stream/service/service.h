@@ -58,6 +58,6 @@ int connection_run(const struct service *service, const struct link_kind *kind, 
 MUST_CHECK int kernels_find(const struct service *service, const char *name, char **ret_description,
                             char **ret_source, char ret_problem[STREAM_PROBLEM_MAX]);
 /** The kernels in the folders, and the open streams, as a JSON text; free() it. NULL: no memory. */
-char *listing_make(const struct service *service);
+char *kernels_list(const struct service *service);
 
 #endif

@@ -17,10 +17,11 @@
 
 /* Starts without an answered record after which the stream has failed. */
 #define STARTS_MAX 5
-/* Before the first start nothing is waited for; then this, twice, four times... at most the last.
- */
+/* Between two starts at least; after each start without an answer, twice that, up to the last. */
 #define DELAY_NS     (100 * NS_PER_MS)
 #define DELAY_MAX_NS (5 * NS_PER_S)
+/* How long a worker may take to open its device and to build the kernel. */
+#define READY_NS (120 * NS_PER_S)
 /* How long a worker may take to end after its client. */
 #define END_NS (3 * NS_PER_S)
 
@@ -34,6 +35,10 @@ static void supervisor_exec(const int fds[4], char *const *words, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(WORKER_AGAIN);
+    /* What drivers and compilers print is the log's. */
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(nothing, STDIN_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
     for (int i = 0; i < 4; i++)
         fcntl(fds[i], F_SETFD, 0);
     execv(words[0], words);
@@ -61,7 +66,7 @@ static int supervisor_start(struct supervisor *supervisor)
     if (supervisor->isolate)
         words[count++] = "--isolate";
     if (supervisor->quota != GRANT_UNLIMITED_MEMORY) {
-        snprintf(quota, sizeof(quota), "%llu", (unsigned long long)supervisor->quota);
+        snprintf(quota, sizeof(quota), "%lluB", (unsigned long long)supervisor->quota);
         words[count++] = "--quota";
         words[count++] = quota;
     }
@@ -83,6 +88,7 @@ static int supervisor_start(struct supervisor *supervisor)
         return error;
     }
     supervisor->starts++;
+    supervisor->started_ns = clock_now_ns();
     supervisor->pid = pid;
     supervisor->process = pidfd_open(pid, 0);
     supervisor->ready = ends[0];
@@ -139,7 +145,7 @@ static int supervisor_give_up(struct supervisor *supervisor, int status)
 /* A worker has ended. Returns 0 with when to start the next, or -errno: the stream has failed. */
 static int supervisor_decide(struct supervisor *supervisor, int status, uint64_t *ret_next_ns)
 {
-    uint64_t answered = atomic_load(&supervisor->area->header->answered), delay = 0;
+    uint64_t answered = atomic_load(&supervisor->area->header->answered), delay = DELAY_NS;
     if (WIFEXITED(status) && WEXITSTATUS(status) == WORKER_FAILED)
         return -EIO;
     if (answered != supervisor->answered)
@@ -149,9 +155,10 @@ static int supervisor_decide(struct supervisor *supervisor, int status, uint64_t
         return supervisor_give_up(supervisor, status);
     log_warn("stream: the worker of %s ended with status %d, and is started again",
              supervisor->program, status);
-    if (supervisor->starts > 1)
-        delay = DELAY_NS << (supervisor->starts - 2);
-    *ret_next_ns = clock_now_ns() + (delay < DELAY_MAX_NS ? delay : DELAY_MAX_NS);
+    /* A worker that ends after each answer is started again for as long as its client wants, but
+     * not in a loop. */
+    delay <<= supervisor->starts - 1;
+    *ret_next_ns = supervisor->started_ns + (delay < DELAY_MAX_NS ? delay : DELAY_MAX_NS);
     return 0;
 }
 
@@ -164,6 +171,25 @@ static int supervisor_hear_ready(struct supervisor *supervisor)
         return 0;
     supervisor->begun = true;
     return supervisor->begin(supervisor->data);
+}
+
+/* The worker is not ready in time: its driver hangs, or the kernel takes too long to build. */
+static int supervisor_end_late(struct supervisor *supervisor)
+{
+    kill(supervisor->pid, SIGKILL);
+    if (supervisor->begun)
+        return 0; /* Another one may do better. */
+    stream_area_fail(supervisor->area, -ETIMEDOUT,
+                     "the device was not ready, or the kernel not built, in two minutes", -1);
+    return -ETIMEDOUT;
+}
+
+/* Until when to wait; UINT64_MAX: for as long as it takes. */
+static uint64_t supervisor_deadline(const struct supervisor *supervisor, uint64_t next_ns)
+{
+    if (!supervisor->pid)
+        return next_ns;
+    return supervisor->ready >= 0 ? supervisor->started_ns + READY_NS : UINT64_MAX;
 }
 
 int supervisor_run(struct supervisor *supervisor)
@@ -183,8 +209,12 @@ int supervisor_run(struct supervisor *supervisor)
             {.fd = supervisor->process, .events = POLLIN},
             {.fd = supervisor->ready, .events = POLLIN},
         };
-        struct timespec left = clock_timespec(supervisor->pid ? 0 : next_ns - now_ns);
-        if (ppoll(polls, 3, supervisor->pid ? NULL : &left, NULL) < 0)
+        uint64_t until_ns = supervisor_deadline(supervisor, next_ns);
+        struct timespec left = clock_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
+        int count = ppoll(polls, 3, until_ns == UINT64_MAX ? NULL : &left, NULL);
+        if (count == 0 && supervisor->pid)
+            error = supervisor_end_late(supervisor);
+        if (count <= 0)
             continue;
         if (polls[2].revents)
             error = supervisor_hear_ready(supervisor);

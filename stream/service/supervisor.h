@@ -32,7 +32,7 @@ struct supervisor {
     pid_t pid;          /* 0: none runs. */
     int process, ready; /* A pidfd, and the pipe of its first byte; -1: none. */
     unsigned starts;    /* Since a record was answered. */
-    uint64_t answered;
+    uint64_t answered, started_ns;
 };
 
 /**

@@ -9,8 +9,9 @@
 #define PAYLOAD_MOST  (2u << 20)
 /* Of the client's rings, the share that a payload may have: others are packed and unpacked
  * meanwhile. */
-#define RING_SHARE  4
-#define SEEN_ENOUGH 3
+#define RING_SHARE   4
+#define MEMORY_SHARE 8 /* the same of the device's memory for rings */
+#define SEEN_ENOUGH  3
 /* A stage that waits for another gets parts of payloads. It need not be known better: it is not the
  * slowest. */
 #define TRIED_ENOUGH  16
@@ -57,6 +58,8 @@ void choose_init(struct choose *choose, const struct choose_world *world)
 {
     const uint32_t records[CHOOSE_STAGES] = {
         world->input, world->input, world->input + world->output, world->output, world->output};
+    uint64_t most = world->device_memory / MEMORY_SHARE;
+    most = most < PAYLOAD_MOST ? most : PAYLOAD_MOST;
     *choose = (struct choose){.patience_ns = PATIENCE_NS};
     /* A device that is the host's cores takes all of them: stages share one such processor. */
     choose->flow = (struct cost_flow){
@@ -70,8 +73,7 @@ void choose_init(struct choose *choose, const struct choose_world *world)
                                      .record = records[i],
                                      .depth = CHOOSE_DEPTH,
                                      .memory = device ? COST_DEVICE : COST_HOST};
-        choose->most[i] =
-            choose_size_within(records[i], PAYLOAD_MOST, world->capacity / RING_SHARE);
+        choose->most[i] = choose_size_within(records[i], most, world->capacity / RING_SHARE);
         choose->least[i] =
             choose_size_within(records[i], PAYLOAD_LEAST, world->capacity / RING_SHARE);
         choose->payloads[i] = 1u << choose->least[i];

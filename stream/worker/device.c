@@ -8,8 +8,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
+
 #define PLATFORMS_MAX 16
 #define LOG_MAX       (64u << 10)
+#define LOCAL         64 /* work-items of a work-group, if the kernel can */
 #define GUARD_BYTE    0xa5
 
 static int device_fail(struct device *device, int error, const char *format, ...) PRINTF(3, 4);
@@ -98,6 +101,21 @@ static int device_build(struct device *device, const char *source)
     return 0;
 }
 
+/* Drivers that compile a kernel for each size of a work-group (POCL) must not be left to choose one
+ * for each payload; and with large ones a kernel's own arrays overflow their threads' stacks. */
+static void device_find_local(struct device *device)
+{
+    size_t most = 1, required[3] = {0};
+    device->local = device->description->local;
+    clGetKernelWorkGroupInfo(device->kernel, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                             sizeof(required), required, NULL);
+    clGetKernelWorkGroupInfo(device->kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most),
+                             &most, NULL);
+    if (device->local == 0 && required[0] == 0)
+        for (device->local = 1; device->local < LOCAL && 2 * device->local <= most;)
+            device->local *= 2;
+}
+
 static int device_set_constants(struct device *device, const struct stream_open *open)
 {
     uint32_t order[STREAM_CONSTANTS_MAX];
@@ -134,7 +152,10 @@ int device_open(struct device *device, const struct stream_description *descript
             clCreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &error);
     failed = device_check(device, error, "the device");
     failed = failed ? failed : device_build(device, open->source.bytes);
-    return failed ? failed : device_set_constants(device, open);
+    if (failed)
+        return failed;
+    device_find_local(device);
+    return device_set_constants(device, open);
 }
 
 /* ---- the rings ---- */
@@ -245,8 +266,10 @@ static void CL_CALLBACK device_hear(cl_event event, cl_int status, void *data)
     struct device_payload *payload = data;
     uint64_t one = 1;
     (void)event;
+    (void)status;
+    /* Once `ended` is set, the payload is the worker's, which may use it again. */
     int bell = payload->device->bell;
-    atomic_store_explicit(&payload->state, status < 0 ? status : 1, memory_order_release);
+    atomic_store_explicit(&payload->ended, true, memory_order_release);
     (void)!write(bell, &one, sizeof(one));
 }
 
@@ -276,14 +299,32 @@ static cl_int device_read_guard(struct device *device, struct device_payload *pa
                                        DEVICE_GUARD, payload->guard + front, 0, NULL, NULL);
 }
 
+/* Whole work-groups, and in a launch of its own what is left. */
+static cl_int device_launch(struct device *device, size_t offset, size_t size,
+                            const cl_event *after, cl_event *event)
+{
+    const size_t one = 1, local = device->local;
+    cl_command_queue queue = device->stages[DEVICE_COMPUTE].queue;
+    cl_uint waits = after != NULL;
+    size_t rest = local && !device->description->local ? size % local : 0, whole = size - rest;
+    cl_int error = CL_SUCCESS;
+    if (whole)
+        error = clEnqueueNDRangeKernel(queue, device->kernel, 1, &offset, &whole,
+                                       local ? &local : NULL, waits, after, rest ? NULL : event);
+    offset += whole;
+    if (rest && !error)
+        error = clEnqueueNDRangeKernel(queue, device->kernel, 1, &offset, &rest, &one, waits, after,
+                                       event);
+    return error;
+}
+
 int device_start(struct device *device, enum device_stage stage, uint64_t count, char *host,
                  bool guard)
 {
     const struct stream_description *description = device->description;
     struct device_queue *at = &device->stages[stage];
     struct device_payload *payload = &at->payloads[(at->first + at->count) % DEVICE_DEPTH_MAX];
-    size_t slot = (size_t)(1 + at->issued % device->slots), local = description->local;
-    size_t offset = slot * description->items, size = (size_t)count * description->items;
+    size_t slot = (size_t)(1 + at->issued % device->slots);
     const cl_event *after = device_before(device, stage, at->issued + count);
     cl_uint waits = after != NULL;
     cl_int error = CL_SUCCESS;
@@ -291,7 +332,8 @@ int device_start(struct device *device, enum device_stage stage, uint64_t count,
     payload->end = at->issued + count;
     payload->count = count;
     payload->guarded = guard;
-    atomic_store_explicit(&payload->state, 0, memory_order_relaxed);
+    payload->started_ns = clock_now_ns();
+    atomic_store_explicit(&payload->ended, false, memory_order_relaxed);
     switch (stage) {
     case DEVICE_WRITE:
         error = clEnqueueWriteBuffer(at->queue, device->input, CL_FALSE, slot * description->input,
@@ -299,8 +341,8 @@ int device_start(struct device *device, enum device_stage stage, uint64_t count,
                                      &payload->event);
         break;
     case DEVICE_COMPUTE:
-        error = clEnqueueNDRangeKernel(at->queue, device->kernel, 1, &offset, &size,
-                                       local ? &local : NULL, waits, after, &payload->event);
+        error = device_launch(device, slot * description->items, (size_t)count * description->items,
+                              after, &payload->event);
         break;
     case DEVICE_READ:
         if (guard)
@@ -325,11 +367,54 @@ struct device_payload *device_ended(struct device *device, enum device_stage sta
 {
     struct device_queue *at = &device->stages[stage];
     struct device_payload *payload = &at->payloads[at->first];
-    int state = at->count ? atomic_load_explicit(&payload->state, memory_order_acquire) : 0;
-    if (state == 0)
+    cl_int status = CL_SUCCESS;
+    if (at->count == 0 || !atomic_load_explicit(&payload->ended, memory_order_acquire))
         return NULL;
-    *ret_error = device_check(device, state < 0 ? state : CL_SUCCESS, "a command");
+    /* Some drivers say CL_COMPLETE to the callback of a command that failed. */
+    cl_int error = clGetEventInfo(payload->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+                                  &status, NULL);
+    *ret_error = device_check(device, status < 0 ? status : error, "a command");
     return payload;
+}
+
+static uint64_t device_time(const struct device_payload *payload, cl_profiling_info which)
+{
+    cl_ulong ns = 0;
+    clGetEventProfilingInfo(payload->event, which, sizeof(ns), &ns, NULL);
+    return ns;
+}
+
+/* When a stage had done all before @position; 0: that is long ago. */
+static uint64_t device_end_of(const struct device_queue *at, uint64_t position)
+{
+    for (unsigned i = 0; i < DEVICE_DEPTH_MAX; i++) {
+        const struct device_end *end = &at->ends[(at->last + 1 + i) % DEVICE_DEPTH_MAX];
+        if (end->ns && end->position >= position)
+            return end->ns;
+    }
+    return 0;
+}
+
+void device_times(struct device *device, enum device_stage stage,
+                  const struct device_payload *payload, uint64_t *ret_begin_ns,
+                  uint64_t *ret_end_ns)
+{
+    struct device_queue *at = &device->stages[stage];
+    uint64_t begin = device_time(payload, CL_PROFILING_COMMAND_QUEUED);
+    uint64_t end = device_time(payload, CL_PROFILING_COMMAND_END);
+    if (begin == 0 || end < begin) {
+        begin = payload->started_ns;
+        end = clock_now_ns();
+    }
+    uint64_t before = at->ends[at->last].ns;
+    uint64_t needed =
+        stage == DEVICE_WRITE ? 0 : device_end_of(&device->stages[stage - 1], payload->end);
+    begin = before > begin && before <= end ? before : begin;
+    begin = needed > begin && needed <= end ? needed : begin;
+    at->last = (at->last + 1) % DEVICE_DEPTH_MAX;
+    at->ends[at->last] = (struct device_end){payload->end, end};
+    *ret_begin_ns = begin;
+    *ret_end_ns = end;
 }
 
 void device_forget(struct device *device, enum device_stage stage)

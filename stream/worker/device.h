@@ -27,10 +27,11 @@ enum device_stage { DEVICE_WRITE, DEVICE_COMPUTE, DEVICE_READ };
 struct device_payload {
     struct device *device;
     cl_event event;
-    uint64_t end;     /**< The position behind its last record. */
-    uint64_t count;   /**< Records. */
-    atomic_int state; /**< 0: under way; 1: done; negative: an error of OpenCL. */
-    bool guarded;     /**< `guard` is read with it. */
+    uint64_t end;   /**< The position behind its last record. */
+    uint64_t count; /**< Records. */
+    atomic_bool ended;
+    uint64_t started_ns; /**< When it was given to the device, by clock_now_ns(). */
+    bool guarded;        /**< `guard` is read with it. */
     unsigned char guard[2 * DEVICE_GUARD];
 };
 
@@ -40,6 +41,11 @@ struct device_queue {
     uint64_t issued, done;   /**< Positions. */
     unsigned first, count;   /**< In `payloads`. */
     struct device_payload payloads[DEVICE_DEPTH_MAX];
+    /** The last that have ended: until which position, and when. */
+    struct device_end {
+        uint64_t position, ns;
+    } ends[DEVICE_DEPTH_MAX];
+    unsigned last; /**< In `ends`. */
 };
 
 struct device {
@@ -49,6 +55,7 @@ struct device {
     cl_program program;
     cl_kernel kernel;
     cl_mem input, output, constants[STREAM_CONSTANTS_MAX];
+    size_t local;   /**< Work-items of a work-group; 0: the driver's. */
     uint64_t slots; /**< Records in each ring; slot 0 of both is none of them. */
     int bell;       /**< An eventfd, written when a command has ended. */
     struct device_queue stages[STREAM_STAGES];
@@ -77,6 +84,11 @@ MUST_CHECK int device_start(struct device *device, enum device_stage stage, uint
                             char *host, bool guard);
 /** The oldest command of a stage, if it has ended; NULL: none has. @ret_error: of device_open(). */
 struct device_payload *device_ended(struct device *device, enum device_stage stage, int *ret_error);
+/** When it could begin, after the payloads that it had to wait for, and when it ended: by the
+ * device's clock, or the host's if that tells nothing. Asked once, before device_forget(). */
+void device_times(struct device *device, enum device_stage stage,
+                  const struct device_payload *payload, uint64_t *ret_begin_ns,
+                  uint64_t *ret_end_ns);
 /** Forget it. */
 void device_forget(struct device *device, enum device_stage stage);
 /** Are the bytes around the answers as they were when this payload was read? */

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,9 @@
 #include "remote/rings/area.h"
 #include "state/base/clock.h"
 #include "state/base/files/file.h"
+#include "stream/worker/choose.h"
 #include "stream/worker/device.h"
+#include "stream/worker/trace.h"
 #include "stream/worker/worker.h"
 
 /*
@@ -19,9 +22,9 @@
  * a pipe that gets a byte when the kernel is built.
  */
 
-/* Bytes of a payload, and payloads at a time, of each stage. */
-#define PAYLOAD (256u << 10)
-#define DEPTH   2
+/* Most bytes of the device's rings, and the share of the device's memory that they may be. */
+#define RINGS_MOST  (64u << 20)
+#define RINGS_SHARE 16
 /* How often the bytes around the answers are checked while answers flow. */
 #define GUARD_NS (20 * NS_PER_MS)
 
@@ -34,6 +37,8 @@ struct worker {
     uint64_t sent, taken, answered; /* Ours: the client can write to those in the area. */
     uint64_t guarded_ns;
     struct device device;
+    struct choose choose;
+    bool told_payloads; /* The environment says which: nothing is chosen. */
 };
 
 /* ---- set-up ---- */
@@ -77,30 +82,57 @@ static int worker_find_position(struct worker *worker)
     worker->taken = atomic_load(&header->taken);
     if (worker->answered - worker->taken > capacity)
         return -EPROTO;
-    return stream_area_look(&header->sent, worker->taken + capacity, &worker->sent);
+    return stream_area_look(&header->sent, worker->answered + capacity, &worker->sent);
 }
 
-static uint32_t worker_records(uint32_t bytes, uint32_t record)
+static unsigned worker_cores(void)
 {
-    return bytes > record ? bytes / record : 1;
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned)CPU_COUNT(&set);
 }
 
+/* From now on each stage has the payloads that were chosen. */
+static void worker_use_payloads(struct worker *worker)
+{
+    struct stream_area_header *header = worker->area.header;
+    const uint32_t *payloads = worker->choose.payloads;
+    for (size_t i = 0; i < STREAM_STAGES; i++) {
+        worker->device.stages[i].payload = payloads[CHOOSE_WRITE + i];
+        atomic_store(&header->payloads[i], payloads[CHOOSE_WRITE + i]);
+        atomic_store(&header->depths[i], CHOOSE_DEPTH);
+    }
+    atomic_store(&header->pack_payload, payloads[CHOOSE_PACK]);
+    atomic_store(&header->unpack_payload, payloads[CHOOSE_UNPACK]);
+    if (worker->choose.chosen)
+        trace_chosen(payloads);
+}
+
+/* Rings for the largest payloads that may be chosen. */
 static int worker_make_rings(struct worker *worker)
 {
-    const struct stream_description *description = &worker->description;
-    struct stream_area_header *header = worker->area.header;
-    uint32_t larger =
-        description->input > description->output ? description->input : description->output;
+    cl_device_type type = 0;
+    cl_ulong memory = 0;
     uint32_t payloads[STREAM_STAGES], depths[STREAM_STAGES];
+    clGetDeviceInfo(worker->device.id, CL_DEVICE_TYPE, sizeof(type), &type, NULL);
+    clGetDeviceInfo(worker->device.id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(memory), &memory, NULL);
+    memory /= RINGS_SHARE;
+    const struct choose_world world = {.input = worker->description.input,
+                                       .output = worker->description.output,
+                                       .capacity = worker->area.shape.capacity,
+                                       .device_memory = memory < RINGS_MOST ? memory : RINGS_MOST,
+                                       .cpu = type & CL_DEVICE_TYPE_CPU,
+                                       .cores = worker_cores()};
+    choose_init(&worker->choose, &world);
+    worker->told_payloads = trace_payloads(worker->choose.payloads);
     for (size_t i = 0; i < STREAM_STAGES; i++) {
-        payloads[i] = worker_records(PAYLOAD, larger);
-        depths[i] = DEPTH;
-        atomic_store(&header->payloads[i], payloads[i]);
-        atomic_store(&header->depths[i], depths[i]);
+        enum choose_stage stage = CHOOSE_WRITE + i;
+        payloads[i] = worker->told_payloads ? worker->choose.payloads[stage]
+                                            : choose_most(&worker->choose, stage);
+        depths[i] = CHOOSE_DEPTH;
     }
-    atomic_store(&header->pack_payload, payloads[DEVICE_WRITE]);
-    atomic_store(&header->unpack_payload, payloads[DEVICE_READ]);
-    return device_make_rings(&worker->device, payloads, depths, worker->answered);
+    int error = device_make_rings(&worker->device, payloads, depths, worker->answered);
+    worker_use_payloads(worker);
+    return error;
 }
 
 /* ---- flow ---- */
@@ -136,6 +168,21 @@ static int worker_publish(struct worker *worker, const struct device_payload *pa
     return 0;
 }
 
+/* What a payload took says which to use. */
+static void worker_learn(struct worker *worker, enum device_stage stage,
+                         const struct device_payload *payload)
+{
+    struct stream_area_header *header = worker->area.header;
+    const uint32_t client_ns[2] = {atomic_load(&header->pack_ns), atomic_load(&header->unpack_ns)};
+    uint64_t begin, end;
+    device_times(&worker->device, stage, payload, &begin, &end);
+    trace_payload(CHOOSE_WRITE + stage, begin, end, payload->end - payload->count, payload->count);
+    if (!worker->told_payloads &&
+        choose_seen(&worker->choose, CHOOSE_WRITE + stage, payload->count,
+                    (double)(end - begin) / NS_PER_S, clock_now_ns(), client_ns))
+        worker_use_payloads(worker);
+}
+
 /* Take back the commands that have ended. */
 static int worker_reap(struct worker *worker, bool *ret_any)
 {
@@ -147,6 +194,7 @@ static int worker_reap(struct worker *worker, bool *ret_any)
                 error = worker_publish(worker, payload);
             if (error)
                 return error;
+            worker_learn(worker, stage, payload);
             device_forget(&worker->device, stage);
             *ret_any = true;
         }

@@ -14,6 +14,7 @@
 #include "state/base/memory/pages.h"
 #include "state/base/span.h"
 #include "state/base/threads/work.h"
+#include "state/command/place.h"
 #include "state/command/power.h"
 #include "state/driver/device_key.h"
 #include "state/image/checkpoint.h"
@@ -670,4 +671,15 @@ void aware_notice(uint32_t what, uint32_t vdev, uint64_t in_ns, uint64_t value, 
     printf("notice %u %d %llu %llu %s\n", what, (int)vdev, (unsigned long long)in_ns,
            (unsigned long long)value, text);
     fflush(stdout);
+}
+
+void place_learn_power(const struct place_power *learnt)
+{
+    printf("power of %s: %llu mW\n", learnt->id, (unsigned long long)learnt->power_mw);
+    fflush(stdout);
+}
+
+void place_set_idle(uint64_t idle_mw)
+{
+    (void)idle_mw;
 }

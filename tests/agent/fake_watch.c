@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
+#include "state/server/news.h"
 #include "tests/agent/fake_devices.h"
 
 /*
@@ -15,9 +15,9 @@
  *   up KIND:NAME,...    there, with these devices (fake_devices.h)
  *   rate BYTES KIND:NAME,...  the same, and writes are measured so: bytes a second; 0: not yet
  *   lie KIND:NAME,...   the same, but the devices say that they are another server's
- *   down CODE WORDS     as contact.h has it
+ *   down CODE WORDS     as doc/remote.md has it
  *   hang                nothing is told any more
- *   rubbish             bytes that are no frame
+ *   rubbish             bytes that are no news
  *   end                 this ends
  */
 
@@ -25,19 +25,13 @@ static uint64_t write_rate = 1000000000;
 
 static void tell(const char *code, const char *problem, bool listed)
 {
-    struct frame frame;
+    struct server_news news = {
+        .listed = listed, .round_trip_ns = 250000, .read = 2000000000, .write = write_rate};
 
-    frame_init(&frame, MSG_SERVER);
-    frame_string(&frame, "code", code);
-    frame_string(&frame, "problem", problem);
-    frame_u64(&frame, "round_trip_ns", 250000);
-    frame_bool(&frame, "listed", listed);
-    frame_u64(&frame, "read", 2000000000);
-    frame_u64(&frame, "write", write_rate);
-    if (frame_seal(&frame) ||
-        write(STDOUT_FILENO, frame.buffer.data, frame.buffer.size) != (ssize_t)frame.buffer.size)
+    snprintf(news.code, sizeof(news.code), "%s", code);
+    snprintf(news.problem, sizeof(news.problem), "%s", problem);
+    if (server_news_write(&news, STDOUT_FILENO))
         _exit(1);
-    frame_finish(&frame);
 }
 
 static void show(char *devices, const char *icd, const char *file)
@@ -84,16 +78,10 @@ static void act(char *line, const char *address, const char *file)
 static void announce(char *lines)
 {
     for (char *line = strsep(&lines, "\n"); line; line = strsep(&lines, "\n")) {
-        struct frame frame;
-        if (!line[0])
-            continue;
-        frame_init(&frame, MSG_SERVER);
-        frame_string(&frame, "address", line);
-        frame_bool(&frame, "gone", false);
-        if (frame_seal(&frame) || write(STDOUT_FILENO, frame.buffer.data, frame.buffer.size) !=
-                                      (ssize_t)frame.buffer.size)
+        struct server_news news = {.code = ""};
+        snprintf(news.address, sizeof(news.address), "%s", line);
+        if (line[0] && server_news_write(&news, STDOUT_FILENO))
             _exit(1);
-        frame_finish(&frame);
     }
 }
 

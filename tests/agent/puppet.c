@@ -184,6 +184,10 @@ void puppet_say(struct puppet *puppet)
     struct frame frame;
 
     frame_init(&frame, MSG_STATUS);
+    if (puppet->objective) {
+        frame_string(&frame, "objective", puppet->objective);
+        frame_u64(&frame, "slice_ns", 1000000);
+    }
     put_vdevs(puppet, &frame);
     frame_array(&frame, "ready");
     if (puppet->ready[0]) {
@@ -577,6 +581,22 @@ static void take_power(struct puppet *puppet, const msgpack_object *map)
     puppet_send(puppet, &frame);
 }
 
+/* The power of the one kernel that it measured. */
+static void take_costs(struct puppet *puppet, const msgpack_object *map)
+{
+    const msgpack_object *items;
+    size_t count = field_array(map, "powers", &items);
+    char key[DEVICE_KEY_TEXT_MAX], own[DEVICE_KEY_TEXT_MAX];
+
+    key_of(puppet->vdevs[0].device, own);
+    puppet->powers_told++;
+    puppet->idle_mw = field_u64(map, "idle_mw", 0);
+    puppet->drawn[0] = puppet->drawn[1] = 0;
+    for (size_t i = 0; i < count; i++)
+        if (field_string(&items[i], "device", key, sizeof(key)))
+            puppet->drawn[strcmp(key, own) != 0] = field_u64(&items[i], "power_mw", 0);
+}
+
 static void obey(struct puppet *puppet, const msgpack_object *map)
 {
     if (field_is(map, "type", MSG_GRANT)) {
@@ -594,6 +614,8 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
         shrink(puppet, map);
     } else if (field_is(map, "type", MSG_POWER)) {
         take_power(puppet, map);
+    } else if (field_is(map, "type", MSG_COSTS)) {
+        take_costs(puppet, map);
     } else if (field_is(map, "type", MSG_QUERY)) {
         puppet_say(puppet);
     } else if ((field_is(map, "type", MSG_MOVE) || field_is(map, "type", MSG_SUSPEND) ||

@@ -79,8 +79,12 @@ struct puppet {
     const char *whole;           /**< A kernel that it says it cannot give in pieces, or NULL. */
     unsigned prewarms, drops;
     /* Under a power cap it always has launches to give, which end at once. */
-    bool granted_power;  /**< As it was last told. */
-    unsigned power_told; /**< How often it was told. */
+    bool granted_power;    /**< As it was last told. */
+    unsigned power_told;   /**< How often it was told. */
+    const char *objective; /**< For which it says that it places launches, or NULL. */
+    unsigned powers_told;  /**< How often it was told the power of kernels... */
+    uint64_t drawn[2];     /**< ...in mW on its own device, and on gpu1; 0: not known. */
+    uint64_t idle_mw;
     bool aware;
     struct reseat_limits minimum, preferred;
     unsigned notices;

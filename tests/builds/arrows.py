@@ -44,9 +44,6 @@ CASES = [
     ("a symbol runs up", UP, {}, "low/a.c -> middle/b.c: b: runs up"),
     ("a header runs up", INCLUDED, {}, "low/a.c -> middle/b.h: b.h: runs up"),
     ("folders in a circle", AROUND, {}, "low/a.c -> middle/b.c: b: runs up"),
-    ("an exception", UP, {"exceptions": ["low/a.c -> middle"]}, ""),
-    ("an exception of another", UP, {"exceptions": ["low/a.c -> high/one"]}, "runs up"),
-    ("an exception too many", GOOD, {"exceptions": ["low/a.c -> middle"]}, "not needed any more"),
     ("a shared symbol", SHARED, {"shared": ["b"]}, ""),
     ("past what it may use", PAST, {"only": [ONLY]}, "high uses of low only"),
     ("past it, as it may", PAST, {"only": [ONLY | {"folders": ["low"]}]}, ""),
@@ -57,8 +54,6 @@ CASES = [
      "high/one uses of low only"),
     ("a small circle", circle("low", 7), {}, ""),
     ("a large circle", circle("low", 8), {}, "low: 8 files use each other in a circle"),
-    ("a large circle that is known", circle("low", 8), {"circles": {"low": 8}}, ""),
-    ("a circle that is gone", GOOD, {"circles": {"low": 8}}, "low needs no word on circles"),
 ]
 
 
@@ -86,8 +81,6 @@ def judge(root, compiler, files, more):
     write(root, "build/compile_commands.json", json.dumps(commands))
     table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in
                     ({"order": ORDER} | more).items() if isinstance(value, list) and key != "only")
-    for name, most in more.get("circles", {}).items():
-        table += f"[circles]\n{name} = {most}\n"
     for rule in more.get("only", []):
         table += "[[only]]\n" + "".join(f"{key} = {json.dumps(rule[key])}\n" for key in rule)
     done = subprocess.run([ARROWS, "--table", write(root, "table.toml", table),

@@ -11,27 +11,28 @@ WINDOW_SECONDS = 0.2
 POLL_SECONDS = 0.01
 
 
-def emulate(lab):
+def emulate(lab, devices=None):
     """Have @lab show the devices, with meters, and its agent read them."""
+    devices = devices or DEVICES
     config = lab.path("devices")
     settings = os.path.join(lab.env["XDG_CONFIG_HOME"], "reseat")
     os.makedirs(settings, exist_ok=True)
     lab.settings = os.path.join(settings, "reseat.conf")
-    lab.meters = {name: lab.path(f"{name}.uj") for name in DEVICES}
+    lab.meters = {name: lab.path(f"{name}.uj") for name in devices}
     with open(config, "w", encoding="ascii") as file:
-        for name, (idle, busy, items) in DEVICES.items():
+        for name, (idle, busy, items) in devices.items():
             file.write(f"[{name}] name=gpu-{name} base=0 own_memory=yes items_per_s={items} "
                        f"meter={lab.meters[name]} idle_w={idle} busy_w={busy}\n")
     lab.env.update(EMU_CONFIG=config, POCL_DEVICES="pthread", EMU_CONTROL=lab.path("control"))
-    settle(lab)
+    settle(lab, devices=devices)
 
 
-def settle(lab, cap_w=0):
+def settle(lab, cap_w=0, devices=None):
     """Write the configuration, with a cap of the host or none."""
     with open(lab.settings, "w", encoding="ascii") as file:
         entries = ",\n".join(
             f'  {{ model = "gpu-{name}"; meter = "file:{lab.meters[name]}"; idle-watts = {idle}; '
-            f"busy-watts = {busy}; }}" for name, (idle, busy, _) in DEVICES.items())
+            f"busy-watts = {busy}; }}" for name, (idle, busy, _) in (devices or DEVICES).items())
         file.write(f"policy = {{ power-cap = {cap_w}; }};\ndevices = (\n{entries}\n);\n")
 
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #define BYTES_PER_MB   1000000ull
 #define LINK_SLICE_NS  (2 * NS_PER_MS) /* how soon a transfer notices that its device vanished */
 #define TRACE_LINE_MAX 256
+#define THREAD_END_MS  5
 
 static bool tells_end; /* set once, before the first call; likewise: */
 static const char *trace_path;
@@ -46,6 +48,16 @@ static void crash_if_ended(void)
     pid_t by = atomic_load(&ended_by);
     if (by != 0 && by != gettid())
         abort();
+}
+
+/* What a driver keeps for each thread goes when that ends, which takes a moment. */
+static pthread_key_t of_thread;
+
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    emu_sleep_ms(THREAD_END_MS);
+    crash_if_ended();
 }
 
 void emu_sleep_until_ns(uint64_t when)
@@ -146,6 +158,8 @@ static void register_late(int function)
 cl_int emu_call_begin(struct emu_call *call, int function, struct emu_device *device)
 {
     crash_if_ended();
+    if (tells_end)
+        pthread_setspecific(of_thread, call);
     struct emu_shared_device *shared = device->shared;
     const struct emu_function_info *info = &emu_functions[function];
     call->device = device;
@@ -281,8 +295,10 @@ void emu_call_init(void)
 {
     tells_end = getenv("EMU_EXIT") != NULL;
     const char *fail = getenv("EMU_FAIL");
-    if (tells_end)
+    if (tells_end) {
+        pthread_key_create(&of_thread, thread_ends);
         atexit(process_ends);
+    }
     trace_path = getenv("EMU_TRACE");
     int error = trace_path != NULL ? open_trace(&trace) : 0;
     if (error != 0)

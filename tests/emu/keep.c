@@ -5,12 +5,14 @@
 
 #include "tests/emu/keep.h"
 
-/* What the driver made of a source for a device. */
+/* What the driver made of a source for a device. It is kept when it is made for the second time:
+ * POCL takes 256 MiB to write a binary in, several times, which costs more than most programs that
+ * are built once. */
 struct kept {
     struct kept *next;
     cl_device_id device;
-    char *key; /* how it was made, of what */
-    unsigned char *binary;
+    char *key;             /* how it was made, of what */
+    unsigned char *binary; /* NULL: it was made once */
     size_t size;
 };
 
@@ -115,37 +117,41 @@ static bool says_all(cl_program program, cl_device_id device)
     return log[0] == '\0' && variables == 0;
 }
 
-static void keep(cl_program program, cl_device_id device, const char *key)
+/* Whether @new has what the driver made, as a binary. */
+static bool take_binary(cl_program program, struct kept *new)
+{
+    if (!says_all(program, new->device) ||
+        emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(new->size),
+                                     &new->size, NULL) != CL_SUCCESS ||
+        new->size == 0)
+        return false;
+    new->binary = malloc(new->size);
+    return new->binary != NULL &&
+           emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(new->binary),
+                                        &new->binary, NULL) == CL_SUCCESS;
+}
+
+static void keep(cl_program program, cl_device_id device, const char *key, bool again)
 {
     const char *perturbs = getenv("MALLOC_PERTURB_");
     struct kept *new = calloc(1, sizeof(*new));
     if (new == NULL)
         return;
-    /* POCL takes 256 MiB to write a binary in, which would all be filled. */
-    mallopt(M_PERTURB, 0);
-    if (says_all(program, device) &&
-        emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(new->size),
-                                     &new->size, NULL) == CL_SUCCESS &&
-        new->size != 0) {
-        new->device = device;
-        new->key = strdup(key);
-        new->binary = malloc(new->size);
-        if (new->key != NULL &&new->binary != NULL &&
-            emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(new->binary),
-                                         &new->binary, NULL) == CL_SUCCESS) {
-            pthread_mutex_lock(&kept_lock);
-            new->next = kept;
-            kept = new;
-            pthread_mutex_unlock(&kept_lock);
-            new = NULL;
-        }
-    }
+    new->device = device;
+    new->key = strdup(key);
+    mallopt(M_PERTURB, 0); /* POCL's 256 MiB would all be filled. */
+    bool good = new->key != NULL && (!again || take_binary(program, new));
     mallopt(M_PERTURB, perturbs != NULL ? atoi(perturbs) : 0);
-    if (new == NULL)
+    if (!good) {
+        free(new->key);
+        free(new->binary);
+        free(new);
         return;
-    free(new->key);
-    free(new->binary);
-    free(new);
+    }
+    pthread_mutex_lock(&kept_lock);
+    new->next = kept; /* before the one without a binary */
+    kept = new;
+    pthread_mutex_unlock(&kept_lock);
 }
 
 /* The driver's program made of what was kept; NULL when that fails. */
@@ -207,14 +213,15 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     program->built = true;
     const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
     cl_context context = program->object.context->object.real;
-    cl_program made = from != NULL ? make(from, context, call, options) : NULL;
+    bool has_binary = from != NULL && from->binary != NULL;
+    cl_program made = has_binary ? make(from, context, call, options) : NULL;
     if (made != NULL) {
         program->origin = program->object.real;
         program->object.real = made;
         return CL_SUCCESS;
     }
     err = ask_driver(program->object.real, call, options);
-    if (err == CL_SUCCESS && key != NULL && from == NULL)
-        keep(program->object.real, call->devices[0], key);
+    if (err == CL_SUCCESS && key != NULL && !has_binary)
+        keep(program->object.real, call->devices[0], key, from != NULL);
     return err;
 }

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/identity/address.h"
 #include "remote/identity/certificate.h"
 #include "remote/identity/credentials.h"
 #include "remote/identity/grant.h"
+#include "state/server/address.h"
 #include "tests/fuzz/fuzz.h"
 
 /*

@@ -63,7 +63,7 @@ static void try_names(struct inventory *inv)
     EXPECT(grew == (inv->count > 0));
     const struct device_wish wish = {.count = PROTOCOL_VDEVS_MAX};
     const struct inventory_entry *places[PROTOCOL_VDEVS_MAX];
-    EXPECT(device_place(inv, &wish, places, error, sizeof(error)) == 0);
+    EXPECT(device_place(inv, &wish, NULL, places, error, sizeof(error)) == 0);
     for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++)
         EXPECT((places[i] == NULL) == (inv->count == 0));
     for (size_t i = 0; i < inv->count && i < 16; i++) {

@@ -38,6 +38,12 @@ int thread_start(const char *name, size_t stack, void *(*run)(void *), void *dat
     return 0;
 }
 
+int thread_stay_all(uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    return 0;
+}
+
 /* ---- the engine ---- */
 
 enum { VDEVS_HERE = 2 };

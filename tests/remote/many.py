@@ -11,14 +11,19 @@ one more, has no session left, and none of its sessions crashed.
 import argparse
 import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from program import POCL, issue, take_cache
 
 SECONDS = 400
+KILL_SECONDS = 0.2  # after they began, at most
+NOBODY = 65534  # an ordinary user
 
 
 def is_reaper(pid):
@@ -44,26 +49,22 @@ def await_nobody(served):
 
 
 def run_clients(options, clients, kill, env, folder, expected):
-    running = []
+    running, rng = [], random.Random(options.seed)
+    victims, killed = set(rng.sample(range(clients), kill)), 0
     for number in range(clients):
         with open(f"{folder}/out{number}", "wb") as out:
             running.append(subprocess.Popen(options.program, env=env, stdout=out,
                                             stdin=subprocess.DEVNULL))
+        if number in victims:
+            threading.Timer(rng.uniform(0, KILL_SECONDS), running[-1].kill).start()
         if options.tcp:
             time.sleep(0.1)  # a handshake has seconds, whatever else the machine does
-    rng = random.Random(options.seed)
-    victims = rng.sample(range(clients), kill)
-    killed = 0
-    for victim in victims:
-        time.sleep(rng.uniform(0, 0.2))
-        if running[victim].poll() is None:
-            running[victim].kill()
-            killed += 1
     until = time.monotonic() + SECONDS
     try:
         for number, client in enumerate(running):
             status = client.wait(max(1, until - time.monotonic()))
-            if number in victims and status == -9:
+            if number in victims and status == -signal.SIGKILL:
+                killed += 1
                 continue
             with open(f"{folder}/out{number}", "rb") as out:
                 if status != 0 or out.read() != expected:
@@ -74,6 +75,8 @@ def run_clients(options, clients, kill, env, folder, expected):
             client.wait()
     if kill and not killed:
         sys.exit("none was killed")
+    if kill:
+        print(f"{killed} of {clients} were killed")
 
 
 def main():
@@ -92,14 +95,25 @@ def main():
         expected = subprocess.run(options.program, env=env, stdout=subprocess.PIPE, check=True,
                                   timeout=SECONDS).stdout
         server, needs, address = [os.environ["TEST_SERVE"]], {}, f"unix:{folder}/s"
+        serves = dict(env, RESEAT_LOG="warn")
         if options.tcp:
-            server += ["--ca", f"{folder}/ca"]
-            needs, address = issue(folder, server)
+            own = f"{folder}/server"
+            os.mkdir(own, 0o700)
+            if os.geteuid() == 0:
+                # Sessions of root's server keep nothing: each of them would compile the same again.
+                os.chown(own, NOBODY, NOBODY)
+                os.chmod(folder, 0o711)
+                server = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", *server]
+                serves.update(HOME=own, POCL_CACHE_DIR=f"{own}/cache")
+            server += ["--ca", f"{own}/ca"]
+            needs, address = issue(own, server)
+            needs["RESEAT_CREDENTIALS"] = shutil.move(needs["RESEAT_CREDENTIALS"], f"{folder}/laptop.pem")
+            os.chown(f"{folder}/laptop.pem", os.geteuid(), os.getegid())
         remote = dict(env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"], RESEAT_SERVER=address,
                       RESEAT_LOG="warn", **needs)
         with open(f"{folder}/log", "w+b") as log, \
-                subprocess.Popen(server + ["--listen", address], env=dict(env, RESEAT_LOG="warn"),
-                                 stdout=subprocess.PIPE, stderr=log) as served:
+                subprocess.Popen(server + ["--listen", address], env=serves, stdout=subprocess.PIPE,
+                                 stderr=log) as served:
             try:
                 served.stdout.readline()
                 # The first alone: of many processes that share an empty cache, POCL 3.1 fails to

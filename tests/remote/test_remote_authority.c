@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/server/listener/control.h"
 #include "state/base/clock.h"
+#include "state/server/control.h"
 #include "tests/remote/served.h"
 
 /* What a server is the authority for: the memory of its devices, whose turn it is on them, and who

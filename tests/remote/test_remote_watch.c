@@ -16,10 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
-#include "agent/watch/contact.h"
 #include "remote/identity/ca.h"
 #include "remote/link/link.h"
+#include "remote/watch/watch.h"
 #include "state/base/clock.h"
 #include "state/driver/inventory.h"
 #include "state/driver/served.h"
@@ -248,7 +247,7 @@ Test(remote_watch, a_socket_of_another_user_is_not_believed)
 struct helper {
     pid_t pid;
     int in, out;
-    struct frame_reader reader;
+    struct server_news_reader reader;
     char file[PATH_MAX];
 };
 
@@ -271,36 +270,30 @@ static struct helper watch(const char *address)
     close(from[1]);
     helper.in = to[1];
     helper.out = from[0];
-    frame_reader_init(&helper.reader);
     return helper;
 }
 
 /** The next that it tells. False: it ended. @ret_listed: also the devices. */
 static bool next(struct helper *helper, char ret_code[32], bool *ret_listed)
 {
-    struct message message;
+    const struct server_news *news = &helper->reader.news;
+    int came = 0;
 
-    for (;;) {
-        char bytes[1024];
+    while (!came) {
         struct pollfd coming = {.fd = helper->out, .events = POLLIN};
-        int got = frame_reader_next(&helper->reader, &message);
-        cr_assert(got >= 0);
-        if (got == 1)
-            break;
+        size_t room;
+        char *at = server_news_room(&helper->reader, &room);
         cr_assert_eq(poll(&coming, 1, SOON_S * 1000), 1, "it tells nothing");
-        ssize_t size = read(helper->out, bytes, sizeof(bytes));
+        ssize_t size = read(helper->out, at, room);
         if (size <= 0)
             return false;
-        cr_assert_eq(frame_reader_feed(&helper->reader, bytes, (size_t)size), 0);
+        came = server_news_came(&helper->reader, (size_t)size);
     }
-    field_string(&message.root, "code", ret_code, 32);
-    *ret_listed = field_bool(&message.root, "listed", false);
-    if (*ret_listed) {
-        cr_expect(field_u64(&message.root, "round_trip_ns", 0) > 0);
-        cr_expect(field_u64(&message.root, "read", 0) > 0);
-        cr_expect(field_u64(&message.root, "write", 0) > 0);
-    }
-    message_finish(&message);
+    cr_assert_eq(came, 1);
+    snprintf(ret_code, 32, "%s", news->code);
+    *ret_listed = news->listed;
+    if (*ret_listed)
+        cr_expect(news->round_trip_ns && news->read && news->write);
     return true;
 }
 
@@ -336,7 +329,6 @@ static void end(struct helper *helper)
     }
     cr_assert_eq(waitpid(helper->pid, NULL, 0), helper->pid);
     unlink(helper->file);
-    frame_reader_finish(&helper->reader);
 }
 
 Test(remote_watch, the_helper_lists_once_and_again_when_asked_or_when_the_server_was_away)

@@ -14,6 +14,7 @@
 #include "agent/config/paths.h"
 #include "agent/config/servers.h"
 #include "state/base/clock.h"
+#include "state/server/news.h"
 
 #define LOOK_NS (10 * NS_PER_S)
 
@@ -21,7 +22,8 @@ struct looked {
     struct server_line server;
     pid_t pid;
     int fd; /* -1 after its end of file. */
-    struct frame_reader reader;
+    struct server_news_reader reader;
+    bool told;
 };
 
 static size_t server_looks_find_servers(struct server_line *ret_lines)
@@ -55,7 +57,6 @@ static void server_looks_begin(struct looked *look, const char *program)
     int ends[2];
 
     look->fd = -1;
-    frame_reader_init(&look->reader);
     if (pipe2(ends, O_CLOEXEC))
         return;
     look->pid = fork();
@@ -74,12 +75,15 @@ static void server_looks_begin(struct looked *look, const char *program)
 
 static void server_looks_take(struct looked *look)
 {
-    char bytes[4096];
-    ssize_t got = read(look->fd, bytes, sizeof(bytes));
+    size_t size;
+    char *room = server_news_room(&look->reader, &size);
+    ssize_t got = read(look->fd, room, size);
 
-    if (got > 0 && !frame_reader_feed(&look->reader, bytes, (size_t)got))
-        return;
     if (got < 0 && errno == EINTR)
+        return;
+    int result = got > 0 ? server_news_came(&look->reader, (size_t)got) : -EPIPE;
+    look->told = result > 0;
+    if (result == 0)
         return;
     close(look->fd);
     look->fd = -1;
@@ -119,14 +123,8 @@ static bool server_looks_is_passing(const char *code)
 
 static bool server_looks_say(struct looked *look, FILE *to)
 {
-    char code[PROTOCOL_WORD_MAX] = "silent", problem[PROTOCOL_TEXT_MAX] = "it does not answer";
-    struct message message;
-
-    if (frame_reader_next(&look->reader, &message) == 1) {
-        field_text(&message.root, "code", code, sizeof(code));
-        field_text(&message.root, "problem", problem, sizeof(problem));
-        message_finish(&message);
-    }
+    const char *code = look->told ? look->reader.news.code : "silent";
+    const char *problem = look->told ? look->reader.news.problem : "it does not answer";
     bool stops = code[0] && !server_looks_is_passing(code);
     fprintf(to, "%-5s server %s (%s): %s%s\n",
             !code[0] ? "ok"
@@ -173,7 +171,6 @@ bool server_looks(FILE *to)
                     "%-5s server %s: stands for those that are announced; reseat server list "
                     "shows them\n",
                     paths_of(PATHS_MDNS, program) ? "note" : "ok", lines[i].name);
-        frame_reader_finish(&looks[i].reader);
     }
     return good;
 }

@@ -8,8 +8,7 @@
 struct steps {
     const struct output *output;
     const char *device; /**< NULL for a rebalance. */
-    bool undo, dry_run;
-    uint64_t in_ns;    /**< Delay; 0: now. */
+    struct request asked;
     json_t *announced; /**< The answer that announced the drain; or NULL. */
     json_t *list;      /**< The steps for --json; NULL without it. */
 };
@@ -20,16 +19,16 @@ static const struct verb_option drain_options[] = {
      "that registered with reseat.h are notified: one that answers with a wish is moved as soon as "
      "there is room elsewhere. When all have left, the device is drained early. A restarted agent "
      "keeps to the time.",
-     OPTION_SECONDS(struct steps, in_ns, 9, 0, 10000000000000000)},
+     OPTION_SECONDS(struct steps, asked.in_ns, 9, 0, 10000000000000000)},
     {"off", NULL,
      "Admit programs again, and cancel a planned drain: programs that were notified are told, and "
      "a command that waits for it fails.",
-     OPTION_VALUE(struct steps, undo)},
+     OPTION_VALUE(struct steps, asked.undo)},
     {NULL}};
 
 static const struct verb_option rebalance_options[] = {{"dry-run", NULL,
                                                         "Only list the programs that would move.",
-                                                        OPTION_VALUE(struct steps, dry_run)},
+                                                        OPTION_VALUE(struct steps, asked.dry_run)},
                                                        {NULL}};
 
 static void drain_show_step(struct steps *steps, json_t *step)
@@ -42,7 +41,7 @@ static void drain_show_step(struct steps *steps, json_t *step)
         return;
     }
     words_say(&words, step, "{app}: {from:place} -> {to:place}");
-    words_say(&words, step, done ? "" : steps->dry_run ? "{result}" : ", {result}");
+    words_say(&words, step, done ? "" : steps->asked.dry_run ? "{result}" : ", {result}");
     words_say(&words, step, "[: {reason}]");
     puts(words.text);
     fflush(stdout);
@@ -89,10 +88,10 @@ static int drain_finish(struct steps *steps, json_t *answer)
     if (steps->device) {
         bad = json_array_size(json_object_get(answer, "left")) > 0;
         if (!json_object_get(answer, "drained"))
-            json_object_set_new(answer, "drained", json_boolean(!steps->undo));
+            json_object_set_new(answer, "drained", json_boolean(!steps->asked.undo));
         json_object_set(answer, "announced", steps->announced);
     } else {
-        json_object_set_new(answer, "dry_run", json_boolean(steps->dry_run));
+        json_object_set_new(answer, "dry_run", json_boolean(steps->asked.dry_run));
     }
     json_object_set(answer, "steps", steps->list);
     if (bad) {
@@ -100,9 +99,9 @@ static int drain_finish(struct steps *steps, json_t *answer)
         return output_result(steps->output, answer, failed ? ERR_FAILED : ERR_REFUSED, why.text);
     }
     return output_say(steps->output, answer,
-                      steps->dry_run   ? "{moved|program|programs} would move"
-                      : !steps->device ? "{moved|program|programs} moved"
-                      : steps->undo
+                      steps->asked.dry_run ? "{moved|program|programs} would move"
+                      : !steps->device     ? "{moved|program|programs} moved"
+                      : steps->asked.undo
                           ? "{device} takes programs again"
                           : "{device} is empty and takes no new programs (reseat drain {device} "
                             "--off)");
@@ -131,12 +130,9 @@ static int drain_carry_out(struct call *call, const char *type, const char *what
     steps->output = &call->output;
     steps->device = call->words[0];
     steps->list = call->output.json ? json_array() : NULL;
-    frame_init(&frame, type);
     if (steps->device)
-        frame_string(&frame, "device", steps->device);
-    frame_bool(&frame, "undo", steps->undo);
-    frame_u64(&frame, "in_ns", steps->in_ns);
-    frame_bool(&frame, "dry_run", steps->dry_run);
+        snprintf(steps->asked.device, sizeof(steps->asked.device), "%s", steps->device);
+    ask_request(&frame, type, "", &steps->asked);
     ask_put_environment(&frame);
     int status = ask(&call->output, &question, &frame, &answer);
     if (!status)
@@ -150,7 +146,7 @@ static int drain(struct call *call)
 {
     const struct steps *steps = call->options;
 
-    if (steps->undo && steps->in_ns)
+    if (steps->asked.undo && steps->asked.in_ns)
         return output_usage(&call->output, "--off is done at once; --in does not go with it");
     return drain_carry_out(call, MSG_DRAIN, "drain the device", true);
 }

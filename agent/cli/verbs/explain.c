@@ -112,6 +112,13 @@ static void explain_print_devices(const json_t *answer)
     }
 }
 
+static const char *explain_where(const char *objective)
+{
+    return strcmp(objective, "energy") == 0 ? "where it takes the least energy"
+           : strcmp(objective, "time") != 0 ? "where it takes the least energy without ending later"
+                                            : "where it ends first";
+}
+
 /** Print the devices that may run the program's launches in addition to its own. */
 static void explain_print_spread(const json_t *answer)
 {
@@ -128,9 +135,11 @@ static void explain_print_spread(const json_t *answer)
                                     "{spread_launches} so far, {spread_items} work-items there]");
         return;
     }
+    words_say(&words, answer, "objective {objective}: each launch runs ");
+    words_add(&words, "%s", explain_where(member_text(answer, "objective")));
     words_say(&words, answer,
-              "objective {objective}: each launch runs where it ends first, on its own device or "
-              "on [{spread}][{!spread}no other, as none is allowed (reseat spread)]; so far ");
+              ", on its own device or on [{spread}][{!spread}no other, as none is allowed (reseat "
+              "spread)]; so far ");
     json_array_foreach(placed, i, item)
     {
         words_add(&words, "%s", i ? ", " : "");
@@ -138,6 +147,9 @@ static void explain_print_spread(const json_t *answer)
     }
     words_say(&words, answer, "[{!placed}none could run elsewhere]");
     explain_print_line(words.text);
+    explain_say(answer,
+                "[{?placed_by_time}{placed_by_time} of these ran where they end first, because "
+                "their energy on these devices is not known]");
     explain_say(answer, "[the last launch that had to stay on its own device: {not_placed}]");
 }
 

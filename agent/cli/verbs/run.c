@@ -206,9 +206,10 @@ static const struct verb_option run_options[] = {
      "the configuration says otherwise. reseat spread changes it while the program runs.",
      OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
     {"objective", "none|time|energy|energy-at-no-loss",
-     "Choose a device for each single launch, its own or one of --spread, by learned times and the "
-     "bytes to copy. Launches that need nothing of each other then run at the same time, and none "
-     "is divided. No energy of a launch is known yet: those of energy choose as time does. "
+     "Choose a device for each single launch, its own or one of --spread, by learned times, the "
+     "bytes to copy, and the power that is known of the devices (reseat profile; before a kernel's "
+     "is, busy-watts of reseat.conf(5)). Launches that need nothing of each other then run at the "
+     "same time, and none is divided. A launch whose energy is not known runs where it ends first. "
      "none: all launches run on its own device. Default: the setting objective of reseat.conf(5).",
      .take = run_take_word},
     {"float", "same|any",
@@ -333,7 +334,7 @@ static int run_resolve_alone(struct run *run)
 
     if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
         !inventory_read(run->inventory, &inventory))
-        result = device_place(&inventory, &run->wish, entries, error, sizeof(error));
+        result = device_place(&inventory, &run->wish, NULL, entries, error, sizeof(error));
     else
         run->inventory[0] = '\0';
     for (size_t i = 0; i < PROTOCOL_VDEVS_MAX && entries[i]; i++) {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "agent/cli/verb.h"
-#include "remote/server/listener/control.h"
+#include "state/server/control.h"
 
 /*
  * reseat server sessions and kick: sessions of the device servers of this user (for root: of all)

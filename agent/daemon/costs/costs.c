@@ -22,6 +22,8 @@
 #define MEASURED_MS  1000  /* lifetime of an answer to the policy */
 #define FADE_MS      30000 /* half-life of a program's use of a kernel */
 #define SAMPLES_MOST 256   /* accepted from one program in a second; the library sends 64 */
+#define TELL_MS      5000  /* between two messages about power to one program */
+#define INTERVALS    8     /* devices for which a program's launches are attributed to meters */
 
 /* Costs of one kernel on one device, for one user. */
 struct cost_entry {
@@ -77,16 +79,18 @@ struct kernel_use {
     uint64_t at_ms;
 };
 
-/* Launches that a program reported during one interval of a meter. */
+/* Launches on one device that a program reported during one interval of its meter. */
 struct cost_interval {
     char id[COST_ID_SIZE];
-    uint32_t device;
     uint64_t items, busy_ns; /* busy_ns 0: no launches */
-    bool mixed;              /* launches differed in kernel, size or device */
+    bool mixed;              /* launches differed in kernel or size */
 };
 
 struct program_costs {
-    struct cost_interval interval, last; /* the current one and the one before */
+    struct cost_intervals {
+        uint32_t device;                /* of the ledger */
+        struct cost_interval now, last; /* the current one and the one before; none: free */
+    } intervals[INTERVALS];
     struct kernel_use uses[USES_MOST];
     uint32_t count;
     struct policy_measured *measured; /* latest answer to the policy, indexed as the ledger */
@@ -94,6 +98,8 @@ struct program_costs {
     uint64_t measured_ms;
     uint64_t second; /* the second of uv_now() that `samples` counts */
     uint32_t samples;
+    uint32_t told;    /* kernels in `uses` when the program was told their power last */
+    uint64_t tell_ms; /* when it is told again */
 };
 
 static void costs_start(struct agent *agent);
@@ -361,19 +367,41 @@ static uint32_t costs_device(const struct agent *agent, const struct device_key 
 
 static bool costs_are_alike(const struct cost_interval *one, const struct cost_interval *other)
 {
-    return one->device == other->device && strcmp(one->id, other->id) == 0 &&
-           one->items / 2 <= other->items && other->items / 2 <= one->items;
+    return strcmp(one->id, other->id) == 0 && one->items / 2 <= other->items &&
+           other->items / 2 <= one->items;
+}
+
+/* Those of the program on @device; with @add a free entry if there is none. Or NULL. */
+static struct cost_intervals *costs_intervals_on(struct program_costs *costs, uint32_t device,
+                                                 bool add)
+{
+    struct cost_intervals *unused = NULL;
+
+    for (size_t i = 0; i < INTERVALS; i++) {
+        struct cost_intervals *on = &costs->intervals[i];
+        bool used = on->now.busy_ns || on->last.busy_ns;
+        if (used && on->device == device)
+            return on;
+        unused = used ? unused : on;
+    }
+    if (!add || !unused)
+        return NULL;
+    *unused = (struct cost_intervals){.device = device};
+    return unused;
 }
 
 static void costs_note_interval(struct program_costs *costs, const struct cost_sample *sample,
                                 uint32_t device)
 {
-    struct cost_interval now = {.device = device, .items = sample->items}, *all = &costs->interval;
+    struct cost_intervals *on = costs_intervals_on(costs, device, true);
+    struct cost_interval now = {.items = sample->items};
 
+    if (!on)
+        return;
     memcpy(now.id, sample->id, sizeof(now.id));
-    now.mixed = all->mixed || (all->busy_ns && !costs_are_alike(all, &now));
-    now.busy_ns = all->busy_ns + (sample->busy_ns < UINT64_MAX / 4 ? sample->busy_ns : 0);
-    *all = now;
+    now.mixed = on->now.mixed || (on->now.busy_ns && !costs_are_alike(&on->now, &now));
+    now.busy_ns = on->now.busy_ns + (sample->busy_ns < UINT64_MAX / 4 ? sample->busy_ns : 0);
+    on->now = now;
 }
 
 static void costs_learn(struct agent *agent, struct program *program,
@@ -397,9 +425,9 @@ static void costs_learn(struct agent *agent, struct program *program,
  * True if launches of one kernel and size filled both intervals. Reports arrive up to a second
  * late, so one interval alone does not show what ran during it.
  */
-static bool costs_fill(const struct program_costs *costs, uint64_t interval_ns)
+static bool costs_fill(const struct cost_intervals *on, uint64_t interval_ns)
 {
-    const struct cost_interval *now = &costs->interval, *last = &costs->last;
+    const struct cost_interval *now = &on->now, *last = &on->last;
     uint64_t busy = now->busy_ns / 2 + last->busy_ns / 2;
 
     return now->busy_ns && last->busy_ns && !now->mixed && !last->mixed &&
@@ -410,22 +438,22 @@ void costs_power(struct agent *agent, uint32_t device, const struct program *alo
                  uint64_t above_mw, uint64_t interval_ns)
 {
     for (struct program *program = agent->programs; program; program = program->next) {
-        struct program_costs *costs = program->costs;
-        if (!costs || costs->interval.device != device)
+        struct cost_intervals *on =
+            program->costs ? costs_intervals_on(program->costs, device, false) : NULL;
+        if (!on)
             continue;
-        struct cost_kernel *kernel =
-            program == alone && costs_fill(costs, interval_ns)
-                ? costs_find(agent->costs, program->uid, costs->interval.id)
-                : NULL;
+        struct cost_kernel *kernel = program == alone && costs_fill(on, interval_ns)
+                                         ? costs_find(agent->costs, program->uid, on->now.id)
+                                         : NULL;
         const struct inventory_entry *there = devices_entry(agent, device);
         struct cost_entry *entry = there ? costs_entry_on(kernel, &there->key) : NULL;
         if (entry) {
-            costs_add_power(&entry->costs, costs->interval.items, above_mw);
+            costs_add_power(&entry->costs, on->now.items, above_mw);
             agent->costs->dirty += !entry->dirty;
             entry->dirty = true;
         }
-        costs->last = costs->interval;
-        costs->interval = (struct cost_interval){.device = device};
+        on->last = on->now;
+        on->now = (struct cost_interval){0};
     }
 }
 
@@ -454,6 +482,93 @@ void costs_handle(struct peer *peer, struct message *message)
         struct cost_sample sample = {.has_device = false};
         take_sample(&items[i], &sample);
         costs_learn(peer->agent, peer->program, &sample);
+    }
+}
+
+/* ---- power, to programs ---- */
+
+/* What @use's launches draw on @device above idle: as learnt, or else what is known of the program
+ * or the device. 0: not known. */
+static uint64_t costs_drawn(const struct agent *agent, const struct program *program,
+                            const struct kernel_use *use, uint32_t device)
+{
+    const struct costs *costs = costs_of(agent, program->uid, use->id, device);
+    struct cost_guess guess;
+
+    return costs && costs_guess(costs, use->items, &guess) && guess.power_samples > 0
+               ? guess.power_mw
+               : power_expected(agent, program, device);
+}
+
+static bool costs_may_run_on(const struct agent *agent, const struct program *program,
+                             uint32_t device)
+{
+    bool here = false;
+
+    for (size_t i = 0; i < program->vdev_count; i++)
+        here = here || program->vdevs[i].entry.device == device;
+    for (size_t i = 0; i < program->spread.count; i++)
+        here = here || (program->spread_told & 1u << i &&
+                        costs_device(agent, &program->spread.devices[i]) == device);
+    return here;
+}
+
+/* The first one of its kernel: it may have run on several devices. */
+static bool costs_is_first_use(const struct program_costs *costs, uint32_t index)
+{
+    uint32_t i = 0;
+
+    while (i < index && strcmp(costs->uses[i].id, costs->uses[index].id) != 0)
+        i++;
+    return i == index;
+}
+
+static void costs_put_device(const struct agent *agent, const struct program *program,
+                             uint32_t device, struct frame *frame)
+{
+    const struct program_costs *costs = program->costs;
+    struct cost_drawn drawn = {.device = devices_entry(agent, device)->key};
+
+    for (uint32_t i = 0; i < costs->count; i++) {
+        const struct kernel_use *use = &costs->uses[i];
+        drawn.power_mw = costs_drawn(agent, program, use, device);
+        if (!drawn.power_mw || !costs_is_first_use(costs, i))
+            continue;
+        memcpy(drawn.id, use->id, sizeof(drawn.id));
+        drawn.items = use->items;
+        frame_map(frame, NULL);
+        put_drawn(frame, &drawn);
+        frame_end(frame);
+    }
+}
+
+static void costs_tell(const struct agent *agent, struct program *program)
+{
+    struct frame frame;
+    uint64_t idle_mw = 0;
+
+    program->costs->told = program->costs->count;
+    program->costs->tell_ms = uv_now(&agent->loop) + TELL_MS;
+    frame_init(&frame, MSG_COSTS);
+    frame_array(&frame, "powers");
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        if (!devices_entry(agent, i) || !costs_may_run_on(agent, program, i))
+            continue;
+        costs_put_device(agent, program, i, &frame);
+        idle_mw += power_idle(agent, i);
+    }
+    frame_end(&frame);
+    frame_u64(&frame, "idle_mw", idle_mw);
+    peer_send(program->peer, &frame);
+}
+
+static void costs_tell_all(struct agent *agent)
+{
+    for (struct program *program = agent->programs; program; program = program->next) {
+        const struct program_costs *costs = program->costs;
+        bool asks = program->peer && strncmp(program->status.objective, "energy", 6) == 0;
+        if (costs && asks && (costs->count > costs->told || uv_now(&agent->loop) >= costs->tell_ms))
+            costs_tell(agent, program);
     }
 }
 
@@ -845,6 +960,7 @@ void costs_tick(struct agent *agent)
 {
     struct cost_table *table = agent->costs;
 
+    costs_tell_all(agent);
     if (uv_now(&agent->loop) < table->write_ms)
         return;
     table->write_ms = uv_now(&agent->loop) + WRITE_MS;

@@ -26,6 +26,13 @@ struct cost_sample {
     uint64_t busy_ns;   /**< Total duration of all launches that this sample represents. */
 };
 
+/** The power that launches of a kernel draw on a device above idle, as a program is told. */
+struct cost_drawn {
+    char id[COST_ID_SIZE];
+    struct device_key device;
+    uint64_t items, power_mw;
+};
+
 /** Costs of one kernel with launches of one size on one device, as clients see them. */
 struct cost_line {
     char id[COST_ID_SIZE];
@@ -46,7 +53,10 @@ void costs_stop(struct agent *agent);
  * Write what is not written yet and free everything. Blocks on the disk. Call after costs_stop().
  */
 void costs_finish(struct agent *agent);
-/** Start a thread that writes new costs, every few seconds. Call about once a second. */
+/**
+ * Start a thread that writes new costs, every few seconds; and tell programs that choose devices by
+ * energy the power of their kernels. Call about once a second.
+ */
 void costs_tick(struct agent *agent);
 /**
  * Peak device memory of @uid's programs called @name in earlier runs; 0: not known. A run with a
@@ -58,7 +68,8 @@ void costs_note_peak(struct agent *agent, uid_t uid, const char *name, uint64_t 
 /** Free the costs kept for one program. */
 void costs_forget(struct program *program);
 
-/** Handle a program's MSG_COSTS. */
+/** Handle a program's MSG_COSTS. Where it has an energy objective it is told the power of new
+ * kernels soon, and of all again every few seconds. */
 void costs_handle(struct peer *peer, struct message *message);
 /** Handle a client's MSG_PROFILE or MSG_IMPORT. The answer is sent later. */
 void profile_handle(struct peer *client, struct message *message);

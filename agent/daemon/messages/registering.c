@@ -78,7 +78,7 @@ static void registering_keep_near(const struct inventory *inventory, struct devi
 }
 
 /**
- * As device_place(), but by the memory in use, and with -EBUSY where a named device drains. Where
+ * As device_place(), by the memory in use, and with -EBUSY where a named device drains. Where
  * all devices drain, the drains are ignored.
  */
 static int registering_choose_devices(struct agent *agent, const struct device_wish *wish,
@@ -108,7 +108,7 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
     for (size_t i = 0; fills && i < inventory->count; i++)
         open += !fills[i].closed;
     int result =
-        device_place_by(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
+        device_place(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
     for (size_t i = 0; !result && i < wish->named; i++)
         if (drain_refuses(agent, ret_entries[i]->name, ret_error, error_size))
             return -EBUSY;

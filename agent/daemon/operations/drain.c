@@ -4,6 +4,7 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
+#include "agent/protocol/common_messages.h"
 
 #define IN_MS_MAX 10000000000ull
 
@@ -195,14 +196,16 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
 
 void drain_handle(struct peer *client, struct message *message)
 {
+    struct request asked;
     uint32_t index;
 
+    take_request(&message->root, &asked);
     operations_cancel(client, OPERATIONS_FOLLOWED,
                       true); /* A client follows one operation at a time. */
     if (!client_device(client, field_get(&message->root, "device"), &index))
         return;
-    if (field_bool(&message->root, "undo", false))
+    if (asked.undo)
         drain_undo(client, index);
     else
-        drain_begin(client, index, field_u64(&message->root, "in_ns", 0) / 1000000);
+        drain_begin(client, index, asked.in_ns / 1000000);
 }

@@ -10,10 +10,8 @@
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
 #include "state/base/bytes/size.h"
-#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/files/access.h"
-#include "state/base/files/file.h"
 
 /*
  * Tell programs that they may use more of @device than @before (bytes, as from ledger_lasting()).
@@ -69,77 +67,66 @@ void capacity_update(struct agent *agent)
     agent->changed = true;
 }
 
-#define LIMITS_FILE_MAX (1u << 20)
-
-static void limits_take_line(struct agent *agent, char *line)
+static int limits_take(void *data, char *const words[])
 {
-    const char *name = strsep(&line, " "), *what = line ? strsep(&line, " ") : NULL;
-    char *end = NULL;
+    struct agent *agent = data;
+    const char *name = words[0], *what = words[1];
+    char *end = words[2];
     uint32_t index;
 
-    if (!what || name[0] == '#' || strlen(name) >= sizeof(agent->ledger.devices->name) ||
+    if (strlen(name) >= sizeof(agent->ledger.devices->name) ||
         ledger_device(&agent->ledger, name, &index))
-        return;
+        return 0;
     struct ledger_device *device = &agent->ledger.devices[index];
-    if (strcmp(what, "drain") == 0) {
+    uint64_t number = words[2] ? strtoull(words[2], &end, 10) : 0, now = clock_wall_ms();
+    bool numbered = end != words[2] && !*end;
+    if (strcmp(what, "drain") == 0)
         device->drains = true;
-    } else if (strcmp(what, "drain-at") == 0 && line) {
-        uint64_t at = strtoull(line, &end, 10), now = clock_wall_ms();
-        if (end != line && !*end)
-            device->drains_ms = uv_now(&agent->loop) + 1 + (at > now ? at - now : 0);
-    } else if (strcmp(what, "memory") == 0 && line) {
-        uint64_t bytes = strtoull(line, &end, 10);
-        device->limit = end != line && !*end ? bytes : device->limit;
-    } else if (strcmp(what, "power") == 0 && line) {
-        uint64_t mw = strtoull(line, &end, 10);
-        device->cap_mw = end != line && !*end ? mw : device->cap_mw;
-    }
+    else if (strcmp(what, "drain-at") == 0 && numbered)
+        device->drains_ms = uv_now(&agent->loop) + 1 + (number > now ? number - now : 0);
+    else if (strcmp(what, "memory") == 0 && numbered)
+        device->limit = number;
+    else if (strcmp(what, "power") == 0 && numbered)
+        device->cap_mw = number;
+    return 0;
 }
 
 int limits_load(struct agent *agent)
 {
     struct governor *governor = agent->governor;
-    CLEANUP(cleanup_free) char *text = NULL;
     char folder[PATH_MAX];
-    size_t size;
-    int error;
+    int error = paths_state(folder);
 
-    if ((error = paths_state(folder)) ||
-        (error = paths_join(folder, "limits", governor->state_path)) ||
-        (error = paths_read(governor->state_path, LIMITS_FILE_MAX, &text, &size)))
-        return error == -ENOENT ? 0 : error;
-    char *rest = text;
-    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
-        limits_take_line(agent, line);
-    return 0;
+    if (!error)
+        error = paths_join(folder, "limits", governor->state_path);
+    if (!error)
+        error = paths_read_lines(governor->state_path, 3, limits_take, agent);
+    return error == -ENOENT ? 0 : error;
+}
+
+static void limits_print(const void *data, FILE *out)
+{
+    const struct agent *agent = data;
+
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct ledger_device *device = &agent->ledger.devices[i];
+        if (device->limit != LEDGER_NO_LIMIT)
+            fprintf(out, "%s memory %" PRIu64 "\n", device->name, device->limit);
+        if (device->cap_mw)
+            fprintf(out, "%s power %" PRIu64 "\n", device->name, device->cap_mw);
+        if (device->drains)
+            fprintf(out, "%s drain\n", device->name);
+        if (device->drains_ms) {
+            fprintf(out, "%s drain-at %" PRIu64 "\n", device->name,
+                    clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
+        }
+    }
 }
 
 int limits_save(const struct agent *agent)
 {
-    const struct governor *governor = agent->governor;
-    CLEANUP(cleanup_free) char *text = NULL;
-    size_t size;
-    FILE *file = open_memstream(&text, &size);
-
-    if (!file)
-        return -errno;
-    fputs("# What reseat limit and reseat drain set. The agent writes this file.\n", file);
-    for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        const struct ledger_device *device = &agent->ledger.devices[i];
-        if (device->limit != LEDGER_NO_LIMIT)
-            fprintf(file, "%s memory %" PRIu64 "\n", device->name, device->limit);
-        if (device->cap_mw)
-            fprintf(file, "%s power %" PRIu64 "\n", device->name, device->cap_mw);
-        if (device->drains)
-            fprintf(file, "%s drain\n", device->name);
-        if (device->drains_ms) {
-            fprintf(file, "%s drain-at %" PRIu64 "\n", device->name,
-                    clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
-        }
-    }
-    if (fclose(file))
-        return -ENOMEM;
-    return file_replace_path(governor->state_path, text, size);
+    return paths_write_lines(agent->governor->state_path, "What reseat limit and reseat drain set.",
+                             limits_print, agent);
 }
 
 bool limits_keep(struct peer *client, struct ledger_device *device,

@@ -1,5 +1,6 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
+#include "agent/protocol/common_messages.h"
 
 bool rebalance_step(struct agent *agent)
 {
@@ -71,9 +72,12 @@ static void rebalance_dry_run(struct peer *client)
 
 void rebalance_handle(struct peer *client, struct message *message)
 {
+    struct request asked;
+
+    take_request(&message->root, &asked);
     operations_cancel(client, OPERATIONS_FOLLOWED,
                       true); /* A client follows one operation at a time. */
-    if (field_bool(&message->root, "dry_run", false))
+    if (asked.dry_run)
         rebalance_dry_run(client);
     else
         followers_add(client, REQUEST_BALANCE, LEDGER_NONE);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
@@ -18,11 +19,7 @@
 /** Readings in a row below a peak after which it falls to the highest of them: some minutes. */
 #define POWER_FOLLOW 600
 #define MW_PER_W     1000u
-/**
- * How long a program may launch after it was last told so, and how often it is told. Less than it
- * takes until a program counts as unresponsive.
- */
-#define POWER_GRANT_MS 3000
+/** How often a program that may launch is told so again. */
 #define POWER_RENEW_MS 1000
 /** Shortest interval over which power is averaged. */
 #define POWER_LEAST_MS 200
@@ -242,10 +239,7 @@ static void power_send(struct agent *agent, struct program *program)
 
     power->said_ms = uv_now(&agent->loop);
     frame_init(&frame, MSG_POWER);
-    frame_u64(&frame, "turn", power->turn);
-    frame_bool(&frame, "capped", power->capped);
-    frame_bool(&frame, "granted", power->granted);
-    frame_u64(&frame, "for_ms", POWER_GRANT_MS);
+    put_power(&frame, power);
     peer_send(program->peer, &frame);
 }
 
@@ -380,15 +374,28 @@ void power_handle(struct peer *peer, struct message *message)
 {
     struct program_power *power = &peer->program->power;
 
-    power->heard = field_u64(&message->root, "turn", 0);
-    power->runs = field_bool(&message->root, "runs", true);
-    bool wants = field_bool(&message->root, "wants", false);
-    if (wants && !power->wants && !power->granted)
+    bool wanted = power->wants;
+
+    take_power_use(&message->root, power);
+    if (power->wants && !wanted && !power->granted)
         power->since_ms = uv_now(&peer->agent->loop);
-    power->wants = wants;
 }
 
 /* ---- meters ---- */
+
+/** True when @program may launch on @device although none of its virtual devices is there. */
+static bool power_helps(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    for (size_t i = 0; i < program->spread.count; i++) {
+        const struct inventory_entry *entry =
+            program->spread_told & 1u << i
+                ? device_by_key(&agent->devices.inventory, &program->spread.devices[i])
+                : NULL;
+        if (entry && entry == devices_entry(agent, device))
+            return true;
+    }
+    return false;
+}
 
 /**
  * Count the programs that may have launched on @device since @since_ms. @ret_one is one of them;
@@ -401,7 +408,7 @@ static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_
 
     for (struct program *program = agent->programs; program; program = program->next) {
         const struct program_power *power = &program->power;
-        bool here = false, busy = false;
+        bool busy = false, here = power_helps(agent, program, device);
         for (size_t i = 0; i < program->vdev_count; i++) {
             here = here || program->vdevs[i].entry.device == device;
             busy = busy || (program->vdevs[i].entry.device == device && program->vdevs[i].busy);
@@ -749,6 +756,23 @@ bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, s
 }
 
 /* ---- answers to clients ---- */
+
+uint64_t power_idle(const struct agent *agent, uint32_t device)
+{
+    return device < agent->power->count && agent->power->devices[device].idle_known
+               ? agent->power->devices[device].idle_mw
+               : 0;
+}
+
+uint64_t power_expected(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    uint64_t idle = power_idle(agent, device), learnt = power_learnt(program, device);
+
+    if (learnt || !idle)
+        return learnt;
+    uint64_t most = agent->power->devices[device].most_mw;
+    return most > idle ? most - idle : 0;
+}
 
 bool power_is_modelled(const struct agent *agent, uint32_t device)
 {

@@ -48,6 +48,14 @@ bool power_allows(struct agent *agent, const struct program *program, uint32_t d
 /** Check a new cap of the host, as power_allows(). */
 bool power_allows_host(struct agent *agent, uint64_t cap_mw, char *ret_reason, size_t size);
 
+/**
+ * Power that launches of @program draw on @device above idle, as long as nothing is known of the
+ * kernel: the program's learnt peak, or what the configuration says that the device draws at most.
+ * 0: not known.
+ */
+uint64_t power_expected(const struct agent *agent, const struct program *program, uint32_t device);
+/** What @device draws while it is idle; 0: not known. */
+uint64_t power_idle(const struct agent *agent, uint32_t device);
 /** True when readings of @device are computed, because it has no meter. */
 bool power_is_modelled(const struct agent *agent, uint32_t device);
 /** Add the fields for `reseat devices` and `reseat ps`. */

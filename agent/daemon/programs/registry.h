@@ -157,6 +157,9 @@ struct program_peak {
 };
 
 /** Power that a program may take (power/power.h). */
+/** How long a program may launch after it was last told so: less than it takes until it counts as
+ * unresponsive. */
+#define POWER_GRANT_MS 3000
 struct program_power {
     bool capped, granted;    /**< As it was last told. */
     bool runs, wants;        /**< As it last said. */
@@ -255,8 +258,9 @@ struct program_status {
     uint64_t slice_ns; /**< Duration of a piece of its launches; 0: launches are not split. */
     /** Launches of which other devices ran a part, and the work-items that these devices ran. */
     uint64_t spread_launches, spread_items;
-    char objective[24];   /**< By which a device is chosen for each launch; "": none is. */
-    char not_placed[160]; /**< Why the last launch that stayed on its own device did; or "". */
+    char objective[24];      /**< By which a device is chosen for each launch; "": none is. */
+    char not_placed[160];    /**< Why the last launch that stayed on its own device did; or "". */
+    uint64_t placed_by_time; /**< Launches placed for time, as their energy is not known. */
     struct {
         struct program_placed counts[PROGRAM_PLACED_MAX];
         size_t count;

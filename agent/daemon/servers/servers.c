@@ -216,20 +216,18 @@ static void servers_take_announcement(struct agent *agent, const struct server_n
     }
 }
 
-static void servers_told(void *data, const msgpack_object *map)
+static void servers_told(void *data, const struct server_news *news)
 {
     struct server *server = data;
-    struct server_news news;
 
     server->heard_ms = uv_now(&server->agent->loop);
-    take_server_news(map, &news);
-    if (field_get(map, "address")) {
+    if (news->address[0]) {
         if (servers_is_announcer(server))
-            servers_take_announcement(server->agent, &news);
-    } else if (news.code[0]) {
-        servers_is_not_there(server, news.code, news.problem);
+            servers_take_announcement(server->agent, news);
+    } else if (news->code[0]) {
+        servers_is_not_there(server, news->code, news->problem);
     } else {
-        servers_is_there(server, &news);
+        servers_is_there(server, news);
     }
 }
 

@@ -30,7 +30,7 @@ struct server {
     bool leaves;         /**< It is removed when no program is on its devices any more. */
     bool tried;          /**< It was probed since it was added or the agent started. */
     enum server_state state;
-    char code[16], problem[512]; /**< As in MSG_SERVER; "" while the server is up. */
+    char code[16], problem[512]; /**< As in struct server_news; "" while the server is up. */
     uint64_t round_trip_ns, read, write;
     uint64_t since_ms; /**< uv_now() when its present state began. */
     uint64_t losses;   /**< How often it was lost. */

@@ -8,22 +8,19 @@
 struct watcher {
     uv_process_t process;
     uv_pipe_t in, out;
-    struct frame_reader reader;
+    struct server_news_reader reader;
     const struct watcher_events *events; /* NULL after watcher_drop(). */
     void *data;
     unsigned open; /* Number of open handles. */
     bool dropped;
-    char buffer[4096];
 };
 
 static void watcher_closed(uv_handle_t *handle)
 {
     struct watcher *watcher = handle->data;
 
-    if (--watcher->open == 0) {
-        frame_reader_finish(&watcher->reader);
+    if (--watcher->open == 0)
         free(watcher);
-    }
 }
 
 static void watcher_ends(struct watcher *watcher)
@@ -53,26 +50,23 @@ static void watcher_exited(uv_process_t *process, int64_t status, int number)
 static void watcher_room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
 {
     struct watcher *watcher = handle->data;
+    size_t size;
+    char *room = server_news_room(&watcher->reader, &size);
 
     (void)wanted;
-    *ret_buffer = uv_buf_init(watcher->buffer, sizeof(watcher->buffer));
+    *ret_buffer = uv_buf_init(room, (unsigned)size);
 }
 
 static void watcher_came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 {
     struct watcher *watcher = stream->data;
-    struct message message;
-    int result = count < 0 ? -EPIPE : 0;
+    int result = count < 0   ? -EPIPE
+                 : count > 0 ? server_news_came(&watcher->reader, (size_t)count)
+                             : 0;
 
-    if (count > 0)
-        result = frame_reader_feed(&watcher->reader, buffer->base, (size_t)count);
-    while (result >= 0 && count > 0 && !watcher->dropped) {
-        result = frame_reader_next(&watcher->reader, &message);
-        if (result <= 0)
-            break;
-        watcher->events->told(watcher->data, &message.root);
-        message_finish(&message);
-    }
+    (void)buffer;
+    if (result > 0 && !watcher->dropped)
+        watcher->events->told(watcher->data, &watcher->reader.news);
     if (result < 0)
         watcher_ends(watcher);
 }
@@ -100,7 +94,6 @@ int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_
     };
     watcher->events = events;
     watcher->data = data;
-    frame_reader_init(&watcher->reader);
     watcher->process.data = watcher->in.data = watcher->out.data = watcher;
     uv_pipe_init(loop, &watcher->in, 0);
     uv_pipe_init(loop, &watcher->out, 0);

@@ -3,11 +3,10 @@
 
 #include <uv.h>
 
-#include "agent/protocol/protocol.h"
-#include "state/base/compiler.h"
+#include "state/server/news.h"
 
 /*
- * A process that probes one device server (agent/watch/), so that the agent never blocks on a
+ * A process that probes one device server (remote/watch/), so that the agent never blocks on a
  * server.
  */
 
@@ -15,8 +14,8 @@ struct watcher;
 
 /** Callbacks of a watcher. Not called after watcher_drop(). */
 struct watcher_events {
-    /** The watcher has probed its server; @map is the MSG_SERVER that it sent. */
-    void (*told)(void *data, const msgpack_object *map);
+    /** The watcher has probed its server. */
+    void (*told)(void *data, const struct server_news *news);
     /** The process ended by itself; the watcher is already dropped. */
     void (*ended)(void *data);
 };

@@ -25,8 +25,8 @@ static size_t devices_kind_of(const struct device *device)
     return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_CPU ? 1 : 2;
 }
 
-void devices_name(const struct device *device, size_t counts[DEVICE_KINDS],
-                  char ret_name[GRANT_DEVICE_MAX])
+void devices_name_next(const struct device *device, size_t counts[DEVICE_KINDS],
+                       char ret_name[GRANT_DEVICE_MAX])
 {
     size_t kind = devices_kind_of(device);
     snprintf(ret_name, GRANT_DEVICE_MAX, "%s%zu", kind_names[kind], counts[kind]++);
@@ -51,7 +51,7 @@ static _Noreturn void devices_list_in_child(int fd)
         _exit(1);
     for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
         struct device_row row = {.key = found[i]->key};
-        devices_name(found[i], counts, row.name);
+        devices_name_next(found[i], counts, row.name);
         row.memory = devinfo_scalar(&found[i]->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
         if (fwrite(&row, sizeof(row), 1, rows) != 1)
             _exit(1);

@@ -66,7 +66,7 @@ int devices_find(const struct devices *devices, const struct device_key *key);
 /** The name that grants use for the next device of a list. Numbers count devices of the same kind,
  * whether or not they are offered. @counts: DEVICE_KINDS counters, zero before the first device. */
 #define DEVICE_KINDS 3
-void devices_name(const struct device *device, size_t counts[DEVICE_KINDS],
-                  char ret_name[GRANT_DEVICE_MAX]);
+void devices_name_next(const struct device *device, size_t counts[DEVICE_KINDS],
+                       char ret_name[GRANT_DEVICE_MAX]);
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "state/base/log.h"
 
+_Static_assert(CONTROL_NAME_MAX == LINK_PEER_MAX, "a client has the same name for operators");
+
 int operators_init(struct operators *operators, struct clients *clients,
                    char ret_problem[FOLDER_PROBLEM_MAX])
 {

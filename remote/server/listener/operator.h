@@ -5,7 +5,7 @@
 #include <sys/un.h>
 
 #include "remote/server/listener/clients.h"
-#include "remote/server/listener/control.h"
+#include "state/server/control.h"
 
 /* The server's side of control.h. Runs in the listening process, and never blocks it. */
 

@@ -75,7 +75,7 @@ static int session_open_devices(struct server *server, const struct session_limi
     for (size_t i = 0; error == 0 && i < count; i++) {
         uint32_t *number = &server->numbers[server->device_count];
         char name[GRANT_DEVICE_MAX];
-        devices_name(server->devices[i], counts, name);
+        devices_name_next(server->devices[i], counts, name);
         if (!session_is_offered(limits, server->devices[i]))
             continue;
         if (!session_is_known(server, server->devices[i], number)) {

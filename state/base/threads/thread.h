@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "state/base/compiler.h"
 
@@ -64,5 +65,12 @@ static inline void cancel_allow(int before)
  */
 MUST_CHECK int thread_start(const char *name, size_t stack, void *(*run)(void *), void *data,
                             pthread_t *ret_thread);
+
+/**
+ * From now on no detached thread of ours ends that called a driver (work.h), so that no driver's
+ * destructor of what it keeps for a thread is called. Waits for those that are being called, until
+ * @deadline_ns: 0 or -ETIMEDOUT.
+ */
+int thread_stay_all(uint64_t deadline_ns);
 
 #endif

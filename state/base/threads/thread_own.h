@@ -29,6 +29,7 @@ union thread_own {
     struct {
         struct gate_thread gate;
         unsigned work_depth; /**< work.c's. */
+        bool worked;         /**< It may have called a driver; likewise. */
         bool builds;         /**< In a compiler; likewise. */
         bool in_job;         /**< A thread of callback.c's, in a job. */
         bool starting;       /**< In the first call of the library (interpose/entry/start.c). */

@@ -10,6 +10,7 @@
 #include "state/base/threads/callback.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
+#include "state/base/threads/thread.h"
 #include "state/base/threads/thread_own.h"
 
 /* A move gives up within one call of a driver. */
@@ -30,6 +31,7 @@ bool work_begin(void)
         working++;
     bool goes_on = !atomic_load(&over);
     pthread_mutex_unlock(&lock);
+    the_thread.worked = the_thread.worked || goes_on;
     return goes_on;
 }
 
@@ -78,7 +80,7 @@ void work_build_begin(bool elsewhere)
         pthread_cond_wait(&changed, &lock);
     compiling += !elsewhere;
     pthread_mutex_unlock(&lock);
-    the_thread.builds = true;
+    the_thread.builds = the_thread.worked = true;
 }
 
 void work_build_end(bool elsewhere)
@@ -108,7 +110,7 @@ static void work_wait_for_others(void)
     while (working > own && error == 0)
         error = clock_wait(&changed, &lock, until);
     pthread_mutex_unlock(&lock);
-    if (error != 0)
+    if (thread_stay_all(until) != 0 || error != 0)
         log_warn("the program ends while a driver is at work: not waited for any longer");
 }
 

@@ -9,8 +9,9 @@
  * exit() runs the drivers' exit handlers, which destroy what their code needs, while all threads
  * run on. None of our threads may be in a driver then. So they do everything that may call one
  * between work_begin and work_end, and we wait for that work before those handlers run. From then
- * on nothing moves. The program's own calls, from later handlers and destructors, work as always,
- * and what they wait for (a callback, a resume) still comes.
+ * on nothing moves, and no detached thread of ours ends, because drivers have destructors for what
+ * they keep for each thread (thread_stay_all). The program's own calls, from later handlers and
+ * destructors, work as always, and what they wait for (a callback, a resume) still comes.
  *
  * Exit handlers run in reverse order, and drivers register theirs at any time, for example during
  * the first build. Two things come before all handlers: exit() itself, which we interpose

@@ -98,7 +98,7 @@ static const struct inventory_entry *first_place(const struct inventory *invento
     const struct inventory_entry *found[PROTOCOL_VDEVS_MAX];
     char error[256];
 
-    cr_assert_eq(device_place(inventory, &wish, found, error, sizeof(error)), 0);
+    cr_assert_eq(device_place(inventory, &wish, NULL, found, error, sizeof(error)), 0);
     return found[0];
 }
 
@@ -147,7 +147,7 @@ static void expect_places(const struct inventory *inventory, size_t count, const
 
     for (char *name = strtok_r(rest, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
         wish.names[wish.named++] = name;
-    cr_assert_eq(device_place(inventory, &wish, found, error, sizeof(error)), 0, "%s", error);
+    cr_assert_eq(device_place(inventory, &wish, NULL, found, error, sizeof(error)), 0, "%s", error);
     for (size_t i = 0; i < count; i++)
         text[i] = found[i] ? (char)('0' + (found[i] - inventory->entries)) : '-';
     cr_assert_str_eq(text, expected, "%zu devices, named \"%s\"", count, names);

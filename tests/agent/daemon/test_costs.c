@@ -396,6 +396,42 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
     cr_expect(least > 15000 && most < 80000, "%g to %g mW", least, most);
 }
 
+static bool is_told(void *data)
+{
+    return ((struct puppet *)data)->powers_told != 0;
+}
+
+/* Until a kernel's own power is learnt, that is what the configuration says of the device. */
+Test(costs, a_program_with_an_energy_objective_is_told_the_power_of_its_kernels)
+{
+    const char *config = harness_path("watts.conf");
+    harness_write(config, "devices = ({ match = \"gpu0\"; idle-watts = 20; busy-watts = 100; },\n"
+                          "{ match = \"gpu1\"; idle-watts = 10; busy-watts = 40; });\n");
+    setenv("RESEAT_CONFIG", config, 1);
+    end_agent(SIGTERM);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct puppet *a = start("a"), *b = start("b");
+    a->objective = "energy";
+    puppet_say(a);
+    b->objective = "time";
+    puppet_say(b);
+    puppets_for(100);
+    struct result *spread = RESEAT("spread", "a", "gpu1");
+    cr_assert_eq(spread->status, 0, "%s", spread->err);
+    measured(a, "blur", "gpu:one", 3, 1000, 1000 * MS);
+    measured(b, "blur", "gpu:one", 3, 1000, 1000 * MS);
+    cr_assert(puppets_run(is_told, a, SOON));
+    cr_expect_eq(a->drawn[0], 80000, "%lu", a->drawn[0]);
+    cr_expect_eq(a->drawn[1], 30000, "%lu", a->drawn[1]);
+    cr_expect_eq(a->idle_mw, 30000, "%lu", a->idle_mw);
+    cr_assert_eq(RESEAT("spread", "a", "--off")->status, 0);
+    a->powers_told = 0;
+    cr_assert(puppets_run(is_told, a, SOON));
+    cr_expect_eq(a->drawn[1], 0, "gpu1 is not one of its devices any more: %lu", a->drawn[1]);
+    cr_expect_eq(a->idle_mw, 20000, "%lu", a->idle_mw);
+    cr_expect_eq(b->powers_told, 0, "it does not ask for energy");
+}
+
 Test(costs, the_power_of_a_kernel_that_ran_alone_is_learnt)
 {
     char path[4096], config[4200], text[4400];

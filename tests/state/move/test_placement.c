@@ -336,17 +336,35 @@ Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
     OK(elastic_set(NULL, 0));
 }
 
-/* Each launch needs what the one before it wrote: but for trials, a second device of the same speed
- * gains nothing. */
-Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
+enum { CHAIN = 400, TRIALS = 8 };
+
+/* Says of each kernel that was launched what it draws on both devices. */
+static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t helper_mw)
 {
-    enum { CHAIN = 400, TRIALS = 8 };
+    struct pace_sample samples[64];
+    uint32_t count = pace_samples_take(samples, 64);
+    for (uint32_t i = 0; i < count; i++) {
+        struct place_power power = {.items = samples[i].items, .has_device = true};
+        memcpy(power.id, samples[i].id, sizeof(power.id));
+        power.device = *engine_rig_key(rig, "one");
+        power.power_mw = home_mw;
+        place_learn_power(&power);
+        power.device = *engine_rig_key(rig, "two");
+        power.power_mw = helper_mw;
+        place_learn_power(&power);
+    }
+}
+
+/* Each launch needs what the one before it wrote. Returns how many ran on the second device, which
+ * is as fast as the first. @home_mw, @helper_mw: what launches draw; 0: the engine is not told. */
+static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, uint64_t helper_mw)
+{
     static struct engine_rig rig;
     struct engine_program program;
     cl_mem buffers[3];
     const size_t global = ITEMS, local = 16;
     setenv(START_ENV_SLICE, "4", 1);
-    place_configure(SCHEDULE_TIME, true);
+    place_configure(objective, true);
     engine_rig_open(&rig, CONFIG);
     engine_program_open(&rig, 0, source, &program);
     cl_kernel kernel = engine_kernel(program.program, "blend");
@@ -362,13 +380,144 @@ Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
         mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
         if (n % 20 == 19)
             OK(clFinish(program.queue));
+        if (n % 20 == 19 && home_mw != 0)
+            tell_power(&rig, home_mw, helper_mw);
     }
     for (unsigned i = 0; i < 3; i++) {
         OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
                                NULL));
         cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
     }
-    cr_assert_leq(launches(&rig, "two"), TRIALS);
+    OK(elastic_set(NULL, 0));
+    return launches(&rig, "two");
+}
+
+/* But for trials, a second device of the same speed gains nothing. */
+Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
+{
+    cr_assert_leq(run_chain(SCHEDULE_TIME, 0, 0), TRIALS);
+}
+
+Test(placement, for_energy_a_chain_runs_where_it_takes_less, .timeout = 120)
+{
+    uint64_t there = run_chain(SCHEDULE_ENERGY, 100000, 20000);
+    struct place_status status;
+    place_read(&status);
+    cr_assert_gt(there, CHAIN / 2);
+    cr_assert_lt(status.by_time, CHAIN / 2);
+}
+
+Test(placement, for_energy_a_chain_stays_where_it_takes_less, .timeout = 120)
+{
+    cr_assert_leq(run_chain(SCHEDULE_ENERGY, 20000, 100000), TRIALS);
+}
+
+/* The helper takes less energy, but copies make each launch end later there. */
+Test(placement, at_no_loss_nothing_goes_where_it_ends_later, .timeout = 120)
+{
+    cr_assert_leq(run_chain(SCHEDULE_ENERGY_AT_NO_LOSS, 100000, 20000), TRIALS);
+}
+
+Test(placement, where_no_energy_is_known_time_decides, .timeout = 120)
+{
+    struct place_status status;
+    cr_assert_leq(run_chain(SCHEDULE_ENERGY, 0, 0), TRIALS);
+    place_read(&status);
+    cr_assert_gt(status.by_time, 0);
+}
+
+static void give_chain(struct engine_program *program, cl_kernel kernel, const cl_mem *buffers,
+                       cl_uint count)
+{
+    const size_t global = ITEMS, local = 16;
+    for (cl_uint n = 0; n < count; n++) {
+        for (unsigned i = 0; i < 3; i++)
+            OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n + i) % 3]));
+        OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+        OK(clEnqueueNDRangeKernel(program->queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
+        mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
+    }
+    OK(clFlush(program->queue));
+}
+
+/* A chain on a device that is four times as fast as the other one: after a while nothing is chosen
+ * any more, and launches are given as without an objective. */
+Test(placement, what_gains_nothing_ends, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    struct place_status status;
+    cl_mem buffers[3];
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, "[one] items_per_s=8000000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=2000000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    bool chose = false, rests = false;
+    for (unsigned round = 0; round < 1000 && !rests; round++) {
+        chose = chose || place_begins();
+        give_chain(&program, kernel, buffers, 50);
+        OK(clFinish(program.queue));
+        place_read(&status);
+        rests = chose && !place_begins() && strstr(status.stayed, "not sooner");
+    }
+    cr_assert(chose);
+    cr_assert(rests, "%s", status.stayed);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    OK(elastic_set(NULL, 0));
+}
+
+/* A launch on the helper takes 16 s, at home 20 ms: it is given back and runs at home, and neither
+ * the program nor a move waits for the helper. A move to the helper's device has the right bytes,
+ * although its driver is still in the middle of the launch. */
+Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
+{
+    enum { SOON_NS = 5000000000ull };
+    static struct engine_rig rig;
+    struct engine_program program;
+    struct move_report report;
+    cl_mem buffers[3];
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig,
+                    "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
+                    "[two] items_per_s=512 paced=blend name=two type=cpu base=1 own_memory=yes "
+                    "[three] items_per_s=400000 name=three type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    uint64_t begun = 0;
+    for (unsigned round = 0; round < 100 && launches(&rig, "two") == 0; round++) {
+        begun = clock_now_ns();
+        give_chain(&program, kernel, buffers, 5);
+        OK(clFinish(program.queue));
+    }
+    cr_assert_eq(launches(&rig, "two"), 1);
+    cr_expect_lt(clock_now_ns() - begun, SOON_NS, "the program waited for the helper");
+    begun = clock_now_ns();
+    cr_expect_eq(engine_rig_move(&rig, "three", &report), MOVE_DONE, "%s", report.reason);
+    cr_expect_lt(clock_now_ns() - begun, SOON_NS, "a move waited for the helper");
+    give_chain(&program, kernel, buffers, 5);
+    OK(clFinish(program.queue)); /* what is left would run on "two" */
+    cr_expect_eq(engine_rig_move(&rig, "two", &report), MOVE_DONE, "%s", report.reason);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    cr_expect_eq(engine_rig_move(&rig, "one", &report), MOVE_DONE, "%s", report.reason);
     OK(elastic_set(NULL, 0));
 }
 

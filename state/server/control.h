@@ -1,12 +1,10 @@
-#ifndef RESEAT_REMOTE_SERVER_LISTENER_CONTROL_H
-#define RESEAT_REMOTE_SERVER_LISTENER_CONTROL_H
+#ifndef RESEAT_STATE_SERVER_CONTROL_H
+#define RESEAT_STATE_SERVER_CONTROL_H
 
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "remote/identity/grant.h"
-#include "remote/link/link.h"
 #include "state/base/files/folder.h"
 
 /*
@@ -16,6 +14,7 @@
  */
 
 #define CONTROL_VERSION       1
+#define CONTROL_NAME_MAX      128 /**< Bytes of a client's name, with the NUL. */
 #define CONTROL_ADDRESSES_MAX 512
 #define CONTROL_DEVICES_MAX   512
 
@@ -31,7 +30,7 @@ enum control_what {
 struct control_request {
     uint32_t version, what;
     uint32_t number;
-    char name[LINK_PEER_MAX];
+    char name[CONTROL_NAME_MAX];
     char ca[PATH_MAX]; /**< With CONTROL_REVOKED: the authority's folder, without symbolic links.
                         */
 };
@@ -43,7 +42,7 @@ struct control_session {
     uint64_t busy_ns;
     uint64_t memory; /**< Bytes promised, on all devices together. */
     uint32_t share;
-    char name[LINK_PEER_MAX];
+    char name[CONTROL_NAME_MAX];
     char devices[CONTROL_DEVICES_MAX]; /**< "gpu0,cpu0". */
 };
 

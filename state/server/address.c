@@ -1,4 +1,4 @@
-#include "remote/identity/address.h"
+#include "state/server/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -8,16 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/protocol/common_messages.h"
-#include "agent/watch/contact.h"
-#include "agent/watch/listing.h"
+#include "remote/watch/watch.h"
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 
 /*
  * reseat-watch ADDRESS FILE DRIVER: watch one device server for the agent. After each check it
- * writes a frame (agent/protocol/protocol.h, MSG_SERVER) to standard output. When the frame says
- * that the devices were listed, FILE has the new list. On standard input, "L" requests a check now
+ * writes a struct server_news to standard output. When that says that the devices were listed, FILE
+ * has the new list. On standard input, "L" requests a check now
  * and "D" a new list of devices as well; end of file ends the process.
  *
  * reseat-watch --look ADDRESS: check once, without listing devices.
@@ -46,8 +44,8 @@ struct watch {
 
 /** The result of a child, sent in one write. */
 struct found {
-    struct server_news news; /* As contact_look() or listing_make() set it. */
-    int listing_error;       /* 0 or -errno of listing_make(); 1 if it was not called. */
+    struct server_news news; /* As contact_look() or listing_write() set it. */
+    int listing_error;       /* 0 or -errno of listing_write(); 1 if it was not called. */
 };
 
 static void watch_run_in_child(const struct watch *watch, bool list, int to)
@@ -56,7 +54,7 @@ static void watch_run_in_child(const struct watch *watch, bool list, int to)
 
     found.listing_error = 1;
     if (list)
-        found.listing_error = listing_make(watch->address, watch->file, &found.news);
+        found.listing_error = listing_write(watch->address, watch->file, &found.news);
     else
         contact_look(watch->address, clock_now_ns() + LOOK_NS, &found.news);
     (void)!write(to, &found, sizeof(found));
@@ -122,15 +120,11 @@ static bool watch_run_child(struct watch *watch, bool list, struct found *ret_fo
 
 static void watch_tell(struct watch *watch, struct server_news *news)
 {
-    struct frame frame;
-
     if (watch->link.round_trip_ns)
         news->round_trip_ns = watch->link.round_trip_ns;
     news->read = watch->link.read;
     news->write = watch->link.write;
-    frame_init(&frame, MSG_SERVER);
-    put_server_news(&frame, news);
-    watch->over = frame_write(&frame, STDOUT_FILENO) || watch->over;
+    watch->over = server_news_write(news, STDOUT_FILENO) || watch->over;
 }
 
 /** True when the server answers and, except with --look, its devices were listed. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "remote/identity/address.h"
+#include "state/server/address.h"
 #include "tests/support/leaks.h"
 
 TestSuite(address, .fini = leaks_check, .timeout = 60);

@@ -1,5 +1,5 @@
-#ifndef RESEAT_REMOTE_IDENTITY_ADDRESS_H
-#define RESEAT_REMOTE_IDENTITY_ADDRESS_H
+#ifndef RESEAT_STATE_SERVER_ADDRESS_H
+#define RESEAT_STATE_SERVER_ADDRESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -15,16 +15,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "agent/protocol/common_messages.h"
 #include "state/base/bytes/text.h"
+#include "state/server/news.h"
 
 /*
  * reseat-mdns announce NAME PORT: announce a device server in the local network for as long as
  * standard input is open.
  *
- * reseat-mdns browse: write a frame (MSG_SERVER) to standard output for each server announced, with
- * "address". Announcements are not authenticated: the reader
- * has to verify a server by other means.
+ * reseat-mdns browse: write a struct server_news with its address to standard output for each
+ * server announced. Announcements are not authenticated: the reader has to verify a server by other
+ * means.
  *
  * This is a separate program so that no other part of reseat depends on Avahi.
  */
@@ -45,13 +45,9 @@ struct mdns {
     char problem[256]; /* The last problem reported. */
 };
 
-static void mdns_send(const struct server_news *news)
+static void mdns_send(struct server_news *news)
 {
-    struct frame frame;
-
-    frame_init(&frame, MSG_SERVER);
-    put_server_news(&frame, news);
-    if (frame_write(&frame, STDOUT_FILENO))
+    if (server_news_write(news, STDOUT_FILENO))
         _exit(0); /* The reader has closed the pipe. */
 }
 
@@ -65,7 +61,7 @@ static void mdns_tell_found(const char *host, uint16_t port)
     mdns_send(&news);
 }
 
-/** Report the state: as a frame when browsing, as a line on standard error when announcing. */
+/** Report the state: as news when browsing, as a line on standard error when announcing. */
 static void mdns_tell_state(struct mdns *mdns, const char *problem)
 {
     struct server_news news = {.code = ""};

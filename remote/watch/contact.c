@@ -1,4 +1,4 @@
-#include "agent/watch/contact.h"
+#include "remote/watch/watch.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "remote/server/listener/control.h"
+#include "state/server/control.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ int control_ask(int fd, const struct control_request *request, struct control_an
     if (got != (ssize_t)sizeof(*ret_answer) || ret_answer->version != CONTROL_VERSION)
         return -EPROTONOSUPPORT;
     ret_answer->addresses[CONTROL_ADDRESSES_MAX - 1] = '\0';
-    ret_answer->session.name[LINK_PEER_MAX - 1] = '\0';
+    ret_answer->session.name[CONTROL_NAME_MAX - 1] = '\0';
     ret_answer->session.devices[CONTROL_DEVICES_MAX - 1] = '\0';
     return 0;
 }

@@ -1,4 +1,4 @@
-#include "agent/watch/listing.h"
+#include "remote/watch/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static void listing_measure(const struct device *device, struct server_news *new
     free(bench.bytes);
 }
 
-int listing_make(const char *address, const char *path, struct server_news *ret_news)
+int listing_write(const char *address, const char *path, struct server_news *ret_news)
 {
     struct inventory inventory = {0};
     struct server_news news = {.code = ""};
