@@ -626,22 +626,21 @@ class Accelerator:
                 self._wait()
         self._use = use
 
-    def _check(self):
-        if self._closed:
-            raise Closed("the stream is closed")
+    def _has_failed(self):
         if not self._failed and self._connection:
             why = self._connection.failure()
             self._failed = Failed(why) if why else None
-        if self._failed:
-            raise self._failed
+        return self._closed or self._failed
+
+    def _raise(self):
+        raise Closed("the stream is closed") if self._closed else self._failed
 
     def _claim(self, size):
         """Free slots of at most `size` bytes, for as many records as are to be packed at a time; empty: there are
         none now."""
-        self._check()
         now = self._connection
-        if not now or not self._send_left():
-            return b""
+        if self._has_failed() or not now or not self._send_left():
+            return b""  # _answers() raises, after the answers that came.
         return now.slots(now.records, self._input, now.sent, min(size // self._input, now.free(),
                              now.payload() or max(1, _PAYLOAD_BYTES // self._input)))
 
@@ -653,10 +652,10 @@ class Accelerator:
         """The answers that are there. They stay until they are released."""
         if self._left_answers:
             return self._left_answers
-        now = self._connection
+        now, last = self._connection, self._has_failed()  # No answer comes after it.
         some = now and now.slots(now.answers, self._output, now.taken, now.answered() - now.taken)
-        if not some:
-            self._check()
+        if not some and last:
+            self._raise()
         return some or b""
 
     def _release(self, count):
@@ -682,12 +681,15 @@ class Accelerator:
         until = time.monotonic() + self._timeout if self._timeout is not None else None
         lost, pause = None, 0.0
         while True:
-            self._check()
+            now, last = self._connection, self._has_failed()
+            if now and now.answered() > now.taken:
+                return
+            if last:
+                self._raise()
             left = until - time.monotonic() if until else None
             if left is not None and left <= 0:
                 raise TimedOut(f"no answer came within {self._timeout} s; "
                                f"{self._sent - self._taken} records are on their way")
-            now = self._connection
             if now:
                 self._send_left()
                 seen = now.answered()
@@ -739,6 +741,6 @@ class Accelerator:
             self._failed = Failed("the service was started again with another kernel of this name: its records "
                                   f"have {made.input} and {made.output} bytes, before {self._input} "
                                   f"and {self._output}")
-            self._check()
+            raise self._failed
         self._connection, self._program = made, made.program
         self._send_left()

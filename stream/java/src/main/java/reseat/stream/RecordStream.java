@@ -71,9 +71,9 @@ final class RecordStream {
     ByteBuffer claim(int most) {
         lock.lock();
         try {
-            check();
-            if (connection == null || !sendLeft())
-                return EMPTY;
+            checkOpen();
+            if (hasFailed() || connection == null || !sendLeft())
+                return EMPTY; // await() or answers() says why, after the answers that came.
             claimed = connection;
             return connection.slots(connection.records, input, connection.sent,
                     Math.min(payload(connection.packPayload(), input, most), connection.free()));
@@ -86,7 +86,7 @@ final class RecordStream {
     void send(ByteBuffer slots, int count) {
         lock.lock();
         try {
-            check();
+            checkOpen();
             if (claimed == connection)
                 connection.send(count);
             else
@@ -101,7 +101,7 @@ final class RecordStream {
     void add(ByteBuffer records) {
         lock.lock();
         try {
-            check();
+            checkOpen();
             sent += records.remaining() / input;
             leftRecords = join(leftRecords, records);
             if (connection != null)
@@ -116,6 +116,7 @@ final class RecordStream {
     ByteBuffer answers(int most) {
         lock.lock();
         try {
+            boolean last = hasFailed(); // Before the answers are looked at: none comes after it.
             ByteBuffer found = EMPTY;
             if (leftAnswers.hasRemaining())
                 found = leftAnswers.slice(leftAnswers.position(),
@@ -125,7 +126,7 @@ final class RecordStream {
                         Math.min(payload(connection.unpackPayload(), output, most),
                                 connection.answered() - connection.taken));
             if (!found.hasRemaining())
-                check();
+                check(last);
             return found.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN);
         } finally {
             lock.unlock();
@@ -201,7 +202,7 @@ final class RecordStream {
 
     /** For await(): claim() returns slots. The lock is held. */
     boolean hasRoom() {
-        return connection != null && sendLeft() && connection.free() > 0;
+        return !hasFailed() && connection != null && sendLeft() && connection.free() > 0;
     }
 
     /**
@@ -221,9 +222,10 @@ final class RecordStream {
                 long seen = current == null ? 0 : current.answered();
                 if (current != null)
                     sendLeft();
+                boolean last = hasFailed();
                 if (ready.getAsBoolean())
                     return;
-                check();
+                check(last);
                 if (Thread.interrupted())
                     throw new InterruptedException();
                 long left = timeout == 0 ? 0 : until - System.nanoTime();
@@ -268,7 +270,7 @@ final class RecordStream {
                 news.await(pause, TimeUnit.NANOSECONDS);
                 pause = Math.min(PAUSE_MAX_NS, PAUSE_NS + pause + pause / 2);
             }
-            check();
+            checkOpen();
         } catch (InterruptedException e) {
             throw interrupted();
         } finally {
@@ -302,14 +304,22 @@ final class RecordStream {
     }
 
     /** Throw what lets nothing go on. The lock is held. */
-    private void check() {
+    private void check(boolean isFailed) {
+        checkOpen();
+        if (isFailed)
+            throw new ReseatException(failed.reason(), failed.getMessage(), failed);
+    }
+
+    private void checkOpen() {
         if (closed)
             throw new ReseatException(Reason.CLOSED, "the stream is closed");
+    }
+
+    private boolean hasFailed() {
         String why = failed == null && connection != null ? connection.failure() : null;
         if (why != null)
             failed = new ReseatException(Reason.FAILED, why);
-        if (failed != null)
-            throw new ReseatException(failed.reason(), failed.getMessage(), failed);
+        return failed != null;
     }
 
     private static ReseatException interrupted() {
