@@ -29,6 +29,7 @@ _VERSION, _WANTS_AREA, _BODY_MAX = 1, 1, 1 << 20
 _OPEN, _OPENED, _REFUSED, _RECORDS, _ANSWERS = 1, 2, 3, 4, 5
 _MAGIC, _HEADER = 0x314D414552545352, 4096
 _RING_BYTES = 4 << 20
+_PAYLOAD_BYTES = 64 << 10
 _FRUITLESS_MAX = 10
 # A wait looks again after this time, and rings again: Python has no fence that orders a write before a read.
 _LOOK_AGAIN_S = 0.05
@@ -573,7 +574,7 @@ class Accelerator:
         while more or self._sent != self._taken:
             self._check_use(use)
             packed = 0
-            slots = self._claim(self._payload() * self._input) if more else b""
+            slots = self._claim(1 << 30) if more else b""
             try:
                 while packed < len(slots):
                     record = next(records, None)
@@ -625,26 +626,23 @@ class Accelerator:
                 self._wait()
         self._use = use
 
-    def _check(self):
-        if self._closed:
-            raise Closed("the stream is closed")
+    def _has_failed(self):
         if not self._failed and self._connection:
             why = self._connection.failure()
             self._failed = Failed(why) if why else None
-        if self._failed:
-            raise self._failed
+        return self._closed or self._failed
 
-    def _payload(self):
-        hint = self._connection.payload() if self._connection else 0
-        return hint or max(1, (64 << 10) // self._input)
+    def _raise(self):
+        raise Closed("the stream is closed") if self._closed else self._failed
 
     def _claim(self, size):
-        """Free slots of at most `size` bytes; empty: there are none now."""
-        self._check()
+        """Free slots of at most `size` bytes, for as many records as are to be packed at a time; empty: there are
+        none now."""
         now = self._connection
-        if not now or not self._send_left():
-            return b""
-        return now.slots(now.records, self._input, now.sent, min(size // self._input, now.free()))
+        if self._has_failed() or not now or not self._send_left():
+            return b""  # _answers() raises, after the answers that came.
+        return now.slots(now.records, self._input, now.sent, min(size // self._input, now.free(),
+                             now.payload() or max(1, _PAYLOAD_BYTES // self._input)))
 
     def _send(self, count):
         self._sent += count
@@ -654,10 +652,10 @@ class Accelerator:
         """The answers that are there. They stay until they are released."""
         if self._left_answers:
             return self._left_answers
-        now = self._connection
+        now, last = self._connection, self._has_failed()  # No answer comes after it.
         some = now and now.slots(now.answers, self._output, now.taken, now.answered() - now.taken)
-        if not some:
-            self._check()
+        if not some and last:
+            self._raise()
         return some or b""
 
     def _release(self, count):
@@ -683,12 +681,15 @@ class Accelerator:
         until = time.monotonic() + self._timeout if self._timeout is not None else None
         lost, pause = None, 0.0
         while True:
-            self._check()
+            now, last = self._connection, self._has_failed()
+            if now and now.answered() > now.taken:
+                return
+            if last:
+                self._raise()
             left = until - time.monotonic() if until else None
             if left is not None and left <= 0:
                 raise TimedOut(f"no answer came within {self._timeout} s; "
                                f"{self._sent - self._taken} records are on their way")
-            now = self._connection
             if now:
                 self._send_left()
                 seen = now.answered()
@@ -740,6 +741,6 @@ class Accelerator:
             self._failed = Failed("the service was started again with another kernel of this name: its records "
                                   f"have {made.input} and {made.output} bytes, before {self._input} "
                                   f"and {self._output}")
-            self._check()
+            raise self._failed
         self._connection, self._program = made, made.program
         self._send_left()

@@ -171,8 +171,13 @@ class Python(WithDouble):
         for life, area, why in (("total", True, "totals are wrong"), ("more", False, "rules"), ("part", False, "rules"),
                                 ("fail", True, "wrote beyond"), ("fail", False, "wrote beyond")):
             stream = self.open(self.double([life], area=area))
+            data, came = records(1000), b""
             with self.assertRaisesRegex(reseat_stream.Failed, why):
-                stream.run(records(1000))
+                for answer in stream.map(data[at:at + 16] for at in range(0, len(data), 16)):
+                    came += answer
+            self.assertEqual(came, xor(data[:len(came)], KEY))
+            if life == "fail" and area: # What was answered before comes before the failure.
+                self.assertGreaterEqual(len(came), 40 * 16)
 
     def test_a_service_that_answers_nothing_is_given_up(self):
         for area in BOTH:

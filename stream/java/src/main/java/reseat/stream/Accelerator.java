@@ -152,7 +152,7 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
     private int sendSome(ByteBuffer records) {
         if (!records.hasRemaining())
             return 0;
-        ByteBuffer slots = stream.claim(stream.payload());
+        ByteBuffer slots = stream.claim(Integer.MAX_VALUE);
         int size = Math.min(slots.remaining(), records.remaining());
         if (size == 0)
             return 0;
@@ -164,7 +164,7 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
     }
 
     private int takeSome(ByteBuffer answers) {
-        ByteBuffer some = stream.answers(Integer.MAX_VALUE / stream.output);
+        ByteBuffer some = stream.answers(Integer.MAX_VALUE);
         int count = some.remaining() / stream.output;
         if (count == 0)
             return 0;
@@ -260,6 +260,8 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
 
         @Override
         public boolean hasNext() {
+            if (answers != null && answers.hasRemaining() && use == this)
+                return true; // Without the lock, which costs more than the rest.
             takeTurn();
             try {
                 return fill();
@@ -296,7 +298,7 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
             for (;;) {
                 boolean more = records.hasNext();
                 boolean packed = more && packSome();
-                answers = stream.answers(stream.payload());
+                answers = stream.answers(Integer.MAX_VALUE);
                 held = answers.remaining() / stream.output;
                 began = System.nanoTime();
                 if (held > 0)
@@ -318,7 +320,7 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
         }
 
         private boolean packSome() {
-            ByteBuffer slots = stream.claim(stream.payload());
+            ByteBuffer slots = stream.claim(Integer.MAX_VALUE);
             int all = slots.remaining() / stream.input;
             int count = 0;
             long start = System.nanoTime();
@@ -505,7 +507,7 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
                     if (most < 0)
                         return;
                     stream.await(() -> ended || stream.hasAnswers() || isDone());
-                    publishSome((int) Math.min(most, stream.payload()));
+                    publishSome((int) Math.min(most, Integer.MAX_VALUE));
                     if (isDone())
                         break;
                 }
@@ -585,13 +587,13 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
      * {@link #release}. Whoever does both in one thread must not have {@link #capacity} records on
      * their way when it asks for slots: it would wait for ever, or for the timeout.
      *
-     * @return room for one record or more, little-endian, valid until the next {@code send} or
-     *         {@code slots}
+     * @return room for one record or more, and at most for as many as the service would have sent at a
+     *         time; little-endian, valid until the next {@code send} or {@code slots}
      */
     public ByteBuffer slots() {
         byHand();
         for (;;) {
-            ByteBuffer slots = stream.claim(Integer.MAX_VALUE / stream.input);
+            ByteBuffer slots = stream.claim(Integer.MAX_VALUE);
             if (slots.hasRemaining()) {
                 given = slots.duplicate();
                 return slots;
@@ -621,12 +623,13 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
      * The answers that are there. Blocks until there is one, if need be until another thread has
      * sent a record.
      *
-     * @return one answer or more, little-endian and read-only, valid until {@link #release}
+     * @return one answer or more, and at most as many as the service would have released at a time;
+     *         little-endian and read-only, valid until {@link #release}
      */
     public ByteBuffer answers() {
         byHand();
         for (;;) {
-            ByteBuffer answers = stream.answers(Integer.MAX_VALUE / stream.output);
+            ByteBuffer answers = stream.answers(Integer.MAX_VALUE);
             if (answers.hasRemaining())
                 return answers;
             stream.await(stream::hasAnswers);
@@ -678,7 +681,7 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
         use = null;
         given = null;
         while (stream.inFlight() > 0) {
-            int count = stream.answers(Integer.MAX_VALUE / stream.output).remaining() / stream.output;
+            int count = stream.answers(Integer.MAX_VALUE).remaining() / stream.output;
             if (count > 0)
                 stream.release(count);
             else

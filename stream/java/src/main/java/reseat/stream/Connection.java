@@ -53,7 +53,12 @@ abstract class Connection {
     abstract void close();
 
     /** How many records to pack before send(): the worker's hint, 0 if there is none. */
-    int payload() {
+    int packPayload() {
+        return 0;
+    }
+
+    /** How many answers to unpack before release(), as packPayload(). */
+    int unpackPayload() {
         return 0;
     }
 

@@ -20,6 +20,7 @@ final class RecordStream {
     private static final ByteBuffer EMPTY = ByteBuffer.allocate(0);
     private static final long PAUSE_NS = 10_000_000;
     private static final long PAUSE_MAX_NS = 500_000_000;
+    private static final int PAYLOAD_BYTES = 64 << 10;
     private static final int FRUITLESS_MAX = 10;
 
     final int input;
@@ -58,16 +59,24 @@ final class RecordStream {
         program = connection.program;
     }
 
-    /** Free slots for at most @most records; empty: there are none now. A second claim replaces the first one. */
+    /** What the worker asks for, or 64 KiB; at most @most. */
+    private static int payload(int hint, int size, int most) {
+        return Math.min(most, hint > 0 ? hint : Math.max(1, PAYLOAD_BYTES / size));
+    }
+
+    /**
+     * Free slots for as many records as are to be packed at a time, and at most @most; empty: there are none now. A
+     * second claim replaces the first one.
+     */
     ByteBuffer claim(int most) {
         lock.lock();
         try {
-            check();
-            if (connection == null || !sendLeft())
-                return EMPTY;
+            checkOpen();
+            if (hasFailed() || connection == null || !sendLeft())
+                return EMPTY; // await() or answers() says why, after the answers that came.
             claimed = connection;
             return connection.slots(connection.records, input, connection.sent,
-                    Math.min(most, connection.free()));
+                    Math.min(payload(connection.packPayload(), input, most), connection.free()));
         } finally {
             lock.unlock();
         }
@@ -77,7 +86,7 @@ final class RecordStream {
     void send(ByteBuffer slots, int count) {
         lock.lock();
         try {
-            check();
+            checkOpen();
             if (claimed == connection)
                 connection.send(count);
             else
@@ -92,7 +101,7 @@ final class RecordStream {
     void add(ByteBuffer records) {
         lock.lock();
         try {
-            check();
+            checkOpen();
             sent += records.remaining() / input;
             leftRecords = join(leftRecords, records);
             if (connection != null)
@@ -102,19 +111,22 @@ final class RecordStream {
         }
     }
 
-    /** At most @most answers, read-only; empty: there are none now. They stay until they are released. */
+    /** As many answers as are to be unpacked at a time, and at most @most, read-only; empty: there are none now. They
+     * stay until they are released. */
     ByteBuffer answers(int most) {
         lock.lock();
         try {
+            boolean last = hasFailed(); // Before the answers are looked at: none comes after it.
             ByteBuffer found = EMPTY;
             if (leftAnswers.hasRemaining())
                 found = leftAnswers.slice(leftAnswers.position(),
-                        (int) Math.min((long) most * output, leftAnswers.remaining()));
+                        (int) Math.min((long) payload(0, output, most) * output, leftAnswers.remaining()));
             else if (connection != null)
                 found = connection.slots(connection.answers, output, connection.taken,
-                        Math.min(most, connection.answered() - connection.taken));
+                        Math.min(payload(connection.unpackPayload(), output, most),
+                                connection.answered() - connection.taken));
             if (!found.hasRemaining())
-                check();
+                check(last);
             return found.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN);
         } finally {
             lock.unlock();
@@ -149,17 +161,6 @@ final class RecordStream {
         lock.lock();
         try {
             return connection == null ? 1 : connection.capacity;
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    /** How many records to pack before they are sent. */
-    int payload() {
-        lock.lock();
-        try {
-            int hint = connection == null ? 0 : connection.payload();
-            return Math.min(hint > 0 ? hint : Math.max(1, (64 << 10) / input), capacity());
         } finally {
             lock.unlock();
         }
@@ -201,7 +202,7 @@ final class RecordStream {
 
     /** For await(): claim() returns slots. The lock is held. */
     boolean hasRoom() {
-        return connection != null && sendLeft() && connection.free() > 0;
+        return !hasFailed() && connection != null && sendLeft() && connection.free() > 0;
     }
 
     /**
@@ -221,9 +222,10 @@ final class RecordStream {
                 long seen = current == null ? 0 : current.answered();
                 if (current != null)
                     sendLeft();
+                boolean last = hasFailed();
                 if (ready.getAsBoolean())
                     return;
-                check();
+                check(last);
                 if (Thread.interrupted())
                     throw new InterruptedException();
                 long left = timeout == 0 ? 0 : until - System.nanoTime();
@@ -268,7 +270,7 @@ final class RecordStream {
                 news.await(pause, TimeUnit.NANOSECONDS);
                 pause = Math.min(PAUSE_MAX_NS, PAUSE_NS + pause + pause / 2);
             }
-            check();
+            checkOpen();
         } catch (InterruptedException e) {
             throw interrupted();
         } finally {
@@ -302,14 +304,22 @@ final class RecordStream {
     }
 
     /** Throw what lets nothing go on. The lock is held. */
-    private void check() {
+    private void check(boolean isFailed) {
+        checkOpen();
+        if (isFailed)
+            throw new ReseatException(failed.reason(), failed.getMessage(), failed);
+    }
+
+    private void checkOpen() {
         if (closed)
             throw new ReseatException(Reason.CLOSED, "the stream is closed");
+    }
+
+    private boolean hasFailed() {
         String why = failed == null && connection != null ? connection.failure() : null;
         if (why != null)
             failed = new ReseatException(Reason.FAILED, why);
-        if (failed != null)
-            throw new ReseatException(failed.reason(), failed.getMessage(), failed);
+        return failed != null;
     }
 
     private static ReseatException interrupted() {

@@ -29,6 +29,7 @@ final class SharedConnection extends Connection {
     private static final int INPUT_RING = 24;
     private static final int OUTPUT_RING = 32;
     private static final int PACK_PAYLOAD = 40;
+    private static final int UNPACK_PAYLOAD = 44;
     private static final int STATUS = 48;
     private static final int REASON_LENGTH = 52;
     private static final int PACK_NS = 56;
@@ -180,8 +181,13 @@ final class SharedConnection extends Connection {
     }
 
     @Override
-    int payload() {
+    int packPayload() {
         return header.getInt(PACK_PAYLOAD);
+    }
+
+    @Override
+    int unpackPayload() {
+        return header.getInt(UNPACK_PAYLOAD);
     }
 
     @Override
