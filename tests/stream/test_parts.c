@@ -45,10 +45,18 @@ Test(area, a_total_is_believed_only_where_it_can_be)
     cr_assert_eq(total, 3);
 }
 
+/* As a mapping: aligned, and zeroes. */
+static char *area_of(const struct stream_shape *shape)
+{
+    char *bytes = aligned_alloc(4096, shape->size);
+    cr_assert_not_null(bytes);
+    return memset(bytes, 0, shape->size);
+}
+
 Test(area, positions_go_round)
 {
     struct stream_shape shape = stream_shape_of(8, 4, 10);
-    char *bytes = calloc(1, shape.size);
+    char *bytes = area_of(&shape);
     struct stream_area area;
     uint64_t together;
 
@@ -83,7 +91,7 @@ Test(area, a_sleeper_is_rung_once)
 Test(area, the_first_reason_stays_and_is_safe_to_print)
 {
     struct stream_shape shape = stream_shape_of(1, 1, 10);
-    char *bytes = calloc(1, shape.size), reason[64];
+    char *bytes = area_of(&shape), reason[64];
     struct stream_area area;
 
     stream_area_init(&area, bytes, &shape);
