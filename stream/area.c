@@ -53,7 +53,7 @@ char *stream_area_output(const struct stream_area *area, uint64_t at, uint64_t *
 
 int stream_area_look(const _Atomic uint64_t *word, uint64_t to, uint64_t *total)
 {
-    uint64_t now = atomic_load_explicit(word, memory_order_acquire);
+    uint64_t now = atomic_load(word);
     if (now - *total > to - *total)
         return -EPROTO;
     *total = now;
@@ -63,9 +63,9 @@ int stream_area_look(const _Atomic uint64_t *word, uint64_t to, uint64_t *total)
 void stream_area_ring(_Atomic uint32_t *other_sleeps, int doorbell)
 {
     /* Before it sleeps, the other sets `sleeps` and then looks at the total; we advance the total
-     * and then look at `sleeps`. With a fence between each two, one of us sees the other. */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(other_sleeps, memory_order_relaxed) == 0)
+     * and then look at `sleeps`. All four are sequentially consistent, so one of us sees the other.
+     */
+    if (atomic_load(other_sleeps) == 0)
         return;
     atomic_store_explicit(other_sleeps, 0, memory_order_relaxed);
     /* When the socket is full, bytes that wake the other are on their way. */
@@ -76,7 +76,7 @@ void stream_area_ring(_Atomic uint32_t *other_sleeps, int doorbell)
 void stream_area_advance(_Atomic uint64_t *word, uint64_t total, _Atomic uint32_t *other_sleeps,
                          int doorbell)
 {
-    atomic_store_explicit(word, total, memory_order_release);
+    atomic_store(word, total);
     stream_area_ring(other_sleeps, doorbell);
 }
 
@@ -100,15 +100,14 @@ void stream_area_fail(const struct stream_area *area, int error, const char *rea
     size_t size = strnlen(reason, STREAM_REASON_MAX - 1);
     memcpy(header->reason, reason, size);
     atomic_store(&header->reason_size, (uint32_t)size);
-    atomic_store_explicit(&header->status, (uint32_t)(error < 0 ? -error : error),
-                          memory_order_release);
+    atomic_store(&header->status, (uint32_t)(error < 0 ? -error : error));
     stream_area_ring(&header->client_sleeps, doorbell);
 }
 
 int stream_area_failure(const struct stream_area *area, char *ret_reason, size_t size)
 {
     char reason[STREAM_REASON_MAX];
-    uint32_t status = atomic_load_explicit(&area->header->status, memory_order_acquire);
+    uint32_t status = atomic_load(&area->header->status);
     uint32_t length = atomic_load(&area->header->reason_size);
     if (status == 0)
         return 0;

@@ -330,7 +330,6 @@ static int client_wait(struct reseat_stream *stream)
     while (!stream->error) {
         struct stream_area_header *header = stream->connection->area.header;
         atomic_store(&header->client_sleeps, 1);
-        atomic_thread_fence(memory_order_seq_cst);
         if (stream_area_look(&header->answered, stream->sent, &stream->answered)) {
             snprintf(stream->reason, sizeof(stream->reason), "the service counts wrongly");
             return client_fail(stream, -EPROTO);

@@ -37,7 +37,6 @@ static void *connect_send(void *data)
     uint64_t at = 0, sent = 0;
     for (;;) {
         atomic_store(&area->header->worker_sleeps, 1);
-        atomic_thread_fence(memory_order_seq_cst);
         sent = atomic_load(&area->header->sent);
         if (at == sent) {
             struct pollfd bell = {.fd = connection->other, .events = POLLIN};

@@ -159,7 +159,6 @@ static bool bridge_wait_for_answers(struct bridge *bridge, uint64_t *answered, b
         if (ended || *ret_finished)
             return !ended;
         atomic_store(&header->client_sleeps, 1);
-        atomic_thread_fence(memory_order_seq_cst);
         int error = stream_area_failure(bridge->area, reason, sizeof(reason));
         if (!error)
             error = stream_area_look(&header->answered, sent, answered);

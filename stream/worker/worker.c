@@ -251,7 +251,6 @@ static bool worker_wait(struct worker *worker)
     uint64_t sent = worker->sent, taken = worker->taken, count;
     bool here = true;
     atomic_store(&header->worker_sleeps, 1);
-    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&header->sent) == sent && atomic_load(&header->taken) == taken)
         (void)!poll(polls, 2, -1);
     atomic_store(&header->worker_sleeps, 0);
