@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -106,6 +107,25 @@ static int connection_choose_device(struct connection *connection)
 
 /* ---- the kernel ---- */
 
+/* Could @text include a file? Of a stranger's kernel the worker, which is not contained, would read
+ * it, and the compiler's log would tell. Directives can be written in many ways (split lines, signs
+ * in place of others), so only letters count. */
+static bool connection_may_include(const struct stream_text *text)
+{
+    static const char *const words[] = {"include", "import", "embed"};
+    CLEANUP(cleanup_free) char *letters = malloc(text->size + 1);
+    size_t count = 0;
+    for (uint32_t i = 0; letters && i < text->size; i++)
+        if (isalpha((unsigned char)text->bytes[i]))
+            letters[count++] = text->bytes[i];
+    if (letters)
+        letters[count] = '\0';
+    for (size_t i = 0; letters && i < ARRAY_SIZE(words); i++)
+        if (strstr(letters, words[i]))
+            return true;
+    return !letters;
+}
+
 static int connection_find_kernel(struct connection *connection)
 {
     struct stream_open *open = &connection->open;
@@ -124,6 +144,11 @@ static int connection_find_kernel(struct connection *connection)
         return connection_refuse(connection, -EINVAL,
                                  "give the kernel a name of letters, digits, "
                                  "\"_\" and \"-\"");
+    } else if (connection->stranger && (connection_may_include(&open->source) ||
+                                        connection_may_include(&open->description))) {
+        return connection_refuse(connection, -EACCES,
+                                 "a kernel of a client with a certificate must not include files: "
+                                 "write it in one text, without the words include, import, embed");
     }
     int error =
         stream_description_parse(open->description.bytes, &connection->description, problem);

@@ -479,6 +479,26 @@ class Strangers(unittest.TestCase):
         answers, said = self.start("laptop.pem").communicate(records, SECONDS)
         self.assertEqual((answers, said), (scramble(records), b""))
 
+    def test_kernels_of_strangers_include_no_files(self):
+        """The files would be read as the service's user, and what is in them told in the compiler's log."""
+        secret, folder = self.lab.path("secret"), self.lab.path("own")
+        os.mkdir(folder)
+        with open(secret, "w", encoding="utf-8") as file:
+            file.write("a_secret_word;\n")
+        kernel = "__kernel void own(__global uchar *in, __global uchar *out) { out[0] = in[0]; }\n"
+        for head, options in ((f'#include "{secret}"\n', ""), (f'%:include "{secret}"\n', ""),
+                              (f'#in\\\nclude "{secret}"\n', ""), (f'??=import "{secret}"\n', ""),
+                              ("", f"-include {secret}")):
+            with self.subTest(head=head, options=options):
+                for name, content in ((".cl", head + kernel), (".stream", f'{DESCRIPTION}options = "{options}";')):
+                    with open(f"{folder}/own{name}", "w", encoding="utf-8") as file:
+                        file.write(content)
+                env = dict(self.lab.env, RESEAT_CREDENTIALS=self.lab.path("laptop.pem"), RESEAT_STREAM=self.address)
+                run = subprocess.run([RESEAT, "stream", "run", f"{folder}/own"], env=env, input=b"", check=False,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS)
+                self.assertNotIn(b"a_secret_word", run.stderr)
+                self.assertIn(b"must not include files", run.stderr)
+
     def test_a_client_without_certificate(self):
         _, said = self.start("nothing.pem").communicate(b"", SECONDS)
         self.assertIn(b"nothing.pem", said)
