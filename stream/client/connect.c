@@ -173,12 +173,15 @@ static int connect_begin(struct connection *connection, struct stream_body *body
 {
     struct stream_opened opened;
     int error = stream_opened_get(body, &opened);
+    /* Another host's service must not have us open what it names. */
+    if (!error && opened.path.size && !connection->link->ops->socket)
+        error = -EPROTO;
     error = error ? error : connect_map(connection, &opened);
     if (error)
         return error;
     snprintf(connection->program, sizeof(connection->program), "%s", opened.program.bytes);
     connection->other = -1;
-    if (opened.path.size && connection->link->ops->socket)
+    if (opened.path.size)
         connection->doorbell = owned_fd(connection->link->ops->socket(connection->link));
     else
         error = connect_start_threads(connection);

@@ -221,6 +221,8 @@ class _Dialer:
                 area, program = body.string(), body.string()
                 if version != _VERSION or not all(sizes[:3]):
                     raise OSError(errno.EPROTO, f"it speaks version {version}, this library {_VERSION}")
+                if area and connected.family != socket.AF_UNIX:
+                    raise OSError(errno.EPROTO, "it named memory of this machine, though it is on another one")
                 if not area and max(sizes[:2]) > _BODY_MAX:
                     raise Refused(f"records of more than {_BODY_MAX} bytes need memory shared with the "
                                   "service, on its machine")

@@ -189,7 +189,7 @@ class Python(WithDouble):
     def test_timeout(self):
         for area in BOTH:
             with self.assertRaisesRegex(reseat_stream.TimedOut, "100 records are on their way"):
-                self.open(self.double(["stall"], capacity=100, area=area), timeout=0.1).run(records(300))
+                self.open(self.double(["stall"], capacity=100, area=area), timeout=2).run(records(300))
 
 
 if __name__ == "__main__":

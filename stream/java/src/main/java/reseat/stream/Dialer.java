@@ -159,6 +159,8 @@ final class Dialer {
             if (answer.type() != Wire.OPENED)
                 throw new IOException("it answered with a frame of type " + answer.type());
             Wire.Opened opened = new Wire.Opened(answer.body());
+            if (!opened.area.isEmpty() && wire.channel == null)
+                throw new IOException("it named memory of this machine, though it is on another one");
             if (opened.area.isEmpty() && Math.max(opened.input, opened.output) > Wire.BODY_MAX)
                 throw new ReseatException(Reason.REFUSED, "records of more than " + Wire.BODY_MAX
                         + " bytes need memory shared with the service, on its machine");
