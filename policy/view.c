@@ -87,15 +87,16 @@ static bool view_is_measured(const struct policy_device *device, enum policy_mea
 static void view_sort_devices(struct view *view, enum policy_measure measure)
 {
     uint64_t(*rows)[POLICY_SORTED / 64] = view->sorted[measure];
+    uint32_t count = (uint32_t)least_of(view->world->device_count, POLICY_SORTED);
 
-    for (uint32_t i = 0; i < view->world->device_count && i < POLICY_SORTED; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct policy_device *d = device_at(view, i);
 
         if (view_is_measured(d, measure))
             rows[view_row_of(view_bytes_on(d, measure))][i / 64] |= UINT64_C(1) << i % 64;
     }
     for (unsigned row = 64; row > 0; row--)
-        for (unsigned i = 0; i < POLICY_SORTED / 64; i++)
+        for (uint32_t i = 0; i * 64 < count; i++)
             rows[row - 1][i] |= rows[row][i];
 }
 
