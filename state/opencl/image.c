@@ -207,25 +207,6 @@ struct range image_packed_range(const struct image_shape *shape, const size_t re
     return (struct range){offset, offset + shape->element_size * region[0] * region[1] * region[2]};
 }
 
-bool image_pitches_fit(const struct image_shape *shape, const size_t region[3], size_t row,
-                       size_t slice)
-{
-    size_t least = region[0] * shape->element_size;
-    if (row != 0 && row < least)
-        return false;
-    if (slice == 0)
-        return true;
-    switch (shape->desc.image_type) {
-    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
-    case CL_MEM_OBJECT_IMAGE3D:
-        return multiply_add(row != 0 ? row : least, region[1], 0, &least) && slice >= least;
-    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
-        return slice >= (row != 0 ? row : least);
-    default:
-        return false;
-    }
-}
-
 struct image_pitches image_host_pitches(const struct image_shape *shape, const size_t region[3],
                                         size_t row, size_t slice)
 {
@@ -234,6 +215,32 @@ struct image_pitches image_host_pitches(const struct image_shape *shape, const s
     if (shape->desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY && slice)
         row = slice;
     return (struct image_pitches){row, slice ? slice : row * region[1]};
+}
+
+bool image_pitches_fit(const struct image_shape *shape, const size_t region[3], size_t row,
+                       size_t slice)
+{
+    size_t width = region[0] * shape->element_size, bytes;
+    if (row != 0 && row < width)
+        return false;
+    row = row != 0 ? row : width;
+    switch (shape->desc.image_type) {
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+    case CL_MEM_OBJECT_IMAGE3D:
+        if (slice != 0 && (!multiply_add(row, region[1], 0, &bytes) || slice < bytes))
+            return false;
+        break;
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+        if (slice != 0 && slice < row)
+            return false;
+        break;
+    default:
+        if (slice != 0)
+            return false;
+    }
+    struct image_pitches pitches = image_host_pitches(shape, region, row, slice);
+    return multiply_add(pitches.row, region[1], 0, &bytes) &&
+           multiply_add(pitches.slice, region[2], 0, &bytes);
 }
 
 struct range image_host_range(const struct image_shape *shape, const size_t region[3], size_t row,

@@ -32,7 +32,8 @@ struct range image_range(const struct image_shape *shape, const size_t origin[3]
 /** As many bytes as a region has, packed, from @offset of a buffer on. */
 struct range image_packed_range(const struct image_shape *shape, const size_t region[3],
                                 size_t offset);
-/** 5.3.3: pitches of the host memory that a region is read into or written from. */
+/** 5.3.3: pitches of the host memory that a region is read into or written from, which together is
+ * no larger than an address space. */
 bool image_pitches_fit(const struct image_shape *shape, const size_t region[3], size_t row,
                        size_t slice);
 /** The distances, in that host memory, of what dims[1] and dims[2] count. A pitch of 0 stands for

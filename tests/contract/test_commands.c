@@ -242,6 +242,8 @@ Test(commands, image_regions_lie_in_the_image)
     expect_error(READ(zero, all, 0, 0), CL_SUCCESS);
     expect_error(READ(zero, all, 32, 0), CL_SUCCESS);
     expect_error(READ(zero, all, 31, 0), CL_INVALID_VALUE);
+    /* A pitch with which later rows would lie before the pointer. */
+    expect_error(READ(zero, all, SIZE_MAX - 15, 0), CL_INVALID_VALUE);
     expect_error(READ(zero, all, 0, 256), CL_INVALID_VALUE);
     expect_error(READ(zero, wide, 0, 0), CL_INVALID_VALUE);
     expect_error(READ(zero, deep, 0, 0), CL_INVALID_VALUE);
@@ -253,6 +255,7 @@ Test(commands, image_regions_lie_in_the_image)
     clEnqueueWriteImage(s.queue, s.image, CL_TRUE, origin, region, row, slice, bytes, 0, NULL, NULL)
     expect_error(WRITE(zero, all, 0, 0), CL_SUCCESS);
     expect_error(WRITE(zero, all, 31, 0), CL_INVALID_VALUE);
+    expect_error(WRITE(zero, all, SIZE_MAX - 15, 0), CL_INVALID_VALUE);
     expect_error(WRITE(zero, all, 0, 256), CL_INVALID_VALUE);
     expect_error(WRITE(zero, wide, 0, 0), CL_INVALID_VALUE);
     expect_error(WRITE(one, all, 0, 0), CL_INVALID_VALUE);
