@@ -14,14 +14,11 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import time
 
 from isolated import Watch
-from lab import DONE, EMULATED, Lab, Mover, Patience, TIMES, VENDORS, find_reseat
-
-SKIPPED = 77  # what meson takes for a skipped test
+from lab import DONE, EMULATED, SKIPPED, Lab, Mover, Patience, TIMES, VENDORS, find_reseat, touch
 
 
 def parse(argv):
@@ -59,14 +56,6 @@ def parse(argv):
     return options
 
 
-def native(lab, options):
-    """(exit status, standard output) without reseat."""
-    env = dict(lab.env, TEST_DEVICE=options.native_device)
-    run = subprocess.run(options.program, env=env, stdin=subprocess.DEVNULL,
-                         stdout=subprocess.PIPE, check=False, timeout=options.native_seconds)
-    return run.returncode, run.stdout
-
-
 def moved(lab, options, devices):
     """(exit status, or why it was killed, standard output, mover) under reseat."""
     until = lab.path("until")
@@ -92,8 +81,7 @@ def moved(lab, options, devices):
         while process.poll() is None and not why:
             enough = mover.moves() >= options.moves and (mover.spread_items or not options.spread)
             if enough and not os.path.exists(until):
-                with open(until, "w", encoding="utf-8"):
-                    pass
+                touch(until)
             time.sleep(0.02)
             why = patience.is_out()
         status = process.poll()
@@ -169,7 +157,8 @@ def main(argv):
         return SKIPPED
     with Lab(options.vendors.split(","), reseat, options.keep, program=options.program) as lab:
         devices = options.devices.split(",") if options.devices else lab.devices()
-        want = (options.expect, None) if options.no_native else native(lab, options)
+        want = (options.expect, None) if options.no_native else lab.native(
+            options.program, options.native_seconds, TEST_DEVICE=options.native_device)
         if want[0] != options.expect:
             print(f"chaos: natively it ended with {want[0]}, not {options.expect}: "
                   "nothing to compare with", file=sys.stderr)
@@ -181,8 +170,7 @@ def main(argv):
         wrong = report(options, devices, want, (status, output), mover, time.monotonic() - begin,
                        complaint(lab))
         if wrong:
-            with open(lab.path("stderr"), "rb") as file:
-                sys.stderr.write(file.read()[-4000:].decode(errors="replace"))
+            sys.stderr.write(lab.tail("stderr", 4000))
         if options.summary:
             with open(options.summary, "w", encoding="utf-8") as file:
                 json.dump({"seed": options.seed, "moves": mover.moves(),

@@ -14,14 +14,12 @@ import argparse
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
 
-from lab import DONE, OUTCOMES, Lab, Patience, TIMES, VENDORS, find_reseat
+from lab import DONE, OUTCOMES, SKIPPED, Lab, Patience, TIMES, VENDORS, find_reseat, touch
 
-SKIPPED = 77  # what meson takes for a skipped test
 POLL_SECONDS = 0.02
 ALONE_SECONDS = 60  # with nobody to kill: the program has not gone on
 AGAIN_SECONDS = 60  # until it was recovered, and has a second process of the driver
@@ -125,14 +123,6 @@ def is_ready_again(lab, process, killer):
     return True
 
 
-def native(lab, options):
-    """(exit status, standard output) without reseat."""
-    run = subprocess.run(options.program, env=dict(lab.env, TEST_DEVICE=options.native_device),
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False,
-                         timeout=options.seconds)
-    return run.returncode, run.stdout
-
-
 def killed(lab, options):
     """(exit status, or why it was killed; standard output; killer)"""
     until, devices = lab.path("until"), lab.devices()
@@ -148,8 +138,7 @@ def killed(lab, options):
             if killer.kills >= options.kills and not os.path.exists(until):
                 killer.stop()
                 why = None if is_ready_again(lab, process, killer) else "was not ready for another loss"
-                with open(until, "wb"):
-                    pass
+                touch(until)
             time.sleep(POLL_SECONDS)
             why = why or ("went on nowhere" if killer.alone else patience.is_out())
         status = process.poll()
@@ -161,16 +150,8 @@ def killed(lab, options):
         return why or status, out.read(), killer
 
 
-def tail(lab, name, size):
-    path = lab.path(name)
-    if not os.path.exists(path):
-        return ""
-    with open(path, "rb") as file:
-        return file.read()[-size:].decode(errors="replace")
-
-
 def run(lab, options):
-    want = native(lab, options)
+    want = lab.native(options.program, options.seconds, TEST_DEVICE=options.native_device)
     if want[0] != 0:
         print(f"killed: natively it ended with {want[0]}: nothing to compare with", file=sys.stderr)
         return 1
@@ -192,7 +173,7 @@ def run(lab, options):
     for what in wrong:
         print(f"  WRONG: {what}")
     if wrong:
-        print(f"{tail(lab, 'stderr', 2000)}\n{tail(lab, 'log', 6000)}\n{tail(lab, 'run/reseat/agent.log', 3000)}")
+        print("\n".join(lab.tail(*of) for of in (("stderr", 2000), ("log", 6000), ("run/reseat/agent.log", 3000))))
     return 1 if wrong else 0
 
 

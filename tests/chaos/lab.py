@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -51,6 +52,52 @@ APPEAR_SECONDS = 60
 POLL_SECONDS = 0.05
 COMMAND_SECONDS = 300
 STILL_SECONDS = 120
+PATIENCE = 120
+SKIPPED = 77  # what meson takes for a skipped test
+
+
+def fail(text):
+    sys.exit(f"{os.path.basename(sys.argv[0])}: {text}")
+
+
+def check(what, is_so, seen=""):
+    if not is_so:
+        fail(f"{what}: {seen}")
+
+
+def expect(what, got, wanted):
+    check(what, got == wanted, f"{got!r}, not {wanted!r}")
+
+
+def until(what, ready, seen=lambda: ""):
+    """What @ready gives, as soon as that is something."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        got = ready()
+        if got:
+            return got
+        time.sleep(POLL_SECONDS)
+    return fail(f"never came about: {what}; {seen()}")
+
+
+def touch(path):
+    with open(path, "w", encoding="utf-8"):
+        pass
+
+
+def lines(path):
+    """Those of a file, none if there is no file yet."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def reason(answer):
+    """Why a command was refused, by its JSON object."""
+    answer = answer or {}
+    return answer.get("reason") or (answer.get("error") or {}).get("message") or ""
 
 
 def find_reseat(named=None):
@@ -86,7 +133,8 @@ def take_cache(command=()):
 class Lab:
     """A folder with everything; leave it (it is a context manager) and all of it is gone."""
 
-    def __init__(self, vendors, reseat=None, keep=False, extra_env=None, program=()):
+    def __init__(self, vendors, reseat=None, keep=False, extra_env=None, program=(), devices=None):
+        self.programs = []
         self.folder = tempfile.mkdtemp(prefix="reseat-lab-")
         self.keep = keep
         self.reseat = reseat
@@ -110,24 +158,27 @@ class Lab:
                 shutil.copytree(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"), icd,
                                 dirs_exist_ok=True)
                 continue
-            library, variables = VENDORS.get(vendor) or self.emulated(vendor)
+            library, variables = VENDORS.get(vendor) or self.emulated(
+                devices or {PACED: PACED_GPUS, TIMED: TIMED_GPUS}.get(vendor, GPUS))
             with open(os.path.join(icd, vendor + ".icd"), "w", encoding="utf-8") as file:
                 file.write(library + "\n")
             for name, value in variables.items():
                 self.env.setdefault(name, value)
         self.env.update(extra_env or {})
 
-    def emulated(self, vendor):
-        """GPUs with memory of their own, which is where maps are copies."""
+    def emulated(self, devices):
+        """By default GPUs with memory of their own, which is where maps are copies."""
         config = self.path("gpus.conf")
         with open(config, "w", encoding="utf-8") as file:
-            file.write({PACED: PACED_GPUS, TIMED: TIMED_GPUS}.get(vendor, GPUS))
+            file.write(devices)
         return os.environ["EMU_LIBRARY"], {"EMU_CONFIG": config, "POCL_DEVICES": "basic pthread"}
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        for program in self.programs:
+            program.kill()
         if self.reseat:
             self.control("agent", "stop")
         if not self.keep:
@@ -136,6 +187,11 @@ class Lab:
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def use_new_cache(self):
+        """For programs that link: POCL's cache does not survive two processes that link the same."""
+        self.env["POCL_CACHE_DIR"] = self.path("pocl")
+        os.mkdir(self.env["POCL_CACHE_DIR"])
 
     def control(self, *args):
         """Run a reseat command; (exit status, its JSON or None)."""
@@ -191,9 +247,81 @@ class Lab:
             command += ["--present", present]
         return command + ["--"]
 
-    def start(self, command, stdout, stderr, extra_env=None):
+    def start(self, command, stdout, stderr, extra_env=None, stdin=subprocess.DEVNULL):
         return subprocess.Popen(command, env=dict(self.env, **(extra_env or {})),
-                                stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+                                stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def native(self, command, seconds=PATIENCE, **env):
+        """(exit status, standard output) without reseat."""
+        run = subprocess.run(command, env=dict(self.env, **env), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, check=False, timeout=seconds)
+        return run.returncode, run.stdout
+
+    def tail(self, name, size):
+        """The end of a file in this folder."""
+        try:
+            with open(self.path(name), "rb") as file:
+                return file.read()[-size:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+
+class Program:
+    """A program under reseat, which its lab kills in the end. If it is to be @busy until end(), it is told by
+    TEST_UNTIL, which those of tests/programs read."""
+
+    def __init__(self, lab, command, *options, busy=False, stdout=subprocess.PIPE, stderr=None,
+                 stdin=subprocess.DEVNULL, env=None):
+        self.lab, self.until = lab, lab.path(f"until-{len(lab.programs)}")
+        self.process = lab.start([lab.reseat, "run", *options, "--", *command], stdout, stderr,
+                                 dict({"TEST_UNTIL": self.until} if busy else {}, **(env or {})), stdin)
+        self.pid = str(self.process.pid)
+        lab.programs.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def runs(self):
+        return self.process.poll() is None
+
+    def app(self):
+        """What ps says of it."""
+        check("the program runs", self.runs(), self.process.returncode)
+        return self.lab.app(self.process.pid)
+
+    def comes_to(self, what, ready):
+        """What ps says of it once that is so."""
+        return until(what, lambda: (app := self.app()) and ready(app) and app, self.app)
+
+    def control(self, verb, *args):
+        return self.lab.control(verb, self.pid, *args, "--json")
+
+    def moves(self, device):
+        status, answer = self.control("move", device)
+        expect(f"move to {device} ({answer})", status, DONE)
+
+    def is_refused(self, why, verb, *args):
+        status, answer = self.control(verb, *args)
+        check(f"{verb} is refused: {why}", status == REFUSED and why in reason(answer), (status, answer))
+
+    def end(self, text=None):
+        """(exit status, standard output) once it may end; @text is what it reads before."""
+        touch(self.until)
+        try:
+            output, _ = self.process.communicate(text, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            fail("the program does not end")
+        return self.process.returncode, output
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
 
 
 def stat_of(pid):
@@ -331,8 +459,8 @@ class Mover(threading.Thread):
         if status == DONE:
             self.downtimes.append((answer.get("downtime_ns") or 0) / 1e9)
         elif status != NO_SUCH:
-            reason = answer.get("reason") or (answer.get("error") or {}).get("message") or "?"
-            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+            why = reason(answer) or "?"
+            self.reasons[why] = self.reasons.get(why, 0) + 1
 
     def _app(self):
         """What to move: the process, or mostly one virtual device of it."""

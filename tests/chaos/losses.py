@@ -20,14 +20,12 @@ say, but not hang or crash.
 
 import argparse
 import os
-import subprocess
 import sys
 import threading
 import time
 
-from lab import DONE, EMULATED, PACED, Lab, Mover, Patience, TIMES, find_reseat
+from lab import DONE, EMULATED, PACED, SKIPPED, Lab, Mover, Patience, TIMES, find_reseat
 
-SKIPPED = 77  # what meson takes for a skipped test
 DEVICES = {"a": "gpu-a", "b": "gpu-b", "c": "cpu-c", "d": "gpu-d"}  # lab.GPUS, and...
 # ...where a program whose memory the device works in can go when both others are lost.
 THIRD = "[d] name=gpu-d base=1 own_memory=yes\n"
@@ -60,14 +58,6 @@ def parse(argv):
     parser.add_argument("--keep", action="store_true", help="keep the folder with all output")
     parser.add_argument("program", nargs="+")
     return parser.parse_args(argv)
-
-
-def native(lab, options):
-    """(exit status, standard output) without reseat."""
-    run = subprocess.run(options.program, env=dict(lab.env, TEST_DEVICE="0"),
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False,
-                         timeout=options.seconds)
-    return run.returncode, run.stdout
 
 
 class Imager(threading.Thread):
@@ -131,11 +121,6 @@ def protected(lab, options, losses):
             other.stop()
         out.seek(0)
         return why or status, out.read(), calls_of(trace)
-
-
-def tail(lab, name, size=3000):
-    with open(lab.path(name), "rb") as file:
-        return file.read()[-size:].decode(errors="replace")
 
 
 def some(numbers, count):
@@ -202,7 +187,7 @@ class Trials:
             at = ", ".join(f"{section} {call} {made[section].get(call, 'not made')}"
                            for section, call in losses)
             print(f"  WRONG, lost at call {at}: {wrong}\n"
-                  f"{tail(self.lab, 'stderr', 600)}\n{tail(self.lab, 'log')}", flush=True)
+                  f"{self.lab.tail('stderr', 600)}\n{self.lab.tail('log', 3000)}", flush=True)
         return made
 
     def expect_images(self):
@@ -221,7 +206,7 @@ class Trials:
 
 
 def run(lab, options):
-    want = None if options.no_native else native(lab, options)
+    want = None if options.no_native else lab.native(options.program, options.seconds, TEST_DEVICE="0")
     lab.devices()
     status, output, calls = protected(lab, options, [])
     want = want or (status, output)
@@ -230,7 +215,7 @@ def run(lab, options):
         return 1
     wrong = differs((status, output), want)
     if wrong:
-        print(f"  WRONG, undisturbed: {wrong}\n{tail(lab, 'stderr')}")
+        print(f"  WRONG, undisturbed: {wrong}\n{lab.tail('stderr', 3000)}")
         return 1
     begin, trials = time.monotonic(), Trials(lab, options, want)
     for call in chosen(options, calls[options.lose]):

@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """
 Programs that a host took with it are started again on another one: once.
-
-    recovered.py PROGRAM
 
 Two agents with folders of their own stand for two hosts, and one folder for the disk that both have. Of
 one all is killed with SIGKILL, the agent and its program; the other recovers the program, whose output is
@@ -15,13 +12,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 
-from lab import DONE, EMULATED, NO_SUCH, REFUSED, ROLLED_BACK, Lab, find_reseat
-from restored import ARGUMENTS, SLOWLY, expect, fail, wait_for
+from lab import DONE, EMULATED, NO_SUCH, PATIENCE, REFUSED, ROLLED_BACK, Lab, check, expect, find_reseat, until
+from restored import ARGUMENTS, start
 
-PATIENCE = 120
 LEASE = "2"
 HOST = socket.gethostname()
 
@@ -33,34 +28,24 @@ class Host:
         self.disk, self.program = disk, program
         self.lab = Lab([EMULATED], find_reseat())
         self.device = self.lab.devices()[0]
-        self.started = []
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for process in self.started:
-            process.kill()
-            process.wait()
-            process.stdout.close()
         self.lab.__exit__()
 
     def images(self, name):
         return os.path.join(self.disk, name)
 
-    def begin(self, name, *more, lease=LEASE, steps=None):
+    def begin(self, name, lease=LEASE, steps=None):
         """A program that has an image, and one second later one more."""
-        log = self.lab.path(name + ".log")
-        # It takes the first one that it finds.
-        arguments = [*(["--steps", str(steps)] if steps else []), *ARGUMENTS, *SLOWLY, "--log", log, *more]
-        process = self.lab.start([self.lab.reseat, "run", "--device", self.device, "--", self.program,
-                                  *arguments], subprocess.PIPE, None, {})
-        self.started.append(process)
-        wait_for("its beginning", lambda: os.path.exists(log) and os.path.getsize(log))
+        # It takes the first number of steps that it finds.
+        arguments = ["--steps", str(steps)] if steps else []
+        process = start(self.lab, [self.program, *arguments, *ARGUMENTS], self.device, self.lab.path(name + ".log"))
         options = ["--lease", lease] if lease else []
         for _ in range(2):
-            status, answer = self.lab.control("checkpoint", str(process.pid), "--to",
-                                              self.images(name), *options, "--json")
+            status, answer = process.control("checkpoint", "--to", self.images(name), *options)
             expect(f"checkpoint ({answer})", status, DONE)
         return process
 
@@ -68,9 +53,8 @@ class Host:
         """All of it, as a host that loses power."""
         status, answer = self.lab.control("agent", "status", "--json")
         expect("agent", status, DONE)
-        for process in self.started:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        for program in self.lab.programs:
+            program.kill()
         os.kill(answer["agent"]["pid"], signal.SIGKILL)
 
     def recovery(self, name, *more, host=HOST):
@@ -92,12 +76,19 @@ def outcomes(output):
 
 
 def expect_outcome(what, got, status, outcome, reason=""):
-    if got[0] != status or len(got[1]) != 1 or got[1][0][0] != outcome or \
-       reason not in got[1][0][1]:
-        fail(f"{what}: {got}, not {status}, {outcome}, {reason!r}")
+    check(f"{what}: {status}, {outcome}, {reason!r}", got[0] == status and len(got[1]) == 1 and
+          got[1][0][0] == outcome and reason in got[1][0][1], got)
 
 
-def loses_a_host(disk, program, native):
+def disk_of(lab):
+    """The folder of images that all hosts have."""
+    disk = lab.path("disk")
+    os.mkdir(disk, 0o700)
+    return disk
+
+
+def loses_a_host(lab, program):
+    disk, native = disk_of(lab), lab.native([program, *ARGUMENTS])[1].decode()
     with Host(disk, program) as first, Host(disk, program) as second:
         first.begin("host")
         expect_outcome("while it lives", recover(second, "host"), DONE, "alive", f"it runs on {HOST}")
@@ -106,41 +97,37 @@ def loses_a_host(disk, program, native):
         several = [second.recovery("host") for _ in range(3)]
         outputs = [process.communicate(timeout=PATIENCE)[0].decode() for process in several]
         said = sorted(outcome for output in outputs for outcome, _ in outcomes(output))
-        if said.count("recovered") != 1 or len(said) != 3:
-            fail(f"one of three recovers it: {outputs}")
+        check("one of three recovers it", said.count("recovered") == 1 and len(said) == 3, outputs)
         expect("results", "".join(outputs).count("resumable "), 1)
-        if native not in "".join(outputs):
-            fail(f"its output: {outputs}, not {native}")
+        check("its output is the native one", native in "".join(outputs), (outputs, native))
         expect_outcome("when it has ended", recover(second, "host"), DONE, "ended")
 
 
-def is_fenced(disk, program):
+def is_fenced(lab, program):
     """A holder that somebody took for dead does nothing more."""
+    disk = disk_of(lab)
     with Host(disk, program) as first, Host(disk, program) as second:
         process = first.begin("fence")
-        process.send_signal(signal.SIGSTOP)
+        process.process.send_signal(signal.SIGSTOP)
         got = second.recovery("fence")
-        wait_for("the new process", lambda: len(glob.glob(disk + "/fence/rights/*")) == 3)
-        process.send_signal(signal.SIGCONT)
+        until("the new process has its lease", lambda: len(glob.glob(disk + "/fence/rights/*")) == 3)
+        process.process.send_signal(signal.SIGCONT)
         got.communicate(timeout=PATIENCE)
         expect("the new one", got.returncode, DONE)
-        wait_for("the old one to be fenced",
-                 lambda: [(app["state"], "took its right" in app["right_problem"])
-                          for app in first.lab.control("ps", "--json")[1]["apps"]] ==
-                 [("fenced", True)])
-        status, _ = first.lab.control("move", str(process.pid), first.device, "--json")
-        expect("a move of a fenced program", status, REFUSED)
+        until("the old one is fenced",
+              lambda: [(app["state"], "took its right" in app["right_problem"])
+                       for app in first.lab.control("ps", "--json")[1]["apps"]] == [("fenced", True)])
+        expect("a move of a fenced program", process.control("move", first.device)[0], REFUSED)
         time.sleep(1)
-        if process.poll() is not None:
-            fail(f"the old one went on: {process.communicate()[0]}")
+        check("the old one does not go on", process.runs(), process.process.returncode)
 
 
-def cannot(disk, program):
+def cannot(lab, program):
+    disk = disk_of(lab)
     with Host(disk, program) as host:
         host.begin("unleased", lease=None)
         expect_outcome("without a lease", recover(host, "unleased"), ROLLED_BACK, "cannot", "--lease")
-        got = host.begin("ends", steps=4000)
-        got.communicate(timeout=PATIENCE)
+        host.begin("ends", steps=4000).end()
         expect_outcome("at its end", recover(host, "ends"), DONE, "ended")
         expect("of another host", host.recovery("ends", host="nowhere").wait(), NO_SUCH)
         host.begin("broken")
@@ -171,19 +158,3 @@ def cannot(disk, program):
         expect_outcome("a damaged image", recover(host, "broken"), DONE, "recovered")
         expect("rights", len(glob.glob(disk + "/broken/rights/*")), 4)
         expect_outcome("afterwards", recover(host, "broken", "--dry-run"), DONE, "lost")
-
-
-def main():
-    program = os.path.abspath(sys.argv[1])
-    with Lab([EMULATED], find_reseat()) as lab:
-        native = subprocess.run([program, *ARGUMENTS], env=lab.env, stdout=subprocess.PIPE,
-                                check=True, timeout=PATIENCE).stdout.decode()
-        disk = lab.path("disk")
-        os.mkdir(disk, 0o700)
-        cannot(disk, program)
-        is_fenced(disk, program)
-        loses_a_host(disk, program, native)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,159 +1,84 @@
-#!/usr/bin/env python3
 """
 A program is killed again and again, and goes on from its last image in a new process.
-
-    restored.py [--seed N] PROGRAM
 
 It is checkpointed all the time, killed with SIGKILL at random moments, and restored each time on
 another emulated device. Its output is the native one, and it never begins before its last image.
 """
 
-import argparse
 import os
 import random
-import signal
 import subprocess
-import sys
 import time
 
-from lab import DONE, EMULATED, Lab, find_reseat
+from lab import DONE, PATIENCE, Program, check, expect, lines, until
 
-PATIENCE = 120
 KILLS = 4
 ARGUMENTS = ["--size", "96", "--steps", "16000"]
 # So that it lasts on any machine.
 SLOWLY = ["--pause", "8"]
 
 
-def fail(text):
-    sys.exit(f"restored.py: {text}")
+def begun(log):
+    """Where each life began."""
+    return [int(line) for line in lines(log)]
 
 
-def expect(what, got, wanted):
-    if got != wanted:
-        fail(f"{what}: {got!r}, not {wanted!r}")
+def images_in(lab, folder):
+    status, answer = lab.control("image", "list", folder, "--json")
+    return answer["images"] if status == DONE else []
 
 
-def wait_for(what, ready):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        found = ready()
-        if found:
-            return found
-        time.sleep(0.02)
-    return fail(f"{what} did not come")
+def start(lab, command, device, log, *options):
+    """Once it has begun."""
+    had = len(begun(log))
+    process = Program(lab, [*command, *SLOWLY, "--log", log], "--device", device, *options)
+    until("it begins", lambda: not process.runs() or len(begun(log)) > had)
+    check("it has begun", len(begun(log)) > had, process.process.returncode)
+    return process
 
 
-class Play:
-    """One program, its images and its lives."""
+def live_and_die(lab, process, images, chance):
+    """Until it has been killed, with an image of its own."""
+    writer = subprocess.Popen([lab.reseat, "checkpoint", process.pid, "--to", images, "--every", "1", "--keep", "3"],
+                              env=lab.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until("it has an image", lambda: not process.runs() or
+              any(image["pid"] == process.process.pid for image in images_in(lab, images)))
+        time.sleep(chance.uniform(0, 2.5))
+        check("it runs until it is killed", process.runs(), process.process.returncode)
+        process.kill()
+        writer.wait(timeout=PATIENCE)
+    finally:
+        writer.kill()
+        writer.wait()
 
-    def __init__(self, lab, program, random_numbers):
-        self.lab, self.random = lab, random_numbers
-        self.command = [program, *ARGUMENTS, *SLOWLY, "--log", lab.path("log")]
-        self.images = lab.path("images")
 
-    def begun(self):
-        """Where each life began."""
-        try:
-            with open(self.lab.path("log"), encoding="utf-8") as file:
-                return [int(line) for line in file]
-        except FileNotFoundError:
-            return []
-
-    def names(self):
-        return [image["name"] for image in self.list()]
-
-    def list(self):
-        status, answer = self.lab.control("image", "list", self.images, "--json")
-        return answer["images"] if status == DONE else []
-
-    def start(self, device, restore):
-        options = ["--restore", self.images] if restore else []
-        return self.lab.start([self.lab.reseat, "run", "--device", device, *options, "--",
-                               *self.command], subprocess.PIPE, None, {})
-
-    def live_and_die(self, device, restore):
-        """Until it has been killed."""
-        lives, had = len(self.begun()), len(self.names())
-        program = self.start(device, restore)
-        writer = None
-        try:
-            wait_for(f"life {lives}", lambda: program.poll() is not None or
-                     len(self.begun()) > lives)
-            if program.poll() is not None:
-                fail(f"life {lives} ended with {program.returncode}: {program.communicate()[0]}")
-            writer = subprocess.Popen(
-                [self.lab.reseat, "checkpoint", str(program.pid), "--to", self.images, "--every",
-                 "1", "--keep", "3"], env=self.lab.env, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL)
-            wait_for("an image", lambda: program.poll() is not None or len(self.names()) > had or
-                     (had >= 3 and self.list()[0]["pid"] == program.pid))
-            time.sleep(self.random.uniform(0, 2.5))
-            ended = program.poll() is not None
-            program.send_signal(signal.SIGKILL)
-            output, _ = program.communicate(timeout=PATIENCE)
-            writer.wait(timeout=PATIENCE)
-            return output if ended else None
-        finally:
-            for process in (program, writer):
-                if process and process.poll() is None:
-                    process.kill()
-                    process.wait()
+def lives_again(lab, program):
+    command = [program, *ARGUMENTS]
+    native = lab.native(command)
+    images, log, chance = lab.path("images"), lab.path("log"), random.Random(1)
+    devices = lab.devices()
+    for life in range(KILLS):
+        how = ["--restore", images] if life else []
+        live_and_die(lab, start(lab, command, devices[life % len(devices)], log, *how), images, chance)
+    last = start(lab, command, devices[KILLS % len(devices)], log, "--restore", images)
+    expect("its end", last.end(), native)
+    lives = begun(log)
+    print("lives began at the steps", lives)
+    expect("lives", len(lives), KILLS + 1)
+    check("only the first begins at 0", lives[0] == 0 and all(lives[1:]) and sorted(lives) == lives, lives)
 
 
 def refuses(lab, program):
     """What cannot be gone on from is said before anything is started."""
     images = lab.path("others")
-    log = lab.path("others.log")
-    process = lab.start([lab.reseat, "run", "--", program, *ARGUMENTS, *SLOWLY, "--log", log],
-                        subprocess.PIPE, None, {})
-    try:
-        wait_for("its beginning", lambda: os.path.exists(log) and os.path.getsize(log))
-        expect("an image", lab.control("checkpoint", str(process.pid), "--to", images)[0], DONE)
-        expect("a suspend", lab.control("suspend", str(process.pid), "--to", images + "-s")[0], DONE)
-    finally:
-        process.kill()
-        process.communicate()
+    with start(lab, [program, *ARGUMENTS], lab.devices()[0], lab.path("log")) as process:
+        expect("an image", process.control("checkpoint", "--to", images)[0], DONE)
+        expect("a suspend", process.control("suspend", "--to", images + "-s")[0], DONE)
     for folder, name, wanted in ((images, "true", "there is no image of true"),
                                  (images + "-s", program, "it has no progress"),
                                  (images + "-none", program, "others-none")):
         run = subprocess.run([lab.reseat, "run", "--restore", folder, "--", name], env=lab.env,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True,
                              timeout=PATIENCE)
-        if run.returncode == 0 or wanted not in run.stdout:
-            fail(f"--restore {folder}: {run}, not {wanted!r}")
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("program")
-    args = parser.parse_args()
-    program = os.path.abspath(args.program)
-    with Lab([EMULATED], find_reseat()) as lab:
-        native = subprocess.run([program, *ARGUMENTS], env=lab.env, stdout=subprocess.PIPE,
-                                check=True, timeout=PATIENCE)
-        play = Play(lab, program, random.Random(args.seed))
-        devices = lab.devices()
-        refuses(lab, program)
-        output = None
-        for life in range(KILLS):
-            output = play.live_and_die(devices[life % len(devices)], life > 0)
-            if output is not None:
-                fail("it ended before it could be killed")
-        last = play.start(devices[KILLS % len(devices)], True)
-        try:
-            output, _ = last.communicate(timeout=PATIENCE)
-        finally:
-            last.kill()
-        expect("exit status", last.returncode, 0)
-        expect("output", output, native.stdout)
-        begun = play.begun()
-        print("restored.py: lives began at the steps", begun)
-        expect("lives", len(begun), KILLS + 1)
-        if begun[0] != 0 or any(step == 0 for step in begun[1:]) or sorted(begun) != begun:
-            fail(f"it began at {begun}")
-
-
-if __name__ == "__main__":
-    main()
+        check(f"--restore {folder} is refused: {wanted}", run.returncode and wanted in run.stdout, run)

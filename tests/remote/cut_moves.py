@@ -17,10 +17,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "chaos"))
-from lab import DONE, Lab, Patience, TIMES, find_reseat  # pylint: disable=wrong-import-position
+from lab import DONE, Lab, Patience, TIMES, find_reseat, touch  # pylint: disable=wrong-import-position
 from served import connect_badly, serve  # pylint: disable=wrong-import-position
 
 SECONDS = 600
+WAYS = ("up", "down")
 MORE = 4  # records more than were seen: moves differ
 
 
@@ -55,19 +56,24 @@ class Cuts:
         self.move(self.there)
         self.move(self.here)
 
-    def measure(self):
-        """Records of a move there and back, up and down; the second time nothing is new."""
+    def records_of(self, words):
+        """Records of a move there and back, up and down, and how often it was cut."""
+        before = self.network.tell(words)
         self.there_and_back()
-        before = self.network.tell("-")
-        self.there_and_back()
-        after = self.network.tell("-")
-        return after[0] - before[0], after[1] - before[1]
+        return [after - had for after, had in zip(self.network.tell("-"), before)]
 
-    def cut_each(self, way, counts):
-        for count in counts:
-            before = self.network.tell(f"{way} {count}")[2]
-            self.there_and_back()
-            self.cut += self.network.tell("-")[2] - before
+    def measure(self):
+        """Records up and down; the second time nothing is new."""
+        self.there_and_back()
+        return self.records_of("-")[:2]
+
+    def cut_each(self, way, measured, most):
+        """At counts that are scaled to the last move that was not cut: a program has fewer objects at times."""
+        every, latest = max(1, (measured + MORE) // most), measured
+        for count in range(random.randrange(every), measured + MORE, every):
+            seen = self.records_of(f"{WAYS[way]} {count * latest // measured}")
+            self.cut += seen[2]
+            latest = latest if seen[2] else max(1, seen[way])
 
 
 def moved(lab, network, options):
@@ -83,11 +89,9 @@ def moved(lab, network, options):
                     sys.exit("the program ended at once")
             cuts = Cuts(lab, network, process.pid, devices[0], devices[-1])
             records = cuts.measure()
-            for way, count in zip(("up", "down"), records):
-                every = max(1, (count + MORE) // (options.most * TIMES))
-                cuts.cut_each(way, range(random.randrange(every), count + MORE, every))
-            with open(until, "w", encoding="utf-8"):
-                pass
+            for way, count in enumerate(records):
+                cuts.cut_each(way, count, options.most * TIMES)
+            touch(until)
             status, why = Patience(process.pid, SECONDS).wait(process)
         finally:
             process.kill()
