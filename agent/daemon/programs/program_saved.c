@@ -42,6 +42,7 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
     size_t count = message_items(map, "devices", &items, PROTOCOL_VDEVS_MAX);
 
     take_saved(agent, map, program);
+    program_check_policy(&program->policy);
     program->awaited = program->connected;
     program->vdev_count = count ? count : 1;
     count = message_items(map, "displaced", &items, PROTOCOL_VDEVS_MAX);
@@ -112,7 +113,6 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_u64(&frame, "start", program->start);
     frame_u64(&frame, "uid", program->uid);
     put_saved(&frame, agent, program);
-    program_put_policy(program, &frame);
     frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
     program_put_moves(agent, program, &frame);
     int error;
