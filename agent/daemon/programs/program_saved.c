@@ -38,10 +38,13 @@ static void program_saved_check_visits(struct policy_visits *visits, uint64_t no
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map)
 {
     const msgpack_object *items;
+    const struct program_policy before = program->policy;
     uint64_t now = uv_now(&agent->loop);
     size_t count = message_items(map, "devices", &items, PROTOCOL_VDEVS_MAX);
 
     take_saved(agent, map, program);
+    if (!field_get(map, "quota"))
+        program->policy = before; /* The file has no policy: a quota of 0 would allow nothing. */
     program_check_policy(&program->policy);
     program->awaited = program->connected;
     program->vdev_count = count ? count : 1;
