@@ -261,7 +261,7 @@ static void power_settle(struct agent *agent, struct rows *rows, struct program 
         if (!why[0] || rows->choices[i].least_mw)
             why = rows->choices[i].why;
     }
-    if (!any) {
+    if (!any) { /* It is on no device: it waits until it is on one. */
         capped = power_any_cap(agent, program);
         granted = false;
     }
