@@ -1,12 +1,6 @@
-#include "policy/answer.h"
+#include "policy/policy_priv.h"
 
 #include <inttypes.h>
-
-#include "policy/expect.h"
-#include "policy/find_room.h"
-#include "policy/score.h"
-#include "policy/shift.h"
-#include "policy/step.h"
 
 /* The answer to one program that waits or is queued. */
 struct question {

@@ -1,9 +1,4 @@
-#include "policy/automatic.h"
-
-#include "policy/find_room.h"
-#include "policy/preference.h"
-#include "policy/score.h"
-#include "policy/step.h"
+#include "policy/policy_priv.h"
 
 /*
  * Moves that nobody asked for. In a world that does not change they come to an end, because each

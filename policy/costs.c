@@ -143,7 +143,7 @@ static uint32_t costs_permil(double error)
     return permil < 1e6 ? (uint32_t)permil : 1000000;
 }
 
-static uint64_t costs_power(double logarithm)
+static uint64_t costs_power_of_mean(double logarithm)
 {
     uint64_t power = costs_number(exp2(logarithm));
     return power > POWER_FLOOR ? power - POWER_FLOOR : 0;
@@ -161,7 +161,7 @@ void cost_record_of(const struct cost_point *point, struct cost_record *ret_reco
     };
     if (power->count <= 0)
         return;
-    ret_record->power_mw = costs_power((double)power->mean);
+    ret_record->power_mw = costs_power_of_mean((double)power->mean);
     ret_record->power_samples_k = costs_number(1000 * (double)power->count);
     ret_record->power_spread_k = costs_number(1000 * (double)power->spread);
     ret_record->power_error_permil = costs_permil(costs_error(power));
@@ -236,7 +236,7 @@ static void costs_guess_power(const struct cost_point *below, const struct cost_
         point = above;
     if (!point)
         return;
-    guess->power_mw = costs_power((double)point->power.mean);
+    guess->power_mw = costs_power_of_mean((double)point->power.mean);
     guess->power_samples = point->power.count;
     guess->power_error_permil =
         costs_permil(costs_error(&point->power) + REACH_DOUBT * fabs((double)point->size - size));

@@ -1,11 +1,6 @@
 #include "policy/decide.h"
 
-#include "policy/answer.h"
-#include "policy/automatic.h"
-#include "policy/find_room.h"
-#include "policy/operator.h"
-#include "policy/step.h"
-#include "policy/victims.h"
+#include "policy/policy_priv.h"
 
 #define ANSWER_PART                                                                                \
     32 /* An answer to one in the queue costs that part of all devices at least.                   \

@@ -1,7 +1,4 @@
-#include "policy/expect.h"
-
-#include "policy/find_room.h"
-#include "policy/score.h"
+#include "policy/policy_priv.h"
 
 #define AGES 32 /* Classes of age: powers of two, in seconds. */
 

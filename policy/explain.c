@@ -3,14 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/answer.h"
-#include "policy/automatic.h"
-#include "policy/expect.h"
-#include "policy/find_room.h"
-#include "policy/preference.h"
-#include "policy/score.h"
-#include "policy/shift.h"
-#include "policy/step.h"
+#include "policy/policy_priv.h"
 
 /* Append a line. If it does not fit, leave it and all further lines out. */
 struct page {

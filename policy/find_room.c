@@ -1,6 +1,4 @@
-#include "policy/find_room.h"
-
-#include "policy/score.h"
+#include "policy/policy_priv.h"
 
 /* The room to reserve for the head is found like any other; that room is then not free for others.
  */

@@ -1,9 +1,6 @@
-#include "policy/operator.h"
+#include "policy/policy_priv.h"
 
 #include <stdio.h>
-
-#include "policy/find_room.h"
-#include "policy/step.h"
 
 /* Take a program off its device for an operator, whatever its ways. */
 static void operator_leave(struct view *view, uint32_t program, const char *why,

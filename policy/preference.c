@@ -1,10 +1,9 @@
-#include "policy/preference.h"
+#include "policy/policy_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "policy/reseat_limits.h"
-#include "policy/step.h"
 
 /*
  * Devices are compared property by property, and each property counts only up to what the program

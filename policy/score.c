@@ -1,6 +1,4 @@
-#include "policy/score.h"
-
-#include "policy/preference.h"
+#include "policy/policy_priv.h"
 
 #define WHOLE 1000
 /* Of a program's busy time so much must have been measured for the rest to count as alike. */

@@ -1,7 +1,4 @@
-#include "policy/shift.h"
-
-#include "policy/score.h"
-#include "policy/step.h"
+#include "policy/policy_priv.h"
 
 /*
  * Make room for the head of the queue by moving other programs to devices where they are no worse

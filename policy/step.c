@@ -1,4 +1,4 @@
-#include "policy/step.h"
+#include "policy/policy_priv.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,6 +1,4 @@
-#include "policy/victims.h"
-
-#include "policy/score.h"
+#include "policy/policy_priv.h"
 
 /* At most so many candidates on one device are sorted; the others are taken as they come. */
 #define VICTIMS_MAX 64

@@ -89,6 +89,10 @@ class Field:
         elif self.type == "device" and "[]" not in value: # Without those that are no keys.
             lines += [f"{count} = 0;", "for (size_t i = 0; i < count; i++)",
                       f"    {count} += message_item_device(&items[i], &{value}[{count}]);"]
+        elif self.type == "u64" and "[]" not in value: # What is no number ends the list.
+            return ["{"] + ["    " + line for line in lines + [
+                f"{count} = 0;", f"while ({count} < count && message_item_u64(&items[{count}], &{value}[{count}]))",
+                f"    {count}++;"]] + ["}"]
         elif self.type in ("u64", "bool", "device"):
             lines += ["for (size_t i = 0; i < count; i++)",
                       f"    message_item_{self.type}(&items[i], &{one});"]

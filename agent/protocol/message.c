@@ -136,9 +136,12 @@ size_t message_items(const msgpack_object *map, const char *key, const msgpack_o
     return count < most ? count : most;
 }
 
-void message_item_u64(const msgpack_object *item, uint64_t *ret_value)
+bool message_item_u64(const msgpack_object *item, uint64_t *ret_value)
 {
-    *ret_value = item->type == MSGPACK_OBJECT_POSITIVE_INTEGER ? item->via.u64 : 0;
+    bool is = item->type == MSGPACK_OBJECT_POSITIVE_INTEGER;
+
+    *ret_value = is ? item->via.u64 : 0;
+    return is;
 }
 
 void message_item_bool(const msgpack_object *item, bool *ret_value)

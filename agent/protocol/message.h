@@ -39,7 +39,7 @@ bool message_is_map(const msgpack_object *map, const char *key);
 size_t message_items(const msgpack_object *map, const char *key, const msgpack_object **ret_items,
                      size_t most);
 /** An element; one of another type is 0, false, or leaves @ret_device as it was. */
-void message_item_u64(const msgpack_object *item, uint64_t *ret_value);
+bool message_item_u64(const msgpack_object *item, uint64_t *ret_value);
 void message_item_bool(const msgpack_object *item, bool *ret_value);
 bool message_item_device(const msgpack_object *item, struct device_key *ret_device);
 

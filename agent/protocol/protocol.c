@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "state/base/bytes/little_endian.h"
 #include "state/base/bytes/msgcheck.h"
@@ -356,19 +355,4 @@ int frame_seal(struct frame *frame)
     }
     little_endian_put((unsigned char *)frame->buffer.data, length, PREFIX);
     return 0;
-}
-
-int frame_write(struct frame *frame, int fd)
-{
-    int error = frame_seal(frame);
-
-    for (size_t sent = 0; !error && sent < frame->buffer.size;) {
-        ssize_t put = write(fd, frame->buffer.data + sent, frame->buffer.size - sent);
-        if (put >= 0)
-            sent += (size_t)put;
-        else if (errno != EINTR)
-            error = -errno;
-    }
-    frame_finish(frame);
-    return error;
 }

@@ -261,7 +261,4 @@ void frame_object(struct frame *frame, const char *key, const msgpack_object *va
  */
 MUST_CHECK int frame_seal(struct frame *frame);
 
-/** End, write and finish the frame. Blocks. Returns 0, or -errno. */
-MUST_CHECK int frame_write(struct frame *frame, int fd);
-
 #endif

@@ -7,6 +7,7 @@
 
 #include "agent/protocol/protection.h"
 #include "agent/protocol/protocol.h"
+#include "policy/costs.h"
 #include "state/driver/device_key.h"
 
 /** When the content of memory is copied: enum move_fetch of state/move/move.h. */
@@ -77,6 +78,41 @@ struct amount {
     uint32_t vdev; /**< UINT32_MAX: it names none, and is ignored. */
     uint64_t bytes;
     bool said; /**< It has `bytes`. */
+};
+
+/** MSG_REGISTER: what `reseat run` says of the program that it is about to execute. */
+struct registration {
+    char name[64];
+    bool named;     /**< The operator chose the name. */
+    uint32_t count; /**< Of virtual devices; 0: as many as devices are named. */
+    /* What the configuration decides where it is not given here. */
+    bool has_priority, has_ways;
+    int32_t priority;
+    bool preemptible;
+    uint32_t ways;   /**< Bits of enum policy_way. */
+    uint64_t quota;  /**< Bytes; 0: not given. */
+    uint64_t cap_mw; /**< Its power cap; 0: not given. */
+    struct protection protect;
+};
+
+/** MSG_TRACE. */
+struct trace_request {
+    char app[PROTOCOL_WORD_MAX]; /**< From a command: the name of the program. */
+    uint64_t duration_ms;        /**< From a command. */
+    bool on;                     /**< To a program: begin, or end before the deadline. */
+    uint64_t deadline_ns;        /**< To a program: CLOCK_MONOTONIC. */
+};
+
+#define COST_ID_SIZE   33 /**< 32 hexadecimal digits. */
+#define COST_NAME_SIZE 64
+
+/** What launches of one size of one kernel cost on one device: of MSG_PROFILE and MSG_IMPORT. */
+struct cost_line {
+    char id[COST_ID_SIZE]; /**< Identifies the kernel on every device. */
+    char name[COST_NAME_SIZE];
+    bool has_device;
+    struct device_key device;
+    struct cost_record record;
 };
 
 /** MSG_NOTICE. */

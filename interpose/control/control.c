@@ -14,6 +14,7 @@
 #include "agent/protocol/program_messages.h"
 #include "interpose/aware/aware.h"
 #include "interpose/control/control_budget.h"
+#include "interpose/control/control_engine.h"
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_park.h"
@@ -26,12 +27,9 @@
 #include "state/base/span.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
-#include "state/command/place.h"
 #include "state/command/power.h"
-#include "state/driver/device_key.h"
 #include "state/image/lease_renewer.h"
 #include "state/image/park.h"
-#include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/recovery/protect.h"
 
@@ -384,46 +382,27 @@ static void control_take_cancel(const msgpack_object *map)
     pthread_mutex_unlock(&control.lock);
 }
 
-/** The agent tells of the lease that this process had before it called exec(). */
-static void control_follow_lease(const msgpack_object *map)
-{
-    char path[PATH_MAX], id[LEASE_ID_MAX];
-
-    if (!field_path(map, "folder", path, sizeof(path)) || path[0] != '/' ||
-        !field_string(map, "id", id, sizeof(id)))
-        return;
-    int error = lease_renewer_follow(path, id);
-    if (error)
-        log_warn("the right to run, of the images in %s: %s", path, strerror(-error));
-}
-
 static void control_take_welcome(const msgpack_object *map)
 {
-    struct device_key keys[PROTOCOL_VDEVS_MAX];
-    char text[DEVICE_KEY_TEXT_MAX];
-    const msgpack_object *items;
-    size_t count = field_array(map, "devices", &items);
-    uint32_t good = 0;
+    struct control_welcome welcome;
 
-    while (good < count && good < PROTOCOL_VDEVS_MAX &&
-           object_string(&items[good], text, sizeof(text)) && !device_key_parse(text, &keys[good]))
-        good++;
+    take_welcome(map, &welcome);
     control.link.welcome = true;
     control.link.status_due = true;
-    control.link.learns = field_bool(map, "learns", false);
-    if (field_bool(map, "capped", false))
+    control.link.learns = welcome.learns;
+    if (welcome.capped)
         power_set(true, 0);
-    control_budget_connected(map);
+    control_budget_connected(&welcome);
     pthread_mutex_lock(&control.lock);
     if (!control.resolved) {
-        memcpy(control.devices, keys, good * sizeof(keys[0]));
-        control.device_count = good;
+        memcpy(control.devices, welcome.devices, sizeof(control.devices));
+        control.device_count = (uint32_t)welcome.device_count;
     }
     control.welcome = true;
-    control.places = field_bool(map, "places", false);
+    control.places = welcome.places;
     control_resolve_locked();
     pthread_mutex_unlock(&control.lock);
-    control_follow_lease(field_get(map, "right"));
+    control_follow_lease(&welcome.lease);
 }
 
 static void control_take_query(const msgpack_object *map)
@@ -432,69 +411,14 @@ static void control_take_query(const msgpack_object *map)
     control.link.status_due = true;
 }
 
-static void control_take_warm(const msgpack_object *map)
-{
-    pages_set_limit(field_u64(map, "bytes", 0));
-}
-
-static void control_take_spread(const msgpack_object *map)
-{
-    struct device_key keys[ELASTIC_MAX];
-    char text[DEVICE_KEY_TEXT_MAX];
-    const msgpack_object *items;
-    size_t count = field_array(map, "devices", &items), good = 0;
-
-    _Static_assert(PROTOCOL_SPREAD_MAX == ELASTIC_MAX, "one number of devices");
-    for (size_t i = 0; i < count && good < ELASTIC_MAX; i++)
-        good +=
-            object_string(&items[i], text, sizeof(text)) && !device_key_parse(text, &keys[good]);
-    int error = elastic_set(keys, good);
-    if (error)
-        log_warn("launches are done on one device alone: %s",
-                 error == -ENOTSUP ? "they are not given in pieces" : strerror(-error));
-}
-
 static void control_take_power(const msgpack_object *map)
 {
     struct control_power *power = &control.link.power;
 
     take_power(map, power);
-    power_set(power->capped, !power->granted                          ? 0
-                             : power->for_ms < UINT64_MAX / NS_PER_MS ? power->for_ms * NS_PER_MS
-                                                                      : UINT64_MAX);
+    bool ends = power->timed && power->for_ms < UINT64_MAX / NS_PER_MS;
+    power_set(power->capped, !power->granted ? 0 : ends ? power->for_ms * NS_PER_MS : UINT64_MAX);
     control.link.power_due = true;
-}
-
-/** What launches draw, as far as the agent knows. */
-static void control_take_costs(const msgpack_object *map)
-{
-    const msgpack_object *items;
-    size_t count = field_array(map, "powers", &items);
-
-    place_set_idle(field_u64(map, "idle_mw", 0));
-    for (size_t i = 0; i < count && i < PROTOCOL_POWERS_MAX; i++) {
-        struct place_power power = {.has_device = false};
-        take_drawn(&items[i], &power);
-        if (power.has_device && power.id[0])
-            place_learn_power(&power);
-    }
-}
-
-/** Notify the program. A notice of an unknown kind is ignored. */
-static void control_take_notice(const msgpack_object *map)
-{
-    static const char *const whats[] = {[RESEAT_DEVICE_ADDED] = NOTICE_ADDED,
-                                        [RESEAT_DEVICE_TAKEN] = NOTICE_TAKEN,
-                                        [RESEAT_POWER] = NOTICE_POWER,
-                                        [RESEAT_QUOTA] = NOTICE_QUOTA};
-    struct program_notice notice;
-
-    take_notice(map, &notice);
-    if (notice.vdev >= PROTOCOL_VDEVS_MAX)
-        notice.vdev = UINT32_MAX;
-    for (uint32_t i = RESEAT_DEVICE_ADDED; i < ARRAY_SIZE(whats); i++)
-        if (strcmp(notice.what, whats[i]) == 0)
-            aware_notice(i, notice.vdev, notice.in_ns, notice.value, notice.text);
 }
 
 /** Handlers of the agent's messages. Other types, of later versions, are ignored. */

@@ -102,25 +102,18 @@ void control_budget_begin(void)
     pthread_mutex_unlock(&room.lock);
 }
 
-void control_budget_connected(const msgpack_object *welcome)
+void control_budget_connected(const struct control_welcome *welcome)
 {
-    const msgpack_object *items;
-    size_t count = field_array(welcome, "grants", &items);
-
     pthread_mutex_lock(&room.lock);
     room.connected = true;
-    room.answers = field_bool(welcome, "alive", false);
+    room.answers = welcome->alive;
     room.unheard = 0;
     /* The first status tells a new agent what the program has: returns to an earlier one are moot.
      */
     memset(room.returns, 0, sizeof(room.returns));
     memset(room.shrunk, 0, sizeof(room.shrunk));
-    room.initial_count = 0;
-    while (room.initial_count < count && room.initial_count < PROTOCOL_VDEVS_MAX &&
-           items[room.initial_count].type == MSGPACK_OBJECT_POSITIVE_INTEGER) {
-        room.initial[room.initial_count] = items[room.initial_count].via.u64;
-        room.initial_count++;
-    }
+    memcpy(room.initial, welcome->grants, sizeof(room.initial));
+    room.initial_count = welcome->grant_count;
     control_budget_grant_first();
     pthread_mutex_unlock(&room.lock);
 }

@@ -1,7 +1,7 @@
 #ifndef RESEAT_INTERPOSE_CONTROL_CONTROL_BUDGET_H
 #define RESEAT_INTERPOSE_CONTROL_CONTROL_BUDGET_H
 
-#include "agent/protocol/protocol.h"
+#include "interpose/control/control_frames.h"
 
 /*
  * The program's end of the agent's ledger: what it needs beyond what it was granted, and what it
@@ -17,7 +17,7 @@ void control_budget_begin(void);
 /* The following are called by the control thread. */
 
 /** An agent is connected. @welcome: its first message. */
-void control_budget_connected(const msgpack_object *welcome);
+void control_budget_connected(const struct control_welcome *welcome);
 /** No agent is connected. Called again and again while that is so: needs are sent to an agent that
  * starts again, and without one the waiting threads continue after some seconds. */
 void control_budget_alone(void);

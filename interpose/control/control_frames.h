@@ -34,10 +34,26 @@ struct control_status {
     struct lease_renewer_status lease;
 };
 
+/** MSG_WELCOME. */
+struct control_welcome {
+    struct device_key devices[PROTOCOL_VDEVS_MAX]; /**< Where the program starts. */
+    size_t device_count, grant_count;
+    struct control_lease {
+        char folder[PATH_MAX]; /**< Absolute; or "". */
+        char id[LEASE_ID_MAX];
+    } lease;
+    bool alive;  /**< The agent answers MSG_ALIVE. */
+    bool places; /**< It chooses devices for programs that lost theirs. */
+    bool learns; /**< It keeps launch times. */
+    bool capped; /**< A power cap concerns the program. */
+    uint64_t grants[PROTOCOL_VDEVS_MAX];
+};
+
 /** Power: what the agent said last, and what it was told last. */
 struct control_power {
     uint64_t turn; /**< Number of the agent's message; 0: there was none. */
     bool capped, granted;
+    bool timed;      /**< The grant ends after for_ms; an older agent's does not. */
     uint64_t for_ms; /**< How long launches are granted. */
     bool runs, wants;
 };

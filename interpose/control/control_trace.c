@@ -1,5 +1,6 @@
 #include "interpose/control/control_trace.h"
 
+#include "agent/protocol/common_messages.h"
 #include "agent/protocol/program_messages.h"
 
 /* The engine's ring holds the spans of a few turns. */
@@ -15,12 +16,15 @@ static struct {
 
 void control_trace_take(const msgpack_object *map)
 {
-    if (!field_bool(map, "on", false)) {
+    struct trace_request asked;
+
+    take_trace(map, &asked);
+    if (!asked.on) {
         trace.ends = true;
         return;
     }
     trace.on = true;
-    trace.deadline_ns = field_u64(map, "deadline_ns", 0);
+    trace.deadline_ns = asked.deadline_ns;
     trace.ends = span_start() != 0;
 }
 

@@ -99,7 +99,7 @@ static int tls_begin(struct owned *socket, const struct credentials *credentials
     int error = tls_prepare(tls, credentials);
     error = error ? error : tls_handshake(tls, deadline_ns);
     if (error) {
-        memcpy(reason, tls->reason, sizeof(reason));
+        memcpy(reason, tls->reason, sizeof(reason)); /* For tls_reason(), as the link is gone. */
         log_warn("TLS with a %s: %s", revoked ? "client" : "server", reason);
         tls_ops.destroy(&tls->link);
         return error;

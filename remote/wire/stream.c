@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/wire/stream_greeting.h"
 #include "remote/wire/stream_rings.h"
 #include "remote/wire/wire.h"
 #include "state/base/clock.h"
@@ -11,7 +12,7 @@
 
 #define FRAGMENT_MAX (256u << 10) /* The longest body of a frame. */
 #define PACKET_LEAST (32u << 10)
-#define IN_SIZE      (2 * (sizeof(struct header) + FRAGMENT_MAX))
+#define IN_SIZE      (2 * (sizeof(struct stream_header) + FRAGMENT_MAX))
 #define IOV_MAX_USED 16
 #define BEAT_NS      NS_PER_S
 /* Each send costs as much as many small messages: messages of one MOMENT_NS are sent together. */
@@ -21,14 +22,6 @@
 #define FLAG_MORE    1u /* The message goes on in the next frame. */
 /* How many bytes may be received before an acknowledgement is sent: fewer than any window has. */
 #define ACKNOWLEDGE_EACH (1u << 20)
-
-struct header {
-    uint32_t size;
-    uint16_t type, flags;
-    uint64_t number;   /* From 1; 0: the header only acknowledges. */
-    uint64_t received; /* The sender has received all frames up to this number. */
-};
-_Static_assert(sizeof(struct header) == 24, "as it is sent");
 
 /* The greater part of a large frame's body, outside its packet: a copy in memory of the pool, or
  * memory of the thread that posts. */
@@ -113,7 +106,7 @@ static void stream_send_posted(struct stream *stream)
         return;
     stream->sending = true;
     while (stream->link && !stream->broken && !stream->ended && (stream->unsent || stream->beat)) {
-        struct header beat = {.received = stream->received};
+        struct stream_header beat = {.received = stream->received};
         struct iovec iov[IOV_MAX_USED];
         size_t count = 0;
         if (stream->beat)
@@ -271,8 +264,9 @@ static int stream_set_apart(struct stream *stream, struct posting *posting, size
 }
 
 /* Called with the lock. On success the frame owns @apart. */
-static int stream_post_frame(struct stream *stream, struct header header, struct posting *posting,
-                             const struct apart *apart, struct owned descriptor)
+static int stream_post_frame(struct stream *stream, struct stream_header header,
+                             struct posting *posting, const struct apart *apart,
+                             struct owned descriptor)
 {
     size_t size = sizeof(header) + header.size;
     while (!stream->ended && stream->window && stream->kept > stream->window) {
@@ -302,7 +296,8 @@ static int stream_post_frame(struct stream *stream, struct header header, struct
 
 static const struct apart in_one; /* Nothing is apart. */
 
-static int stream_post_apart(struct stream *stream, struct header header, struct posting *posting)
+static int stream_post_apart(struct stream *stream, struct stream_header header,
+                             struct posting *posting)
 {
     struct apart apart = {0};
     int error = stream_set_apart(stream, posting, header.size, &apart);
@@ -338,7 +333,7 @@ int stream_post_pooled(struct stream *stream, unsigned type, const void *body, s
     do {
         uint32_t some = left < FRAGMENT_MAX ? (uint32_t)left : FRAGMENT_MAX;
         left -= some;
-        struct header header = {
+        struct stream_header header = {
             .size = some, .type = (uint16_t)type, .flags = left ? FLAG_MORE : 0};
         error = stream_post_apart(stream, header, &posting);
     } while (error == 0 && left != 0);
@@ -353,7 +348,7 @@ int stream_post_descriptor(struct stream *stream, unsigned type, const void *bod
                            struct owned *descriptor)
 {
     struct posting posting = {{{(void *)body, size}, {NULL, 0}}, NULL};
-    struct header header = {.size = (uint32_t)size, .type = (uint16_t)type};
+    struct stream_header header = {.size = (uint32_t)size, .type = (uint16_t)type};
     if (size > FRAGMENT_MAX)
         return -EMSGSIZE;
     pthread_mutex_lock(&stream->posting);
@@ -369,7 +364,7 @@ int stream_post_descriptor(struct stream *stream, unsigned type, const void *bod
 /* Post a last frame, and wait until it is sent. Called with both locks. */
 static void stream_post_last(struct stream *stream, unsigned type, uint64_t deadline_ns)
 {
-    struct header header = {.type = (uint16_t)type};
+    struct stream_header header = {.type = (uint16_t)type};
     struct posting none = {{{0}}, NULL};
     stream->window = 0; /* The last frame must not wait for room. */
     if (stream_post_frame(stream, header, &none, &in_one, OWNED_NONE))
@@ -418,7 +413,7 @@ static bool stream_acknowledge(struct stream *stream, uint64_t received)
 }
 
 /* Check a frame's header, and count the frame as received. */
-static int stream_take_header(struct stream *stream, const struct header *header)
+static int stream_take_header(struct stream *stream, const struct stream_header *header)
 {
     pthread_mutex_lock(&stream->lock);
     bool good = stream_acknowledge(stream, header->received);
@@ -495,13 +490,14 @@ struct pooled *stream_lies_in(const struct stream *stream)
 }
 
 /* Is it part of a message of several frames? */
-static bool stream_is_fragment(const struct stream *stream, const struct header *header)
+static bool stream_is_fragment(const struct stream *stream, const struct stream_header *header)
 {
     return header->number != 0 && ((header->flags & FLAG_MORE) || stream->whole_used != 0);
 }
 
 /* Receive the rest of a frame's body directly into the message. */
-static int stream_begin_straight(struct stream *stream, const struct header *header, size_t there)
+static int stream_begin_straight(struct stream *stream, const struct stream_header *header,
+                                 size_t there)
 {
     const unsigned char *body = stream->in + stream->in_at + sizeof(*header);
     int error = stream_begin_fragment(stream, header->size, body, there);
@@ -515,10 +511,10 @@ static int stream_begin_straight(struct stream *stream, const struct header *hea
 
 /* Take the next frame. Returns 1, 0 if it has not arrived completely, or -errno. The body is NULL
  * if it was received directly into the message. */
-static int stream_take_frame(struct stream *stream, struct header *ret_header,
+static int stream_take_frame(struct stream *stream, struct stream_header *ret_header,
                              const unsigned char **ret_body)
 {
-    struct header header;
+    struct stream_header header;
     size_t there = stream->in_used - stream->in_at;
     if (there < sizeof(header))
         return 0;
@@ -540,7 +536,7 @@ static int stream_take_frame(struct stream *stream, struct header *ret_header,
 }
 
 /* Returns 1 if the frame completes a message, else 0 or -errno. */
-static int stream_end_message(struct stream *stream, const struct header *header,
+static int stream_end_message(struct stream *stream, const struct stream_header *header,
                               const unsigned char *body, struct message *ret_message)
 {
     if (header->number == 0)
@@ -563,7 +559,7 @@ static int stream_end_message(struct stream *stream, const struct header *header
  * the body can be received directly into the message. */
 static size_t stream_place_for_more(struct stream *stream, unsigned char **ret_place)
 {
-    struct header header;
+    struct stream_header header;
     stream->in_used -= stream->in_at;
     memmove(stream->in, stream->in + stream->in_at, stream->in_used);
     stream->in_at = 0;
@@ -598,7 +594,7 @@ int stream_receive(struct stream *stream, uint64_t silence_ns, struct message *r
     stream_drop_whole(stream);
     for (;;) {
         const unsigned char *body = NULL;
-        struct header header = {0};
+        struct stream_header header = {0};
         int taken = stream_take_frame(stream, &header, &body);
         if (taken == 1)
             taken = stream_end_message(stream, &header, body, ret_message);
@@ -613,7 +609,7 @@ bool stream_has_more(const struct stream *stream)
 {
     if (stream->rings)
         return stream_rings_has_more(stream->rings);
-    return stream->in_used - stream->in_at >= sizeof(struct header);
+    return stream->in_used - stream->in_at >= sizeof(struct stream_header);
 }
 
 bool stream_is_sent(struct stream *stream)
@@ -672,7 +668,7 @@ static bool stream_seek(struct stream *stream, uint64_t number)
         if (packet->last < number)
             continue;
         for (size_t at = 0; at < packet->used;) {
-            struct header header;
+            struct stream_header header;
             memcpy(&header, packet->bytes + at, sizeof(header));
             if (header.number == number) {
                 stream->unsent = packet;
@@ -762,60 +758,4 @@ bool stream_has_ended(struct stream *stream)
     bool ended = stream->ended != 0 || (stream->rings && stream_rings_have_ended(stream->rings));
     pthread_mutex_unlock(&stream->lock);
     return ended;
-}
-
-/* ---- greetings ---- */
-
-int greeting_send(struct link *link, unsigned type, const void *body, size_t size,
-                  uint64_t deadline_ns)
-{
-    struct header header = {.size = (uint32_t)size, .type = (uint16_t)type};
-    struct iovec iov[] = {{&header, sizeof(header)}, {(void *)body, size}};
-    return link->ops->send(link, iov, ARRAY_SIZE(iov), deadline_ns);
-}
-
-static int stream_receive_exactly(struct link *link, void *bytes, size_t size, uint64_t deadline_ns)
-{
-    int error = 0;
-    for (size_t at = 0; error == 0 && at < size;) {
-        size_t got = 0;
-        error = link->ops->receive(link, (char *)bytes + at, size - at, deadline_ns, &got);
-        at += error ? 0 : got;
-    }
-    return error;
-}
-
-int greeting_receive(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
-                     uint64_t deadline_ns, struct message *ret_message)
-{
-    struct header header;
-    int error = stream_receive_exactly(link, &header, sizeof(header), deadline_ns);
-    if (error == 0 && (header.size > STREAM_GREETING_MAX || header.flags || header.number))
-        error = -EPROTO;
-    if (error == 0)
-        error = stream_receive_exactly(link, buffer, header.size, deadline_ns);
-    if (error == 0)
-        *ret_message = (struct message){header.type, buffer, header.size};
-    return error;
-}
-
-int greeting_send_descriptor(struct link *link, unsigned type, uint32_t number, int fd,
-                             uint64_t deadline_ns)
-{
-    int error = link->ops->send_descriptor(link, fd);
-    return error ? error : greeting_send(link, type, &number, sizeof(number), deadline_ns);
-}
-
-int greeting_receive_descriptor(struct link *link, unsigned type, uint32_t number,
-                                uint64_t deadline_ns, int *ret_fd)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    int error = greeting_receive(link, buffer, deadline_ns, &message);
-    if (error)
-        return error;
-    if (message.type != type || message.size != sizeof(number) ||
-        memcmp(message.body, &number, sizeof(number)) != 0)
-        return -EPROTO;
-    return link->ops->take_descriptor(link, ret_fd) ? -EPROTO : 0;
 }

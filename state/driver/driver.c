@@ -317,7 +317,7 @@ static int driver_library_platforms(struct driver *driver, cl_platform_id *ret_p
         log_warn("driver %s not used: %s", icd, dlerror());
         return -ENOENT;
     }
-    if (dlsym(handle, DRIVER_OWN_MARKER)) {
+    if (dlsym(handle, DRIVER_OWN_MARKER)) { /* This library, under another name. */
         dlclose(handle);
         return -ENOENT;
     }

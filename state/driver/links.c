@@ -16,8 +16,7 @@
 
 struct links the_links;
 
-#define STAGES_MAX 5
-#define MAGIC      "reseat link 3"
+#define MAGIC "reseat link 3"
 
 /* A file's content: only for this machine, so its numbers are stored as they lie in memory. */
 struct record {
@@ -26,9 +25,17 @@ struct record {
     uint64_t measured_s, count;
     struct {
         double setup, bandwidth;
-    } stages[STAGES_MAX];
+    } stages[5];
     uint64_t check; /* checksum of everything before it */
 };
+
+/* The figures of a device, and of the host, are these stages and nothing else. */
+static const enum cost_kind device_stages[] = {COST_LINK, COST_LINK, COST_LINK, COST_LINK};
+static const enum cost_kind host_stages[] = {COST_WORK, COST_WORK, COST_WORK, COST_RING, COST_HAND};
+_Static_assert(sizeof(struct link_figures) == ARRAY_SIZE(device_stages) * sizeof(struct cost_stage),
+               "stages and nothing else");
+_Static_assert(sizeof(struct host_figures) == ARRAY_SIZE(host_stages) * sizeof(struct cost_stage),
+               "stages and nothing else");
 
 #define NAME_MAX_HERE 33 /* of[] in hexadecimal, and the NUL */
 
@@ -64,7 +71,8 @@ static void links_add_line(struct text *text, const char *path, const char *begi
 /* The record for a device without figures; for the host when @key is NULL. */
 static struct record links_identify(const struct device_key *key, const struct devinfo *info)
 {
-    struct record record = {.magic = MAGIC, .count = key ? 4 : 5};
+    struct record record = {.magic = MAGIC,
+                            .count = key ? ARRAY_SIZE(device_stages) : ARRAY_SIZE(host_stages)};
     struct text text = {.used = 0};
     struct utsname names = {0};
     /* The same until the machine gets another kernel or CPU. */
@@ -178,68 +186,54 @@ static int links_keep_record(const struct links *links, struct record *record)
 
 /* ---- figures ---- */
 
-static void links_put(struct record *record, size_t at, const struct cost_stage *stage)
+/* Of the host when @key is NULL. */
+static int links_find_stages(const struct links *links, const struct device_key *key,
+                             const struct devinfo *info, struct cost_stage *ret_stages,
+                             uint64_t *ret_measured_s)
 {
-    record->stages[at].setup = stage->setup;
-    record->stages[at].bandwidth = stage->bandwidth;
+    struct record record = links_identify(key, info);
+    const enum cost_kind *kinds = key ? device_stages : host_stages;
+    int err = links_find_record(links, &record);
+    if (err)
+        return err;
+    for (size_t i = 0; i < record.count; i++)
+        ret_stages[i] =
+            (struct cost_stage){kinds[i], record.stages[i].setup, record.stages[i].bandwidth};
+    if (ret_measured_s)
+        *ret_measured_s = record.measured_s;
+    return 0;
 }
 
-static struct cost_stage links_take(const struct record *record, size_t at, enum cost_kind kind)
+static int links_keep_stages(const struct links *links, const struct device_key *key,
+                             const struct devinfo *info, const struct cost_stage *stages)
 {
-    return (struct cost_stage){kind, record->stages[at].setup, record->stages[at].bandwidth};
+    struct record record = links_identify(key, info);
+    for (size_t i = 0; i < record.count; i++) {
+        record.stages[i].setup = stages[i].setup;
+        record.stages[i].bandwidth = stages[i].bandwidth;
+    }
+    return links_keep_record(links, &record);
 }
 
 int links_find(const struct links *links, const struct device_key *key, const struct devinfo *info,
                struct link_figures *ret_figures, uint64_t *ret_measured_s)
 {
-    struct record record = links_identify(key, info);
-    int err = links_find_record(links, &record);
-    if (err)
-        return err;
-    *ret_figures = (struct link_figures){.read = links_take(&record, 0, COST_LINK),
-                                         .write = links_take(&record, 1, COST_LINK),
-                                         .plain_read = links_take(&record, 2, COST_LINK),
-                                         .plain_write = links_take(&record, 3, COST_LINK)};
-    if (ret_measured_s)
-        *ret_measured_s = record.measured_s;
-    return 0;
+    return links_find_stages(links, key, info, (struct cost_stage *)ret_figures, ret_measured_s);
 }
 
 int links_find_host(const struct links *links, struct host_figures *ret_figures,
                     uint64_t *ret_measured_s)
 {
-    struct record record = links_identify(NULL, NULL);
-    int err = links_find_record(links, &record);
-    if (err)
-        return err;
-    *ret_figures = (struct host_figures){.copy = links_take(&record, 0, COST_WORK),
-                                         .out = links_take(&record, 1, COST_WORK),
-                                         .fresh = links_take(&record, 2, COST_WORK),
-                                         .ring = links_take(&record, 3, COST_RING),
-                                         .hand = links_take(&record, 4, COST_HAND)};
-    if (ret_measured_s)
-        *ret_measured_s = record.measured_s;
-    return 0;
+    return links_find_stages(links, NULL, NULL, (struct cost_stage *)ret_figures, ret_measured_s);
 }
 
 int links_keep(const struct links *links, const struct device_key *key, const struct devinfo *info,
                const struct link_figures *figures)
 {
-    struct record record = links_identify(key, info);
-    links_put(&record, 0, &figures->read);
-    links_put(&record, 1, &figures->write);
-    links_put(&record, 2, &figures->plain_read);
-    links_put(&record, 3, &figures->plain_write);
-    return links_keep_record(links, &record);
+    return links_keep_stages(links, key, info, (const struct cost_stage *)figures);
 }
 
 int links_keep_host(const struct links *links, const struct host_figures *figures)
 {
-    struct record record = links_identify(NULL, NULL);
-    links_put(&record, 0, &figures->copy);
-    links_put(&record, 1, &figures->out);
-    links_put(&record, 2, &figures->fresh);
-    links_put(&record, 3, &figures->ring);
-    links_put(&record, 4, &figures->hand);
-    return links_keep_record(links, &record);
+    return links_keep_stages(links, NULL, NULL, (const struct cost_stage *)figures);
 }

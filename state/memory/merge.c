@@ -232,6 +232,7 @@ int merge_begin(struct memory *root, struct range range, size_t unit, uint8_t ho
     struct merge *merge = root->image ? NULL : calloc(1, sizeof(*merge));
     if (!merge)
         return root->image ? -ENOTSUP : -ENOMEM;
+    /* Bytes after the range up to the end of its last word, unless the root ends before. */
     const size_t over = range.end % WORD ? WORD - range.end % WORD : 0;
     *merge = (struct merge){.root = root,
                             .range = range,

@@ -486,6 +486,14 @@ void proposal_agree(struct proposal *proposal)
     proposal_agree_memory(proposal);
 }
 
+/*
+ * The prologue is put before each source. A compiler defines a macro for each extension and feature
+ * of its device; the prologue undefines those that the virtual device does not have, so that a
+ * source takes the same branches on every device.
+ */
+
+#define HIDDEN_SIZE 16384
+
 /* Names come from drivers: only valid macro names may be put into a program's source. */
 static bool proposal_prologue_is_macro(const char *name)
 {
@@ -538,17 +546,20 @@ static void proposal_prologue_features(const struct proposal *proposal,
 
 int proposal_prologue(const struct proposal *proposal, char **ret_text)
 {
-    char CLEANUP(cleanup_free) *hidden = calloc(1, 16384);
+    char CLEANUP(cleanup_free) *hidden =
+        calloc(1, HIDDEN_SIZE); /* Names that were put, once each. */
     char *result = NULL;
-    size_t size = 0;
+    size_t size = 0; /* Of `result`, as of the last fflush(). */
     FILE *text = hidden ? open_memstream(&result, &size) : NULL;
     bool other = false;
 
     if (!text)
         return -ENOMEM;
     for (size_t i = 0; i < proposal->common.count; i++) {
-        proposal_prologue_extensions(proposal, proposal->common.devices[i], text, hidden, 16384);
-        proposal_prologue_features(proposal, proposal->common.devices[i], text, hidden, 16384);
+        proposal_prologue_extensions(proposal, proposal->common.devices[i], text, hidden,
+                                     HIDDEN_SIZE);
+        proposal_prologue_features(proposal, proposal->common.devices[i], text, hidden,
+                                   HIDDEN_SIZE);
         other = other || devinfo_version(proposal->common.devices[i]) != proposal->version;
     }
     if (other)
@@ -557,7 +568,7 @@ int proposal_prologue(const struct proposal *proposal, char **ret_text)
     if (!devinfo_scalar(&proposal->answers, CL_DEVICE_IMAGE_SUPPORT, 0))
         fprintf(text, "#undef __IMAGE_SUPPORT__\n");
     fflush(text);
-    if (size)
+    if (size) /* Errors of the compiler name the lines of the program's own text. */
         fprintf(text, "#line 1\n");
     if (fclose(text) != 0) {
         free(result);

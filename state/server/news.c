@@ -37,11 +37,12 @@ int server_news_came(struct server_news_reader *reader, size_t count)
     struct server_news *news = &reader->news;
 
     reader->got += count;
+    /* Of another version they may be shorter. */
+    if (reader->got >= sizeof(news->version) && news->version != SERVER_NEWS_VERSION)
+        return -EPROTO;
     if (reader->got < sizeof(*news))
         return 0;
     reader->got = 0;
-    if (news->version != SERVER_NEWS_VERSION)
-        return -EPROTO;
     server_news_make_safe(news->code, sizeof(news->code));
     server_news_make_safe(news->address, sizeof(news->address));
     server_news_make_safe(news->problem, sizeof(news->problem));

@@ -1,4 +1,5 @@
 #include "tests/remote/rogue.h"
+#include "remote/wire/stream_greeting.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -7,6 +7,7 @@
 
 #include "messages.h"
 #include "remote/link/link.h"
+#include "remote/wire/stream_greeting.h"
 #include "state/base/bytes/content_hash.h"
 #include "state/base/clock.h"
 #include "tests/remote/served.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "messages.h"
+#include "remote/wire/stream_greeting.h"
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 

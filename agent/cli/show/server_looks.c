@@ -24,6 +24,7 @@ struct looked {
     int fd; /* -1 after its end of file. */
     struct server_news_reader reader;
     bool told;
+    bool other_version; /**< What reseat-watch tells is of another version. */
 };
 
 static size_t server_looks_find_servers(struct server_line *ret_lines)
@@ -83,6 +84,7 @@ static void server_looks_take(struct looked *look)
         return;
     int result = got > 0 ? server_news_came(&look->reader, (size_t)got) : -EPIPE;
     look->told = result > 0;
+    look->other_version = result == -EPROTO;
     if (result == 0)
         return;
     close(look->fd);
@@ -123,8 +125,13 @@ static bool server_looks_is_passing(const char *code)
 
 static bool server_looks_say(struct looked *look, FILE *to)
 {
-    const char *code = look->told ? look->reader.news.code : "silent";
-    const char *problem = look->told ? look->reader.news.problem : "it does not answer";
+    const char *code = look->told            ? look->reader.news.code
+                       : look->other_version ? "version"
+                                             : "silent";
+    const char *problem = look->told            ? look->reader.news.problem
+                          : look->other_version ? "reseat-watch beside this binary is of another "
+                                                  "version; reinstall reseat"
+                                                : "it does not answer";
     bool stops = code[0] && !server_looks_is_passing(code);
     fprintf(to, "%-5s server %s (%s): %s%s\n",
             !code[0] ? "ok"

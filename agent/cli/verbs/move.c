@@ -6,7 +6,6 @@
 #include "agent/cli/verb.h"
 
 #define BAR_WIDTH 30
-#define CANCEL_MS 10000
 /* First words of the reason why a program cannot leave its device (state/move/move_lock.c). */
 #define PINNED "the program is pinned to its device"
 

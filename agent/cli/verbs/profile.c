@@ -7,12 +7,13 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 #include "agent/config/paths.h"
+#include "agent/protocol/common_messages.h"
 #include "policy/costs.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 #include "state/driver/device_key.h"
 
-#define ID_DIGITS     32
+#define ID_DIGITS     (COST_ID_SIZE - 1)
 #define FILE_SIZE_MAX (64u << 20)
 
 struct profile {
@@ -128,32 +129,37 @@ static const struct {
     {"power_spread_permil", offsetof(struct cost_record, power_spread_k)},
 };
 
-/* Check one imported record. Returns NULL if it is valid, or the fault. */
-static const char *profile_fault(const json_t *cost)
+/* Read one imported record. Returns NULL, or what is wrong with it. */
+static const char *profile_read(const json_t *cost, struct cost_line *ret_line)
 {
-    const char *id = member_text(cost, "id");
-    struct cost_record record = {0};
-    struct device_key key;
+    const char *id = member_text(cost, "id"), *name = member_text(cost, "kernel");
+    struct cost_line line = {.has_device = true};
     struct costs costs;
 
     if (strlen(id) != ID_DIGITS || strspn(id, "0123456789abcdef") != ID_DIGITS)
         return "\"id\" is not 32 hexadecimal digits";
-    if (!member_text(cost, "kernel")[0])
+    if (!name[0])
         return "\"kernel\" is missing";
-    if (device_key_parse(member_text(cost, "key"), &key))
+    if (device_key_parse(member_text(cost, "key"), &line.device))
         return "\"key\" is no key of a device";
     for (size_t i = 0; i < ARRAY_SIZE(profile_numbers); i++) {
         const json_t *number = json_object_get(cost, profile_numbers[i].name);
         if (number && (!json_is_integer(number) || json_integer_value(number) < 0))
             return "a number is negative, or not a whole one";
-        *(uint64_t *)(void *)((char *)&record + profile_numbers[i].offset) =
+        *(uint64_t *)(void *)((char *)&line.record + profile_numbers[i].offset) =
             member_number(cost, profile_numbers[i].name);
     }
-    return costs_read_record(&record, &costs) ? NULL : "a number is missing or out of range";
+    if (!costs_read_record(&line.record, &costs))
+        return "a number is missing or out of range";
+    strcpy(line.id, id);
+    snprintf(line.name, sizeof(line.name), "%s", name);
+    *ret_line = line;
+    return NULL;
 }
 
 static int profile_check(const struct call *call, const char *path, const json_t *costs)
 {
+    struct cost_line line;
     const json_t *cost;
     size_t i;
 
@@ -161,24 +167,12 @@ static int profile_check(const struct call *call, const char *path, const json_t
         return output_fail(&call->output, ERR_FAILED, "%s: there are no \"costs\" in it", path);
     json_array_foreach(costs, i, cost)
     {
-        const char *fault = profile_fault(cost);
+        const char *fault = profile_read(cost, &line);
         if (fault)
             return output_fail(&call->output, ERR_FAILED, "%s: entry %zu: %s; nothing is imported",
                                path, i + 1, fault);
     }
     return 0;
-}
-
-static void profile_put(struct frame *frame, const json_t *cost)
-{
-    static const char *const texts[] = {"kernel", "id", "key"};
-
-    frame_map(frame, NULL);
-    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        frame_string(frame, texts[i], member_text(cost, texts[i]));
-    for (size_t i = 0; i < ARRAY_SIZE(profile_numbers); i++)
-        frame_u64(frame, profile_numbers[i].name, member_number(cost, profile_numbers[i].name));
-    frame_end(frame);
 }
 
 static int profile_send(const struct call *call, const json_t *costs, size_t *ret_added,
@@ -192,11 +186,17 @@ static int profile_send(const struct call *call, const json_t *costs, size_t *re
     *ret_added = 0;
     for (size_t from = 0; !status && from < count; from += PROTOCOL_COSTS_MAX) {
         json_auto_t *answer = NULL;
+        struct cost_line line;
         struct frame frame;
         frame_init(&frame, MSG_IMPORT);
         frame_array(&frame, "costs");
-        for (size_t i = from; i < count && i < from + PROTOCOL_COSTS_MAX; i++)
-            profile_put(&frame, json_array_get(costs, i));
+        for (size_t i = from; i < count && i < from + PROTOCOL_COSTS_MAX; i++) {
+            if (profile_read(json_array_get(costs, i), &line))
+                continue; /* profile_check() found none such. */
+            frame_map(&frame, NULL);
+            put_cost(&frame, &line);
+            frame_end(&frame);
+        }
         frame_end(&frame);
         status = ask(&call->output, &question, &frame, &answer);
         *ret_added += member_number(answer, "added");

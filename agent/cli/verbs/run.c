@@ -10,6 +10,7 @@
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
+#include "agent/protocol/common_messages.h"
 #include "agent/protocol/protection.h"
 #include "policy/settings.h"
 #include "state/base/bytes/text.h"
@@ -50,16 +51,12 @@ struct run {
     uint64_t memory;                /**< Device memory that the program sees; 0: not given. */
     uint32_t devices;               /**< 0: not given. */
     uint32_t slice_ms;              /**< UINT32_MAX: not given. */
-    const char *protect;            /**< Syntax of agent/protocol/protection.h; NULL: not given. */
     const char *restore;            /**< A folder of images, or the path of one. */
-    const char *priority;
-    uint64_t quota;         /**< 0: not given. */
-    uint64_t cap_w;         /**< 0: not given. */
-    unsigned ways;          /**< enum policy_way. */
-    bool preemptible, full; /**< --preemptible, --on-full. */
-    bool isolate, whole;    /**< --isolate, --no-isolate. */
-    bool alone;             /**< No agent was reached. */
-    int error;              /**< The first of setting variables; 0: none. */
+    struct registration said;       /**< What the agent is told of the program. */
+    uint64_t cap_w;                 /**< 0: not given. */
+    bool isolate, whole;            /**< --isolate, --no-isolate. */
+    bool alone;                     /**< No agent was reached. */
+    int error;                      /**< The first of setting variables; 0: none. */
     struct names where,
         spread; /**< Devices that it starts on, and devices that share its long launches. */
     struct device_wish wish;
@@ -93,7 +90,9 @@ static int run_take_priority(struct call *call, const struct verb_option *option
         return output_usage(&call->output, "--%s must be -1000 to 1000, not \"%s\"", option->name,
                             text);
     }
-    ((struct run *)call->options)->priority = text;
+    struct registration *said = &((struct run *)call->options)->said;
+    said->priority = (int32_t)value;
+    said->has_priority = true;
     return 0;
 }
 
@@ -115,12 +114,11 @@ static int run_take_word(struct call *call, const struct verb_option *option, co
 
 static int run_take_protect(struct call *call, const struct verb_option *option, const char *text)
 {
+    struct protection *protect = &((struct run *)call->options)->said.protect;
     char reason[PROTOCOL_TEXT_MAX];
-    struct protection protection;
 
-    if (text && protection_parse(text, &protection, reason, sizeof(reason)))
+    if (protection_parse(text ? text : "on", protect, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
-    ((struct run *)call->options)->protect = text ? text : "on";
     return 0;
 }
 
@@ -130,13 +128,13 @@ static int run_take_ways(struct call *call, const struct verb_option *option, co
     struct names names = {.count = 0};
     int status = 0;
 
-    run->full = true;
-    run->ways = 0;
+    run->said.has_ways = true;
+    run->said.ways = 0;
     if (strcmp(text, "refuse") != 0) /* argv may be modified. */
         status = verb_take_names(call, "--on-full", (char *)text, POLICY_WAYS, &names);
     for (size_t i = 0; i < names.count && !status; i++) {
         unsigned way = policy_way_of(names.items[i], strlen(names.items[i]));
-        run->ways |= way;
+        run->said.ways |= way;
         if (!way)
             status = output_usage(&call->output,
                                   "--%s must be refuse, or some of upgrade, spill, wait and "
@@ -176,7 +174,7 @@ static const struct verb_option run_options[] = {
     {"quota", "SIZE",
      "Device memory that the program may have at most; reseat limit changes it. What is more "
      "spills, or is refused; a kernel that needs more at once waits, suspended.",
-     OPTION_VALUE(struct run, quota), .kind = OPTION_SIZE},
+     OPTION_VALUE(struct run, said.quota), .kind = OPTION_SIZE},
     {"cap", "WATTS",
      "Power in watts that the program, with its device's idle power, may draw; reseat limit "
      "changes it. Its launches wait so that it is kept, and it is moved to a device where it fits. "
@@ -187,7 +185,7 @@ static const struct verb_option run_options[] = {
      "helps; those come back by themselves.",
      .take = run_take_priority},
     {"preemptible", NULL, "Programs of the same priority that wait may displace it too.",
-     OPTION_VALUE(struct run, preemptible)},
+     OPTION_VALUE(struct run, said.preemptible)},
     {"on-full", "refuse|WAY[,WAY]",
      "What may be done when its memory does not fit: upgrade (move it to a device where it does), "
      "spill (keep on the device what each command needs), wait (block the call), suspend (queue "
@@ -276,28 +274,19 @@ static void run_add_key(struct run *run, const char *key)
  */
 static int run_register_program(struct run *run, struct client *client, const char *name)
 {
+    struct registration said = run->said;
     struct message message;
     struct frame frame;
     char problem[PROTOCOL_TEXT_MAX];
 
+    snprintf(said.name, sizeof(said.name), "%s", name);
+    said.named = run->name != NULL;
+    said.count = (uint32_t)run->wish.count;
+    said.cap_mw = run->cap_w * 1000;
     frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "name", name);
-    frame_bool(&frame, "named", run->name != NULL);
-    frame_u64(&frame, "count", run->wish.count);
+    put_registration(&frame, &said);
     ask_put_texts(&frame, "devices", run->where.items, run->where.count);
     ask_put_texts(&frame, "spread", run->spread.items, run->spread.count);
-    if (run->priority)
-        frame_string(&frame, "priority", run->priority);
-    if (run->preemptible)
-        frame_bool(&frame, "preemptible", true);
-    if (run->full)
-        frame_u64(&frame, "ways", run->ways);
-    if (run->quota)
-        frame_u64(&frame, "quota", run->quota);
-    if (run->cap_w)
-        frame_u64(&frame, "cap_mw", run->cap_w * 1000);
-    if (run->protect)
-        frame_string(&frame, "protect", run->protect);
     ask_put_environment(&frame);
     int result = client_send(client, &frame);
     if (!result)
@@ -524,8 +513,9 @@ static void run_set_configured(struct run *run, const char *name)
         config_finish(&config);
     }
     run_set(run, "RESEAT_BINARIES", folder);
-    protection_format(&said.protect, protection);
-    run_set(run, "RESEAT_PROTECTION", run->protect ? run->protect : protection);
+    const struct protection *protect = &run->said.protect;
+    protection_format(protect->word == PROTECTION_UNSAID ? &said.protect : protect, protection);
+    run_set(run, "RESEAT_PROTECTION", protection);
     run_set_isolation(run, isolate);
     run_set_slice(run, slice_ms);
     run_set(run, "RESEAT_OBJECTIVE", run->objective ? run->objective : objective);

@@ -5,6 +5,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
+#include "agent/protocol/common_messages.h"
 #include "state/base/array.h"
 #include "state/base/files/file.h"
 
@@ -261,13 +262,14 @@ static int trace_run(struct call *call)
     struct trace *trace = call->options;
     const struct news news = {trace_take_spans, trace, true, NULL};
     const struct question question = {.type = MSG_TRACE, .what = MSG_TRACE, .news = &news};
+    struct trace_request asked = {.duration_ms = trace->duration_ms};
     struct frame frame;
     json_auto_t *answer = NULL;
 
     trace->output = &call->output;
     frame_init(&frame, MSG_TRACE);
-    frame_string(&frame, "app", call->words[0]);
-    frame_u64(&frame, "duration_ms", trace->duration_ms);
+    snprintf(asked.app, sizeof(asked.app), "%s", call->words[0]);
+    put_trace(&frame, &asked);
     int status = ask(&call->output, &question, &frame, &answer);
     if (!status)
         status = trace_write_file(trace, answer);

@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_DAEMON_COSTS_COSTS_H
 
 #include "agent/daemon/agent.h"
+#include "agent/protocol/request.h"
 #include "policy/costs.h"
 #include "policy/decide.h"
 #include "state/driver/device_key.h"
@@ -12,9 +13,6 @@
  * the costs of its own user, so that false reports harm no other user. All functions run on the
  * agent's thread.
  */
-
-#define COST_ID_SIZE   33 /**< 32 hexadecimal digits. */
-#define COST_NAME_SIZE 64
 
 /** One launch, as a program reports it. */
 struct cost_sample {
@@ -31,15 +29,6 @@ struct cost_drawn {
     char id[COST_ID_SIZE];
     struct device_key device;
     uint64_t items, power_mw;
-};
-
-/** Costs of one kernel with launches of one size on one device, as clients see them. */
-struct cost_line {
-    char id[COST_ID_SIZE];
-    char name[COST_NAME_SIZE];
-    bool has_device;
-    struct device_key device;
-    struct cost_record record;
 };
 
 /**

@@ -36,11 +36,11 @@ void hello_handle(struct peer *peer, struct message *message)
             return;
         }
         peer->role = PEER_PROGRAM;
-        frame_string(&frame, "id", peer->program->id);
-        put_devices(&frame, peer->program);
-        program_put_right(peer->program, &frame);
-        power_welcome(agent, peer->program, &frame);
-        ledger_sync_welcome(agent, peer->program, first, map, &frame);
+        struct welcome welcome = {.program = peer->program,
+                                  .device_count = peer->program->vdev_count};
+        power_welcome(agent, peer->program);
+        ledger_sync_welcome(agent, peer->program, first, map, &welcome);
+        put_welcome(&frame, &welcome);
     } else {
         peer->role = PEER_CLIENT;
     }

@@ -45,6 +45,20 @@ void notice_handle(struct peer *peer, struct message *message);
 void explain_handle(struct peer *peer, struct message *message);
 void use_handle(struct peer *peer, struct message *message);
 
+/** MSG_WELCOME to a program. */
+struct welcome {
+    const struct program *program;
+    size_t device_count, grant_count;
+    bool granted; /**< It has `grants`, one for each virtual device. */
+    uint64_t grants[PROTOCOL_VDEVS_MAX];
+};
+
+/** The answer to MSG_REGISTER. */
+struct registered {
+    const struct program *program;
+    const char *inventory, *problem;
+};
+
 /* Descriptions of programs and devices for clients, as agent/protocol/messages.txt has them. */
 
 /** A program as clients are told of it. */

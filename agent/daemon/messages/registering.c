@@ -4,6 +4,7 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
+#include "agent/protocol/common_messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,16 +21,15 @@
 
 static void registering_reply_registered(struct peer *peer, struct program *program)
 {
+    const struct devices *devices = &peer->agent->devices;
+    const struct registered answer = {.program = program,
+                                      .inventory = devices->own_path[0] ? devices->own_path
+                                                                        : devices->inventory_path,
+                                      .problem = devices->problem};
     struct frame frame;
 
     frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "id", program->id);
-    frame_string(&frame, "name", program->name);
-    put_devices(&frame, program);
-    frame_string(&frame, "inventory",
-                 peer->agent->devices.own_path[0] ? peer->agent->devices.own_path
-                                                  : peer->agent->devices.inventory_path);
-    frame_string(&frame, "problem", peer->agent->devices.problem);
+    put_registered(&frame, &answer);
     peer_send(peer, &frame);
 }
 
@@ -37,16 +37,19 @@ static void registering_reply_registered(struct peer *peer, struct program *prog
  * Read which devices a client names and how many virtual devices it wants. @ret_texts owns the
  * names.
  */
-static bool registering_read_wish(const msgpack_object *map, char (*ret_texts)[PROTOCOL_WORD_MAX],
+static bool registering_read_wish(const msgpack_object *map, size_t count,
+                                  char (*ret_texts)[PROTOCOL_WORD_MAX],
                                   struct device_wish *ret_wish)
 {
     const msgpack_object *names;
     size_t named = field_array(map, "devices", &names);
-    uint64_t count = field_u64(map, "count", named ? named : 1);
+
+    if (!count)
+        count = named ? named : 1;
 
     if (count < 1 || count > PROTOCOL_VDEVS_MAX || named > count)
         return false;
-    *ret_wish = (struct device_wish){.named = named, .count = (size_t)count};
+    *ret_wish = (struct device_wish){.named = named, .count = count};
     for (size_t i = 0; i < named; i++) {
         if (!object_string(&names[i], ret_texts[i], PROTOCOL_WORD_MAX))
             return false;
@@ -120,17 +123,18 @@ static void registering_register_program(struct peer *peer, struct message *mess
 {
     struct agent *agent = peer->agent;
     const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX];
-    char devices[PROTOCOL_VDEVS_MAX][PROTOCOL_WORD_MAX], name[64], error[PROTOCOL_TEXT_MAX];
+    char devices[PROTOCOL_VDEVS_MAX][PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
+    struct registration said;
     struct program_spread spread = {.count = 0};
     struct device_wish wish;
     struct program *program;
 
-    field_text(&message->root, "name", name, sizeof(name));
-    if (!registering_read_wish(&message->root, devices, &wish)) {
+    take_registration(&message->root, &said);
+    if (!registering_read_wish(&message->root, said.count, devices, &wish)) {
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_VDEVS_MAX);
         return;
     }
-    int result = registering_choose_devices(agent, &wish, costs_peak(agent, peer->uid, name),
+    int result = registering_choose_devices(agent, &wish, costs_peak(agent, peer->uid, said.name),
                                             entries, error, sizeof(error));
     if (!result)
         result = spreading_read(agent, &message->root, "spread", &spread, error, sizeof(error));
@@ -145,19 +149,18 @@ static void registering_register_program(struct peer *peer, struct message *mess
         client_unresolved(peer, result, error);
         return;
     }
-    uint64_t cap_mw = field_u64(&message->root, "cap_mw", 0);
-    if (cap_mw && !power_allows(agent, NULL, LEDGER_NONE, cap_mw, error, sizeof(error))) {
+    if (said.cap_mw && !power_allows(agent, NULL, LEDGER_NONE, said.cap_mw, error, sizeof(error))) {
         peer_error(peer, ERR_REFUSED, "%s", error);
         return;
     }
-    result = programs_register(agent, peer, name, field_bool(&message->root, "named", false),
-                               entries, wish.count, environment, &program);
+    result = programs_register(agent, peer, said.name, said.named, entries, wish.count, environment,
+                               &program);
     if (result) {
         peer_error(peer, ERR_FAILED, "the agent cannot register pid %d: %s", (int)peer->pid,
                    strerror(-result));
         return;
     }
-    program_take_overrides(program, &message->root);
+    program_override(&program->policy, &said);
     program->spread = spread;
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");

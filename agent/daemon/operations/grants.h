@@ -18,9 +18,10 @@
 bool ledger_sync_believe(const struct program *program);
 /** Handle MSG_STATUS. */
 void ledger_sync_status(struct peer *peer, struct message *message);
-/** A program has connected. @first: for the first time. Puts fields into the open welcome. */
+struct welcome;
+/** A program has connected. @first: for the first time. Adds its first grants to the welcome. */
 void ledger_sync_welcome(struct agent *agent, struct program *program, bool first,
-                         const msgpack_object *hello, struct frame *welcome);
+                         const msgpack_object *hello, struct welcome *ret_welcome);
 /**
  * True while programs of an earlier agent have not yet reported their memory: the free memory is
  * not known.

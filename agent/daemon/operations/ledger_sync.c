@@ -1,3 +1,4 @@
+#include "agent/daemon/messages/messages.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -322,7 +323,7 @@ static bool ledger_sync_says_something(const msgpack_object *hello)
 }
 
 void ledger_sync_welcome(struct agent *agent, struct program *program, bool first,
-                         const msgpack_object *hello, struct frame *welcome)
+                         const msgpack_object *hello, struct welcome *ret_welcome)
 {
     bool said = ledger_sync_says_something(hello);
 
@@ -331,16 +332,12 @@ void ledger_sync_welcome(struct agent *agent, struct program *program, bool firs
     for (size_t i = 0; i < program->vdev_count; i++)
         program->vdevs[i].exchanged_ms = uv_now(&agent->loop); /* The welcome is sent first. */
     ledger_sync_update(agent, program);
-    frame_bool(welcome, "alive", true);
-    frame_bool(welcome, "places", true);
-    frame_bool(welcome, "learns", true);
     if (!first && !said)
         return; /* Its first status reports its grant. */
-    frame_array(welcome, "grants");
+    ret_welcome->granted = true;
     for (size_t i = 0; i < program->vdev_count; i++)
-        frame_u64(welcome, NULL,
-                  ledger_sync_first_grant(agent, program, &program->vdevs[i], first));
-    frame_end(welcome);
+        ret_welcome->grants[ret_welcome->grant_count++] =
+            ledger_sync_first_grant(agent, program, &program->vdevs[i], first);
 }
 
 void ledger_sync_status(struct peer *peer, struct message *message)

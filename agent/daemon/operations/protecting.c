@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "agent/daemon/operations/verbs.h"
+#include "agent/protocol/message.h"
 
 /*
  * Programs that survive the loss of their device. The agent stores the protection that each program
@@ -47,6 +48,7 @@ void protecting_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
     struct agent *agent = client->agent;
+    struct protection protection;
     size_t vdev;
     struct program *program = client_program(client, map, &vdev);
 
@@ -58,10 +60,12 @@ void protecting_handle(struct peer *client, struct message *message)
                    program->id);
         return;
     }
-    if (!program_take_protect(program, map)) {
+    message_take_protection(map, "protect", &protection);
+    if (protection.word == PROTECTION_UNSAID) {
         peer_error(client, ERR_USAGE, "the request does not say how to protect the program");
         return;
     }
+    program->policy.protect = protection;
     program->policy.overrides |= OVERRIDE_PROTECT;
     program->stranger = false;
     programs_save(agent, program);

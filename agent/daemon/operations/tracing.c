@@ -1,4 +1,5 @@
 #include "agent/daemon/operations/verbs.h"
+#include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
 
 /* Clients that trace programs: a program's spans are forwarded to the client that traces it. */
@@ -14,13 +15,13 @@ static struct operation *tracing_find(const struct agent *agent, const struct pr
 
 static void tracing_tell(const struct program *program, bool on, uint64_t deadline_ns)
 {
+    const struct trace_request asked = {.on = on, .deadline_ns = deadline_ns};
     struct frame frame;
 
     if (!program->peer)
         return;
     frame_init(&frame, MSG_TRACE);
-    frame_bool(&frame, "on", on);
-    frame_u64(&frame, "deadline_ns", deadline_ns);
+    put_trace(&frame, &asked);
     peer_send(program->peer, &frame);
 }
 
@@ -42,13 +43,14 @@ static void tracing_answer(struct agent *agent, struct operation *op, const char
 void trace_handle(struct peer *client, struct message *message)
 {
     struct agent *agent = client->agent;
-    uint64_t ms = field_u64(&message->root, "duration_ms", 0);
+    struct trace_request asked;
     size_t vdev;
     struct program *program = client_program(client, &message->root, &vdev);
 
     if (!program)
         return;
-    ms = ms < TRACE_MS_MAX ? ms : TRACE_MS_MAX;
+    take_trace(&message->root, &asked);
+    uint64_t ms = asked.duration_ms < TRACE_MS_MAX ? asked.duration_ms : TRACE_MS_MAX;
     if (!program->peer || tracing_find(agent, program)) {
         client_refuse(client, ERR_REFUSED, program, "%s",
                       program->peer ? "is traced by another command already"

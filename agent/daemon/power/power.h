@@ -22,8 +22,8 @@ void power_run(struct agent *agent);
 /** Read the meters, then power_run(). */
 void power_tick(struct agent *agent);
 
-/** Write into the @welcome of a program that connected whether it must wait for a grant. */
-void power_welcome(struct agent *agent, struct program *program, struct frame *welcome);
+/** A program has connected: find out whether a cap concerns it, as its welcome says. */
+void power_welcome(const struct agent *agent, struct program *program);
 /** Send the program its first MSG_POWER, after its welcome. */
 void power_connected(struct agent *agent, struct program *program);
 /** Handle a program's MSG_POWER. */

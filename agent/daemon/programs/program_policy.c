@@ -9,58 +9,41 @@
 
 #define PRIORITY_MAX 1000
 
-bool program_take_protect(struct program *program, const msgpack_object *map)
+void program_check_policy(struct program_policy *policy)
 {
-    char text[PROTECTION_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
-
-    return field_string(map, "protect", text, sizeof(text)) &&
-           protection_parse(text, &program->policy.protect, reason, sizeof(reason)) == 0;
+    if (policy->priority < -PRIORITY_MAX || policy->priority > PRIORITY_MAX)
+        policy->priority = 0;
+    policy->overrides &= OVERRIDE_ALL;
+    policy->ways &= (1u << POLICY_WAYS) - 1;
 }
 
-void program_put_policy(const struct program *program, struct frame *frame)
+void program_override(struct program_policy *policy, const struct registration *said)
 {
-    frame_u64(frame, "said", program->policy.overrides);
-    message_put_signed(frame, "priority", program->policy.priority);
-    frame_bool(frame, "preemptible", program->policy.preemptible);
-    frame_u64(frame, "ways", program->policy.ways);
-    frame_u64(frame, "quota", program->policy.quota);
-    frame_u64(frame, "cap_mw", program->policy.cap_mw);
-    frame_string(frame, "pinned_to", program->policy.pinned_to);
-    message_put_protection(frame, "protect", &program->policy.protect);
-}
-
-void program_take_policy(struct program *program, const msgpack_object *map)
-{
-    struct program_policy *policy = &program->policy;
-    const uint64_t all = (1u << POLICY_WAYS) - 1;
-
-    /* An older agent stored no overrides: treat its values as set by a command. */
-    policy->overrides = (unsigned)(field_u64(map, "said", OVERRIDE_ALL) & OVERRIDE_ALL);
-    int32_t priority = message_signed(map, "priority");
-    if (field_get(map, "priority") && priority >= -PRIORITY_MAX && priority <= PRIORITY_MAX)
-        policy->priority = priority;
-    policy->preemptible = field_bool(map, "preemptible", policy->preemptible);
-    policy->ways = (unsigned)(field_u64(map, "ways", policy->ways) & all);
-    policy->quota = field_u64(map, "quota", policy->quota);
-    policy->cap_mw = field_u64(map, "cap_mw", policy->cap_mw);
-    if (field_get(map, "pinned_to"))
-        field_string(map, "pinned_to", policy->pinned_to, sizeof(policy->pinned_to));
-    (void)program_take_protect(program, map);
-}
-
-void program_take_overrides(struct program *program, const msgpack_object *map)
-{
-    static const struct {
-        const char *key;
-        enum program_override said;
-    } all[] = {{"priority", OVERRIDE_PRIORITY}, {"preemptible", OVERRIDE_PREEMPTIBLE},
-               {"ways", OVERRIDE_WAYS},         {"quota", OVERRIDE_QUOTA},
-               {"cap_mw", OVERRIDE_CAP},        {"protect", OVERRIDE_PROTECT}};
-
-    program_take_policy(program, map);
-    program->policy.overrides = 0;
-    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-        program->policy.overrides |= field_get(map, all[i].key) ? all[i].said : 0;
+    if (said->has_priority) {
+        policy->priority = said->priority;
+        policy->overrides |= OVERRIDE_PRIORITY;
+    }
+    if (said->preemptible) {
+        policy->preemptible = true;
+        policy->overrides |= OVERRIDE_PREEMPTIBLE;
+    }
+    if (said->has_ways) {
+        policy->ways = said->ways;
+        policy->overrides |= OVERRIDE_WAYS;
+    }
+    if (said->quota) {
+        policy->quota = said->quota;
+        policy->overrides |= OVERRIDE_QUOTA;
+    }
+    if (said->cap_mw) {
+        policy->cap_mw = said->cap_mw;
+        policy->overrides |= OVERRIDE_CAP;
+    }
+    if (said->protect.word != PROTECTION_UNSAID) {
+        policy->protect = said->protect;
+        policy->overrides |= OVERRIDE_PROTECT;
+    }
+    program_check_policy(policy);
 }
 
 void program_reset_status(struct program *program)

@@ -38,10 +38,14 @@ static void program_saved_check_visits(struct policy_visits *visits, uint64_t no
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map)
 {
     const msgpack_object *items;
+    const struct program_policy before = program->policy;
     uint64_t now = uv_now(&agent->loop);
     size_t count = message_items(map, "devices", &items, PROTOCOL_VDEVS_MAX);
 
     take_saved(agent, map, program);
+    if (!field_get(map, "quota"))
+        program->policy = before; /* The file has no policy: a quota of 0 would allow nothing. */
+    program_check_policy(&program->policy);
     program->awaited = program->connected;
     program->vdev_count = count ? count : 1;
     count = message_items(map, "displaced", &items, PROTOCOL_VDEVS_MAX);
@@ -112,7 +116,6 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_u64(&frame, "start", program->start);
     frame_u64(&frame, "uid", program->uid);
     put_saved(&frame, agent, program);
-    program_put_policy(program, &frame);
     frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
     program_put_moves(agent, program, &frame);
     int error;

@@ -100,16 +100,6 @@ static void program_vdevs_take_right(struct program *program, const msgpack_obje
     memcpy(program->right_id, id, sizeof(id));
 }
 
-void program_put_right(const struct program *program, struct frame *frame)
-{
-    if (!program->right_folder[0])
-        return;
-    frame_map(frame, "right");
-    frame_string(frame, "folder", program->right_folder);
-    frame_string(frame, "id", program->right_id);
-    frame_end(frame);
-}
-
 void program_take_status(struct program *program, const msgpack_object *message)
 {
     const msgpack_object *vdevs;

@@ -168,7 +168,6 @@ static bool registry_load_one(struct agent *agent, const char *path)
             snprintf(program->id, sizeof(program->id), "%s", id);
             registry_set_name(program, name, id);
             program_take_saved(agent, program, map);
-            program_take_policy(program, map);
             program_take_moves(agent, program, map);
             program_configure(agent, program);
             program->lost_ms = uv_now(&agent->loop);

@@ -3,6 +3,7 @@
 
 #include "agent/daemon/agent.h"
 #include "agent/daemon/devices/ledger.h"
+#include "agent/protocol/request.h"
 #include "policy/decide.h"
 #include "policy/reseat.h"
 #include "policy/visits.h"
@@ -399,22 +400,16 @@ MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const
                              struct program **ret_program, size_t *ret_vdev, char *ret_error,
                              size_t error_size);
 
-/** Put the folder of its lease as "right" into an open map, if there is one. */
-void program_put_right(const struct program *program, struct frame *frame);
-
 /**
  * A value that changes with the OpenCL features that the program uses. A device that refused it may
  * accept it after a change.
  */
 uint64_t program_uses(const struct program *program);
 
-/**
- * Put its policy into an open map; and read it, where a missing field leaves the value unchanged.
- */
-void program_put_policy(const struct program *program, struct frame *frame);
-void program_take_policy(struct program *program, const msgpack_object *map);
-/** As program_take_policy(), for settings of the command line, which override the configuration. */
-void program_take_overrides(struct program *program, const msgpack_object *map);
+/** Bring a policy that was read within its bounds. */
+void program_check_policy(struct program_policy *policy);
+/** Apply what the command line said, which overrides the configuration. */
+void program_override(struct program_policy *policy, const struct registration *said);
 /** Read what programs_save() wrote, before the program connects. */
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map);
 /** The place in the queue of a virtual device; 0: it does not queue. */
@@ -429,11 +424,6 @@ static inline uint64_t program_queue_ticket(const struct program *program, size_
 void program_put_moves(const struct agent *agent, const struct program *program,
                        struct frame *frame);
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
-/**
- * Read "protect", the protection it is to have. Returns false and changes nothing where the field
- * is missing or not valid.
- */
-bool program_take_protect(struct program *program, const msgpack_object *map);
 /**
  * Apply the configuration's settings for its new name, where neither its command line nor an
  * operator set them.

@@ -240,13 +240,17 @@ static void servers_put_off(struct server *server)
     server->start_ms = uv_now(&server->agent->loop) + server->wait_ms;
 }
 
-static void servers_ended(void *data)
+static void servers_ended(void *data, bool other_version)
 {
     struct server *server = data;
 
     servers_put_off(server);
-    servers_is_not_there(server, "watcher",
-                         "the process that looks after it ended; another one follows");
+    servers_is_not_there(
+        server, "watcher",
+        other_version ? "the process that looks after it (reseat-watch) is of another version than "
+                        "this agent, which was started before; run reseat agent stop, then reseat "
+                        "agent start: programs keep running"
+                      : "the process that looks after it ended; another one follows");
 }
 
 static void servers_begin(struct server *server)

@@ -23,7 +23,7 @@ static void watcher_closed(uv_handle_t *handle)
         free(watcher);
 }
 
-static void watcher_ends(struct watcher *watcher)
+static void watcher_ends(struct watcher *watcher, bool other_version)
 {
     const struct watcher_events *events = watcher->events;
     void *data = watcher->data;
@@ -31,7 +31,7 @@ static void watcher_ends(struct watcher *watcher)
     if (watcher->dropped)
         return;
     watcher_drop(watcher);
-    events->ended(data);
+    events->ended(data, other_version);
 }
 
 /*
@@ -43,7 +43,7 @@ static void watcher_exited(uv_process_t *process, int64_t status, int number)
     struct watcher *watcher = process->data;
 
     (void)status, (void)number;
-    watcher_ends(watcher);
+    watcher_ends(watcher, false);
     uv_close((uv_handle_t *)process, watcher_closed);
 }
 
@@ -68,7 +68,7 @@ static void watcher_came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf
     if (result > 0 && !watcher->dropped)
         watcher->events->told(watcher->data, &watcher->reader.news);
     if (result < 0)
-        watcher_ends(watcher);
+        watcher_ends(watcher, result == -EPROTO);
 }
 
 int watcher_start(uv_loop_t *loop, char *const *arguments, const struct watcher_events *events,

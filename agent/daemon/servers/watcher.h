@@ -16,8 +16,9 @@ struct watcher;
 struct watcher_events {
     /** The watcher has probed its server. */
     void (*told)(void *data, const struct server_news *news);
-    /** The process ended by itself; the watcher is already dropped. */
-    void (*ended)(void *data);
+    /** The process ended, or is of another version than the agent; the watcher is already dropped.
+     */
+    void (*ended)(void *data, bool other_version);
 };
 
 /**

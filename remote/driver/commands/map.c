@@ -136,9 +136,9 @@ static cl_int map_post(struct memory *memory, const struct map *map, const struc
 }
 
 /* Takes @map. */
-static cl_int map_enqueue(struct queue *queue, struct memory *memory, struct map *map,
-                          cl_command_type type, cl_bool blocking, cl_uint count,
-                          const cl_event *waits, cl_event *event, void **ret_pointer)
+static cl_int map_run(struct queue *queue, struct memory *memory, struct map *map,
+                      cl_command_type type, cl_bool blocking, cl_uint count, const cl_event *waits,
+                      cl_event *event, void **ret_pointer)
 {
     struct command command;
     void *pointer = map->pointer;
@@ -174,8 +174,8 @@ cl_int map_buffer(struct queue *queue, struct memory *memory, cl_bool blocking, 
     map->origin[0] = offset;
     map->region[0] = size;
     map->layout = (struct layout){size, 1, 1, size, size};
-    return map_enqueue(queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking, count, waits, event,
-                       ret_pointer);
+    return map_run(queue, memory, map, CL_COMMAND_MAP_BUFFER, blocking, count, waits, event,
+                   ret_pointer);
 }
 
 cl_int map_image(struct queue *queue, struct memory *memory, cl_bool blocking, cl_map_flags flags,
@@ -210,8 +210,8 @@ cl_int map_image(struct queue *queue, struct memory *memory, cl_bool blocking, c
     bool layered = memory->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
     if (ret_slice_pitch)
         *ret_slice_pitch = flat ? 0 : layered ? layout.row_pitch : layout.slice_pitch;
-    return map_enqueue(queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking, count, waits, event,
-                       ret_pointer);
+    return map_run(queue, memory, map, CL_COMMAND_MAP_IMAGE, blocking, count, waits, event,
+                   ret_pointer);
 }
 
 /* May the program have written the mapped region? Not before the map's command has ended: until

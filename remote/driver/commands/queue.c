@@ -30,9 +30,9 @@ static cl_int queue_offer_of(const struct context *context, cl_device_id device,
     return CL_SUCCESS;
 }
 
-static cl_int queue_create(struct context *c, struct device_object *d,
-                           cl_command_queue_properties properties, const cl_queue_properties *list,
-                           struct queue **ret_queue)
+static cl_int queue_create_object(struct context *c, struct device_object *d,
+                                  cl_command_queue_properties properties,
+                                  const cl_queue_properties *list, struct queue **ret_queue)
 {
     struct queue *queue = handle_create(c->base.client, ID_QUEUE, &queue_class);
     if (!queue)
@@ -62,7 +62,8 @@ cl_int queue_create_with_bits(struct context *context, cl_device_id device,
     cl_int error = queue_offer_of(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_bits_check(properties, &offer);
-    return error ? error : queue_create(context, device_get(device), properties, NULL, ret_queue);
+    return error ? error
+                 : queue_create_object(context, device_get(device), properties, NULL, ret_queue);
 }
 
 cl_int queue_create_with_list(struct context *context, cl_device_id device,
@@ -73,7 +74,8 @@ cl_int queue_create_with_list(struct context *context, cl_device_id device,
     cl_int error = queue_offer_of(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_properties_read(properties, &offer, &bits);
-    return error ? error : queue_create(context, device_get(device), bits, properties, ret_queue);
+    return error ? error
+                 : queue_create_object(context, device_get(device), bits, properties, ret_queue);
 }
 
 cl_int queue_flush(struct queue *queue)

@@ -30,7 +30,7 @@ const void *event_context_of(cl_event handle)
     return event ? event->context : NULL;
 }
 
-static void event_finish(struct handle *handle)
+static void event_handle_finish(struct handle *handle)
 {
     struct event *event = container_of(handle, struct event, base);
     if (event->named)
@@ -44,7 +44,8 @@ static void event_finish(struct handle *handle)
 
 static void event_lost(struct handle *handle);
 
-static const struct handle_class event_class = {sizeof(struct event), event_finish, event_lost};
+static const struct handle_class event_class = {sizeof(struct event), event_handle_finish,
+                                                event_lost};
 
 struct event *event_make(struct context *context, struct queue *queue, cl_command_type command)
 {
@@ -84,21 +85,20 @@ static void event_callback_run(struct callback_job *job)
     event_callback_gone(callback);
 }
 
-/* Under the client's lock, once the event has ended. */
+/* Have the callback called by its thread. Under the client's lock, once the event has ended. */
 static void event_callback_due(struct event_callback *callback, cl_int status)
 {
     callback->status = status < 0 ? status : callback->at;
     callback_post(&callback->job);
 }
 
-/* Publish the end of the event, and of those that had ended and waited only for it. Under the
- * client's lock. */
+/* Let the program see that the event's command has ended, and the commands that had ended before it
+ * but were ordered after it (event_block). Under the client's lock. */
 static void event_publish(struct event *event)
 {
     struct client *client = event->base.client; /* The event may be freed once it is published. */
     struct event *ready = event;
-    event->previous =
-        NULL; /* From here on `previous` links the events that are ready to be published. */
+    event->previous = NULL; /* Below, `previous` links the events that are to be published. */
     while (ready) {
         event = ready;
         ready = event->previous;
@@ -126,7 +126,7 @@ static void event_publish(struct event *event)
             handle_unuse_later(dependent);
         }
         event->dependent_count = 0;
-        handle_unuse_later(event); /* For having been under way. */
+        handle_unuse_later(event); /* The reference that is held until the end. */
     }
     pthread_cond_broadcast(&client->changed);
 }
@@ -146,7 +146,8 @@ static void event_unlist(struct event *event)
     event->next = event->previous = NULL;
 }
 
-/* Under the lock. */
+/* The server told that the command has ended: free what was kept for it, and publish the end unless
+ * commands before it are still to end. Under the client's lock. */
 static void event_end_locked(struct event *event, cl_int status)
 {
     if (event->ended || event->arriving)
@@ -219,7 +220,7 @@ void event_list(struct event *event, bool after_all, cl_uint count, const cl_eve
         queue->pending->next = event;
     queue->pending = event;
     event->listed = true;
-    object_hold(event); /* It is under way. */
+    object_hold(event); /* Until its end: event_publish(). */
     pthread_mutex_unlock(&client->lock);
 }
 

@@ -10,7 +10,7 @@ struct kernel *kernel_get(cl_kernel kernel)
     return object_get(kernel, ID_KERNEL);
 }
 
-static void kernel_finish(struct handle *handle)
+static void kernel_handle_finish(struct handle *handle)
 {
     struct kernel *kernel = container_of(handle, struct kernel, base);
     (void)POST(handle->client, release, {.object = handle->id});
@@ -23,7 +23,7 @@ static void kernel_finish(struct handle *handle)
     handle_unuse(kernel->program);
 }
 
-static const struct handle_class kernel_class = {sizeof(struct kernel), kernel_finish};
+static const struct handle_class kernel_class = {sizeof(struct kernel), kernel_handle_finish};
 
 void kernel_facts_destroy(struct kernel_facts *facts)
 {

@@ -22,7 +22,7 @@ void program_forget_binaries(struct program *program)
     program->binary_sizes = NULL;
 }
 
-static void program_finish(struct handle *handle)
+static void program_handle_finish(struct handle *handle)
 {
     struct program *program = container_of(handle, struct program, base);
     (void)POST(handle->client, release, {.object = handle->id});
@@ -42,7 +42,7 @@ static void program_finish(struct handle *handle)
     handle_unuse(program->context);
 }
 
-static const struct handle_class program_class = {sizeof(struct program), program_finish};
+static const struct handle_class program_class = {sizeof(struct program), program_handle_finish};
 
 struct program *program_make(struct context *context, cl_uint count, const cl_device_id *devices)
 {

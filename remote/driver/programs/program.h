@@ -22,7 +22,6 @@ struct program {
     pthread_mutex_t lock;       /**< Guards all below. */
     struct build_state *builds; /**< Of each device. */
     bool building, built;
-    cl_int link_error;
     size_t kernels;
     char *names;
     struct kernel_facts *facts;

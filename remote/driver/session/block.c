@@ -1,4 +1,5 @@
 #include "remote/driver/session/block.h"
+#include "remote/wire/stream_greeting.h"
 
 #include <errno.h>
 

@@ -1,4 +1,5 @@
 #include "remote/driver/session/connect.h"
+#include "remote/wire/stream_greeting.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "remote/server/session/greeting.h"
 #include "remote/server/session/server.h"
 #include "remote/server/session/staging.h"
+#include "remote/wire/stream_greeting.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 

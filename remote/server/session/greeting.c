@@ -1,4 +1,5 @@
 #include "remote/server/session/greeting.h"
+#include "remote/wire/stream_greeting.h"
 
 #include <errno.h>
 #include <fcntl.h>

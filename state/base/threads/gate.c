@@ -152,6 +152,8 @@ static int gate_close_cancellable(uint64_t deadline_ns, const atomic_bool *cance
     atomic_store_explicit(&gate_closed, 1, memory_order_seq_cst);
     gate_barrier_everywhere();
     for (;;) {
+        /* Read before the threads are looked at: if one leaves meanwhile, the wait below returns.
+         */
         uint32_t seen = atomic_load_explicit(&someone_left, memory_order_acquire);
         if (!gate_anyone_inside()) {
             /* The thread that closed the gate re-enters it when it destroys objects. */

@@ -456,6 +456,10 @@ Test(servers, one_that_hangs_or_lies_makes_nobody_wait)
     cr_assert_eq(RESEAT("server", "add", set("noise", "rubbish"), "noise")->status, 0);
     await("noise", "down");
     expect("noise", "code", "watcher");
+    json_t *noise = server("noise");
+    const char *problem = json_string_value(json_object_get(noise, "problem"));
+    cr_assert(strstr(problem, "of another version"), "%s", problem);
+    json_decref(noise);
     cr_assert_eq(RESEAT("server", "add", set("short", "end"), "short")->status, 0);
     await("short", "down");
     clock_gettime(CLOCK_MONOTONIC, &begun);

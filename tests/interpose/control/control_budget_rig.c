@@ -1,5 +1,7 @@
 #include "tests/interpose/control/control_budget_rig.h"
 
+#include "agent/protocol/program_messages.h"
+
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -194,11 +196,13 @@ void take(struct frame *frame)
     message_finish(&message);
 }
 
-void take_welcome(struct frame *frame)
+void rig_welcome(struct frame *frame)
 {
     struct message message;
+    struct control_welcome welcome;
     deliver(frame, &message);
-    control_budget_connected(&message.root);
+    take_welcome(&message.root, &welcome);
+    control_budget_connected(&welcome);
     message_finish(&message);
 }
 
@@ -210,7 +214,7 @@ void welcome(const uint64_t *initial, size_t count)
     for (size_t i = 0; i < count; i++)
         frame_u64(&frame, NULL, initial[i]);
     frame_end(&frame);
-    take_welcome(&frame);
+    rig_welcome(&frame);
 }
 
 void answer(uint64_t id, const char *way)
@@ -283,5 +287,5 @@ void welcome_of_one_that_answers(void)
     struct frame frame;
     frame_init(&frame, MSG_WELCOME);
     frame_bool(&frame, "alive", true);
-    take_welcome(&frame);
+    rig_welcome(&frame);
 }

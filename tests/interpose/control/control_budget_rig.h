@@ -83,7 +83,7 @@ unsigned serve(void);
 /** Gives @frame, of a message about room, to the program and finishes it. */
 void take(struct frame *frame);
 /** The same of a welcome. */
-void take_welcome(struct frame *frame);
+void rig_welcome(struct frame *frame);
 
 void welcome(const uint64_t *initial, size_t count);
 /** Of an agent that says that it is there when it is asked. */

@@ -283,3 +283,38 @@ Test(control, an_agent_hears_nothing_of_what_another_asked)
     }
     part(&second);
 }
+
+/** Grant power, for so long; 0: without an end. Returns whether the program may launch then. */
+static bool granted(struct talk *talk, uint64_t turn, uint64_t for_ms)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_POWER);
+    frame_u64(&frame, "turn", turn);
+    frame_bool(&frame, "capped", true);
+    frame_bool(&frame, "granted", true);
+    if (for_ms)
+        frame_u64(&frame, "for_ms", for_ms);
+    put(talk, &frame);
+    for (;;) {
+        struct message message;
+        hear(talk, &message);
+        bool is = field_is(&message.root, "type", MSG_POWER) &&
+                  field_u64(&message.root, "turn", 0) == turn;
+        bool runs = field_bool(&message.root, "runs", false);
+        message_finish(&message);
+        if (is)
+            return runs;
+    }
+}
+
+Test(control, a_grant_of_an_older_agent_has_no_end)
+{
+    struct talk talk;
+
+    program = harness_spawn(harness_program(), "100", NULL);
+    meet(&talk);
+    cr_assert(granted(&talk, 1, 3000));
+    cr_assert(granted(&talk, 2, 0));
+    part(&talk);
+}

@@ -396,7 +396,7 @@ Test(control_budget, first_grants_that_are_none_end_the_list)
     frame_string(&frame, NULL, "lots");
     frame_u64(&frame, NULL, MIB);
     frame_end(&frame);
-    take_welcome(&frame);
+    rig_welcome(&frame);
     control_budget_begin();
     cr_assert_eq(budget_grants, 1);
     cr_assert_eq(budget_vdevs[0].granted, MIB);
