@@ -55,7 +55,8 @@ void program_take_overrides(struct program *program, const msgpack_object *map)
         enum program_override said;
     } all[] = {{"priority", OVERRIDE_PRIORITY}, {"preemptible", OVERRIDE_PREEMPTIBLE},
                {"ways", OVERRIDE_WAYS},         {"quota", OVERRIDE_QUOTA},
-               {"cap_mw", OVERRIDE_CAP},        {"protect", OVERRIDE_PROTECT}};
+               {"cap_mw", OVERRIDE_CAP},        {"protect", OVERRIDE_PROTECT},
+               {"pinned_to", OVERRIDE_DEVICES}};
 
     program_take_policy(program, map);
     program->policy.overrides = 0;
