@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include "agent/config/config.h"
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
 #define AGENT_MS  10000
 #define SERVER_MS 10000
 #define LOOK_NS   (2 * NS_PER_MS)
 #define REAP_MS   1000
+/* A service of streams that was started for a client ends after so long without one. */
+#define STREAMS_LINGER_S "60"
 
 int launch(const char *const *words, int output, int errors, short flags, pid_t *ret_child)
 {
@@ -114,25 +117,19 @@ int launch_agent(char *ret_why, size_t why_size)
     return error;
 }
 
-/* ---- a server that opens drivers ---- */
+/* ---- servers ---- */
 
 /* Start a server as the leader of its own session, and wait until it says that it listens. */
-static int launch_server(const char *address)
+static int launch_listener(const char *const *words, int errors)
 {
-    char path[PATH_MAX], process[16], byte;
+    char byte;
     struct pollfd said = {.events = POLLIN};
     int ends[2];
     pid_t child;
-    int error = paths_of(PATHS_SERVER, path);
 
-    if (error)
-        return error;
     if (pipe2(ends, O_CLOEXEC))
         return -errno;
-    snprintf(process, sizeof(process), "%d", (int)getpid());
-    const char *const words[] = {path, "--listen", address, "--while", process, NULL};
-    error =
-        launch(words, ends[1], STDERR_FILENO, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK, &child);
+    int error = launch(words, ends[1], errors, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK, &child);
     close(ends[1]);
     said.fd = ends[0];
     if (!error && poll(&said, 1, SERVER_MS) != 1)
@@ -141,6 +138,34 @@ static int launch_server(const char *address)
         error = -EIO;
     close(ends[0]);
     return error;
+}
+
+int launch_streams(char ret_log[PATH_MAX])
+{
+    char own[PATH_MAX];
+    const char *const words[] = {own, "stream", "serve", "--linger", STREAMS_LINGER_S, NULL};
+    struct paths paths;
+    ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    int error = length < 0 ? -errno : paths_find(&paths);
+
+    error = error ? error : paths_join(paths.folder, "stream.log", ret_log);
+    if (error)
+        return error;
+    own[length] = '\0';
+    CLEANUP(cleanup_close)
+    int log = open(ret_log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return log < 0 ? -errno : launch_listener(words, log);
+}
+
+/* Start a server that opens drivers. */
+static int launch_server(const char *address)
+{
+    char path[PATH_MAX], process[16];
+    const char *const words[] = {path, "--listen", address, "--while", process, NULL};
+    int error = paths_of(PATHS_SERVER, path);
+
+    snprintf(process, sizeof(process), "%d", (int)getpid());
+    return error ? error : launch_listener(words, STDERR_FILENO);
 }
 
 int launch_isolated(const struct paths *paths, bool alone, char ret_driver[PATH_MAX],

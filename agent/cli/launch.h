@@ -33,6 +33,15 @@ bool launch_await(pid_t child, bool group, uint64_t limit_ms, int *ret_status);
 MUST_CHECK int launch_agent(char *ret_why, size_t why_size);
 
 /**
+ * Start the user's service of streams and wait until it listens, for 10 s at most. It ends a minute
+ * after its last client.
+ *
+ * @ret_log  The file of its messages.
+ * Returns 0 or -errno; -EIO: it ended at once.
+ */
+MUST_CHECK int launch_streams(char ret_log[PATH_MAX]);
+
+/**
  * Find the server that opens drivers for this process and the program that it executes: the
  * agent's, or with @alone a new one, which ends with this process.
  *

@@ -284,6 +284,28 @@ int device_resolve(const struct inventory *inventory, const char *text,
     return -ENODEV;
 }
 
+bool device_listed(const struct inventory *inventory, const char *list,
+                   const struct inventory_entry *entry)
+{
+    const struct inventory_entry *found;
+    char ignored[PROTOCOL_TEXT_MAX], name[PROTOCOL_WORD_MAX];
+
+    if (!*list)
+        return true;
+    /* A driver's name for a device may have a comma. */
+    if (device_resolve(inventory, list, &found, ignored, sizeof(ignored)) == 0)
+        return found == entry;
+    for (const char *at = list; *at;) {
+        size_t length = strcspn(at, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)length, at);
+        if (device_resolve(inventory, name, &found, ignored, sizeof(ignored)) == 0 &&
+            found == entry)
+            return true;
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
+
 int device_place(const struct inventory *inventory, const struct device_wish *wish,
                  const struct device_fill *fills, const struct inventory_entry **ret_entries,
                  char *ret_error, size_t error_size)

@@ -57,6 +57,13 @@ MUST_CHECK int device_resolve(const struct inventory *inventory, const char *tex
                               const struct inventory_entry **ret_entry, char *ret_error,
                               size_t error_size);
 
+/**
+ * Is this entry among those that @list names: a name as device_resolve() takes it, or several with
+ * commas? "": all are. Names of no device are ignored.
+ */
+bool device_listed(const struct inventory *inventory, const char *list,
+                   const struct inventory_entry *entry);
+
 /** What device_resolve says of names, and where it says nothing. */
 struct device_wish {
     const char *names[PROTOCOL_VDEVS_MAX];

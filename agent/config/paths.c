@@ -271,7 +271,7 @@ int paths_of(enum paths_file file, char ret[PATH_MAX])
         [PATHS_STREAM] = FILE_OF("RESEAT_STREAMD", "stream", LISTER, "reseat-streamd"),
         [PATHS_STREAM_WORKER] =
             FILE_OF("RESEAT_STREAM_WORKER", "stream", LISTER, "reseat-stream-worker"),
-        [PATHS_KERNELS] = FILE_OF("RESEAT_STREAM_KERNELS", "stream", DATA, "streams"),
+        [PATHS_KERNELS] = FILE_OF("RESEAT_STREAM_KERNELS", "stream", DATA, "kernels"),
     };
 
     return paths_beside(files[file].variable, files[file].candidates, ret);

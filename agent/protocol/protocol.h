@@ -32,6 +32,8 @@
 
 /** Devices that the launches of a program are done on beside its own, at most. */
 #define PROTOCOL_SPREAD_MAX 8
+#define PROTOCOL_PINNED_MAX                                                                        \
+    544 /**< Bytes of the names of as many devices as a certificate grants. */
 
 /** Devices that a program is made ready for by one request, at most. */
 #define PROTOCOL_PREWARM_MAX 8

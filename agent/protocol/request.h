@@ -93,6 +93,8 @@ struct registration {
     uint64_t quota;  /**< Bytes; 0: not given. */
     uint64_t cap_mw; /**< Its power cap; 0: not given. */
     struct protection protect;
+    char pinned_to[PROTOCOL_PINNED_MAX]; /**< The only devices that it may use, with commas; "":
+                                            all. */
 };
 
 /** MSG_TRACE. */

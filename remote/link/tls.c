@@ -169,6 +169,16 @@ int tls_until(const struct link *link, int64_t *ret_until)
     return 0;
 }
 
+int tls_check_again(const struct link *link, time_t now)
+{
+    const struct tls_link *tls = tls_admitted(link);
+    char problem[FOLDER_PROBLEM_MAX];
+
+    if (!tls)
+        return -ENOENT;
+    return tls->until < now ? -EKEYEXPIRED : revoked_check(server.revoked, tls->serial, problem);
+}
+
 /* ---- the kinds of links under TLS ---- */
 
 /** 0 or -EINVAL, which is logged. */

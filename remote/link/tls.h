@@ -1,6 +1,8 @@
 #ifndef RESEAT_REMOTE_LINK_TLS_H
 #define RESEAT_REMOTE_LINK_TLS_H
 
+#include <time.h>
+
 #include "remote/identity/credentials.h"
 #include "remote/identity/grant.h"
 #include "remote/link/link.h"
@@ -62,6 +64,12 @@ MUST_CHECK int tls_grant(const struct link *link, struct grant *ret_grant);
 
 /** When the client's certificate ends, in seconds since 1970. -ENOENT: no such link. */
 MUST_CHECK int tls_until(const struct link *link, int64_t *ret_until);
+
+/**
+ * Is the certificate of an admitted client still valid at @now? Also after tls_server_close().
+ * Returns 0, -EKEYEXPIRED, -ENOENT (no such link), or as revoked_check().
+ */
+MUST_CHECK int tls_check_again(const struct link *link, time_t now);
 
 /** Why the last tls_connect() or tls_admit() of this thread failed: one line, safe to print. */
 const char *tls_reason(void);

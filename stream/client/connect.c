@@ -323,6 +323,19 @@ void connection_destroy(struct connection *connection)
     free(connection);
 }
 
+bool connection_is_missing(const char *address, uint64_t deadline_ns)
+{
+    const char *where;
+    const struct link_kind *kind = link_kind_of(address, &where);
+    struct link *link;
+    if (!kind || kind->anyone)
+        return false;
+    int error = kind->connect(where, NULL, deadline_ns, &link);
+    if (!error)
+        link->ops->destroy(link);
+    return error == -ENOENT || error == -ECONNREFUSED;
+}
+
 int connection_list(const char *address, uint64_t deadline_ns, char **ret_text, char *ret_reason)
 {
     struct stream_body body = {0}, none = {0};

@@ -38,6 +38,9 @@ MUST_CHECK int connection_make(const char *address, struct stream_body *open, ui
 /** End it. NULL is allowed. */
 void connection_destroy(struct connection *connection);
 
+/** Does nobody listen at an address of this machine? */
+bool connection_is_missing(const char *address, uint64_t deadline_ns);
+
 /** Ask a local service what it has. @ret_text: free() it. As above. */
 MUST_CHECK int connection_list(const char *address, uint64_t deadline_ns, char **ret_text,
                                char *ret_reason);

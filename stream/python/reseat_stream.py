@@ -79,11 +79,19 @@ def open(kernel, *constants, description="", source="", device="", address=None,
     constants = [("", constant) for constant in constants] + list(named.items())
     body += struct.pack("<I", len(constants))
     for name, constant in constants:
-        body += _string(name.encode()) + _string(bytes(memoryview(constant).cast("B")))
+        body += _string(name.encode()) + _string(_bytes(constant, f"the constant {name}").tobytes())
     if len(body) > _BODY_MAX:
         raise Refused(f"the kernel's source and constants have {len(body)} bytes; "
                       f"at most {_BODY_MAX} can be sent")
     return Accelerator(_Dialer(body, address, shared_memory), timeout, reconnect)
+
+
+def _bytes(data, what):
+    try:
+        return memoryview(data).cast("B")
+    except TypeError as problem:
+        raise TypeError(f"{what}: give bytes, or an array whose values lie together, as numpy.ascontiguousarray() "
+                        f"makes it ({problem})") from problem
 
 
 def _string(data):
@@ -133,10 +141,13 @@ def _credentials(host):
                 raise NoService(f"there are no credentials for {host}: put the file that `reseat "
                                 f"serve --issue` wrote there to {path} (mode 0600), or name it in RESEAT_CREDENTIALS")
             path = os.path.join(folder, found[0])
-    if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise NoService(f"{path} can be accessed by other users: chmod 600 {path}")
-    with io.open(path, encoding="ascii") as file:
-        text = file.read()
+    try:
+        if os.stat(path).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise NoService(f"{path} can be accessed by other users: chmod 600 {path}")
+        with io.open(path, encoding="ascii", errors="replace") as file:
+            text = file.read()
+    except OSError as problem:
+        raise NoService(f"the credentials cannot be read: {path}: {problem.strerror}") from problem
     first = text.split("\n", 1)[0]
     authority = text[text.rfind("-----BEGIN CERTIFICATE-----"):]
     if not first.startswith("reseat-server: ") or text.count("-----BEGIN CERTIFICATE-----") != 2:
@@ -163,7 +174,7 @@ def _connect_tls(host, port, timeout, path, server, authority):
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_verify_locations(cadata=authority)
     context.load_cert_chain(path)
-    connected = socket.create_connection((host, port), min(10, timeout or 10))
+    connected = socket.create_connection((host, port), min(30, timeout or 30))
     try:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -533,13 +544,13 @@ class Accelerator:
         out       where the answers go: a writable buffer of at least their size; None: a new bytearray
         Returns out.
         """
-        records = memoryview(records).cast("B")
+        records = _bytes(records, "the batch")
         if len(records) % self._input:
             raise ValueError(f"{len(records)} bytes are no whole number of records; "
                              f"this kernel's records have {self._input} bytes")
         size = len(records) // self._input * self._output
         out = bytearray(size) if out is None else out
-        answers = memoryview(out).cast("B")
+        answers = _bytes(out, "out")
         if len(answers) < size:
             raise ValueError(f"the answers have {size} bytes; there is room for {len(answers)}")
         self._begin(None)
@@ -583,7 +594,7 @@ class Accelerator:
                     if record is None:
                         more = False
                         break
-                    record = memoryview(record).cast("B")
+                    record = _bytes(record, "a record")
                     if len(record) != self._input:
                         raise ValueError(f"a record of {len(record)} bytes; this kernel's have {self._input}")
                     slots[packed:packed + self._input] = record

@@ -34,13 +34,15 @@ struct bridge {
     char reason[STREAM_REASON_MAX];
 };
 
-/* How long a stranger may stop in the middle of a frame, its own or ours. What its stream holds
- * counts against its certificate, but is not held for ever. */
-#define STALL_NS (600 * NS_PER_S)
+/* How long a client may take to read why its stream has failed. */
+#define REFUSE_NS (2 * NS_PER_S)
 
+/* Until when a stranger may stop in the middle of a frame, its own or ours. What its stream holds
+ * counts against its certificate, but is not held for ever. */
 static uint64_t bridge_deadline(const struct bridge *bridge)
 {
-    return bridge->supervisor->isolate ? clock_now_ns() + STALL_NS : UINT64_MAX;
+    uint64_t patience_ns = bridge->supervisor->patience_ns;
+    return patience_ns == UINT64_MAX ? UINT64_MAX : clock_now_ns() + patience_ns;
 }
 
 /* End the stream. @reason: for the client; NULL: it is gone, or has all answers. */
@@ -107,6 +109,17 @@ static void bridge_finish(struct bridge *bridge)
     (void)!send(bridge->supervisor->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* After the end: what a client sends is taken, since a socket that is closed before that is reset,
+ * and the client may not get the reason. */
+static void *bridge_discard(struct bridge *bridge)
+{
+    char bytes[4096];
+    size_t got;
+    while (bridge->link->ops->receive(bridge->link, bytes, sizeof(bytes), UINT64_MAX, &got) == 0)
+        continue;
+    return NULL;
+}
+
 static void *bridge_receive(void *data)
 {
     struct bridge *bridge = data;
@@ -116,7 +129,10 @@ static void *bridge_receive(void *data)
         char reason[128];
         enum stream_frame type;
         size_t size;
-        int error = stream_frame_receive_all(bridge->link, bytes, sizeof(bytes), UINT64_MAX);
+        int error = stream_frame_receive_all(bridge->link, bytes, 1, UINT64_MAX);
+        error = error ? error
+                      : stream_frame_receive_all(bridge->link, bytes + 1, sizeof(bytes) - 1,
+                                                 bridge_deadline(bridge));
         if (error) {
             bridge_end(bridge, error, NULL);
             return NULL;
@@ -133,9 +149,11 @@ static void *bridge_receive(void *data)
                 "%u bytes, then FINISHED",
                 input, STREAM_FRAME_MAX);
             bridge_end(bridge, error ? error : -EPROTO, reason);
-            return NULL;
+            return bridge_discard(bridge);
         }
         error = bridge_receive_records(bridge, size / input);
+        if (error == -ECANCELED)
+            return bridge_discard(bridge);
         if (error) {
             bridge_end(bridge, error, NULL);
             return NULL;
@@ -224,6 +242,16 @@ static int bridge_begin(void *data)
     return error;
 }
 
+/* Wait for a thread, but for no client that takes nothing, or does not hang up. */
+static void bridge_join(struct bridge *bridge, pthread_t thread)
+{
+    struct timespec until = clock_timespec(clock_now_ns() + REFUSE_NS);
+    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+        return;
+    bridge->link->ops->shut_down(bridge->link);
+    pthread_join(thread, NULL);
+}
+
 int bridge_run(struct link *link, struct supervisor *supervisor)
 {
     struct bridge bridge = {.link = link,
@@ -249,15 +277,17 @@ int bridge_run(struct link *link, struct supervisor *supervisor)
     if (supervisor->begun && bridge.sender) {
         /* What has failed is said by the sender; the link is then used by nobody. */
         bridge_end(&bridge, failure ? failure : error, reason);
-        pthread_join(bridge.sender, NULL);
+        bridge_join(&bridge, bridge.sender);
         error = bridge.error;
         failure = error;
         memcpy(reason, bridge.reason, sizeof(reason));
     }
-    if (failure && reason[0])
+    bool refused = failure && reason[0];
+    if (refused)
         stream_frame_refuse(link, failure, reason);
-    link->ops->shut_down(link);
+    else
+        link->ops->shut_down(link);
     if (supervisor->begun && bridge.receiver)
-        pthread_join(bridge.receiver, NULL);
+        bridge_join(&bridge, bridge.receiver);
     return error;
 }

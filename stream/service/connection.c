@@ -21,8 +21,9 @@
 
 /* The process of one connection: it admits the client, opens its stream, and looks after it. */
 
-/* How long a client has for its handshake, and then for OPEN. */
-#define ADMIT_NS (10 * NS_PER_S)
+/* How long a client has for its handshake, and then for OPEN. On a busy machine a virtual machine
+ * that has just begun needs 10 s. Who is slow gives way to others (preauth.h). */
+#define ADMIT_NS (30 * NS_PER_S)
 
 struct connection {
     const struct service *service;
@@ -34,7 +35,7 @@ struct connection {
     struct stream_open open;
     struct stream_description description;
     char *text, *source; /* Of a kernel in the folders; NULL: the client's. */
-    char device[GRANT_DEVICE_MAX];
+    char device[GRANT_DEVICE_MAX], only[GRANT_DEVICES_MAX * GRANT_DEVICE_MAX];
     struct stream_area area;
     int area_fd;
 };
@@ -55,61 +56,101 @@ static int connection_refuse(struct connection *connection, int error, const cha
 
 /* ---- who it is ---- */
 
-/* Count this client's connections that came before. Each process publishes its name before it takes
- * its place in the order, so that of two at the same time at least one sees the other. */
-static unsigned connection_count_same(const struct connection *connection)
+struct connection_counts {
+    unsigned all, remote, same;
+};
+
+/* Count the connections that came before: all, those of strangers, and those of this client. Each
+ * process says that it comes before it takes its place in the order, so that of two at the same
+ * time at least one sees the other. */
+static struct connection_counts connection_count(const struct connection *connection)
 {
     const struct service_table *table = connection->service->table;
     uint64_t own = atomic_load(&connection->slot->order);
-    unsigned count = 0;
+    struct connection_counts counts = {0};
     for (unsigned i = 0; i < table->count; i++) {
         const struct service_slot *slot = &table->slots[i];
-        if (slot != connection->slot && atomic_load(&slot->pid) && atomic_load(&slot->admitted) &&
-            atomic_load(&slot->order) < own && strcmp(slot->peer, connection->link->peer) == 0)
-            count++;
+        uint64_t order = atomic_load(&slot->order);
+        if (slot == connection->slot || !atomic_load(&slot->pid) || !order || order >= own)
+            continue;
+        counts.all++;
+        counts.remote += slot->remote;
+        counts.same += strcmp(slot->peer, connection->link->peer) == 0;
     }
-    return count;
+    return counts;
 }
 
+/* Take a place among the streams. A quarter of them is kept from strangers, and a certificate that
+ * says no number may have a quarter. */
+static int connection_take_place(struct connection *connection)
+{
+    struct service_slot *slot = connection->slot;
+    unsigned streams = connection->service->streams;
+    unsigned quarter = streams / 4, own = connection->grant.sessions;
+    if (own == GRANT_UNLIMITED_SESSIONS)
+        own = quarter ? quarter : 1;
+    atomic_store(&slot->order, 1);
+    atomic_store(&slot->order, atomic_fetch_add(&connection->service->table->last, 1) + 1);
+    struct connection_counts counts = connection_count(connection);
+    if (connection->stranger && counts.same >= own)
+        return connection_refuse(
+            connection, -EMFILE,
+            "the limit of streams of your certificate is %u at a time: close one first", own);
+    if (connection->stranger && counts.remote >= streams - quarter)
+        return connection_refuse(connection, -EMFILE,
+                                 "all %u streams for clients with certificates are open: try later",
+                                 streams - quarter);
+    if (counts.all >= streams)
+        return connection_refuse(connection, -EMFILE,
+                                 "all %u streams are open: close one, or start reseat stream serve "
+                                 "with more --streams",
+                                 streams);
+    return 0;
+}
+
+/* A stranger's connection counts before it is a stream: it holds a process. */
 static int connection_enter(struct connection *connection, const struct link_kind *kind)
 {
     struct service_slot *slot = connection->slot;
     connection->stranger = kind->anyone;
     snprintf(slot->peer, sizeof(slot->peer), "%s", connection->link->peer);
     atomic_store(&slot->admitted, true);
-    atomic_store(&slot->order, atomic_fetch_add(&connection->service->table->admitted, 1) + 1);
     if (!connection->stranger)
         return 0;
     int error = tls_grant(connection->link, &connection->grant);
     tls_server_close();
-    if (!error && connection_count_same(connection) >= connection->grant.sessions)
-        return connection_refuse(
-            connection, -EMFILE,
-            "the limit of streams of your certificate is %u at a time: close one first",
-            connection->grant.sessions);
-    return error;
+    return error ? error : connection_take_place(connection);
+}
+
+/* The devices that a certificate grants, with commas; "": all. */
+static void connection_list_devices(struct connection *connection)
+{
+    const struct grant *grant = &connection->grant;
+    size_t used = 0;
+    connection->only[0] = '\0';
+    for (size_t i = 0; connection->stranger && i < grant->device_count; i++)
+        used += (size_t)snprintf(connection->only + used, sizeof(connection->only) - used, "%s%s",
+                                 used ? "," : "", grant->devices[i]);
 }
 
 /* The device to start on: what the client asks for, within what its certificate grants. */
 static int connection_choose_device(struct connection *connection)
 {
     const char *asked = connection->open.device.bytes;
-    const struct grant *grant = &connection->grant;
     if (strlen(asked) >= sizeof(connection->device))
         return connection_refuse(connection, -ENODEV, "no device has so long a name");
-    if (connection->stranger && *asked && !grant_has_device(grant, asked))
+    if (connection->stranger && *asked && !grant_has_device(&connection->grant, asked))
         return connection_refuse(connection, -EACCES, "your certificate does not grant %s", asked);
-    if (connection->stranger && !*asked && grant->device_count)
-        asked = grant->devices[0];
     strcpy(connection->device, asked);
+    connection_list_devices(connection);
     return 0;
 }
 
 /* ---- the kernel ---- */
 
-/* Could @text include a file? Of a stranger's kernel the worker, which is not contained, would read
- * it, and the compiler's log would tell. Directives can be written in many ways (split lines, signs
- * in place of others), so only letters count. */
+/* Could a source include a file? Of a stranger's kernel the worker, which is not contained, would
+ * read it, and the compiler's log would tell. Directives can be written in many ways (split lines,
+ * signs in place of others), so only letters count. */
 static bool connection_may_include(const struct stream_text *text)
 {
     static const char *const words[] = {"include", "import", "embed"};
@@ -124,6 +165,24 @@ static bool connection_may_include(const struct stream_text *text)
         if (strstr(letters, words[i]))
             return true;
     return !letters;
+}
+
+/* The options of the compiler that a stranger may give: those that name no file. */
+static bool connection_has_plain_options(const char *options)
+{
+    static const char *const begin[] = {"-cl-", "-D"}, *const whole[] = {"-w", "-Werror"};
+    char copy[STREAM_OPTIONS_MAX], *rest = copy;
+    snprintf(copy, sizeof(copy), "%s", options);
+    for (char *word; (word = strtok_r(rest, " \t\n\r\v\f", &rest));) {
+        bool plain = false;
+        for (size_t i = 0; i < ARRAY_SIZE(begin); i++)
+            plain = plain || strncmp(word, begin[i], strlen(begin[i])) == 0;
+        for (size_t i = 0; i < ARRAY_SIZE(whole); i++)
+            plain = plain || strcmp(word, whole[i]) == 0;
+        if (!plain || strchr(word, '"') || strcmp(word, "-D") == 0)
+            return false;
+    }
+    return true;
 }
 
 static int connection_find_kernel(struct connection *connection)
@@ -144,8 +203,7 @@ static int connection_find_kernel(struct connection *connection)
         return connection_refuse(connection, -EINVAL,
                                  "give the kernel a name of letters, digits, "
                                  "\"_\" and \"-\"");
-    } else if (connection->stranger && (connection_may_include(&open->source) ||
-                                        connection_may_include(&open->description))) {
+    } else if (connection->stranger && connection_may_include(&open->source)) {
         return connection_refuse(connection, -EACCES,
                                  "a kernel of a client with a certificate must not include files: "
                                  "write it in one text, without the words include, import, embed");
@@ -154,9 +212,14 @@ static int connection_find_kernel(struct connection *connection)
         stream_description_parse(open->description.bytes, &connection->description, problem);
     error =
         error ? error : stream_description_match(&connection->description, open, order, problem);
-    return error
-               ? connection_refuse(connection, error, "kernel %s: %s", open->kernel.bytes, problem)
-               : 0;
+    if (error)
+        return connection_refuse(connection, error, "kernel %s: %s", open->kernel.bytes, problem);
+    if (connection->stranger && !connection->text &&
+        !connection_has_plain_options(connection->description.options))
+        return connection_refuse(connection, -EACCES,
+                                 "the options of a kernel of a client with a certificate may be "
+                                 "-cl-..., -DNAME=VALUE, -w and -Werror");
+    return 0;
 }
 
 /* A file with the body of OPEN for the worker, which reads it again after a restart. */
@@ -235,7 +298,11 @@ static int connection_stream(struct connection *connection)
         .worker = connection->service->worker,
         .program = slot->program,
         .device = connection->device,
+        .only = connection->only,
         .isolate = connection->stranger,
+        .certified = connection->stranger ? connection->link : NULL,
+        .ready_ns = connection->service->ready_ns,
+        .patience_ns = connection->stranger ? connection->service->patience_ns : UINT64_MAX,
         .quota = connection->stranger ? connection->grant.memory : GRANT_UNLIMITED_MEMORY,
         .area = &connection->area,
         .area_fd = connection->area_fd,
@@ -277,7 +344,8 @@ static int connection_open(struct connection *connection)
                                  "this service speaks version %d: update the older of client and "
                                  "service",
                                  STREAM_VERSION);
-    error = connection_choose_device(connection);
+    error = connection->stranger ? 0 : connection_take_place(connection);
+    error = error ? error : connection_choose_device(connection);
     error = error ? error : connection_find_kernel(connection);
     error = error ? error : connection_make_area(connection);
     return error ? error : connection_stream(connection);

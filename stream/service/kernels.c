@@ -47,9 +47,9 @@ int kernels_find(const struct service *service, const char *name, char **ret_des
         error = kernels_read(service->folders[i], name, SUFFIX, ret_description);
     if (error) {
         snprintf(ret_problem, STREAM_PROBLEM_MAX,
-                 "there is no kernel \"%s\" (%s): reseat stream list names those that there are; "
+                 "there is no kernel \"%s\"%s%s: reseat stream list names those that there are; "
                  "reseat stream serve --kernels adds a folder",
-                 name, strerror(-error));
+                 name, error == -ENOENT ? "" : ", ", error == -ENOENT ? "" : strerror(-error));
         return error;
     }
     error = -ENOENT;

@@ -25,6 +25,8 @@
 
 #define STREAMS_DEFAULT 64
 #define STREAMS_MAX     4096
+#define READY_S         120
+#define PATIENCE_S      600
 /* How long to wait when a connection cannot be accepted for want of descriptors or memory. */
 #define FULL_MS 100
 
@@ -36,7 +38,7 @@ struct listener {
     struct pollfd polls[SERVICE_LISTEN_MAX + 1]; /* The last: signals. */
     size_t count, open;
     const char *ca;
-    unsigned streams;
+    uint64_t linger_ms; /* It ends after so long without a connection; 0: never. */
     struct preauth preauth;
     sigset_t before;
 };
@@ -45,20 +47,25 @@ static int service_usage(void)
 {
     fprintf(stderr,
             "usage: reseat-streamd --reseat PROGRAM --worker PROGRAM [--kernels FOLDER]...\n"
-            "                      [--listen ADDRESS]... [--ca FOLDER] [--streams NUMBER]\n");
+            "                      [--listen ADDRESS]... [--ca FOLDER] [--streams NUMBER]\n"
+            "                      [--ready SECONDS] [--patience SECONDS] [--linger SECONDS]\n");
     return 2;
 }
 
 static int service_read_options(struct listener *listener, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"reseat", 1, NULL, 'r'}, {"worker", 1, NULL, 'w'}, {"kernels", 1, NULL, 'k'},
-        {"listen", 1, NULL, 'l'}, {"ca", 1, NULL, 'c'},     {"streams", 1, NULL, 's'},
+        {"reseat", 1, NULL, 'r'}, {"worker", 1, NULL, 'w'},   {"kernels", 1, NULL, 'k'},
+        {"listen", 1, NULL, 'l'}, {"ca", 1, NULL, 'c'},       {"streams", 1, NULL, 's'},
+        {"ready", 1, NULL, 'b'},  {"patience", 1, NULL, 'p'}, {"linger", 1, NULL, 'i'},
         {NULL, 0, NULL, 0},
     };
     struct service *service = &listener->service;
-    listener->streams = STREAMS_DEFAULT;
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;)
+    service->streams = STREAMS_DEFAULT;
+    service->ready_ns = READY_S * NS_PER_S;
+    service->patience_ns = PATIENCE_S * NS_PER_S;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        uint64_t number = optarg ? strtoull(optarg, NULL, 10) : 0;
         if (option == 'r')
             service->reseat = optarg;
         else if (option == 'w')
@@ -66,14 +73,21 @@ static int service_read_options(struct listener *listener, int argc, char **argv
         else if (option == 'c')
             listener->ca = optarg;
         else if (option == 's')
-            listener->streams = (unsigned)strtoul(optarg, NULL, 10);
+            service->streams = (unsigned)number;
+        else if (option == 'b')
+            service->ready_ns = number * NS_PER_S;
+        else if (option == 'p')
+            service->patience_ns = number * NS_PER_S;
+        else if (option == 'i')
+            listener->linger_ms = number * 1000;
         else if (option == 'k' && service->folder_count < SERVICE_FOLDERS_MAX)
             service->folders[service->folder_count++] = optarg;
         else if (option == 'l' && listener->count < SERVICE_LISTEN_MAX)
             listener->addresses[listener->count++] = optarg;
         else
             return service_usage();
-    bool fits = listener->streams >= 1 && listener->streams <= STREAMS_MAX;
+    }
+    bool fits = service->streams >= 1 && service->streams <= STREAMS_MAX;
     return optind == argc && service->reseat && service->worker && fits ? 0 : service_usage();
 }
 
@@ -120,12 +134,15 @@ static int service_listen(struct listener *listener)
 
 static int service_make_table(struct listener *listener)
 {
-    size_t size = sizeof(struct service_table) + listener->streams * sizeof(struct service_slot);
+    /* Connections that are not streams yet take no place from them. */
+    unsigned count = listener->service.streams + PREAUTH_MAX;
+    size_t size = sizeof(struct service_table) + count * sizeof(struct service_slot);
     void *table = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED)
         return -errno;
     listener->service.table = table;
-    listener->service.table->count = listener->streams;
+    listener->service.table->count = count;
+    atomic_store(&listener->service.table->last, 1);
     return 0;
 }
 
@@ -141,14 +158,14 @@ static void service_forget(struct listener *listener, struct service_slot *slot)
 /* Strangers that were admitted meanwhile are none any more. */
 static void service_count_strangers(struct listener *listener)
 {
-    for (unsigned i = 0; i < listener->streams; i++)
+    for (unsigned i = 0; i < listener->service.table->count; i++)
         if (atomic_load(&listener->service.table->slots[i].admitted))
             service_forget(listener, &listener->service.table->slots[i]);
 }
 
 static void service_drop(struct listener *listener, uint64_t stranger)
 {
-    for (unsigned i = 0; stranger && i < listener->streams; i++) {
+    for (unsigned i = 0; stranger && i < listener->service.table->count; i++) {
         struct service_slot *slot = &listener->service.table->slots[i];
         if (slot->stranger == stranger) {
             slot->stranger = 0;
@@ -159,7 +176,7 @@ static void service_drop(struct listener *listener, uint64_t stranger)
 
 static struct service_slot *service_find_free(const struct listener *listener)
 {
-    for (unsigned i = 0; i < listener->streams; i++)
+    for (unsigned i = 0; i < listener->service.table->count; i++)
         if (!atomic_load(&listener->service.table->slots[i].pid))
             return &listener->service.table->slots[i];
     return NULL;
@@ -205,6 +222,7 @@ static void service_accept(struct listener *listener, size_t at)
     service_drop(listener, leaves);
     memset(slot, 0, sizeof(*slot));
     slot->stranger = stranger;
+    slot->remote = listener->kinds[at]->anyone;
     pid_t own = getpid(), pid = fork();
     if (pid == 0)
         service_serve(listener, at, fd, slot, own);
@@ -219,7 +237,7 @@ static void service_reap(struct listener *listener)
 {
     pid_t pid;
     while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-        for (unsigned i = 0; i < listener->streams; i++) {
+        for (unsigned i = 0; i < listener->service.table->count; i++) {
             struct service_slot *slot = &listener->service.table->slots[i];
             if (atomic_load(&slot->pid) == pid) {
                 service_forget(listener, slot);
@@ -228,7 +246,15 @@ static void service_reap(struct listener *listener)
         }
 }
 
-/* Serve until a signal ends the service. */
+static bool service_is_unused(const struct listener *listener)
+{
+    for (unsigned i = 0; i < listener->service.table->count; i++)
+        if (atomic_load(&listener->service.table->slots[i].pid))
+            return false;
+    return true;
+}
+
+/* Serve until a signal ends the service, or nobody has used it for long. */
 static void service_run(struct listener *listener)
 {
     struct pollfd *signals = &listener->polls[listener->count];
@@ -237,7 +263,12 @@ static void service_run(struct listener *listener)
         bool room = service_find_free(listener) != NULL;
         for (size_t i = 0; i < listener->count; i++)
             listener->polls[i].events = room ? POLLIN : 0;
-        if (poll(listener->polls, listener->count + 1, -1) < 0)
+        bool lingers = listener->linger_ms && service_is_unused(listener);
+        int count =
+            poll(listener->polls, listener->count + 1, lingers ? (int)listener->linger_ms : -1);
+        if (count == 0)
+            return;
+        if (count < 0)
             continue;
         struct signalfd_siginfo info;
         if (signals->revents && read(signals->fd, &info, sizeof(info)) == sizeof(info)) {

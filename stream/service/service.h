@@ -20,20 +20,23 @@
 #define SERVICE_FOLDERS_MAX 8
 #define SERVICE_LISTEN_MAX  8
 
-/** A connection. Written by its own process but for `pid` and `stranger`; read by all. */
+/** A connection. Written by its own process but for `pid`, `stranger` and `remote`; read by all. */
 struct service_slot {
     _Atomic pid_t pid; /**< 0: free. */
     uint64_t stranger; /**< Of preauth.h; 0: not counted. Of the listening process. */
+    bool remote;       /**< Its client needs a certificate. */
     atomic_bool admitted;
-    _Atomic uint64_t order; /**< In which connections were admitted. */
-    atomic_int area;        /**< Descriptor of its area, in its process; 0: none yet. */
+    /** In which connections came to count for the limits; 0: not yet, 1: its number is being drawn.
+     */
+    _Atomic uint64_t order;
+    atomic_int area; /**< Descriptor of its area, in its process; 0: none yet. */
     uint64_t area_size;
     bool shared;
     char peer[LINK_PEER_MAX], kernel[STREAM_NAME_MAX], program[STREAM_NAME_MAX];
 };
 
 struct service_table {
-    _Atomic uint64_t admitted; /**< Connections so far. */
+    _Atomic uint64_t last; /**< The last order that was given; 1 at first. */
     unsigned count;
     struct service_slot slots[];
 };
@@ -42,6 +45,9 @@ struct service {
     const char *reseat, *worker; /**< Paths of programs. */
     const char *folders[SERVICE_FOLDERS_MAX];
     size_t folder_count;
+    unsigned streams;     /**< At once. */
+    uint64_t ready_ns;    /**< How long a worker may take to open its device and to build. */
+    uint64_t patience_ns; /**< How long a stranger may stop in the middle of a frame. */
     struct service_table *table;
 };
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "remote/identity/grant.h"
+#include "remote/link/tls.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "stream/worker/worker.h"
@@ -20,13 +21,13 @@
 /* Between two starts at least; after each start without an answer, twice that, up to the last. */
 #define DELAY_NS     (100 * NS_PER_MS)
 #define DELAY_MAX_NS (5 * NS_PER_S)
-/* How long a worker may take to open its device and to build the kernel. */
-#define READY_NS (120 * NS_PER_S)
+/* How often a stranger's certificate is checked. */
+#define CHECK_NS NS_PER_S
 /* How long a worker may take to end after its client. */
 #define END_NS (3 * NS_PER_S)
 
 /* In the child: only what is safe between fork and exec. */
-static void supervisor_exec(const int fds[4], char *const *words, pid_t parent)
+static void supervisor_exec(const int fds[4], char *const *words, pid_t parent, bool stranger)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -35,10 +36,11 @@ static void supervisor_exec(const int fds[4], char *const *words, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(WORKER_AGAIN);
-    /* What drivers and compilers print is the log's. */
-    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    /* What drivers, compilers and kernels print is the log's, but not what strangers' kernels do.
+     */
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO);
+    dup2(stranger ? nothing : STDERR_FILENO, STDOUT_FILENO);
     for (int i = 0; i < 4; i++)
         fcntl(fds[i], F_SETFD, 0);
     execv(words[0], words);
@@ -63,6 +65,10 @@ static int supervisor_start(struct supervisor *supervisor)
         words[count++] = "--device";
         words[count++] = supervisor->device;
     }
+    if (supervisor->only[0]) {
+        words[count++] = "--only";
+        words[count++] = supervisor->only;
+    }
     if (supervisor->isolate)
         words[count++] = "--isolate";
     if (supervisor->quota != GRANT_UNLIMITED_MEMORY) {
@@ -80,7 +86,7 @@ static int supervisor_start(struct supervisor *supervisor)
     (void)lseek(supervisor->job, 0, SEEK_SET);
     pid_t own = getpid(), pid = fork();
     if (pid == 0)
-        supervisor_exec(fds, (char *const *)words, own);
+        supervisor_exec(fds, (char *const *)words, own, supervisor->isolate);
     int error = pid < 0 ? -errno : 0;
     close(ends[1]);
     if (error) {
@@ -176,11 +182,15 @@ static int supervisor_hear_ready(struct supervisor *supervisor)
 /* The worker is not ready in time: its driver hangs, or the kernel takes too long to build. */
 static int supervisor_end_late(struct supervisor *supervisor)
 {
+    char reason[128];
     kill(supervisor->pid, SIGKILL);
     if (supervisor->begun)
         return 0; /* Another one may do better. */
-    stream_area_fail(supervisor->area, -ETIMEDOUT,
-                     "the device was not ready, or the kernel not built, in two minutes", -1);
+    snprintf(reason, sizeof(reason),
+             "the device was not ready, or the kernel not built, within %llu s (--ready of reseat "
+             "stream serve)",
+             (unsigned long long)(supervisor->ready_ns / NS_PER_S));
+    stream_area_fail(supervisor->area, -ETIMEDOUT, reason, -1);
     return -ETIMEDOUT;
 }
 
@@ -189,7 +199,24 @@ static uint64_t supervisor_deadline(const struct supervisor *supervisor, uint64_
 {
     if (!supervisor->pid)
         return next_ns;
-    return supervisor->ready >= 0 ? supervisor->started_ns + READY_NS : UINT64_MAX;
+    return supervisor->ready >= 0 ? supervisor->started_ns + supervisor->ready_ns : UINT64_MAX;
+}
+
+/* A certificate that has ended, or is revoked, ends the stream. A list that cannot be read does
+ * not: it lets nobody in. */
+static int supervisor_check(struct supervisor *supervisor, uint64_t now_ns)
+{
+    if (!supervisor->certified || now_ns < supervisor->check_ns)
+        return 0;
+    supervisor->check_ns = now_ns + CHECK_NS;
+    int error = tls_check_again(supervisor->certified, time(NULL));
+    if (error != -EKEYREVOKED && error != -EKEYEXPIRED)
+        return 0;
+    stream_area_fail(supervisor->area, error,
+                     error == -EKEYREVOKED ? "your certificate was revoked"
+                                           : "your certificate has ended: ask for a new one",
+                     supervisor->doorbell);
+    return error;
 }
 
 int supervisor_run(struct supervisor *supervisor)
@@ -200,6 +227,9 @@ int supervisor_run(struct supervisor *supervisor)
     supervisor->process = supervisor->ready = -1;
     while (!error && !over) {
         uint64_t now_ns = clock_now_ns();
+        error = supervisor_check(supervisor, now_ns);
+        if (error)
+            break;
         if (!supervisor->pid && now_ns >= next_ns) {
             error = supervisor_start(supervisor);
             continue;
@@ -209,10 +239,12 @@ int supervisor_run(struct supervisor *supervisor)
             {.fd = supervisor->process, .events = POLLIN},
             {.fd = supervisor->ready, .events = POLLIN},
         };
-        uint64_t until_ns = supervisor_deadline(supervisor, next_ns);
+        uint64_t deadline_ns = supervisor_deadline(supervisor, next_ns), until_ns = deadline_ns;
+        if (supervisor->certified && supervisor->check_ns < until_ns)
+            until_ns = supervisor->check_ns;
         struct timespec left = clock_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
         int count = ppoll(polls, 3, until_ns == UINT64_MAX ? NULL : &left, NULL);
-        if (count == 0 && supervisor->pid)
+        if (count == 0 && supervisor->pid && until_ns == deadline_ns)
             error = supervisor_end_late(supervisor);
         if (count <= 0)
             continue;

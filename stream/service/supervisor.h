@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "remote/link/link.h"
 #include "state/base/compiler.h"
 #include "stream/area.h"
 
@@ -16,8 +17,12 @@
 struct supervisor {
     const char *reseat, *worker, *program;
     const char *device; /**< Where the first worker starts; "": any device. */
+    const char *only;   /**< The devices that its certificate grants, with commas; "": all. */
     bool isolate;
-    uint64_t quota; /**< Device memory; GRANT_UNLIMITED_MEMORY: no limit. */
+    const struct link *certified; /**< Of a stranger: the stream ends with its certificate. */
+    uint64_t ready_ns;    /**< How long a worker may take to open its device and to build. */
+    uint64_t patience_ns; /**< Of bridge_run(): how long a frame may stop; UINT64_MAX: any time. */
+    uint64_t quota;       /**< Device memory; GRANT_UNLIMITED_MEMORY: no limit. */
     const struct stream_area *area;
     int area_fd, job;
     int doorbell; /**< The worker's end of it. */
@@ -32,7 +37,7 @@ struct supervisor {
     pid_t pid;          /* 0: none runs. */
     int process, ready; /* A pidfd, and the pipe of its first byte; -1: none. */
     unsigned starts;    /* Since a record was answered. */
-    uint64_t answered, started_ns;
+    uint64_t answered, started_ns, check_ns;
 };
 
 /**

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "remote/rings/area.h"
+#include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/files/file.h"
 #include "stream/worker/choose.h"
@@ -46,7 +47,10 @@ struct worker {
 /* Tell the client why there will be no more answers. Returns the exit status. */
 static int worker_fail(struct worker *worker, int error, const char *reason)
 {
-    fprintf(stderr, "reseat-stream-worker: %s\n", reason);
+    /* The reason may have lines of a stranger's kernel. */
+    char safe[STREAM_REASON_MAX];
+    text_make_safe(safe, sizeof(safe), reason, strlen(reason));
+    fprintf(stderr, "reseat-stream-worker: %s\n", safe);
     if (error == -EIO)
         return WORKER_AGAIN;
     stream_area_fail(&worker->area, error, reason, worker->doorbell);

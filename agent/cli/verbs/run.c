@@ -46,7 +46,7 @@
 
 struct run {
     const struct output *output;
-    const char *name, *present, *profile;
+    const char *name, *present, *profile, *only;
     const char *objective, *floats; /**< As the options say; NULL: not given. */
     uint64_t memory;                /**< Device memory that the program sees; 0: not given. */
     uint32_t devices;               /**< 0: not given. */
@@ -149,6 +149,10 @@ static const struct verb_option run_options[] = {
      "Where each virtual device starts. Default, and for those not named: spread over the GPUs, or "
      "over all devices if there is no GPU.",
      OPTION_VALUE(struct run, where), .kind = OPTION_NAMES, .most = PROTOCOL_VDEVS_MAX},
+    {"only", "DEVICE[,DEVICE]",
+     "Devices that it is to stay on: it starts on one of them, and the policy moves it to no "
+     "other; reseat move still does.",
+     OPTION_VALUE(struct run, only)},
     {"devices", "N",
      "Number of virtual devices, 1 to 4; each is placed and moved by itself. Default: as many as "
      "--device names, else 1.",
@@ -248,6 +252,8 @@ static int run_check(struct run *run)
         return output_usage(run->output, "--device names %zu devices, --devices asks for %u",
                             where->count, run->devices);
     }
+    if (run->only && strlen(run->only) >= PROTOCOL_PINNED_MAX)
+        return output_usage(run->output, "the devices of --only are too many");
     if (run->isolate && run->whole)
         return output_usage(run->output, "give --isolate or --no-isolate, not both");
     if (run->spread.count && run->slice_ms == 0)
@@ -283,6 +289,7 @@ static int run_register_program(struct run *run, struct client *client, const ch
     said.named = run->name != NULL;
     said.count = (uint32_t)run->wish.count;
     said.cap_mw = run->cap_w * 1000;
+    snprintf(said.pinned_to, sizeof(said.pinned_to), "%s", run->only ? run->only : "");
     frame_init(&frame, MSG_REGISTER);
     put_registration(&frame, &said);
     ask_put_texts(&frame, "devices", run->where.items, run->where.count);
@@ -313,7 +320,26 @@ static int run_register_program(struct run *run, struct client *client, const ch
     return 0;
 }
 
-/** Without an agent, resolve --device in the list that the last agent left. */
+static int run_place_alone(const struct run *run, const struct inventory *inventory,
+                           const struct inventory_entry **ret_entries, char *ret_error, size_t size)
+{
+    CLEANUP(cleanup_free) struct device_fill *fills = calloc(inventory->count + 1, sizeof(*fills));
+
+    if (!fills)
+        return -ENOMEM;
+    for (size_t i = 0; i < inventory->count; i++)
+        fills[i] = (struct device_fill){
+            .memory = 1,
+            .closed = run->only && !device_listed(inventory, run->only, &inventory->entries[i])};
+    int result = device_place(inventory, &run->wish, fills, ret_entries, ret_error, size);
+    if (!result && run->only && !ret_entries[0]) {
+        snprintf(ret_error, size, "no device of \"%.300s\" is here", run->only);
+        result = -ENODEV;
+    }
+    return result;
+}
+
+/** Without an agent, resolve --device and --only in the list that the last agent left. */
 static int run_resolve_alone(struct run *run)
 {
     struct inventory inventory = {0};
@@ -323,7 +349,7 @@ static int run_resolve_alone(struct run *run)
 
     if (run->paths.folder[0] && !paths_join(run->paths.folder, "inventory", run->inventory) &&
         !inventory_read(run->inventory, &inventory))
-        result = device_place(&inventory, &run->wish, NULL, entries, error, sizeof(error));
+        result = run_place_alone(run, &inventory, entries, error, sizeof(error));
     else
         run->inventory[0] = '\0';
     for (size_t i = 0; i < PROTOCOL_VDEVS_MAX && entries[i]; i++) {
@@ -332,7 +358,7 @@ static int run_resolve_alone(struct run *run)
         run_add_key(run, key);
     }
     inventory_finish(&inventory);
-    if (result && run->wish.named)
+    if (result && (run->wish.named || run->only))
         return output_fail(run->output, ERR_NO_DEVICE, "%s", error);
     return 0;
 }

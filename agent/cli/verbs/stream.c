@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/cli/launch.h"
 #include "agent/cli/verb.h"
 #include "agent/config/paths.h"
 #include "state/base/bytes/hex.h"
@@ -17,12 +18,14 @@
 
 #define SERVE_FOLDERS_MAX 8
 #define FILE_LIMIT        (1u << 20)
+/* How long the service may take to answer. */
+#define LIST_NS (10 * NS_PER_S)
 
 struct stream_serve {
     const char *folders[SERVE_FOLDERS_MAX];
     size_t count;
     const char *ca;
-    uint32_t streams;
+    uint32_t streams, ready_s, patience_s, linger_s;
 };
 
 static int stream_take_folder(struct call *call, const struct verb_option *option, const char *text)
@@ -45,14 +48,43 @@ static const struct verb_option stream_serve_options[] = {
     {"streams", "NUMBER", "Streams at once. Default: 64.",
      OPTION_VALUE(struct stream_serve, streams), .kind = OPTION_NUMBER, .least = 1, .most = 4096,
      .initial = 64},
+    {"ready", "SECONDS",
+     "How long a stream may take to open its device and to build its kernel. Default: 120.",
+     OPTION_SECONDS(struct stream_serve, ready_s, 0, 1, 86400), .initial = 120},
+    {"patience", "SECONDS",
+     "How long a client with a certificate may stop in the middle of a frame. Default: 600.",
+     OPTION_SECONDS(struct stream_serve, patience_s, 0, 1, 86400), .initial = 600},
+    {"linger", "SECONDS",
+     "End after so long without a client. Default: never; 60 where reseat stream run started it.",
+     OPTION_SECONDS(struct stream_serve, linger_s, 0, 1, 86400)},
     {NULL}};
+
+struct stream_words {
+    const char *words[64];
+    size_t count;
+    char numbers[4][16];
+    size_t numbered;
+};
+
+static void stream_add(struct stream_words *words, const char *option, const char *value)
+{
+    words->words[words->count++] = option;
+    words->words[words->count++] = value;
+}
+
+static void stream_add_number(struct stream_words *words, const char *option, uint32_t value)
+{
+    char *text = words->numbers[words->numbered++];
+
+    snprintf(text, sizeof(words->numbers[0]), "%u", value);
+    stream_add(words, option, text);
+}
 
 static int stream_serve_run(struct call *call)
 {
     struct stream_serve *serve = call->options;
-    char service[PATH_MAX], worker[PATH_MAX], own[PATH_MAX], kernels[PATH_MAX], streams[16];
-    const char *words[64];
-    size_t count = 0;
+    char service[PATH_MAX], worker[PATH_MAX], own[PATH_MAX], kernels[PATH_MAX];
+    struct stream_words words = {.count = 0};
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
 
     if (length <= 0 || paths_of(PATHS_STREAM, service) || paths_of(PATHS_STREAM_WORKER, worker))
@@ -60,33 +92,26 @@ static int stream_serve_run(struct call *call)
                            "reseat-streamd and reseat-stream-worker are not installed beside this "
                            "binary");
     own[length] = '\0';
-    snprintf(streams, sizeof(streams), "%u", serve->streams);
     if (!paths_of(PATHS_KERNELS, kernels))
         serve->folders[serve->count++] = kernels;
-    words[count++] = service;
-    words[count++] = "--reseat";
-    words[count++] = own;
-    words[count++] = "--worker";
-    words[count++] = worker;
-    words[count++] = "--streams";
-    words[count++] = streams;
-    if (serve->ca) {
-        words[count++] = "--ca";
-        words[count++] = serve->ca;
-    }
-    for (size_t i = 0; i < serve->count; i++) {
-        words[count++] = "--kernels";
-        words[count++] = serve->folders[i];
-    }
+    words.words[words.count++] = service;
+    stream_add(&words, "--reseat", own);
+    stream_add(&words, "--worker", worker);
+    stream_add_number(&words, "--streams", serve->streams);
+    stream_add_number(&words, "--ready", serve->ready_s);
+    stream_add_number(&words, "--patience", serve->patience_s);
+    stream_add_number(&words, "--linger", serve->linger_s);
+    if (serve->ca)
+        stream_add(&words, "--ca", serve->ca);
+    for (size_t i = 0; i < serve->count; i++)
+        stream_add(&words, "--kernels", serve->folders[i]);
     for (size_t i = 0; i < call->count; i++) {
-        if (count + 3 > ARRAY_SIZE(words))
+        if (words.count + 3 > ARRAY_SIZE(words.words))
             return output_usage(&call->output, "too many addresses");
-        words[count++] = "--listen";
-        words[count++] = call->words[i];
+        stream_add(&words, "--listen", call->words[i]);
     }
-    words[count] = NULL;
     fflush(stdout);
-    execv(service, (char *const *)words);
+    execv(service, (char *const *)words.words);
     return output_fail(&call->output, ERR_FAILED, "%s cannot be run: %s", service, strerror(errno));
 }
 
@@ -239,6 +264,20 @@ static int stream_flow(struct call *call, struct stream_run *run)
     return 0;
 }
 
+/* Start the user's service where none listens. What it says is in its log. */
+static void stream_start_service(struct call *call)
+{
+    char address[PATH_MAX], log[PATH_MAX];
+
+    if (stream_address_find(address) || !connection_is_missing(address, clock_now_ns() + LIST_NS))
+        return;
+    int error = launch_streams(log);
+    /* Of two that are started at the same time one ends at once. */
+    if (error && connection_is_missing(address, clock_now_ns() + LIST_NS))
+        output_note(&call->output, "the service of streams cannot be started (%s); see %s",
+                    strerror(-error), log);
+}
+
 static int stream_run_run(struct call *call)
 {
     struct stream_run *run = call->options;
@@ -253,6 +292,8 @@ static int stream_run_run(struct call *call)
         kernel = stream_read_kernel(call, kernel, &description, &source, &status);
     if (!kernel)
         return status;
+    if (!run->options.address)
+        stream_start_service(call);
     run->options.description = description;
     run->options.source = source;
     if (reseat_stream_open(kernel, &run->options, &run->stream, reason))
@@ -269,7 +310,9 @@ const struct verb verb_stream_run = {
     .arguments = "KERNEL",
     .summary = "Send standard input to a stream, and write its answers to standard output.",
     .text = "KERNEL is one that reseat stream list names; or, with a slash, your own: the files "
-            "KERNEL.stream and KERNEL.cl are sent with the stream.",
+            "KERNEL.stream and KERNEL.cl are sent with the stream. The user's service is started "
+            "if none runs, and ends a minute after its last client; its log is stream.log in the "
+            "runtime folder.",
     .options = stream_run_options,
     .size = sizeof(struct stream_run),
     .plain = true,
@@ -277,8 +320,6 @@ const struct verb verb_stream_run = {
 };
 
 /* ---- reseat stream list ---- */
-
-#define LIST_NS (10 * NS_PER_S)
 
 static void stream_say_constants(const json_t *kernel, struct words *words)
 {

@@ -83,10 +83,13 @@ static void registering_keep_near(const struct inventory *inventory, struct devi
 /**
  * As device_place(), by the memory in use, and with -EBUSY where a named device drains. Where
  * all devices drain, the drains are ignored.
+ *
+ * @pinned_to  The only devices that may be chosen, as device_listed() takes them.
  */
 static int registering_choose_devices(struct agent *agent, const struct device_wish *wish,
-                                      uint64_t peak, const struct inventory_entry **ret_entries,
-                                      char *ret_error, size_t error_size)
+                                      const char *pinned_to, uint64_t peak,
+                                      const struct inventory_entry **ret_entries, char *ret_error,
+                                      size_t error_size)
 {
     const struct inventory *inventory = &agent->devices.inventory;
     CLEANUP(cleanup_free) struct device_fill *fills = calloc(inventory->count + 1, sizeof(*fills));
@@ -104,14 +107,22 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
             fills[i].closed = said.closed || device->drains || device->drains_ms || device->lost ||
                               inventory->entries[i].lost;
         }
-        fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]);
+        fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]) ||
+                          !device_listed(inventory, pinned_to, &inventory->entries[i]);
     }
     if (fills)
         registering_keep_near(inventory, fills);
     for (size_t i = 0; fills && i < inventory->count; i++)
         open += !fills[i].closed;
-    int result =
-        device_place(inventory, wish, open ? fills : NULL, ret_entries, ret_error, error_size);
+    for (size_t i = 0; fills && !open && i < inventory->count; i++)
+        fills[i] = (struct device_fill){
+            .memory = 1, .closed = !device_listed(inventory, pinned_to, &inventory->entries[i])};
+    int result = device_place(inventory, wish, fills, ret_entries, ret_error, error_size);
+    if (!result && pinned_to[0] && inventory->count && !ret_entries[0]) {
+        snprintf(ret_error, error_size, "no device of \"%.300s\" is here; see reseat devices",
+                 pinned_to);
+        return -ENODEV;
+    }
     for (size_t i = 0; !result && i < wish->named; i++)
         if (drain_refuses(agent, ret_entries[i]->name, ret_error, error_size))
             return -EBUSY;
@@ -130,12 +141,17 @@ static void registering_register_program(struct peer *peer, struct message *mess
     struct program *program;
 
     take_registration(&message->root, &said);
+    if (field_get(&message->root, "pinned_to") && !said.pinned_to[0]) {
+        peer_error(peer, ERR_USAGE, "the devices of --only are too many");
+        return;
+    }
     if (!registering_read_wish(&message->root, said.count, devices, &wish)) {
         peer_error(peer, ERR_USAGE, "a program has 1 to %d virtual devices", PROTOCOL_VDEVS_MAX);
         return;
     }
-    int result = registering_choose_devices(agent, &wish, costs_peak(agent, peer->uid, said.name),
-                                            entries, error, sizeof(error));
+    int result = registering_choose_devices(agent, &wish, said.pinned_to,
+                                            costs_peak(agent, peer->uid, said.name), entries, error,
+                                            sizeof(error));
     if (!result)
         result = spreading_read(agent, &message->root, "spread", &spread, error, sizeof(error));
     if (result == -ENODEV && !peer->retried && !devices_fresh(agent, environment, LIST_AGE_MS)) {

@@ -116,7 +116,7 @@ static void world_exclusion(uint64_t *barred, uint32_t device)
 /**
  * Bar the devices where the group would not run: those that refused it or failed recently, except
  * @own, where it runs now; those hidden by its environment; those below its requirements or its
- * power cap; and all but the one that it is pinned to or queues for.
+ * power cap; and all but those that it is pinned to, or the one that it queues for.
  */
 static void world_put_exclusions(const struct agent *agent, const struct group *group, uint32_t own,
                                  uint64_t *barred)
@@ -129,18 +129,15 @@ static void world_put_exclusions(const struct agent *agent, const struct group *
         if (one->device != own && exclusions_hold(agent, program, one))
             world_exclusion(barred, one->device);
     }
-    const struct inventory_entry *meant = NULL;
     const char *pinned_to = program->policy.pinned_to;
     char ignored[PROTOCOL_TEXT_MAX];
-    if (pinned_to[0] &&
-        device_resolve(&agent->devices.inventory, pinned_to, &meant, ignored, sizeof(ignored)))
-        meant = NULL;
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct inventory_entry *entry = devices_entry(agent, i);
         bool hidden = i != own && program->environment && entry &&
                       !devices_shown(agent, program->environment, entry);
         bool queues_elsewhere = vdev_is_off(vdev) && vdev->only != LEDGER_NONE && vdev->only != i;
-        if (hidden || queues_elsewhere || (pinned_to[0] && (!entry || entry != meant)) ||
+        if (hidden || queues_elsewhere ||
+            (pinned_to[0] && !device_listed(&agent->devices.inventory, pinned_to, entry)) ||
             !program_wish_fits(agent, program, i, ignored, sizeof(ignored)) ||
             power_bars(agent, program, i))
             world_exclusion(barred, i);

@@ -43,6 +43,10 @@ void program_override(struct program_policy *policy, const struct registration *
         policy->protect = said->protect;
         policy->overrides |= OVERRIDE_PROTECT;
     }
+    if (said->pinned_to[0]) {
+        memcpy(policy->pinned_to, said->pinned_to, sizeof(policy->pinned_to));
+        policy->overrides |= OVERRIDE_DEVICES;
+    }
     program_check_policy(policy);
 }
 

@@ -157,9 +157,11 @@ static struct program_policy program_saved_configured(const struct agent *agent,
         policy.cap_mw = said.cap_w * 1000ull;
     if (!(policy.overrides & OVERRIDE_PROTECT))
         policy.protect = said.protect;
-    snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
+    bool others = !access_may_manage(geteuid(), program->uid);
+    if (!(policy.overrides & OVERRIDE_DEVICES) || (others && said.device[0]))
+        snprintf(policy.pinned_to, sizeof(policy.pinned_to), "%s", said.device);
     /* Another user may set lower limits than the configuration, but no higher ones. */
-    if (!access_may_manage(geteuid(), program->uid)) {
+    if (others) {
         policy.priority = policy.priority < said.priority ? policy.priority : said.priority;
         policy.quota = policy.quota < said.quota ? policy.quota : said.quota;
         uint64_t cap_mw = said.cap_w * 1000ull;

@@ -90,7 +90,8 @@ enum program_override {
     OVERRIDE_QUOTA = 1 << 3,
     OVERRIDE_PROTECT = 1 << 4,
     OVERRIDE_CAP = 1 << 5,
-    OVERRIDE_ALL = (1 << 6) - 1,
+    OVERRIDE_DEVICES = 1 << 6,
+    OVERRIDE_ALL = (1 << 7) - 1,
 };
 
 /** How much memory a program may have, and how it continues when less is available. */
@@ -102,11 +103,12 @@ struct program_policy {
     unsigned overrides;
     int32_t priority;
     bool preemptible;
-    unsigned ways;                     /**< Bits of enum policy_way. */
-    uint64_t quota;                    /**< Bytes, or LEDGER_NO_LIMIT. */
-    uint64_t cap_mw;                   /**< Its power cap; 0: none. */
-    struct protection protect;         /**< The protection it is to have. */
-    char pinned_to[PROTOCOL_WORD_MAX]; /**< The only device that it may use, or "". */
+    unsigned ways;             /**< Bits of enum policy_way. */
+    uint64_t quota;            /**< Bytes, or LEDGER_NO_LIMIT. */
+    uint64_t cap_mw;           /**< Its power cap; 0: none. */
+    struct protection protect; /**< The protection it is to have. */
+    /** The only devices that the policy may place it on, as device_listed() takes them; or "". */
+    char pinned_to[PROTOCOL_PINNED_MAX];
 };
 
 /**

@@ -480,7 +480,7 @@ public final class Clients {
     private static void failure() {
         AtomicLong came = new AtomicLong();
         try (Accelerator a = builder().open()) {
-            Iterator<Long> answers = a.map(indices(10_000), new Compared());
+            Iterator<Long> answers = a.map(indices(Integer.MAX_VALUE), new Compared());
             ReseatException why = refused(() -> {
                 for (;; came.incrementAndGet())
                     answers.next();

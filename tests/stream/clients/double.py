@@ -42,23 +42,30 @@ def read(connection, size):
 
 
 class Double:
-    """Listens at a path until it is closed.
+    """Listens at a path until it is closed; with `tls`, the context of a server, at a port.
 
     lives    for each connection in turn, after how many answers it is cut; a string names rubbish to send in their
              place; the connections after these live on
     """
 
-    def __init__(self, path, lives=(), capacity=64, area=True):
-        self.path, self.lives, self.capacity, self.area = path, list(lives), capacity, area
+    def __init__(self, path, lives=(), capacity=64, area=True, tls=None):
+        self.path, self.lives, self.capacity, self.area, self.tls = path, list(lives), capacity, area, tls
+        self.size = 4096 + 2 * capacity * SIZE  # The C library wants whole pages: 256 answers or more.
         self.opened = 0
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(path)
-        self.listener.listen()
+        if tls:
+            self.listener = socket.create_server(("127.0.0.1", 0))
+            self.address = f"tcp:127.0.0.1:{self.listener.getsockname()[1]}"
+        else:
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(path)
+            self.listener.listen()
+            self.address = "unix:" + path
         threading.Thread(target=self.accept, daemon=True).start()
 
     def close(self):
         self.listener.close()
-        os.unlink(self.path)
+        if not self.tls:
+            os.unlink(self.path)
 
     def accept(self):
         while True:
@@ -70,6 +77,9 @@ class Double:
 
     def serve(self, connection):
         try:
+            if self.tls:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+                connection.sendall(b"R")  # The client is admitted.
             with connection:
                 self.open(connection)
         except (OSError, EOFError):
@@ -105,13 +115,13 @@ class Double:
             connection.sendall(frame(OPENED, struct.pack("<IIIQQI", 1, SIZE, SIZE, 8, 0, 1 << 31)))
         elif life == "noise":
             connection.sendall(bytes(range(256)) * 64)
-        elif shared:
+        elif shared or life == "named":
             self.serve_area(connection, strings[5], life)
         else:
             self.serve_frames(connection, strings[5], life)
 
     def serve_area(self, connection, key, life):
-        size = 4096 + 2 * self.capacity * SIZE
+        size = self.size
         area = os.memfd_create("double")
         os.ftruncate(area, size)
         memory = mmap.mmap(area, size)
@@ -164,7 +174,7 @@ class Double:
             os.close(area)
 
     def serve_frames(self, connection, key, life):
-        connection.sendall(frame(OPENED, struct.pack("<IIIQQ", 1, SIZE, SIZE, self.capacity, 0)
+        connection.sendall(frame(OPENED, struct.pack("<IIIQQ", 1, SIZE, SIZE, self.capacity, self.size)
                                  + string(b"") + string(b"double")))
         answered = 0
         while not (isinstance(life, int) and answered >= life):

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""The libraries for Java and Python with the real service, over POCL's devices.
+"""The libraries for C, Java and Python with the real service, over POCL's devices.
 
-test_clients.py RESEAT CLASSPATH KERNELS, with the folders of the modules in PYTHONPATH
+test_clients.py RESEAT CLASSPATH KERNELS SCRAMBLE, with the folders of the modules in PYTHONPATH
 """
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -14,103 +15,26 @@ import unittest
 
 import references
 import reseat_stream
-from double import records
-from lab import Lab
+from double import Double, records, xor
+from lab import EMULATED, Lab
+from world import CONSTANT, Authority, Flow, Jvm, Service, numbers, wait_for
 
-RESEAT, CLASSES, KERNELS = sys.argv[1:4]
-del sys.argv[1:4]
+RESEAT, CLASSES, KERNELS, SCRAMBLE = sys.argv[1:5]
+del sys.argv[1:5]
 KEY = b"0123456789abcdef"
-SECONDS = 120
-
-
-def wait_for(what, seconds=SECONDS):
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        if time.monotonic() > end:
-            raise AssertionError("it did not come to that")
-        time.sleep(0.02)
-    return found
-
-
-class Service:
-    """`reseat stream serve` in a world of its own."""
-
-    def __init__(self, lab):
-        self.lab, self.process = lab, None
-        self.address = f"unix:{lab.folder}/run/stream.sock"
-        lab.env["RESEAT_STREAM"] = self.address
-
-    def start(self):
-        self.process = subprocess.Popen([RESEAT, "stream", "serve", "--kernels", KERNELS], env=self.lab.env,
-                                        stdin=subprocess.DEVNULL)
-        wait_for(lambda: os.path.exists(self.address[5:]))
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def programs(self):
-        """Streams' workers, by name: pid and device."""
-        _, answer = self.lab.control("ps", "--json")
-        return {app["name"]: app for app in (answer or {}).get("apps", []) if app["name"].startswith("stream-")}
-
-
-class Jvm:
-    """A case of Clients.java under way."""
-
-    def __init__(self, lab, case, count=1000, **properties):
-        self.process = subprocess.Popen(
-            ["java", "-Xmx32m", "-XX:+UseSerialGC", *(f"-D{k}={v}" for k, v in properties.items()), "-cp", CLASSES,
-             "Clients", case, str(count)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=lab.env)
-        self.lines, self.done, self.program = [], 0, None
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            if line.startswith("done "):
-                self.done = int(line.split()[1])
-            else:
-                self.lines.append(line.rstrip("\n"))
-                if line.startswith("program "):
-                    self.program = line.split()[1]
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
-
-    def end(self, test):
-        """Wait until it has ended well."""
-        try:
-            self.process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGQUIT) # Its threads' stacks.
-            time.sleep(1)
-            self.process.kill()
-        self.reader.join()
-        test.assertEqual(self.process.stderr.read(), "")
-        test.assertEqual(self.process.wait(), 0, self.lines)
-        test.assertEqual(self.lines[-1], "ok")
-        return "\n".join(self.lines[:-1])
-
-
 class Clients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.lab = cls.enterClassContext(Lab(["pocl"], RESEAT))
         cls.devices = cls.lab.devices()
-        cls.service = Service(cls.lab)
-        cls.service.start()
+        cls.service = Service(cls.lab, kernels=[KERNELS])
 
     @classmethod
     def tearDownClass(cls):
         cls.service.kill()
 
     def jvm(self, *arguments, **properties):
-        jvm = Jvm(self.lab, *arguments, **properties)
+        jvm = Jvm(CLASSES, self.lab.env, *arguments, **properties)
         self.addCleanup(jvm.kill)
         return jvm
 
@@ -138,16 +62,30 @@ class Clients(unittest.TestCase):
         self.assertIn("nosuch", self.jvm("refusal", kernel="nosuch", reason="REFUSED").end(self))
         self.assertIn("constant", self.jvm("refusal", kernel="kmp", reason="REFUSED").end(self))
 
+    def test_memory_that_cannot_be_opened(self):
+        """As of a service in another container: the C library sends records through the socket instead."""
+        double = Double(self.lab.path("double"), ["unshared"], capacity=256)
+        self.addCleanup(double.close)
+        data = records(1000)
+        env = dict(self.lab.env, RESEAT_STREAM=double.address)
+        with subprocess.Popen([RESEAT, "stream", "run", "xor", "--constant", "key=" + KEY.hex()], env=env,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+            client.stdin.write(data)
+            client.stdin.flush()
+            self.assertEqual(client.stdout.read(len(data)), xor(data, KEY))
+            client.kill()  # The double never says that it has finished.
+        self.assertEqual(double.opened, 1)
+
     def test_a_killed_client_is_freed(self):
         jvm = self.jvm("chaos", 600)
-        wait_for(lambda: jvm.done)
+        jvm.more(self)
         self.assertIn(jvm.program, self.service.programs())
         jvm.process.kill()
         self.no_streams()
 
     def test_moved_while_records_are_compared(self):
         jvm = self.jvm("chaos", 8)
-        wait_for(lambda: jvm.done)
+        jvm.more(self)
         moves = 0
         while jvm.process.poll() is None:
             status, _ = self.lab.control("move", jvm.program, self.devices[moves % len(self.devices)], "--json")
@@ -169,7 +107,7 @@ class Clients(unittest.TestCase):
     def test_killed_worker(self):
         for sockets in "false", "true":
             jvm = self.jvm("chaos", 8, sockets=sockets)
-            wait_for(lambda: jvm.done)
+            jvm.more(self)
             self.assertGreaterEqual(self.kill_workers(jvm, 3), 2)
             jvm.end(self)
 
@@ -177,8 +115,7 @@ class Clients(unittest.TestCase):
         for sockets in "false", "true":
             jvm = self.jvm("chaos", 10, sockets=sockets)
             for _ in range(2):
-                done = jvm.done
-                wait_for(lambda: jvm.done > done)
+                jvm.more(self)
                 self.service.kill()
                 time.sleep(random.uniform(0, 0.5))
                 self.service.start()
@@ -206,6 +143,148 @@ class Clients(unittest.TestCase):
         with reseat_stream.open("aes", key=KEY, address=self.service.address) as aes:
             self.assertEqual(aes.run(data[:160]), right[:160])
         self.no_streams()
+
+
+class Lost(unittest.TestCase):
+    def test_a_device_is_lost(self):
+        """Each worker's device vanishes after so many calls; the JVM has each answer once all the same."""
+        with Lab([EMULATED], RESEAT) as lab:
+            lab.devices()
+            lab.env["EMU_FAIL"] = "device=a;call=500;error=vanish"
+            service = Service(lab, kernels=[KERNELS])
+            jvm = Jvm(CLASSES, lab.env, "chaos", 600)
+            try:
+                jvm.more(self)
+                first = service.worker(jvm.program)
+                wait_for(lambda: service.worker(jvm.program) != first)
+                for _ in range(3):
+                    jvm.more(self)
+            finally:
+                jvm.kill()
+                service.kill()
+
+
+class Remote(unittest.TestCase):
+    """Through TLS, with certificates of a private authority."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(Lab(["pocl"], RESEAT))
+        cls.lab.devices()
+        cls.authority = Authority(cls.lab)
+        cls.service = Service(cls.lab, kernels=[KERNELS, SCRAMBLE], authority=cls.authority)
+        cls.credentials = cls.authority.issue("laptop", "--sessions", "9")
+        os.environ["RESEAT_CREDENTIALS"] = cls.credentials
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.kill()
+
+    def jvm(self, *arguments, credentials=None, **properties):
+        env = self.service.stranger(credentials or self.credentials)
+        jvm = Jvm(CLASSES, env, *arguments, **properties)
+        self.addCleanup(jvm.kill)
+        return jvm
+
+    def test_java(self):
+        self.jvm("ways", 3000).end(self)
+        self.assertIn("shared false", self.jvm("map", 20_000).end(self))
+        self.assertIn("nosuch", self.jvm("refusal", kernel="nosuch", reason="REFUSED").end(self))
+
+    def test_python(self):
+        data = records(20_000)
+        right = references.aes_openssl(KEY, data)
+        with reseat_stream.open("aes", KEY, address=self.service.remote) as aes:
+            self.assertFalse(aes.shared)
+            self.assertEqual(aes.run(data), right)
+            pieces = (data[at:at + 16] for at in range(0, len(data), 16))
+            self.assertEqual(b"".join(aes.map(pieces)), right)
+        with self.assertRaisesRegex(reseat_stream.Refused, "nosuch"):
+            reseat_stream.open("nosuch", address=self.service.remote)
+
+    def test_all_at_once_and_the_service_is_killed(self):
+        """C, Java and Python; the worker and the service are killed, and each answer comes once."""
+        flow = Flow(self.service, env=self.service.stranger(self.credentials))
+        jvm = self.jvm("chaos", 25)
+        data = records(20_000)
+        right = references.aes_openssl(KEY, data)
+        with reseat_stream.open("aes", KEY, address=self.service.remote) as aes:
+            for kill in False, True, False:
+                flow.more(10_000)
+                jvm.more(self)
+                self.assertEqual(aes.run(data), right)
+                if kill:
+                    self.service.kill()
+                    self.service.start()
+                else:
+                    for app in self.service.programs().values():
+                        os.kill(app["pid"], signal.SIGKILL)
+            self.assertEqual(aes.run(data), right)
+        flow.more(10_000)
+        flow.end(self)
+        jvm.end(self)
+
+    def test_who_is_not_admitted(self):
+        revoked = self.authority.issue("revoked")
+        self.authority.run("--revoke", "revoked")
+        wrong = self.lab.path("wrong.pem")
+        with open(self.credentials, encoding="ascii") as file, open(wrong, "w", encoding="ascii") as to:
+            to.write(file.read().replace("reseat-server: streams", "reseat-server: other"))
+        os.chmod(wrong, 0o600)
+        readable = self.authority.issue("readable")
+        os.chmod(readable, 0o640)
+        for credentials, why in ((revoked, "revoked"), (wrong, "other|hostname mismatch"),
+                                 (readable, "chmod 600|mode must be 0600"), (self.lab.path("none"), "none")):
+            with self.subTest(why=why):
+                said = self.jvm("refusal", reason="NO_SERVICE", reconnect=0, credentials=credentials).end(self)
+                self.assertRegex(said, why)
+                env = self.service.stranger(credentials)
+                status, _, said = self.service.run("scramble", b"", *CONSTANT, env=env)
+                self.assertEqual(status, 1)
+                self.assertRegex(said, why)
+                os.environ["RESEAT_CREDENTIALS"] = credentials
+                self.addCleanup(os.environ.update, RESEAT_CREDENTIALS=self.credentials)
+                with self.assertRaisesRegex(reseat_stream.NoService, why):
+                    reseat_stream.open("aes", KEY, address=self.service.remote, reconnect=0)
+
+    def test_a_certificate_that_is_revoked_ends_its_streams(self):
+        lost = self.authority.issue("lost")
+        jvm = self.jvm("failure", reason="FAILED", credentials=lost)
+        os.environ["RESEAT_CREDENTIALS"] = lost
+        self.addCleanup(os.environ.update, RESEAT_CREDENTIALS=self.credentials)
+        with reseat_stream.open("aes", KEY, address=self.service.remote) as aes:
+            aes.run(records(10))
+            wait_for(lambda: sum(stream["answered"] > 0 for stream in self.service.list()["streams"]) == 2)
+            self.authority.run("--revoke", "lost")
+            with self.assertRaisesRegex(reseat_stream.Failed, "certificate was revoked"):
+                while True:
+                    aes.run(records(1000))
+        self.assertIn("certificate was revoked", jvm.end(self))
+
+    def test_another_host_s_service_names_memory_of_this_one(self):
+        """The area is whole, and would do: no client opens what another host names."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version, context.num_tickets = ssl.TLSVersion.TLSv1_3, 0
+        with open(self.authority.folder + "/server.pem", encoding="ascii") as file:
+            text = file.read()
+        own = self.lab.path("own.pem")
+        with open(own, "w", encoding="ascii") as file:  # Without the authority's certificate at the end.
+            file.write(text[:text.rindex("-----BEGIN CERTIFICATE-----")])
+        context.load_cert_chain(own)
+        context.load_verify_locations(self.authority.folder + "/server.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        double = Double(None, ["named"] * 9, tls=context)
+        self.addCleanup(double.close)
+        env = dict(self.lab.env, RESEAT_CREDENTIALS=self.credentials, RESEAT_STREAM=double.address)
+        jvm = Jvm(CLASSES, env, "refusal", reason="NO_SERVICE", kernel="xor")
+        self.addCleanup(jvm.kill)
+        self.assertIn("named memory of this machine", jvm.end(self))
+        with self.assertRaisesRegex(reseat_stream.NoService, "named memory of this machine"):
+            reseat_stream.open("xor", KEY, address=double.address)
+        status, answers, said = self.service.run("xor", bytes(16), "--constant", "key=" + KEY.hex(), env=env)
+        self.assertEqual((status, answers), (1, b""))
+        self.assertIn("memory", said)
+        self.assertEqual(double.opened, 3)
 
 
 if __name__ == "__main__":

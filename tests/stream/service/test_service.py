@@ -1,52 +1,26 @@
 #!/usr/bin/python3
 """The service of streams, with clients, kernels and devices that misbehave, over POCL's and emulated devices.
 
-test_service.py RESEAT SERVE KERNELS, with the folders of the modules in PYTHONPATH
+test_service.py RESEAT KERNELS, with the folders of the modules in PYTHONPATH
 """
 import mmap
 import os
 import signal
 import socket
 import struct
+import ssl
 import subprocess
 import sys
-import threading
 import time
 import unittest
 
 from lab import TIMES, Lab
+from world import CONSTANT, KEY_BYTES, MASK, SECONDS, Authority, Flow, Service, numbers, scramble, wait_for
 
-RESEAT, SERVE, KERNELS = sys.argv[1:4]
-del sys.argv[1:4]
-KEY = 0x0123456789ABCDEF
-KEY_BYTES = struct.pack("<Q", KEY)
-CONSTANT = ["--constant", "key=" + KEY_BYTES.hex()]
-MASK = (1 << 64) - 1
-SECONDS = 120
+RESEAT, KERNELS = sys.argv[1:3]
+del sys.argv[1:3]
 OPEN, OPENED, REFUSED, RECORDS, ANSWERS, FINISHED, LIST, LISTED = range(1, 9)
 DESCRIPTION = 'kernel = "own"; input = 8; output = 8;'
-
-
-def scramble(records):
-    """What the kernel of tests/stream/kernels makes of records, computed here."""
-    answers = bytearray()
-    for (x,) in struct.iter_unpack("<Q", records):
-        x = (x ^ KEY) * 0x9E3779B97F4A7C15 & MASK
-        answers += struct.pack("<Q", x ^ x >> 29)
-    return bytes(answers)
-
-
-def numbers(first, count):
-    return struct.pack(f"<{count}Q", *range(first, first + count))
-
-
-def wait_for(what, seconds=SECONDS):
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        if time.monotonic() > end:
-            raise AssertionError("it did not come to that")
-        time.sleep(0.02)
-    return found
 
 
 def text(value):
@@ -54,9 +28,10 @@ def text(value):
     return struct.pack("<I", len(value)) + value
 
 
-def open_body(kernel="scramble", shared=False, source="", constants=(("key", KEY_BYTES),), device=""):
+def open_body(kernel="scramble", shared=False, source="", constants=(("key", KEY_BYTES),), device="",
+              description=DESCRIPTION):
     body = struct.pack("<II", 1, int(shared)) + text(kernel)
-    body += text(DESCRIPTION if source else "") + text(source) + text(device)
+    body += text(description if source else "") + text(source) + text(device)
     body += struct.pack("<I", len(constants))
     for name, value in constants:
         body += text(name) + text(value)
@@ -74,13 +49,26 @@ class Refused(Exception):
 class Client:
     """A client that speaks frames itself."""
 
-    def __init__(self, service, **how):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(SECONDS)
-        self.socket.connect(service.path)
+    def __init__(self, service, credentials=None, **how):
+        if credentials:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(credentials)
+            context.load_cert_chain(credentials)
+            host, port = service.remote[4:].split(":")
+            self.socket = context.wrap_socket(socket.create_connection((host, int(port))), server_hostname="streams")
+            self.socket.settimeout(SECONDS)
+            assert self.socket.recv(1)
+        else:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(SECONDS)
+            self.socket.connect(service.path)
         self.area = None
-        if how:
-            self.open(**how)
+        try:
+            if how:
+                self.open(**how)
+        except BaseException:
+            self.socket.close()
+            raise
 
     def __enter__(self):
         return self
@@ -143,84 +131,6 @@ class Client:
         return error, self.area[1024:1024 + length].decode()
 
 
-class Service:
-    def __init__(self, lab, *options):
-        self.lab, self.options, self.process = lab, options, None
-        self.path = lab.path("run") + "/stream.sock"
-        lab.env["RESEAT_STREAM"] = "unix:" + self.path
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen([RESEAT, "stream", "serve", "--kernels", KERNELS, *self.options],
-                                        env=self.lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        text=True)
-        assert self.process.stdout.readline().startswith("listening")
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-    def list(self):
-        _, answer = self.lab.control("stream", "list", "--json")
-        return answer
-
-    def worker(self, program):
-        """The process of a stream's worker, once it runs."""
-        def find():
-            _, answer = self.lab.control("ps", "--json")
-            return next((app["pid"] for app in (answer or {}).get("apps", []) if app["name"] == program), None)
-        return wait_for(find)
-
-    def run(self, kernel, records, *options):
-        """`reseat stream run`: its status, answers and errors."""
-        done = subprocess.run([RESEAT, "stream", "run", kernel, *options], env=self.lab.env, input=records,
-                              capture_output=True, timeout=SECONDS, check=False)
-        return done.returncode, done.stdout, done.stderr.decode()
-
-
-class Flow:
-    """Records that flow through `reseat stream run`, each answer compared, until it is stopped."""
-
-    BATCH = 4096
-
-    def __init__(self, service, *options):
-        self.process = subprocess.Popen([RESEAT, "stream", "run", "scramble", *CONSTANT, *options],
-                                        env=service.lab.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.over, self.answered, self.wrong = False, 0, 0
-        self.threads = [threading.Thread(target=self.send), threading.Thread(target=self.compare)]
-        for thread in self.threads:
-            thread.start()
-
-    def send(self):
-        first = 0
-        try:
-            while not self.over:
-                self.process.stdin.write(numbers(first, self.BATCH))
-                first += self.BATCH
-            self.process.stdin.close()
-        except BrokenPipeError: # It has failed: its status says so.
-            pass
-        self.sent = first
-
-    def compare(self):
-        while got := self.process.stdout.read(8 * self.BATCH):
-            self.wrong += got != scramble(numbers(self.answered, len(got) // 8))
-            self.answered += len(got) // 8
-
-    def more(self, count=50000):
-        before = self.answered
-        wait_for(lambda: self.answered >= before + count)
-
-    def end(self, test):
-        self.over = True
-        for thread in self.threads:
-            thread.join()
-        self.process.stdout.close()
-        test.assertEqual(self.process.wait(), 0)
-        test.assertEqual((self.answered, self.wrong), (self.sent, 0))
-
-
 def own(case, service, source, records=numbers(0, 100)):
     """The reason why a kernel of the client's own fails."""
     with case.assertRaises(Refused) as caught, \
@@ -234,7 +144,7 @@ class Streams(unittest.TestCase):
     def setUpClass(cls):
         cls.lab = cls.enterClassContext(Lab(["pocl"], RESEAT))
         cls.devices = cls.lab.devices()
-        cls.service = Service(cls.lab)
+        cls.service = Service(cls.lab, kernels=[KERNELS])
 
     @classmethod
     def tearDownClass(cls):
@@ -320,6 +230,50 @@ class Streams(unittest.TestCase):
                 client.socket.sendall(rubbish)
                 with self.assertRaisesRegex(Refused, "whole records of 8 bytes"):
                     client.frame()
+
+    def test_records_after_the_last(self):
+        """None of them is answered; those before are."""
+        with Client(self.service, shared=False) as client:
+            client.socket.sendall(frame(RECORDS, numbers(0, 50)) + frame(FINISHED) + frame(RECORDS, numbers(50, 50)))
+            got, kind = b"", ANSWERS
+            try:
+                while kind == ANSWERS:
+                    kind, body = client.frame()
+                    got += body
+            except Refused as refused:
+                self.assertIn("then FINISHED", str(refused))
+            except (ConnectionError, EOFError) as ended:
+                self.fail(f"neither FINISHED nor REFUSED came: {ended!r}")
+            self.assertEqual(got, scramble(numbers(0, 50))[:len(got)])
+
+    def test_descriptions_that_are_not_understood(self):
+        source = "__kernel void own(__global ulong *in, __global ulong *out) { }"
+        for description in ('kernel = "own"; input = -8; output = 8;', 'kernel = "own"; input = 4294967304L; output = 8;',
+                            'kernel = "own"; input = 8; output = 1048577;', 'kernel = "../own"; input = 8; output = 8;',
+                            DESCRIPTION + "items = 65537;", DESCRIPTION + "items = 4; local = 3;",
+                            DESCRIPTION + 'options = "' + 600 * "w" + '";', DESCRIPTION + "a = " + 50000 * "(",
+                            DESCRIPTION + '@include "/etc/passwd"', DESCRIPTION + "input = 9;",
+                            DESCRIPTION + "constants = (" + 9 * '{ name = "c"; bytes = 1; }, ' + ");",
+                            DESCRIPTION + 'constants = ( { name = "c"; bytes = -1; } );',
+                            DESCRIPTION + 'constants = ( { name = "c"; bytes = 1048577; } );'):
+            with self.subTest(description=description[:80]):
+                error, reason = self.refused(kernel="own", source=source, description=description, constants=())
+                self.assertEqual(error, -22)
+                self.assertNotIn("root", reason)
+
+    def test_descriptors_that_a_client_sends_are_dropped(self):
+        with Client(self.service, shared=True) as client:
+            [stream] = self.service.list()["streams"]
+            before = len(os.listdir(f"/proc/{stream['pid']}/fd"))
+            worker = self.service.worker(client.program)
+            theirs = len(os.listdir(f"/proc/{worker}/fd"))
+            for _ in range(20):
+                socket.send_fds(client.socket, [b"!"], [client.socket.fileno()] * 200)
+            client.area[4096:4096 + 24] = numbers(0, 3)
+            client.word(128, 3)
+            wait_for(lambda: client.word(256) == 3)
+            self.assertEqual(len(os.listdir(f"/proc/{stream['pid']}/fd")), before)
+            self.assertLess(len(os.listdir(f"/proc/{worker}/fd")), theirs + 50)
 
     def test_a_client_that_vanishes_in_a_record(self):
         with Client(self.service, shared=False) as client:
@@ -410,7 +364,7 @@ class Beyond(unittest.TestCase):
                  "size_t i = get_global_id(0); out[i] = in[i]; out[SLOT] = 7; }"
         with Lab(["pocl"], RESEAT, extra_env={"RESEAT_STREAM_PAYLOADS": ",".join(["32768"] * 5)}) as lab:
             lab.devices()
-            service = Service(lab)
+            service = Service(lab, kernels=[KERNELS])
             for slot in ("0", "131073"):
                 self.assertIn("wrote outside its answers", own(self, service, source.replace("SLOT", slot))[1])
             service.kill()
@@ -422,7 +376,7 @@ class Lost(unittest.TestCase):
         with Lab(["emulated"], RESEAT) as lab:
             lab.devices()
             lab.env["EMU_FAIL"] = "device=a;call=800;error=vanish"
-            service = Service(lab)
+            service = Service(lab, kernels=[KERNELS])
             flow = Flow(service, *options)
             flow.more()
             [stream] = service.list()["streams"]
@@ -444,84 +398,199 @@ class Strangers(unittest.TestCase):
     def setUpClass(cls):
         cls.lab = cls.enterClassContext(Lab(["pocl"], RESEAT))
         cls.devices = cls.lab.devices()
-        cls.ca = cls.lab.path("ca")
-        cls.authority("--init-ca", "--name", "streams")
-        cls.authority("--issue", "laptop", "--out", cls.lab.path("laptop.pem"))
-        cls.authority("--issue", "phone", "--sessions", "1", "--devices", cls.devices[0], "--memory", "64MiB",
-                      "--out", cls.lab.path("phone.pem"))
-        with socket.socket() as port:
-            port.bind(("127.0.0.1", 0))
-            number = port.getsockname()[1]
-        cls.address = f"tcp:127.0.0.1:{number}"
-        cls.local = "unix:" + cls.lab.path("run") + "/stream.sock"
-        cls.service = subprocess.Popen(
-            [RESEAT, "stream", "serve", "--kernels", KERNELS, "--ca", cls.ca, cls.address, cls.local],
-            env=cls.lab.env, stdout=subprocess.PIPE, text=True)
-        assert cls.service.stdout.readline().startswith("listening")
+        cls.authority = Authority(cls.lab)
+        cls.laptop = cls.authority.issue("laptop")
+        cls.phone = cls.authority.issue("phone", "--sessions", "1", "--devices", cls.devices[0], "--memory", "64MiB")
+        cls.service = Service(cls.lab, kernels=[KERNELS], authority=cls.authority)
 
     @classmethod
     def tearDownClass(cls):
         cls.service.kill()
-        cls.service.wait()
-        cls.service.stdout.close()
 
-    @classmethod
-    def authority(cls, *options):
-        subprocess.run([SERVE, "--ca", cls.ca, *options], check=True, stdout=subprocess.DEVNULL, env=cls.lab.env)
+    def run_as(self, credentials, *options, kernel="scramble", records=b""):
+        """What a client gets, and what it is told."""
+        options = options or CONSTANT
+        return self.service.run(kernel, records, *options, env=self.service.stranger(credentials))[1:]
 
-    def start(self, credentials, *options):
-        env = dict(self.lab.env, RESEAT_CREDENTIALS=self.lab.path(credentials), RESEAT_STREAM=self.address)
-        return subprocess.Popen([RESEAT, "stream", "run", "scramble", *CONSTANT, *options], env=env,
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def flow(self, credentials, *options):
+        """Records of a client with a certificate that flow until flow.finish()."""
+        return Flow(self.service, *options, env=self.service.stranger(credentials))
 
     def test_records_flow_through_tls(self):
         records = numbers(3, 300000)
-        answers, said = self.start("laptop.pem").communicate(records, SECONDS)
-        self.assertEqual((answers, said), (scramble(records), b""))
+        self.assertEqual(self.run_as(self.laptop, records=records), (scramble(records), ""))
+
+    def own(self, source, options=""):
+        """What a client is told of a kernel of its own."""
+        folder = self.lab.path("own")
+        os.makedirs(folder, exist_ok=True)
+        for name, content in ((".cl", source), (".stream", f'{DESCRIPTION}options = "{options}";')):
+            with open(f"{folder}/own{name}", "w", encoding="utf-8") as file:
+                file.write(content)
+        return self.run_as(self.laptop, "--address", self.service.remote, kernel=folder + "/own")[1]
 
     def test_kernels_of_strangers_include_no_files(self):
         """The files would be read as the service's user, and what is in them told in the compiler's log."""
-        secret, folder = self.lab.path("secret"), self.lab.path("own")
-        os.mkdir(folder)
+        secret = self.lab.path("secret")
         with open(secret, "w", encoding="utf-8") as file:
             file.write("a_secret_word;\n")
         kernel = "__kernel void own(__global uchar *in, __global uchar *out) { out[0] = in[0]; }\n"
-        for head, options in ((f'#include "{secret}"\n', ""), (f'%:include "{secret}"\n', ""),
-                              (f'#in\\\nclude "{secret}"\n', ""), (f'??=import "{secret}"\n', ""),
-                              ("", f"-include {secret}")):
-            with self.subTest(head=head, options=options):
-                for name, content in ((".cl", head + kernel), (".stream", f'{DESCRIPTION}options = "{options}";')):
-                    with open(f"{folder}/own{name}", "w", encoding="utf-8") as file:
-                        file.write(content)
-                env = dict(self.lab.env, RESEAT_CREDENTIALS=self.lab.path("laptop.pem"), RESEAT_STREAM=self.address)
-                run = subprocess.run([RESEAT, "stream", "run", f"{folder}/own"], env=env, input=b"", check=False,
-                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=SECONDS)
-                self.assertNotIn(b"a_secret_word", run.stderr)
-                self.assertIn(b"must not include files", run.stderr)
+        for head in (f'#include "{secret}"\n', f'%:include "{secret}"\n', f'#in\\\nclude "{secret}"\n',
+                     f'??=import "{secret}"\n'):
+            with self.subTest(head=head):
+                said = self.own(head + kernel)
+                self.assertNotIn("a_secret_word", said)
+                self.assertIn("must not include files", said)
+        for options in (f"-include {secret}", f"-in\\x63lude {secret}", f"-imacros {secret}", "-I/etc", f"-D X -I {secret}",
+                        f"-cl-mad-enable @{secret}"):
+            with self.subTest(options=options):
+                said = self.own(kernel, options)
+                self.assertNotIn("a_secret_word", said)
+                self.assertIn("-cl-..., -DNAME=VALUE", said)
+        self.assertEqual(self.own(kernel, "-cl-mad-enable -DN=3 -w"), "")
 
     def test_a_client_without_certificate(self):
-        _, said = self.start("nothing.pem").communicate(b"", SECONDS)
-        self.assertIn(b"nothing.pem", said)
+        self.assertIn("nothing.pem", self.run_as(self.lab.path("nothing.pem"))[1])
 
     def test_what_a_certificate_grants(self):
-        first = self.start("phone.pem")
-        first.stdin.write(numbers(0, 100))
-        first.stdin.flush()
-        self.assertEqual(first.stdout.read(800), scramble(numbers(0, 100)))
-        _, answer = self.lab.control("ps", "--json")
-        [worker] = [app["pid"] for app in answer["apps"] if app["name"].startswith("stream-")]
-        with open(f"/proc/{worker}/environ", "rb") as file:
+        first = self.flow(self.phone)
+        first.more(100)
+        [app] = self.service.programs().values()
+        with open(f"/proc/{app['pid']}/environ", "rb") as file:
             environment = dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
         self.assertTrue(environment[b"RESEAT_ISOLATED_DRIVER"])
-        _, said = self.start("phone.pem").communicate(b"", SECONDS)
-        self.assertIn(b"1 at a time", said)
-        first.stdin.close()
-        first.wait()
-        first.stdout.close()
-        first.stderr.close()
-        wait_for(lambda: not self.lab.control("stream", "list", self.local, "--json")[1]["streams"])
-        _, said = self.start("phone.pem", "--device", self.devices[1]).communicate(b"", SECONDS)
-        self.assertIn(b"does not grant", said)
+        self.assertIn("1 at a time", self.run_as(self.phone)[1])
+        first.end(self)
+        wait_for(lambda: not self.service.list()["streams"])
+        self.assertIn("does not grant", self.run_as(self.phone, *CONSTANT, "--device", self.devices[1])[1])
+
+    def test_the_policy_keeps_a_stream_on_what_its_certificate_grants(self):
+        """Its device drains: the stream of a client of the house goes elsewhere, and a stranger's waits, or stays."""
+        granted = self.devices[1]
+        tied = self.authority.issue("tied", "--devices", granted)
+        wait_for(lambda: not self.service.list()["streams"])
+        stranger, house = self.flow(tied), Flow(self.service, "--device", granted)
+        try:
+            stranger.more(100)
+            house.more(100)
+            self.assertEqual(self.at(False), granted)
+            self.lab.control("drain", granted)
+            wait_for(lambda: self.at(True) not in (None, granted))
+            time.sleep(1)
+            self.assertIn(self.at(False), (None, granted))
+            os.kill(self.program(False)["pid"], signal.SIGKILL)  # The next worker begins where it may, too.
+            time.sleep(1)
+            self.assertIn(self.at(False), (None, granted))
+        finally:
+            self.lab.control("drain", granted, "--off")
+        stranger.more(100)
+        self.assertEqual(self.at(False), granted)
+        stranger.end(self)
+        house.end(self)
+
+    def program(self, shared):
+        """What `reseat ps` says of the only stream of a local client, or of a stranger; {}: it is started again."""
+        [name] = [stream["program"] for stream in self.service.list()["streams"] if stream["shared"] == shared]
+        return self.service.programs().get(name, {})
+
+    def at(self, shared):
+        return self.program(shared).get("device")
+
+    def test_a_certificate_that_is_revoked_ends_its_streams(self):
+        lost = self.flow(self.authority.issue("lost"))
+        lost.more(100)
+        kept = self.flow(self.laptop)
+        kept.more(100)
+        self.authority.run("--revoke", "lost")
+        wait_for(lambda: lost.process.poll() is not None, 20)
+        status, said = lost.finish()
+        self.assertEqual((status, lost.wrong), (1, 0))
+        self.assertIn("your certificate was revoked", said)
+        kept.more()
+        kept.end(self)
+
+    def test_what_strangers_may_take_together(self):
+        """Of four streams, one is kept for the service's user, and a certificate without a limit gets one."""
+        with Lab(["pocl"], RESEAT) as lab:
+            lab.devices()
+            authority = Authority(lab)
+            service = Service(lab, "--streams", "4", kernels=[KERNELS], authority=authority)
+            names = [authority.issue(f"c{i}") for i in range(3)]
+            many = authority.issue("many", "--sessions", "9")
+            flows = [Flow(service, env=service.stranger(name)) for name in names]
+            for flow in flows:
+                flow.more(100)
+            told = service.run("scramble", b"", *CONSTANT, env=service.stranger(names[0]))[2]
+            self.assertIn("of your certificate is 1 at a time", told)
+            told = service.run("scramble", b"", *CONSTANT, env=service.stranger(many))[2]
+            self.assertIn("all 3 streams for clients with certificates", told)
+            flows.append(Flow(service))
+            flows[-1].more(100)
+            self.assertIn("all 4 streams are open", service.run("scramble", b"", *CONSTANT)[2])
+            self.assertEqual(len(service.list()["streams"]), 4)
+            for flow in flows:
+                flow.end(self)
+            service.kill()
+
+    def test_a_stranger_that_stops_in_a_frame(self):
+        """It is dropped; one that waits between frames is not."""
+        with Lab(["pocl"], RESEAT) as lab:
+            lab.devices()
+            authority = Authority(lab)
+            service = Service(lab, "--patience", "2", kernels=[KERNELS], authority=authority)
+            credentials = authority.issue("slow")
+            for part in struct.pack("<IHH", 16, RECORDS, 0) + b"half", b"abc":
+                with self.subTest(part=part), Client(service, credentials=credentials, shared=False) as slow:
+                    self.assertEqual(slow.exchange(numbers(0, 9)), scramble(numbers(0, 9)))
+                    time.sleep(3)
+                    self.assertEqual(slow.exchange(numbers(9, 9)), scramble(numbers(9, 9)))
+                    slow.socket.sendall(part)
+                    with self.assertRaises((EOFError, Refused)):
+                        slow.frame()
+            service.kill()
+
+
+class Started(unittest.TestCase):
+    def test_a_kernel_that_takes_too_long_to_build(self):
+        source = "#define A x = x * 3 + y; y ^= x;\n" + "".join(
+            f"#define {to} {' '.join(10 * what)}\n" for what, to in zip("ABCDE", "BCDEF"))
+        source += "__kernel void own(__global ulong *in, __global ulong *out)" \
+                  "{ ulong x = in[0], y = 1; F out[0] = x; }"
+        with Lab(["pocl"], RESEAT) as lab:
+            lab.devices()
+            service = Service(lab, "--ready", "3", kernels=[KERNELS])
+            error, reason = own(self, service, source)
+            self.assertEqual(error, -110)
+            self.assertIn("within 3 s", reason)
+            wait_for(lambda: not service.programs())
+            service.kill()
+
+    def test_the_service_is_started_for_a_client(self):
+        """As the agent is; of several clients at once, by one of them. It serves all, and `stream list` finds it."""
+        with Lab(["pocl"], RESEAT) as lab:
+            lab.env["RESEAT_STREAM"] = "unix:" + lab.path("run") + "/reseat/stream.sock"
+            lab.devices()
+            records = numbers(0, 1000)
+            command = [RESEAT, "stream", "run", KERNELS + "/scramble", *CONSTANT]
+            clients = [subprocess.Popen(command, env=lab.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE) for _ in range(3)]
+            self.assertEqual([client.communicate(records, SECONDS) for client in clients],
+                             [(scramble(records), b"")] * 3)
+            _, answer = lab.control("stream", "list", "--json")
+            self.assertIn("aes", [kernel["name"] for kernel in answer["kernels"]])
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(lab.env["RESEAT_STREAM"][5:])
+                pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+
+    def test_a_service_ends_when_nobody_uses_it(self):
+        with Lab(["pocl"], RESEAT) as lab:
+            lab.devices()
+            service = Service(lab, "--linger", "1", kernels=[KERNELS])
+            self.assertEqual(service.run("scramble", numbers(0, 9), *CONSTANT), (0, scramble(numbers(0, 9)), ""))
+            self.assertEqual(service.process.wait(SECONDS), 0)
+            service.process.stdout.close()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ package reseat.stream;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.net.Socket;
+import java.net.SocketException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -71,10 +72,15 @@ final class Credentials {
     /** Read the credentials for a host. Throws ReseatException where there are none that can be used. */
     static Credentials load(String host) throws IOException {
         Path path = find(host);
-        Object mode = Files.getAttribute(path, "unix:mode");
-        if (((Integer) mode & 0077) != 0)
-            throw unusable(path + " can be accessed by other users: chmod 600 " + path);
-        String text = Files.readString(path, StandardCharsets.US_ASCII);
+        String text;
+        try {
+            Object mode = Files.getAttribute(path, "unix:mode");
+            if (((Integer) mode & 0077) != 0)
+                throw unusable(path + " can be accessed by other users: chmod 600 " + path);
+            text = Files.readString(path, StandardCharsets.ISO_8859_1);
+        } catch (IOException e) {
+            throw unusable("the credentials cannot be read: " + e);
+        }
         String first = text.lines().findFirst().orElse("");
         String prefix = "reseat-server: ";
         PrivateKey key = null;
@@ -124,7 +130,11 @@ final class Credentials {
         parameters.setProtocols(new String[] {"TLSv1.3"});
         parameters.setEndpointIdentificationAlgorithm("HTTPS"); // The certificate has the server's name.
         socket.setSSLParameters(parameters);
-        socket.startHandshake();
+        try {
+            socket.startHandshake();
+        } catch (SocketException e) { // It hung up before it had all that we say.
+            throw new IOException("the service ended the handshake; is this certificate revoked?", e);
+        }
         if (socket.getInputStream().read() < 0) // One byte says that the client is admitted.
             throw new IOException("the service does not admit this certificate; is it revoked?");
         return socket;

@@ -23,7 +23,7 @@ import reseat.stream.ReseatException.Reason;
 
 /** Connects to the service and opens the stream, as often as it is needed. */
 final class Dialer {
-    private static final int CONNECT_MS = 10_000;
+    private static final int CONNECT_MS = 30_000;
     private static final Pattern HOST_PORT = Pattern.compile("(.+):(\\d{1,5})");
 
     private final Reseat.Builder wanted;
