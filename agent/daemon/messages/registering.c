@@ -159,6 +159,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     }
     program_take_overrides(program, &message->root);
     program->spread = spread;
+    checkpointing_take(agent, program, &message->root);
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");
     for (size_t i = 0; i < wish.count; i++)
