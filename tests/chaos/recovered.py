@@ -48,19 +48,23 @@ class Host:
     def images(self, name):
         return os.path.join(self.disk, name)
 
-    def begin(self, name, *more, lease=LEASE, steps=None):
-        """A program that has an image, and one second later one more."""
-        log = self.lab.path(name + ".log")
+    def begin(self, name, *more, lease=LEASE, steps=None, run=(), kept=()):
+        """
+        A program that has an image, and one second later one more.
+
+        @run, @kept  Options of reseat run, and of reseat checkpoint.
+        """
+        log = self.lab.path(f"{name}-{len(self.started)}.log")
         # It takes the first one that it finds.
         arguments = [*(["--steps", str(steps)] if steps else []), *ARGUMENTS, *SLOWLY, "--log", log, *more]
-        process = self.lab.start([self.lab.reseat, "run", "--device", self.device, "--", self.program,
+        process = self.lab.start([self.lab.reseat, "run", "--device", self.device, *run, "--", self.program,
                                   *arguments], subprocess.PIPE, None, {})
         self.started.append(process)
         wait_for("its beginning", lambda: os.path.exists(log) and os.path.getsize(log))
         options = ["--lease", lease] if lease else []
         for _ in range(2):
             status, answer = self.lab.control("checkpoint", str(process.pid), "--to",
-                                              self.images(name), *options, "--json")
+                                              self.images(name), *options, *kept, "--json")
             expect(f"checkpoint ({answer})", status, DONE)
         return process
 
