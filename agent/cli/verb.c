@@ -264,6 +264,16 @@ static int verb_check_required(const struct call *call, const bool *given)
     return 0;
 }
 
+/** Note an option before its value is cut into names. */
+static int verb_note(struct call *call, const char *name, const char *value)
+{
+    size_t used = strlen(call->given), room = sizeof(call->given) - used;
+    int size = snprintf(call->given + used, room, "--%s%s%s\n", name, value ? "=" : "",
+                        value ? value : "");
+
+    return (size_t)size < room ? 0 : output_usage(&call->output, "the options are too long");
+}
+
 int verb_parse(struct call *call, int argc, char **argv)
 {
     const char *letters = verb_takes_program(call->verb) ? "+:h" : ":h";
@@ -289,7 +299,9 @@ int verb_parse(struct call *call, int argc, char **argv)
             if (options[index].has_arg == optional_argument)
                 optarg = verb_optional_value(argc, argv);
             given[index] = true;
-            status = verb_take(call, &verb_options(call->verb)[index], optarg);
+            status = verb_note(call, options[index].name, optarg);
+            if (!status)
+                status = verb_take(call, &verb_options(call->verb)[index], optarg);
             if (status)
                 return status;
         }

@@ -14,6 +14,9 @@
 
 struct call;
 
+/** Size of a command's options, with the NUL. What does not fit is an error. */
+#define VERB_GIVEN_MAX 8192
+
 /** The type of an option's value. */
 enum option_kind {
     OPTION_TEXT,   /**< A const char *; without an argument, a flag: a bool. */
@@ -107,6 +110,7 @@ struct call {
     void *options; /**< verb->size bytes. */
     char **words;  /**< The arguments; NULL at the end. */
     size_t count;
+    char given[VERB_GIVEN_MAX]; /**< The options as they were given: "--name=value", a line each. */
 };
 
 /** The rows of a verb's options. The last has no name; --json is not among them. */

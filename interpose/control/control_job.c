@@ -192,7 +192,8 @@ static struct image_request control_job_image(const struct control_request *requ
                                   .move = request->move,
                                   .keeps = request->keeps,
                                   .keep = request->keep,
-                                  .lease_ms = (uint32_t)request->lease_ms};
+                                  .lease_ms = (uint32_t)request->lease_ms,
+                                  .every_ms = request->every_ms};
 }
 
 /* Write the suspended program's host memory to an image. */

@@ -20,6 +20,7 @@ struct control_request {
     bool parks;        /**< Park the program, for an image of its process (park.h). */
     uint64_t keep;     /**< Number of images to retain; 0: all. */
     uint64_t lease_ms; /**< Duration of the lease that is to be renewed; 0: begin none. */
+    uint64_t every_ms; /**< Interval of its images; 0: none follows. */
     bool drop;         /**< Release residences that move.prewarm made. */
     struct protection protection; /**< The new one. */
     uint64_t order;               /**< Number of this change: control_protect_order. */

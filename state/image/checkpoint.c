@@ -224,6 +224,12 @@ static int checkpoint_describe_lease(struct checkpoint *m, const char *path)
     if (!record || !(record->lease->id = strdup(lease.id)))
         return -ENOMEM;
     record->lease->generation = lease.generation;
+    if (!m->image.request->every_ms)
+        return 0;
+    record = image_manifest_add(&m->image.manifest, IMAGE_SCHEDULE);
+    if (!record)
+        return -ENOMEM;
+    *record->schedule = (struct image_schedule){m->image.request->every_ms, m->image.request->keep};
     return 0;
 }
 

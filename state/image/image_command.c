@@ -27,6 +27,7 @@ static const char *const kept[] = {
     "RUSTICL_*",
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
+    COMMAND_LINE_ENV_OPTIONS,
 };
 /* Set again by `reseat run`. */
 static const char *const never[] = {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"};

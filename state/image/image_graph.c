@@ -33,6 +33,13 @@ static int graph_keep(struct image_blob *blob, const void *bytes, size_t size)
     return 0;
 }
 
+const char *graph_program_name(void)
+{
+    const char *name = getenv("RESEAT_NAME");
+    bool named = name && *name && text_is_safe(name, strlen(name));
+    return named ? name : program_invocation_short_name;
+}
+
 int graph_describe_program(struct image_manifest *manifest, const char *reason)
 {
     struct image_record *record = image_manifest_add(manifest, IMAGE_ABOUT);
@@ -42,10 +49,7 @@ int graph_describe_program(struct image_manifest *manifest, const char *reason)
     struct image_about *about = record->about;
     about->created_ms = clock_wall_ms();
     about->pid = (uint64_t)getpid();
-    /* The program's name for operators, as elsewhere. */
-    const char *name = getenv("RESEAT_NAME");
-    bool named = name && *name && text_is_safe(name, strlen(name));
-    about->program = strdup(named ? name : program_invocation_short_name);
+    about->program = strdup(graph_program_name());
     about->host = strdup(uname(&host) == 0 ? host.nodename : "");
     about->release = strdup(RESEAT_VERSION);
     about->reason = strdup(reason);

@@ -26,6 +26,11 @@ MUST_CHECK int graph_describe(struct image_manifest *manifest);
 
 /** Environment variable with a comma-separated list of further variables to be kept in images. */
 #define COMMAND_LINE_ENV_KEPT "RESEAT_KEPT_VARIABLES"
+/** Environment variable with the options of `reseat run` that are to hold for the program wherever
+ * it is started again, a line each: "--priority=5". It is kept. */
+#define COMMAND_LINE_ENV_OPTIONS "RESEAT_RUN_OPTIONS"
+/** The program's name for operators. */
+const char *graph_program_name(void);
 /**
  * Add how the process was started: the command line, the working folder, and of the environment
  * only variables that programs use to find things (paths, languages, the settings of OpenCL drivers

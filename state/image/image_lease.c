@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "state/base/bytes/text.h"
+#include "state/base/clock.h"
 #include "state/base/files/folder.h"
 
 #define LEASES "rights"
@@ -23,6 +24,8 @@
 #define GENERATIONS    1000000u
 /* How the name of an unfinished file begins. */
 #define NEW "new-"
+/* How the line of a reason begins. */
+#define WHY "why "
 
 static const char *const states[] = {"taken", "running", "ended"};
 
@@ -57,15 +60,16 @@ static int image_lease_open_leases(const char *path, bool make, struct owned *re
 static void image_lease_write_block(const struct lease_holder *holder, char ret_block[BLOCK])
 {
     memset(ret_block, '\n', BLOCK);
-    int length = snprintf(ret_block, BLOCK, "reseat right 1\n%s %u %" PRIu64 " %" PRIu64 " %s %s\n",
+    int length = snprintf(ret_block, BLOCK,
+                          "reseat right 1\n%s %u %" PRIu64 " %" PRIu64 " %s %s\n" WHY "%s\n",
                           states[holder->state], holder->lease_ms, holder->pid, holder->beat,
-                          holder->boot, holder->host);
+                          holder->boot, holder->host, holder->reason);
     ret_block[length] = '\n'; /* overwrites the NUL */
 }
 
 int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
 {
-    char text[BLOCK + 1], state[16];
+    char text[BLOCK + 1], state[16], *why;
     struct lease_holder holder = {0};
     memcpy(text, block, BLOCK);
     text[BLOCK] = '\0';
@@ -78,6 +82,10 @@ int lease_decode(const char block[LEASE_BLOCK], struct lease_holder *ret_holder)
     for (holder.state = LEASE_TAKEN; strcmp(state, states[holder.state]) != 0; holder.state++)
         if (holder.state == LEASE_ENDED)
             return -EBADMSG;
+    /* Earlier releases wrote no reason. */
+    if ((why = strstr(text, "\n" WHY)))
+        text_make_safe(holder.reason, sizeof(holder.reason), why + strlen("\n" WHY),
+                       strcspn(why + strlen("\n" WHY), "\n"));
     *ret_holder = holder;
     return 0;
 }
@@ -98,7 +106,11 @@ static void image_lease_describe_own(struct lease_holder *holder)
     struct utsname host;
     char boot[64] = "";
     struct owned CLEANUP(owned_close) file = OWNED_NONE;
-    if (owned_take(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC), &file) == 0) {
+    const char *named = secure_getenv(LEASE_ENV_BOOT);
+    if (named && *named) {
+        (void)!snprintf(boot, sizeof(boot), "%s", named);
+    } else if (owned_take(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC), &file) ==
+               0) {
         ssize_t size = read(owned_fd(&file), boot, sizeof(boot) - 1);
         boot[size > 0 ? strcspn(boot, "\n") : 0] = '\0';
     }
@@ -108,13 +120,17 @@ static void image_lease_describe_own(struct lease_holder *holder)
     holder->pid = (uint64_t)getpid();
 }
 
-bool lease_is_own(const struct lease *lease)
+bool lease_is_of_this_host(const struct lease *lease)
 {
-    const struct lease_holder *holder = &lease->holder;
     struct lease_holder own;
     image_lease_describe_own(&own);
-    return holder->state == LEASE_RUNNING && holder->pid == own.pid &&
-           strcmp(holder->boot, own.boot) == 0 && strcmp(holder->host, own.host) == 0;
+    return strcmp(lease->holder.boot, own.boot) == 0 && strcmp(lease->holder.host, own.host) == 0;
+}
+
+bool lease_is_own(const struct lease *lease)
+{
+    return lease->holder.state == LEASE_RUNNING && lease->holder.pid == (uint64_t)getpid() &&
+           lease_is_of_this_host(lease);
 }
 
 /* ---- files ---- */
@@ -165,21 +181,47 @@ void lease_sweep(const struct owned *folder)
     file_names_finish(&names);
 }
 
-int lease_begin(const char *path, uint32_t lease_ms, struct lease *ret_lease)
+static int image_lease_begin_as(const char *path, uint32_t lease_ms, const char *id,
+                                struct lease *ret_lease)
 {
     struct owned CLEANUP(owned_close) leases = OWNED_NONE;
     struct lease lease = {.holder = {.state = LEASE_RUNNING, .lease_ms = lease_ms}};
-    int error = image_lease_random_id(lease.id);
-    if (!error)
-        error = image_lease_open_leases(path, true, &leases);
+    int error = image_lease_open_leases(path, true, &leases);
     if (error)
         return error;
+    memcpy(lease.id, id, sizeof(lease.id));
     (void)!snprintf(lease.path, sizeof(lease.path), "%s", path);
     image_lease_describe_own(&lease.holder);
     error = image_lease_make_file(&leases, &lease);
-    if (!error)
+    if (!error || error == -EEXIST)
         *ret_lease = lease;
     return error;
+}
+
+int lease_begin(const char *path, uint32_t lease_ms, struct lease *ret_lease)
+{
+    char id[LEASE_ID_MAX];
+    int error = image_lease_random_id(id);
+    return error ? error : image_lease_begin_as(path, lease_ms, id, ret_lease);
+}
+
+void lease_host_id(const char *boot, char ret_id[LEASE_ID_MAX])
+{
+    char name[IMAGE_CHUNK_NAME];
+    const struct image_digest digest = image_digest_of(boot, strlen(boot));
+    image_chunk_name(&digest, name);
+    memcpy(ret_id, name, LEASE_ID_MAX - 1);
+    ret_id[LEASE_ID_MAX - 1] = '\0';
+}
+
+int lease_begin_host(const char *path, uint32_t lease_ms, struct lease *ret_lease)
+{
+    struct lease_holder own;
+    char id[LEASE_ID_MAX];
+    image_lease_describe_own(&own);
+    lease_host_id(own.boot, id);
+    int error = image_lease_begin_as(path, lease_ms, id, ret_lease);
+    return error == -EEXIST ? 0 : error;
 }
 
 static bool image_lease_is_there(const struct owned *leases, const char *id, uint64_t generation)
@@ -242,6 +284,31 @@ int lease_find(const char *path, const char *id, struct lease *ret_lease)
     return error;
 }
 
+bool lease_look(struct lease_sight *sight, const char *path, const char *id)
+{
+    struct lease now;
+    int error = lease_find(path, id, &now);
+    if (strcmp(sight->lease.id, id) != 0) {
+        *sight = (struct lease_sight){.since_ns = 0};
+        (void)!snprintf(sight->lease.id, sizeof(sight->lease.id), "%s", id);
+    }
+    const struct lease_holder *last = &sight->lease.holder;
+    bool first = !sight->since_ns;
+    bool changed = !error && (now.generation != sight->lease.generation ||
+                              now.holder.beat != last->beat || now.holder.state != last->state);
+    if (first || changed || (error && error != -EBADMSG))
+        sight->since_ns = clock_now_ns();
+    if (!error)
+        sight->lease = now;
+    sight->error = error;
+    return changed && !first;
+}
+
+bool lease_is_silent(const struct lease_sight *sight, uint64_t ns)
+{
+    return sight->since_ns && clock_now_ns() - sight->since_ns > ns;
+}
+
 int lease_take(const struct lease *from, enum lease_state state, struct lease *ret_lease)
 {
     struct owned CLEANUP(owned_close) leases = OWNED_NONE;
@@ -254,6 +321,7 @@ int lease_take(const struct lease *from, enum lease_state state, struct lease *r
     lease.generation++;
     lease.holder.state = state;
     lease.holder.beat = 0;
+    lease.holder.reason[0] = '\0';
     image_lease_describe_own(&lease.holder);
     error = image_lease_make_file(&leases, &lease);
     if (!error)

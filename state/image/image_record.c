@@ -145,6 +145,12 @@ static const struct schema_field lease_fields[] = {
     {NULL},
 };
 
+static const struct schema_field schedule_fields[] = {
+    {SCHEMA_NUMBER(image_schedule, every_ms, UINT64_MAX >> 1)},
+    {SCHEMA_NUMBER(image_schedule, keep, UINT64_MAX)},
+    {NULL},
+};
+
 static bool image_record_is_path(const struct image_blob *blob)
 {
     return blob->size && blob->bytes[0] == '/' && !memchr(blob->bytes, 0, blob->size);
@@ -270,6 +276,7 @@ static const struct record_type types[IMAGE_RECORD_KINDS] = {
                        {sizeof(struct image_command), command_fields, image_record_check_command},
                        image_record_describe_command},
     [IMAGE_LEASE] = {"right", 1, {sizeof(struct image_lease), lease_fields}},
+    [IMAGE_SCHEDULE] = {"schedule", 1, {sizeof(struct image_schedule), schedule_fields}},
     [IMAGE_PROCESS] = {"process", 1, {sizeof(struct image_process), process_fields}},
     [IMAGE_FILE] = {"file", 1, {sizeof(struct image_file), file_fields, image_record_check_file}},
     [IMAGE_BASES] = {"bases",

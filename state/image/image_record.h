@@ -29,6 +29,7 @@ enum image_record_kind {
     IMAGE_PROGRESS, /**< At most once, like all below: the progress, as the program saved it... */
     IMAGE_COMMAND,  /**< ...how it was started... */
     IMAGE_LEASE,    /**< ...its lease... */
+    IMAGE_SCHEDULE, /**< ...that images of it are made periodically... */
     IMAGE_PROCESS,  /**< ...that the image has the whole process... */
     IMAGE_BASES,    /**< ...and the base chunks that its contents need. */
     IMAGE_RECORD_KINDS,
@@ -153,6 +154,12 @@ struct image_lease {
     uint64_t generation;
 };
 
+/** The images that the agent makes of the program. */
+struct image_schedule {
+    uint64_t every_ms;
+    uint64_t keep; /**< How many are kept; 0: all. */
+};
+
 /** A process saved by CRIU; its OpenCL state is in its memory. */
 struct image_process {
     uint64_t box;     /**< Address at which it is reached: agent/protocol/park.h. */
@@ -188,6 +195,7 @@ struct image_record {
         struct image_progress *progress;
         struct image_command *command;
         struct image_lease *lease;
+        struct image_schedule *schedule;
         struct image_process *process;
         struct image_file *file;
         struct image_bases *bases;

@@ -21,6 +21,9 @@ struct image_request {
     /** Keep a lease of this length (lease_renewer.h): when it has passed without renewal, another
      * host may start the program from its images. 0: no new lease; an existing one is kept. */
     uint32_t lease_ms;
+    /** Interval of the images that are made of the program, which one with a lease records; 0:
+     * none. */
+    uint64_t every_ms;
 };
 
 struct image_report {

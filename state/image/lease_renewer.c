@@ -262,6 +262,7 @@ void lease_renewer_read(struct lease_renewer_status *ret_status)
         memcpy(ret_status->path, lease_renewer.lease.path, sizeof(lease_renewer.lease.path));
         memcpy(ret_status->id, lease_renewer.lease.id, sizeof(lease_renewer.lease.id));
         memcpy(ret_status->problem, lease_renewer.problem, sizeof(lease_renewer.problem));
+        ret_status->age_ns = clock_boot_ns() - lease_renewer.renewed_ns;
     }
     if (ret_status->fenced && !*ret_status->problem)
         (void)!snprintf(

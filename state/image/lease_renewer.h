@@ -37,6 +37,7 @@ struct lease_renewer_status {
     char path[PATH_MAX]; /**< Folder of the images; "": no lease. */
     char id[LEASE_ID_MAX];
     bool fenced;                             /**< The program's calls wait. */
+    uint64_t age_ns;                         /**< Time since the last successful renewal began. */
     char problem[LEASE_RENEWER_PROBLEM_MAX]; /**< Why the last renewal failed; one line, or "". */
 };
 void lease_renewer_read(struct lease_renewer_status *ret_status);

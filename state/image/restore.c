@@ -11,6 +11,7 @@
 #include "state/base/threads/gate.h"
 #include "state/base/threads/long_lock.h"
 #include "state/base/threads/thread.h"
+#include "state/image/image_graph.h"
 #include "state/image/image_read.h"
 #include "state/image/lease_renewer.h"
 #include "state/memory/compare.h"
@@ -70,7 +71,7 @@ static int restore_check(void)
     const struct image_about *about = image_manifest_about(&image.manifest);
     const struct image_record *progress = image_manifest_find(&image.manifest, IMAGE_PROGRESS);
     char why[IMAGE_PROBLEM_MAX];
-    if (strcmp(about->program, program_invocation_short_name) != 0) {
+    if (strcmp(about->program, graph_program_name()) != 0) {
         (void)!snprintf(why, sizeof(why), "it is of the program %.200s", about->program);
         return restore_refuse(-ESTALE, why);
     }

@@ -38,14 +38,18 @@ class Host:
     def images(self, name):
         return os.path.join(self.disk, name)
 
-    def begin(self, name, lease=LEASE, steps=None):
-        """A program that has an image, and one second later one more."""
+    def begin(self, name, *, lease=LEASE, steps=None, run=(), kept=()):
+        """
+        A program that has an image, and one second later one more.
+
+        @run, @kept  Options of reseat run, and of reseat checkpoint.
+        """
         # It takes the first number of steps that it finds.
         arguments = ["--steps", str(steps)] if steps else []
-        process = start(self.lab, [self.program, *arguments, *ARGUMENTS], self.device, self.lab.path(name + ".log"))
+        process = start(self.lab, [self.program, *arguments, *ARGUMENTS], self.device, self.lab.path(name + ".log"), *run)
         options = ["--lease", lease] if lease else []
         for _ in range(2):
-            status, answer = process.control("checkpoint", "--to", self.images(name), *options)
+            status, answer = process.control("checkpoint", "--to", self.images(name), *options, *kept)
             expect(f"checkpoint ({answer})", status, DONE)
         return process
 

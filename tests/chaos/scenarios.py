@@ -18,6 +18,7 @@ import pins
 import recovered
 import restored
 import waiting
+import watched
 from lab import EMULATED, SKIPPED, Lab, find_reseat
 
 
@@ -48,6 +49,9 @@ SCENARIOS = {
     "waiting": Scenario((waiting.one_waits_for_the_other, waiting.each_has_what_the_other_wants,
                          waiting.one_may_have_less_than_it_needs_at_once, waiting.one_has_waited_long_enough,
                          waiting.nobody_waits_for_an_agent_that_is_stopped), devices=waiting.DEVICES),
+    "watched": Scenario((watched.refuses, watched.survivor_is_one, watched.living_host_keeps_its_dead,
+                         watched.without_heartbeats, watched.folder_is_gone, watched.fails_again_and_again,
+                         watched.important_first)),
 }
 
 

@@ -624,8 +624,8 @@ static void images(void)
     char *bytes;
     size_t size;
     static const enum image_record_kind kinds[] = {
-        IMAGE_ABOUT,    IMAGE_MEMORY,  IMAGE_CONTENTS, IMAGE_CONTENTS, IMAGE_NAME, IMAGE_FILE,
-        IMAGE_PROGRESS, IMAGE_COMMAND, IMAGE_LEASE,    IMAGE_PROCESS,  IMAGE_BASES};
+        IMAGE_ABOUT,    IMAGE_MEMORY,  IMAGE_CONTENTS, IMAGE_CONTENTS, IMAGE_NAME,  IMAGE_FILE,
+        IMAGE_PROGRESS, IMAGE_COMMAND, IMAGE_LEASE,    IMAGE_PROCESS,  IMAGE_BASES, IMAGE_SCHEDULE};
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
         if (!image_manifest_add(&manifest, kinds[i]))
             fail("memory");

@@ -28,24 +28,20 @@ void images_close(struct images *images)
     image_folder_close(images->folder);
 }
 
-int images_open(const struct output *output, const char *path, enum image_use use,
-                struct images *ret_images)
+int images_try(const char *path, enum image_use use, struct images *ret_images,
+               char ret_problem[IMAGE_PROBLEM_MAX])
 {
-    char problem[IMAGE_PROBLEM_MAX];
     struct images images = {0};
     size_t count = 0;
-    int error = image_folder_open(path, use, &images.folder, problem);
+    int error = image_folder_open(path, use, &images.folder, ret_problem);
 
     if (error)
-        return output_fail(output,
-                           error == -ENOENT  ? ERR_NO_APP
-                           : error == -EPERM ? ERR_REFUSED
-                                             : ERR_FAILED,
-                           "%s", problem);
+        return error;
     error = image_folder_names(images.folder, &images.names);
     if (error) {
         image_folder_close(images.folder);
-        return output_fail(output, ERR_FAILED, "%s: %s", path, strerror(-error));
+        snprintf(ret_problem, IMAGE_PROBLEM_MAX, "%.900s: %s", path, strerror(-error));
+        return error == -ENOENT || error == -EPERM ? -EIO : error;
     }
     for (size_t i = 0; i < images.names.count; i++)
         if (image_folder_is_whole(images.folder, images.names.names[i]))
@@ -55,6 +51,20 @@ int images_open(const struct output *output, const char *path, enum image_use us
     images.names.count = count;
     *ret_images = images;
     return 0;
+}
+
+int images_open(const struct output *output, const char *path, enum image_use use,
+                struct images *ret_images)
+{
+    char problem[IMAGE_PROBLEM_MAX];
+    int error = images_try(path, use, ret_images, problem);
+
+    return error ? output_fail(output,
+                               error == -ENOENT  ? ERR_NO_APP
+                               : error == -EPERM ? ERR_REFUSED
+                                                 : ERR_FAILED,
+                               "%s", problem)
+                 : 0;
 }
 
 void image_summarize(const struct images *images, const char *name,

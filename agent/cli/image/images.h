@@ -19,8 +19,12 @@ struct images {
 };
 
 /**
- * List the complete images. Returns 0 (close them), or an exit status after printing the reason.
+ * List the complete images. Returns 0 (close them); -ENOENT, -EPERM (the folder is missing, or not
+ * the user's alone) or -errno, with the reason.
  */
+MUST_CHECK int images_try(const char *path, enum image_use use, struct images *ret_images,
+                          char ret_problem[IMAGE_PROBLEM_MAX]);
+/** As images_try(), but returns an exit status after printing the reason. */
 int images_open(const struct output *output, const char *path, enum image_use use,
                 struct images *ret_images);
 void images_close(struct images *images);

@@ -13,11 +13,13 @@
 #include "agent/protocol/common_messages.h"
 #include "agent/protocol/protection.h"
 #include "policy/settings.h"
+#include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 #include "state/driver/device_key.h"
 #include "state/driver/served.h"
+#include "state/image/image_graph.h"
 
 /* The first listing of devices starts every driver on the machine. */
 #define REGISTER_MS     60000
@@ -46,6 +48,7 @@
 
 struct run {
     const struct output *output;
+    const char *given; /**< As in struct call. */
     const char *name, *present, *profile, *only;
     const char *objective, *floats; /**< As the options say; NULL: not given. */
     uint64_t memory;                /**< Device memory that the program sees; 0: not given. */
@@ -53,6 +56,7 @@ struct run {
     uint32_t slice_ms;              /**< UINT32_MAX: not given. */
     const char *restore;            /**< A folder of images, or the path of one. */
     struct registration said;       /**< What the agent is told of the program. */
+    uint64_t every_ms, keep;        /**< Of further images; 0: not given. */
     uint64_t cap_w;                 /**< 0: not given. */
     bool isolate, whole;            /**< --isolate, --no-isolate. */
     bool alone;                     /**< No agent was reached. */
@@ -234,6 +238,12 @@ static const struct verb_option run_options[] = {
      "device. The program must save its progress (reseat.h) and be called by the same name. The "
      "image stays.",
      OPTION_VALUE(struct run, restore)},
+    {"every", "SECONDS",
+     "With --restore: make further images in that folder at this interval, as reseat checkpoint "
+     "--every does.",
+     OPTION_SECONDS(struct run, every_ms, 3, 1, 86400000)},
+    {"keep", "N", "With --every: keep only the program's last N images. Default: all.",
+     OPTION_VALUE(struct run, keep), .kind = OPTION_NUMBER, .least = 1, .most = 1000000},
     {"isolate", NULL,
      "Open its drivers in other processes: it has no library, descriptor or mapping of theirs, and "
      "a driver that crashes is a lost device, not a crash of the program. Default: the setting "
@@ -258,6 +268,8 @@ static int run_check(struct run *run)
         return output_usage(run->output, "give --isolate or --no-isolate, not both");
     if (run->spread.count && run->slice_ms == 0)
         return output_usage(run->output, "--spread needs launches in pieces, --slice 0 has none");
+    if (run->every_ms ? !run->restore : run->keep != 0)
+        return output_usage(run->output, "--every is for --restore, and --keep for --every");
     memcpy(run->wish.names, where->items, where->count * sizeof(*where->items));
     run->wish.named = where->count;
     run->wish.count = run->devices ? run->devices : where->count ? where->count : 1;
@@ -294,6 +306,14 @@ static int run_register_program(struct run *run, struct client *client, const ch
     put_registration(&frame, &said);
     ask_put_texts(&frame, "devices", run->where.items, run->where.count);
     ask_put_texts(&frame, "spread", run->spread.items, run->spread.count);
+    if (run->every_ms) {
+        frame_u64(&frame, "every_ms", run->every_ms);
+        frame_u64(&frame, "keep", run->keep);
+        char folder[PATH_MAX];
+        snprintf(folder, sizeof(folder), "%s", run->image);
+        *strrchr(folder, '/') = '\0';
+        frame_string(&frame, "folder", folder);
+    }
     ask_put_environment(&frame);
     int result = client_send(client, &frame);
     if (!result)
@@ -548,6 +568,26 @@ static void run_set_configured(struct run *run, const char *name)
     run_set(run, "RESEAT_FLOAT", run->floats ? run->floats : floats);
 }
 
+/** Set the options that are to hold wherever the program is started again (reseat recover). */
+static void run_set_options(struct run *run)
+{
+    static const char *const here[] = {
+        "--device=", "--spread=", "--restore=", "--every=", "--keep="};
+    char text[VERB_GIVEN_MAX] = "";
+    size_t used = 0;
+
+    for (const char *line = run->given, *next; *line; line = next) {
+        bool stays = false;
+        next = line + strcspn(line, "\n") + 1;
+        for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+            stays = stays || strncmp(line, here[i], strlen(here[i])) == 0;
+        if (!stays)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%.*s", (int)(next - line),
+                                     line);
+    }
+    run_set(run, COMMAND_LINE_ENV_OPTIONS, text);
+}
+
 static int run_set_environment(struct run *run, const char *name)
 {
     char path[PATH_MAX], memory[SIZE_TEXT_MAX];
@@ -560,6 +600,7 @@ static int run_set_environment(struct run *run, const char *name)
     run_set_number(run, "RESEAT_DEVICES", run->wish.count);
     run_set(run, "RESEAT_ID", run->id);
     run_set(run, "RESEAT_NAME", name);
+    run_set_options(run);
     run_set_configured(run, name);
     /* Without a folder of measurements of links, each program measures for itself. */
     run_set(run, "RESEAT_LINKS", paths_links(path) ? NULL : path);
@@ -607,6 +648,7 @@ static int run_program(struct call *call)
     const char *slash = strrchr(call->words[0], '/');
 
     run->output = &call->output;
+    run->given = call->given;
     int status = run_check(run);
     if (status)
         return status;
@@ -616,7 +658,8 @@ static int run_program(struct call *call)
                            "name it in RESEAT_LIBRARY");
     }
     if (run->restore)
-        status = images_find_start(run->output, run->restore, call->words[0], run->image);
+        status = images_find_start(run->output, run->restore,
+                                   run->name ? run->name : call->words[0], run->image);
     if (status)
         return status;
     return run_start(run, call->words, run->name ? run->name : slash ? slash + 1 : call->words[0]);

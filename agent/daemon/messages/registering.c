@@ -178,6 +178,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     }
     program_override(&program->policy, &said);
     program->spread = spread;
+    checkpointing_take(agent, program, &message->root);
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");
     for (size_t i = 0; i < wish.count; i++)

@@ -24,7 +24,7 @@ static void checkpointing_settle(struct agent *agent, struct program *program,
 {
     struct program_images *images = &program->images;
 
-    if (op->asked.every_ms) {
+    if (op->asked.every_ms && !op->ours) {
         *images = (struct program_images){.every_ms = op->asked.every_ms,
                                           .keep = op->asked.keep,
                                           .timeout_ms = op->asked.timeout_ms,
@@ -72,6 +72,7 @@ void checkpointing_tick(struct agent *agent)
         struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
         wish.asked.keeps = true;
         wish.asked.keep = images->keep;
+        wish.asked.every_ms = images->every_ms;
         wish.asked.max_downtime_ms = images->max_downtime_ms;
         wish.asked.bandwidth = images->bandwidth;
         memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
@@ -79,6 +80,18 @@ void checkpointing_tick(struct agent *agent)
         wish.asked.timeout_ms = images->timeout_ms;
         (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next tick tries again. */
     }
+}
+
+void checkpointing_take(struct agent *agent, struct program *program, const msgpack_object *map)
+{
+    struct program_images *images = &program->images;
+
+    images->every_ms = field_u64(map, "every_ms", 0);
+    images->keep = field_u64(map, "keep", 0);
+    if (!field_path(map, "folder", images->folder, sizeof(images->folder)) ||
+        images->folder[0] != '/' || images->every_ms > EVERY_MS_MAX)
+        *images = (struct program_images){.every_ms = 0};
+    images->due_ms = uv_now(&agent->loop) + images->every_ms;
 }
 
 /** End the periodic images of a program. */

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
 #include "state/base/threads/gate.h"
 #include "state/image/image_folder.h"
 #include "state/image/lease_renewer.h"
@@ -100,6 +101,70 @@ Test(lease, the_last_one_counts_also_where_one_before_it_is_gone)
     cr_assert_eq(symlink("/etc/passwd", file), 0);
     cr_assert_eq(lease_find(path, first.id, &found), 0);
     cr_assert_eq(found.generation, 2, "such a name nobody makes");
+}
+
+/* Waits so that the clock has moved on. */
+static bool silent_after(struct lease_sight *sight, const char *id, bool *ret_changed)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    *ret_changed = lease_look(sight, path, id);
+    return lease_is_silent(sight, 10 * NS_PER_MS);
+}
+
+Test(lease, its_silence_is_timed_by_who_looks)
+{
+    struct lease lease, taken;
+    struct lease_sight sight = {.since_ns = 0};
+    bool changed;
+    cr_assert_eq(lease_begin(path, 5000, &lease), 0);
+    cr_assert_not(lease_is_silent(&sight, 0), "nobody has looked");
+    cr_assert_not(silent_after(&sight, lease.id, &changed) || changed, "the first look");
+    cr_assert(silent_after(&sight, lease.id, &changed) && !changed);
+    cr_assert_eq(lease_renew(&lease, LEASE_RUNNING), 0);
+    cr_assert(!silent_after(&sight, lease.id, &changed) && changed);
+    cr_assert_eq(lease_take(&lease, LEASE_TAKEN, &taken), 0);
+    cr_assert(!silent_after(&sight, lease.id, &changed) && changed);
+    snprintf(taken.holder.reason, sizeof(taken.holder.reason), "it had no device");
+    cr_assert_eq(lease_renew(&taken, LEASE_TAKEN), 0);
+    cr_assert(!silent_after(&sight, lease.id, &changed) && changed);
+    cr_assert_str_eq(sight.lease.holder.reason, "it had no device");
+    name_file(&taken);
+    FILE *half = fopen(file, "r+");
+    cr_assert(half && fwrite("reseat ri\0\0\0\0\0\0", 1, 15, half) == 15 && fclose(half) == 0);
+    cr_assert(silent_after(&sight, lease.id, &changed) && !changed, "half of a renewal is none");
+    cr_assert_eq(sight.error, -EBADMSG);
+    cr_assert_eq(truncate(file, 0), 0);
+    cr_assert(silent_after(&sight, lease.id, &changed) && !changed);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert(silent_after(&sight, lease.id, &changed) || changed, "the one before counts again");
+    char away[PATH_MAX + 8];
+    snprintf(away, sizeof(away), "%s-away", path);
+    cr_assert_eq(rename(path, away), 0);
+    cr_assert(!silent_after(&sight, lease.id, &changed) && !changed, "nobody can renew it");
+    cr_assert_eq(sight.error, -ENOENT);
+    cr_assert_eq(rename(away, path), 0);
+}
+
+Test(lease, a_host_has_one_for_each_boot)
+{
+    struct lease first, again, found;
+    char id[LEASE_ID_MAX];
+    cr_assert_eq(lease_begin_host(path, 1000, &first), 0);
+    cr_assert_eq(lease_begin_host(path, 1000, &again), 0, "a watch that was started again");
+    cr_assert_str_eq(again.id, first.id);
+    cr_assert_eq(again.generation, 0);
+    cr_assert_eq(lease_renew(&again, LEASE_RUNNING), 0);
+    lease_host_id(first.holder.boot, id);
+    cr_assert_eq(lease_find(path, id, &found), 0);
+    cr_assert_eq(found.holder.beat, 1);
+    cr_assert(lease_is_of_this_host(&found));
+    setenv(LEASE_ENV_BOOT, "another boot", 1);
+    cr_assert_not(lease_is_of_this_host(&found));
+    cr_assert_eq(lease_begin_host(path, 1000, &again), 0);
+    cr_assert_str_neq(again.id, first.id);
+    cr_assert_str_eq(again.holder.boot, "another_boot");
+    unsetenv(LEASE_ENV_BOOT);
 }
 
 #define TAKERS 8
