@@ -72,8 +72,9 @@ struct pieces {
     bool rests;          /**< No piece is given at present. */
     bool placed;         /**< It is with a helper (place.h). */
     struct piece_cost costs[SCHEDULE_CANDIDATES]; /**< On each helper and at home (place.c). */
-    bool by_time;  /**< Where was chosen by time, as its energy is not known (place.h). */
-    bool explores; /**< It was placed to measure what it takes there. */
+    uint64_t home_end_ns; /**< When it would have ended at home, by these. */
+    bool by_time;         /**< Where was chosen by time, as its energy is not known (place.h). */
+    bool explores;        /**< It was placed to measure what it takes there. */
 };
 
 /**

@@ -14,21 +14,26 @@
 #define LEAST_NS 100000u
 /* Closing the gate twice, and two threads that wake. */
 #define OVERHEAD_NS 50000u
-/* What trials of helpers may cost in all: a part of the time since they were opened, and more. */
-#define RISK_PART     50
-#define RISK_FIRST_NS (50 * NS_PER_MS)
+/*
+ * A trial is made only while those before have cost less than a part of the time since helpers were
+ * first opened, and RISK_FIRST_NS. With the last one, which is given back after TRIAL_LATE_NS, that
+ * is below 1 % of any program that runs for 12 s.
+ */
+#define RISK_PART     256
+#define RISK_FIRST_NS (10 * NS_PER_MS)
 #define AGAIN_NS      (5 * NS_PER_S)
 /* A launch is given back when its helper takes so many times as long as it should, and more. */
-#define LATE_TIMES 4
-#define LATE_NS    (250 * NS_PER_MS)
+#define LATE_TIMES    4
+#define LATE_NS       (250 * NS_PER_MS)
+#define TRIAL_LATE_NS (50 * NS_PER_MS)
 /* For how long a helper that could not run a launch is given none. */
 #define REST_NS NS_PER_S
 /* A session ends when for so long, and of so many launches, none was sooner elsewhere: each choice
  * costs a little. The next one comes after the first of these times, then after twice that, and so
  * on, as long as nothing is gained. */
-#define UNPAID_NS        NS_PER_S
+#define UNPAID_NS        (NS_PER_S / 2)
 #define UNPAID_LAUNCHES  256
-#define UNPAID_REST_NS   NS_PER_S
+#define UNPAID_REST_NS   (4 * NS_PER_S)
 #define UNPAID_REST_MOST (64 * NS_PER_S)
 /* Kernels, by device, whose times are kept. */
 #define LEARNT_MOST 4096
@@ -220,7 +225,8 @@ void place_read(struct place_status *ret_status)
                                         .count = places.counted,
                                         .helped = places.helped,
                                         .helped_items = places.helped_items,
-                                        .by_time = places.by_time};
+                                        .by_time = places.by_time,
+                                        .risked_ns = places.risked_ns};
     if (atomic_load(&place_wanted))
         ret_status->objective = 1u + places.objective;
     memcpy(ret_status->counts, places.counts, sizeof(places.counts));
@@ -322,6 +328,7 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
     uint32_t count =
         places.is_open && leaves_at_ns != UINT64_MAX && home->ns != 0 ? places.count : 0;
     pieces->explores = false;
+    pieces->home_end_ns = home_free_ns + home->ns;
     for (uint32_t i = 0; i < count; i++) {
         struct place_helper *helper = &places.helpers[i];
         uint8_t index = place_index_of(queue->context, helper->device);
@@ -371,8 +378,10 @@ bool place_give(uint32_t helper, struct placed placed)
     object_hold(placed.event);
     placed.home_ns = placed.pieces->costs[PLACE_HOME].ns;
     uint64_t ns = place_cost(placed.pieces, helper, h->device)->ns;
-    h->free_ns = clock_now_ns() + (ns != 0 ? ns : placed.home_ns);
-    placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) + LATE_NS;
+    placed.given_ns = clock_now_ns();
+    placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) +
+                         (placed.pieces->explores ? TRIAL_LATE_NS : LATE_NS);
+    h->free_ns = placed.given_ns + (ns != 0 ? ns : placed.home_ns);
     h->placed = placed;
     h->given = h->busy = true;
     pthread_cond_broadcast(&places.changed);
@@ -443,6 +452,13 @@ bool place_await(uint32_t helper, struct placed *ret_placed)
     return any;
 }
 
+/* Whether the launch ended about when it was expected to, or for energy. */
+static bool place_was_gain(const struct pieces *pieces, uint64_t now)
+{
+    bool for_time = places.objective == SCHEDULE_TIME || pieces->by_time;
+    return !for_time || now <= pieces->home_end_ns + pieces->costs[PLACE_HOME].ns;
+}
+
 void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
                  uint64_t copy_ns)
 {
@@ -457,14 +473,15 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
         place_learn(pieces->pace, h->device, pieces->row, run_ns);
     if (bytes >= 1024)
         h->ns_per_kib = (3 * h->ns_per_kib + copy_ns / (bytes / 1024)) / 4;
-    uint64_t lost = run_ns + copy_ns;
-    if (pieces->explores && lost > placed->home_ns)
-        places.risked_ns += lost - placed->home_ns;
+    /* At most: other launches may have run meanwhile. */
+    uint64_t took = now - placed->given_ns, useful = done ? placed->home_ns : 0;
+    if (pieces->explores && took > useful)
+        places.risked_ns += took - useful;
     places.last_ns = now;
     h->busy = false;
     pieces->taken = 0;
     pieces->placed = false;
-    if (done && !pieces->explores) {
+    if (done && !pieces->explores && place_was_gain(pieces, now)) {
         places.paid_ns = now;
         places.unpaid = places.unpaid_rest_ns = 0;
     }

@@ -60,6 +60,7 @@ struct placed {
         *command;          /**< Deferred; it stays until the launch was given back or has ended. */
     struct pieces *pieces; /**< Its. */
     uint64_t home_ns;      /**< What it would take at home; 0: not known. */
+    uint64_t given_ns;     /**< When place_give was called. */
     uint64_t patience_ns;  /**< It is given back when it takes longer in the driver. */
 };
 /** Give the launch to a helper that place_decide chose. False: helpers were closed since. */
@@ -120,6 +121,7 @@ struct place_status {
         uint64_t launches; /**< Those that could be placed. */
     } counts[PLACE_COUNTS_MAX];
     uint32_t count;
+    uint64_t risked_ns;            /**< What trials on helpers have cost at most. */
     uint64_t helped, helped_items; /**< Launches that helpers ran, and their work-items. */
 };
 /** Any thread. */
