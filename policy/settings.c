@@ -16,7 +16,7 @@
 
 #define DAY_S (24 * 60 * 60)
 
-static const char *const float_words[] = {"same", "any", NULL};
+const char *const settings_float_words[] = {"same", "any", NULL};
 
 const struct setting settings_table[] = {
     {"ways", SETTING_WAYS,
@@ -117,7 +117,7 @@ const struct setting settings_table[] = {
      "same: for an objective, launches go only to devices of the same name and driver, whose "
      "results are equal to the last bit. any: to every device that the program is spread over. "
      "reseat run --float sets it for one program.",
-     .words = float_words, FIELD(floats)},
+     .words = settings_float_words, FIELD(floats)},
     {"isolate", SETTING_FLAG,
      "Run the drivers of programs in separate processes. For programs that are started from "
      "now on; reseat run --isolate sets it for one.",
@@ -311,7 +311,7 @@ static int settings_read_word(const struct setting *setting, const char *text, i
 
     for (int64_t i = 0; setting->words[i]; i++) {
         if (!strcmp(setting->words[i], text)) {
-            *ret_value = i;
+            *ret_value = setting->min + i;
             return 0;
         }
     }
@@ -405,6 +405,7 @@ void setting_text(const struct setting *setting, const void *of, char *ret_text,
 {
     const void *field = (const char *)of + setting->offset;
     char bytes[SIZE_TEXT_MAX] = "0";
+    int64_t value;
 
     switch (setting->type) {
     case SETTING_FLAG:
@@ -423,7 +424,8 @@ void setting_text(const struct setting *setting, const void *of, char *ret_text,
         settings_text_ways((unsigned)setting_value(setting, of), ret_text, size);
         break;
     case SETTING_WORD:
-        snprintf(ret_text, size, "%s", setting->words[setting_value(setting, of)]);
+        value = setting_value(setting, of) - setting->min;
+        snprintf(ret_text, size, "%s", value >= 0 ? setting->words[value] : "");
         break;
     case SETTING_TEXT:
         snprintf(ret_text, size, "%s", (const char *)field);

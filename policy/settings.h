@@ -14,11 +14,12 @@ enum setting_type {
     SETTING_FLAG,
     SETTING_NUMBER, /**< A plain count, or thousandths; int32_t where it may be negative. */
     SETTING_SECONDS,
-    SETTING_SIZE,       /**< Bytes: "512MiB". */
-    SETTING_WAYS,       /**< A list: "upgrade, spill, wait, suspend". */
-    SETTING_WORD,       /**< One of `words`; the field is its index. */
-    SETTING_TEXT,       /**< An array of characters. */
-    SETTING_KIND,       /**< Of a device, by `read` and `text`. */
+    SETTING_SIZE, /**< Bytes: "512MiB". */
+    SETTING_WAYS, /**< A list: "upgrade, spill, wait, suspend". */
+    SETTING_WORD, /**< One of `words`; the field is its index, plus `min`: below that it is unset.
+                   */
+    SETTING_TEXT, /**< An array of characters. */
+    SETTING_KIND, /**< Of a device, by `read` and `text`. */
     SETTING_PROTECTION, /**< How a program is protected, by `read` and `text`. */
 };
 
@@ -33,8 +34,9 @@ struct setting {
      * setting selects what the others are for.
      */
     const char *initial_text;
-    const char *const *words; /**< Of a SETTING_WORD; ended by NULL. The first is the default. */
-    size_t offset, size;      /**< The field in its struct. */
+    /** Of a SETTING_WORD; ended by NULL. The first is the default, where it cannot be unset. */
+    const char *const *words;
+    size_t offset, size; /**< The field in its struct. */
     /** Of types that are not known here: as setting_read() and setting_text(). */
     int (*read)(const char *text, void *ret_value, char *ret_reason, size_t reason_size);
     void (*text)(const void *value, char *ret_text, size_t size);
@@ -59,6 +61,9 @@ int setting_read(const struct setting *setting, const char *text, void *of, char
                  size_t reason_size);
 /** As setting_read() takes it. */
 void setting_text(const struct setting *setting, const void *of, char *ret_text, size_t size);
+
+/** What `float` may be: results of each kind of device, in the order of the words. */
+extern const char *const settings_float_words[];
 
 extern const struct setting settings_table[];
 extern const size_t settings_count;

@@ -54,6 +54,8 @@ struct config_program {
     uint64_t presented; /**< Bytes of device memory that it is shown; 0: not set. */
     unsigned ways;      /**< Bits of enum policy_way. */
     uint32_t cap_w;     /**< The power cap, in watts; 0: none. */
+    /** 0: as the policy's setting says; else 1 + its value. */
+    uint32_t objective, floats;
     /** Where no entry matches: on or off, as the policy's setting says. */
     struct protection protect;
     /** The only device that it may use, as `reseat move` takes it; "": any. */

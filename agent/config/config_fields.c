@@ -3,6 +3,7 @@
 
 #include "agent/config/config_priv.h"
 #include "agent/config/servers.h"
+#include "policy/schedule.h"
 
 /* The settings of entries in "devices", "programs" and "servers". */
 
@@ -94,6 +95,13 @@ static const struct setting program_fields[] = {
      .initial_text = "that of the largest device", FIELD(config_program_entry, says.presented)},
     {"cap", SETTING_NUMBER, "the most watts that it and what its device draws idle may take",
      .min = 1, .max = 1000000, .initial_text = "no cap", FIELD(config_program_entry, says.cap_w)},
+    {"objective", SETTING_WORD,
+     "what a device is chosen for, launch by launch, as \"objective\" above", .min = 1,
+     .initial_text = "\"objective\" above", .words = schedule_objective_names,
+     FIELD(config_program_entry, says.objective)},
+    {"float", SETTING_WORD, "which devices launches may then go to, as \"float\" above", .min = 1,
+     .initial_text = "\"float\" above", .words = settings_float_words,
+     FIELD(config_program_entry, says.floats)},
     {"warm", SETTING_SIZE,
      "host memory that it keeps ready for its next move or suspend, while the host has enough",
      .initial_text = "a sixteenth of the host's, 1 GiB at most",

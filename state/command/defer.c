@@ -133,9 +133,10 @@ static cl_int defer_add_one(struct command *command, cl_uint waits, struct event
     }
     bool marks = command->ops->type == CL_COMMAND_MARKER && !event && waits == 0 &&
                  command->ops->drop == command_nothing_to_drop && !command->ops->waits_for_all;
-    const struct pieces *places = window_places(deferred->command);
+    struct pieces *pieces = command->ops->pieces ? command->ops->pieces(deferred->command) : NULL;
+    deferred->places = pieces && pieces->places ? pieces : NULL;
     deferred->to = PLACE_HOME;
-    deferred->visible = places ? places->visible : event != NULL;
+    deferred->visible = deferred->places ? pieces->visible : event != NULL;
     deferred->event = event;
     deferred->since = clock_now_ns();
     if (event)
@@ -146,7 +147,7 @@ static cl_int defer_add_one(struct command *command, cl_uint waits, struct event
     }
     object_hold(queue);
     pthread_mutex_lock(&engine_lock);
-    *ret_added = !places || queue->places;
+    *ret_added = !deferred->places || queue->places;
     if (!*ret_added) {
         pthread_mutex_unlock(&engine_lock);
         deferred->command->ops->drop(deferred->command);
@@ -171,6 +172,7 @@ static void defer_unlink(struct queue *queue, struct deferred *deferred)
 {
     struct deferred **link = &queue->deferred_first;
     struct deferred *previous = NULL;
+    window_forget(queue, deferred);
     while (*link != deferred) {
         previous = *link;
         link = &previous->next;
@@ -306,17 +308,22 @@ static bool defer_pump_queue(struct queue *queue)
 void defer_pump(void)
 {
     int before = cancel_hold();
-    bool progress = true;
+    bool progress = true, several = true;
     power_tidy();
-    while (progress) {
-        progress = false;
+    /* What was given of one queue may let another one's commands go. */
+    while (progress && several) {
+        unsigned queues = 0;
         uintptr_t cursor = 0;
         struct queue *queue;
+        progress = false;
         while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
-            if (atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0)
+            if (atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0) {
                 progress = defer_pump_queue(queue) || progress;
+                queues++;
+            }
             object_unhold(queue);
         }
+        several = queues > 1;
     }
     power_tidy();
     cancel_allow(before);

@@ -35,12 +35,16 @@ struct deferred {
     bool tracked; /* it stays on the list until it has ended: the queue's launches may be placed */
     bool held;    /* its event does not end before it is the first on the list (a sharer) */
     uint32_t to;  /* PLACE_HOME, or the helper that it is to be given to */
+    /* What it uses, for window.c: a bit for each buffer, by a hash. 0: not looked at yet. */
+    uint64_t reads, writes;
+    struct deferred *behind; /* an earlier one on the list that it was last found to wait for */
     struct event
         *marker;    /* held; for a read elsewhere: the marker that has to end first. Or NULL */
     uint64_t since; /* when it was enqueued, by the host's clock */
     cl_int refused; /* the last error of the driver */
     cl_int error;   /* the error that cancels it although its wait list succeeded */
     struct command *command; /* owned */
+    struct pieces *places;   /* the command's, if it is a launch that may be placed; or NULL */
     struct event *event;     /* held; or NULL */
     cl_uint waits;
     struct event *wait_list[]; /* held */
@@ -61,8 +65,8 @@ struct deferred *window_pick(struct queue *queue, uint8_t residence_index);
 bool window_driver_can_wait(const struct event *event, uint8_t residence_index);
 /** True for a marker or a barrier that waits for all commands before it. */
 bool window_waits_for_all(const struct command *command);
-/** The pieces of a launch that may be placed; NULL of any other command. */
-struct pieces *window_places(const struct command *command);
+/** @deferred is about to leave the list. */
+void window_forget(const struct queue *queue, const struct deferred *deferred);
 
 /* ---- give.c: inside the gate, by the one thread that pumps the queue ---- */
 

@@ -624,7 +624,8 @@ static NOINLINE bool launch_may_be_placed(struct launch *launch, bool visible)
 {
     struct kernel *kernel = launch->kernel;
     uint64_t items = launch_item_count(launch->space);
-    if (!place_is_worth_it(launch->base.queue, kernel->pace, items) || work_is_over() ||
+    pieces_begin_whole(kernel->pace, items, &launch->pieces);
+    if (!place_is_worth_it(launch->base.queue, &launch->pieces) || work_is_over() ||
         callback_start() != 0)
         return false;
     const char *reason = launch_stays(launch, visible);
@@ -633,7 +634,6 @@ static NOINLINE bool launch_may_be_placed(struct launch *launch, bool visible)
         return false;
     }
     (void)launch_take_space(launch);
-    pieces_begin_whole(kernel->pace, items, &launch->pieces);
     launch->pieces.visible = visible;
     return true;
 }

@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_COMMAND_PIECES_H
 #define RESEAT_STATE_COMMAND_PIECES_H
 
+#include "policy/schedule.h"
 #include "state/object/residence.h"
 #include "state/object/usage.h"
 
@@ -32,6 +33,12 @@ struct groups {
     size_t at, count;
 };
 
+/** What a launch that may be placed is likely to take on a device. */
+struct piece_cost {
+    const struct device *device; /**< NULL: not asked yet. */
+    uint64_t ns, energy_uj;      /**< Energy is that above idle. 0: not known. */
+};
+
 /** Progress of a launch. Owned by the thread that gives its pieces, except for what engine_lock
  * guards. */
 struct pieces {
@@ -59,12 +66,13 @@ struct pieces {
     bool places;       /**< The launch is one piece, and may run on another device (place.h). */
     bool visible;      /**< ...and the program has its event. */
     /* Guarded by engine_lock. */
-    size_t done, end;     /**< Groups from `done` to `end` are still to be given next. */
-    size_t taken;         /**< Groups that helpers took and whose results are not merged yet. */
-    struct groups *back;  /**< Owned; groups given back, to be done after those. */
-    bool rests;           /**< No piece is given at present. */
-    bool placed;          /**< It is with a helper (place.h). */
-    uint64_t expected_ns; /**< How long it will take where it was given; 0: not known. */
+    size_t done, end;    /**< Groups from `done` to `end` are still to be given next. */
+    size_t taken;        /**< Groups that helpers took and whose results are not merged yet. */
+    struct groups *back; /**< Owned; groups given back, to be done after those. */
+    bool rests;          /**< No piece is given at present. */
+    bool placed;         /**< It is with a helper (place.h). */
+    struct piece_cost costs[SCHEDULE_CANDIDATES]; /**< On each helper and at home (place.c). */
+    uint64_t home_end_ns; /**< When it would have ended at home, by these. */
     bool by_time;         /**< Where was chosen by time, as its energy is not known (place.h). */
     bool explores;        /**< It was placed to measure what it takes there. */
 };

@@ -14,21 +14,26 @@
 #define LEAST_NS 100000u
 /* Closing the gate twice, and two threads that wake. */
 #define OVERHEAD_NS 50000u
-/* What trials of helpers may cost in all: a part of the time since they were opened, and more. */
-#define RISK_PART     50
-#define RISK_FIRST_NS (50 * NS_PER_MS)
+/*
+ * A trial is made only while those before have cost less than a part of the time since helpers were
+ * first opened, and RISK_FIRST_NS. With the last one, which is given back after TRIAL_LATE_NS, that
+ * is below 1 % of any program that runs for 12 s.
+ */
+#define RISK_PART     256
+#define RISK_FIRST_NS (10 * NS_PER_MS)
 #define AGAIN_NS      (5 * NS_PER_S)
 /* A launch is given back when its helper takes so many times as long as it should, and more. */
-#define LATE_TIMES 4
-#define LATE_NS    (250 * NS_PER_MS)
+#define LATE_TIMES    4
+#define LATE_NS       (250 * NS_PER_MS)
+#define TRIAL_LATE_NS (50 * NS_PER_MS)
 /* For how long a helper that could not run a launch is given none. */
 #define REST_NS NS_PER_S
 /* A session ends when for so long, and of so many launches, none was sooner elsewhere: each choice
  * costs a little. The next one comes after the first of these times, then after twice that, and so
  * on, as long as nothing is gained. */
-#define UNPAID_NS        NS_PER_S
+#define UNPAID_NS        (NS_PER_S / 2)
 #define UNPAID_LAUNCHES  256
-#define UNPAID_REST_NS   NS_PER_S
+#define UNPAID_REST_NS   (4 * NS_PER_S)
 #define UNPAID_REST_MOST (64 * NS_PER_S)
 /* Kernels, by device, whose times are kept. */
 #define LEARNT_MOST 4096
@@ -42,6 +47,8 @@ struct place_helper {
     uint64_t ns_per_kib; /* of copies to and from it */
     uint64_t free_ns;    /* while it is busy: when it is likely to have ended */
     uint64_t rests_until_ns;
+    const struct device *compared; /* with this device: */
+    bool same_kind;                /* ...its results are equal to the last bit, or need not be */
 };
 
 /* Guarded by engine_lock. */
@@ -153,30 +160,37 @@ void place_set_idle(uint64_t idle_mw)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* What a launch of @items is likely to cost on @device: as costs_guess; ns 0: not known. */
-static struct cost_guess place_guess(struct pace *pace, const struct device *device, uint64_t items)
+/* What the launch is likely to cost on @device, which is @candidate. The model is asked until it
+ * knows: that takes longer than all else of a choice. */
+static const struct piece_cost *place_cost(struct pieces *pieces, uint32_t candidate,
+                                           const struct device *device)
 {
-    const struct pace_learnt *learnt = place_learnt_of(pace, device);
+    struct piece_cost *cost = &pieces->costs[candidate];
+    const struct pace_learnt *learnt;
     struct cost_guess guess;
-    if (learnt->device != device || !learnt->costs || !costs_guess(learnt->costs, items, &guess))
-        return (struct cost_guess){0};
-    return guess;
+    if (cost->device == device && cost->ns != 0 &&
+        (cost->energy_uj != 0 || places.objective == SCHEDULE_TIME))
+        return cost;
+    *cost = (struct piece_cost){.device = device};
+    learnt = place_learnt_of(pieces->pace, device);
+    if (learnt->device != device || !learnt->costs ||
+        !costs_guess(learnt->costs, pieces->row, &guess))
+        return cost;
+    cost->ns = guess.ns;
+    if (guess.power_samples > 0)
+        cost->energy_uj = schedule_energy(guess.power_mw, guess.ns);
+    if (guess.power_samples > 0 && cost->energy_uj == 0)
+        cost->energy_uj = 1;
+    return cost;
 }
 
-/* Its energy above idle; 0: not known. */
-static uint64_t place_energy(const struct cost_guess *guess)
-{
-    uint64_t energy_uj = schedule_energy(guess->power_mw, guess->ns);
-    return guess->power_samples <= 0 ? 0 : energy_uj != 0 ? energy_uj : 1;
-}
-
-bool place_is_worth_it(const struct queue *queue, struct pace *pace, uint64_t items)
+bool place_is_worth_it(const struct queue *queue, struct pieces *pieces)
 {
     if (atomic_load(&queue->deferred_count) != 0)
         return true;
     const struct device *home = atomic_load(&queue->vdev->device);
     pthread_mutex_lock(&engine_lock);
-    uint64_t ns = home ? place_guess(pace, home, items).ns : 0;
+    uint64_t ns = home ? place_cost(pieces, PLACE_HOME, home)->ns : 0;
     pthread_mutex_unlock(&engine_lock);
     return ns == 0 || ns >= LEAST_NS;
 }
@@ -194,6 +208,7 @@ void place_count(const struct pieces *pieces, const struct device *device)
 {
     uint32_t i = 0;
     places.by_time += pieces->by_time;
+    places.unpaid++;
     while (i < places.counted && places.counts[i].device != device)
         i++;
     if (i == PLACE_COUNTS_MAX)
@@ -210,34 +225,12 @@ void place_read(struct place_status *ret_status)
                                         .count = places.counted,
                                         .helped = places.helped,
                                         .helped_items = places.helped_items,
-                                        .by_time = places.by_time};
+                                        .by_time = places.by_time,
+                                        .risked_ns = places.risked_ns};
     if (atomic_load(&place_wanted))
         ret_status->objective = 1u + places.objective;
     memcpy(ret_status->counts, places.counts, sizeof(places.counts));
     pthread_mutex_unlock(&engine_lock);
-}
-
-/* ---- order ---- */
-
-/* What it reads and writes is not known: all before it, and all behind it, keep their place. */
-static bool place_is_unknown(const struct command *command)
-{
-    const struct command_ops *ops = command->ops;
-    bool launch = ops->type == CL_COMMAND_NDRANGE_KERNEL || ops->type == CL_COMMAND_TASK;
-    return (command->use_count == 0 && !command->more) || (launch && !ops->pieces);
-}
-
-bool place_conflict(const struct command *earlier, const struct command *later)
-{
-    struct memory *a, *b;
-    bool a_writes, b_writes;
-    if (place_is_unknown(earlier) || place_is_unknown(later))
-        return true;
-    for (unsigned i = 0; (a = command_use(earlier, &i, &a_writes));)
-        for (unsigned j = 0; (b = command_use(later, &j, &b_writes));)
-            if (a->root == b->root && (a_writes || b_writes))
-                return true;
-    return false;
 }
 
 /* ---- choice ---- */
@@ -292,73 +285,86 @@ static bool place_wants_trial(struct pace *pace, const struct device *device, ui
     return ns == 0 || now - place_learnt_of(pace, device)->at_ns > AGAIN_NS;
 }
 
-static bool place_is_candidate(const struct place_helper *helper, const struct device *home,
+static bool place_is_candidate(struct place_helper *helper, const struct device *home,
                                uint8_t residence_index, uint64_t now)
 {
-    return helper->open && now >= helper->rests_until_ns && residence_index != RESIDENCE_NONE &&
-           helper->device != home && (places.any_float || place_is_same_kind(home, helper->device));
+    if (helper->compared != home) {
+        helper->compared = home;
+        helper->same_kind = places.any_float || place_is_same_kind(home, helper->device);
+    }
+    return helper->open && helper->same_kind && now >= helper->rests_until_ns &&
+           residence_index != RESIDENCE_NONE && helper->device != home;
 }
 
-/* The objective, or time while the energy is not known at home, or on every other device. */
-static enum schedule_objective place_objective(const struct schedule_candidate *candidates,
+/* The objective, or time while the energy is not known at home, or on every helper. */
+static enum schedule_objective place_objective(const struct schedule_candidate *helpers,
+                                               uint32_t count, uint64_t home_uj,
                                                struct pieces *pieces)
 {
     bool others = false, known = false;
-    for (uint32_t i = 0; i < PLACE_HELPERS; i++) {
-        others = others || candidates[i].ready_ns != 0;
-        known = known || (candidates[i].allowed && candidates[i].energy_uj != 0);
+    for (uint32_t i = 0; i < count; i++) {
+        others = others || helpers[i].ready_ns != 0;
+        known = known || (helpers[i].allowed && helpers[i].energy_uj != 0 && home_uj != 0);
     }
-    known = known && candidates[PLACE_HOME].energy_uj != 0;
     pieces->by_time = others && !known && places.objective != SCHEDULE_TIME;
     return pieces->by_time ? SCHEDULE_TIME : places.objective;
 }
 
-uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t home_free_ns,
-                      uint64_t leaves_at_ns)
+bool place_is_any_free(void)
+{
+    bool free = false;
+    for (uint32_t i = 0; i < places.count && places.is_open; i++)
+        free = free || (places.helpers[i].open && !places.helpers[i].busy);
+    return free;
+}
+
+uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t now,
+                      uint64_t home_free_ns, uint64_t leaves_at_ns)
 {
     const struct queue *queue = command->queue;
-    struct device *home = atomic_load(&queue->vdev->device);
-    uint64_t now = clock_now_ns(), items = pieces->row;
-    struct cost_guess guess = place_guess(pieces->pace, home, items);
-    struct schedule_candidate candidates[SCHEDULE_CANDIDATES] = {
-        [PLACE_HOME] = {.allowed = true,
-                        .ready_ns = now,
-                        .free_ns = home_free_ns,
-                        .run_ns = guess.ns,
-                        .energy_uj = place_energy(&guess)}};
-    uint64_t home_ns = guess.ns;
-    pieces->expected_ns = home_ns;
-    pieces->explores = false;
-    places.unpaid++;
+    struct device *device = atomic_load(&queue->vdev->device);
+    const struct piece_cost *home = place_cost(pieces, PLACE_HOME, device);
+    struct schedule_candidate candidates[SCHEDULE_CANDIDATES];
     uint32_t count =
-        places.is_open && leaves_at_ns != UINT64_MAX && home_ns != 0 ? places.count : 0;
+        places.is_open && leaves_at_ns != UINT64_MAX && home->ns != 0 ? places.count : 0;
+    pieces->explores = false;
+    pieces->home_end_ns = home_free_ns + home->ns;
     for (uint32_t i = 0; i < count; i++) {
-        const struct place_helper *helper = &places.helpers[i];
+        struct place_helper *helper = &places.helpers[i];
         uint8_t index = place_index_of(queue->context, helper->device);
-        if (!place_is_candidate(helper, home, index, now))
+        candidates[i] = (struct schedule_candidate){.allowed = false};
+        if (!place_is_candidate(helper, device, index, now))
             continue;
-        guess = place_guess(pieces->pace, helper->device, items);
+        const struct piece_cost *cost = place_cost(pieces, i, helper->device);
         uint64_t back, there = place_bytes(command, index, &back);
         uint64_t copies = (there + 2 * back) / 1024 * helper->ns_per_kib;
         if (!helper->busy && leaves_at_ns == 0 &&
-            place_wants_trial(pieces->pace, helper->device, guess.ns, now) && copies < home_ns &&
+            place_wants_trial(pieces->pace, helper->device, cost->ns, now) && copies < home->ns &&
             place_may_try(now)) {
             pieces->explores = true;
             return i;
         }
         uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
         ready_ns = leaves_at_ns > ready_ns ? leaves_at_ns : ready_ns;
-        candidates[i] = (struct schedule_candidate){.allowed = guess.ns != 0,
+        candidates[i] = (struct schedule_candidate){.allowed = cost->ns != 0,
                                                     .ready_ns = ready_ns + OVERHEAD_NS + copies,
-                                                    .run_ns = guess.ns + guess.ns / 16,
-                                                    .energy_uj = place_energy(&guess)};
+                                                    .run_ns = cost->ns + cost->ns / 16,
+                                                    .energy_uj = cost->energy_uj};
     }
-    const struct schedule_launch launch = {.objective = place_objective(candidates, pieces),
-                                           .home = PLACE_HOME,
-                                           .now_ns = now,
-                                           .idle_mw = places.idle_mw};
-    uint32_t to = schedule_choose(&launch, candidates, SCHEDULE_CANDIDATES).candidate;
-    return to != PLACE_HOME && (places.helpers[to].busy || leaves_at_ns != 0) ? PLACE_WAIT : to;
+    candidates[count] = (struct schedule_candidate){.allowed = true,
+                                                    .ready_ns = now,
+                                                    .free_ns = home_free_ns,
+                                                    .run_ns = home->ns,
+                                                    .energy_uj = home->energy_uj};
+    const struct schedule_launch launch = {
+        .objective = place_objective(candidates, count, home->energy_uj, pieces),
+        .home = count,
+        .now_ns = now,
+        .idle_mw = places.idle_mw};
+    uint32_t to = schedule_choose(&launch, candidates, count + 1).candidate;
+    if (to == count)
+        return PLACE_HOME;
+    return places.helpers[to].busy || leaves_at_ns != 0 ? PLACE_WAIT : to;
 }
 
 /* ---- helpers ---- */
@@ -370,10 +376,12 @@ bool place_give(uint32_t helper, struct placed placed)
         return false;
     object_hold(placed.queue);
     object_hold(placed.event);
-    placed.home_ns = placed.pieces->expected_ns;
-    uint64_t ns = place_guess(placed.pieces->pace, h->device, placed.pieces->row).ns;
-    h->free_ns = clock_now_ns() + (ns != 0 ? ns : placed.home_ns);
-    placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) + LATE_NS;
+    placed.home_ns = placed.pieces->costs[PLACE_HOME].ns;
+    uint64_t ns = place_cost(placed.pieces, helper, h->device)->ns;
+    placed.given_ns = clock_now_ns();
+    placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) +
+                         (placed.pieces->explores ? TRIAL_LATE_NS : LATE_NS);
+    h->free_ns = placed.given_ns + (ns != 0 ? ns : placed.home_ns);
     h->placed = placed;
     h->given = h->busy = true;
     pthread_cond_broadcast(&places.changed);
@@ -444,6 +452,13 @@ bool place_await(uint32_t helper, struct placed *ret_placed)
     return any;
 }
 
+/* Whether the launch ended about when it was expected to, or for energy. */
+static bool place_was_gain(const struct pieces *pieces, uint64_t now)
+{
+    bool for_time = places.objective == SCHEDULE_TIME || pieces->by_time;
+    return !for_time || now <= pieces->home_end_ns + pieces->costs[PLACE_HOME].ns;
+}
+
 void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
                  uint64_t copy_ns)
 {
@@ -458,14 +473,15 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
         place_learn(pieces->pace, h->device, pieces->row, run_ns);
     if (bytes >= 1024)
         h->ns_per_kib = (3 * h->ns_per_kib + copy_ns / (bytes / 1024)) / 4;
-    uint64_t lost = run_ns + copy_ns;
-    if (pieces->explores && lost > placed->home_ns)
-        places.risked_ns += lost - placed->home_ns;
+    /* At most: other launches may have run meanwhile. */
+    uint64_t took = now - placed->given_ns, useful = done ? placed->home_ns : 0;
+    if (pieces->explores && took > useful)
+        places.risked_ns += took - useful;
     places.last_ns = now;
     h->busy = false;
     pieces->taken = 0;
     pieces->placed = false;
-    if (done && !pieces->explores) {
+    if (done && !pieces->explores && place_was_gain(pieces, now)) {
         places.paid_ns = now;
         places.unpaid = places.unpaid_rest_ns = 0;
     }

@@ -32,15 +32,13 @@ static inline bool place_begins(void)
     return UNLIKELY(atomic_load_explicit(&place_wanted, memory_order_relaxed)) &&
            place_begins_slow();
 }
-/** False for a launch of @items that is known to be too short, in a queue with nothing deferred. */
-bool place_is_worth_it(const struct queue *queue, struct pace *pace, uint64_t items);
+/** False for a launch that is known to be too short, in a queue with nothing deferred. */
+bool place_is_worth_it(const struct queue *queue, struct pieces *pieces);
 
 /* The next functions are called with engine_lock. */
 
-/** True when @later must come after @earlier: one of them writes a buffer that the other one uses,
- * or what one of them uses is not known. Parts of one buffer are not told apart: a copy to a helper
- * may be of more bytes than the launch uses, and another command may be writing those. */
-bool place_conflict(const struct command *earlier, const struct command *later);
+/** True when a helper could be given a launch now. */
+bool place_is_any_free(void);
 /**
  * Choose where @command runs: a helper, PLACE_HOME, or PLACE_WAIT for a helper that is better but
  * cannot take it yet. Inside the gate.
@@ -49,8 +47,8 @@ bool place_conflict(const struct command *earlier, const struct command *later);
  * @leaves_at_ns  When what @command needs has ended, at home; before, it can be given to home only.
  *                 0: by now; UINT64_MAX: home has to run it.
  */
-uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t home_free_ns,
-                      uint64_t leaves_at_ns);
+uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t now,
+                      uint64_t home_free_ns, uint64_t leaves_at_ns);
 /** A launch took @ns on @device. The first one there is not counted. */
 void place_learn(struct pace *pace, const struct device *device, uint64_t items, uint64_t ns);
 
@@ -62,6 +60,7 @@ struct placed {
         *command;          /**< Deferred; it stays until the launch was given back or has ended. */
     struct pieces *pieces; /**< Its. */
     uint64_t home_ns;      /**< What it would take at home; 0: not known. */
+    uint64_t given_ns;     /**< When place_give was called. */
     uint64_t patience_ns;  /**< It is given back when it takes longer in the driver. */
 };
 /** Give the launch to a helper that place_decide chose. False: helpers were closed since. */
@@ -122,6 +121,7 @@ struct place_status {
         uint64_t launches; /**< Those that could be placed. */
     } counts[PLACE_COUNTS_MAX];
     uint32_t count;
+    uint64_t risked_ns;            /**< What trials on helpers have cost at most. */
     uint64_t helped, helped_items; /**< Launches that helpers ran, and their work-items. */
 };
 /** Any thread. */

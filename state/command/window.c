@@ -47,10 +47,10 @@ static bool window_wants_pieces(const struct command *command, const struct even
 {
     const struct parts *parts = event->parts;
     const struct pieces *pieces = command->ops->pieces((struct command *)(uintptr_t)command);
-    unsigned most = pieces_know_pace(pieces) ? PIECES_AT_ONCE : 1;
-    bool any =
-        !pieces_none_left(pieces) || pieces_are_given(pieces); /* or the parts must be closed */
-    return atomic_load(&parts->open) && !pieces->rests && any && parts->left < most;
+    /* Without any left, the parts must be closed. */
+    return atomic_load(&parts->open) && !pieces->rests &&
+           (!pieces_none_left(pieces) || pieces_are_given(pieces)) &&
+           parts->left < (pieces_know_pace(pieces) ? PIECES_AT_ONCE : 1);
 }
 
 /*
@@ -70,13 +70,6 @@ static bool window_goes_on(const struct queue *queue, const struct deferred *def
 #define AHEAD    2
 #define AHEAD_NS NS_PER_MS
 
-struct pieces *window_places(const struct command *command)
-{
-    struct pieces *pieces =
-        command->ops->pieces ? command->ops->pieces((struct command *)(uintptr_t)command) : NULL;
-    return pieces && pieces->places ? pieces : NULL;
-}
-
 /* All that it does has ended. With engine_lock. */
 static bool window_is_done(const struct deferred *deferred)
 {
@@ -91,9 +84,69 @@ static bool window_is_done(const struct deferred *deferred)
  */
 static bool window_is_at_home(const struct deferred *deferred)
 {
-    const struct pieces *pieces = window_places(deferred->command);
+    const struct pieces *pieces = deferred->places;
     return deferred->given &&
            (pieces ? !pieces->placed && pieces_are_given(pieces) : !deferred->event->parts);
+}
+
+/* What it reads and writes is not known: all before it, and all behind it, keep their place. */
+static bool window_is_unknown(const struct command *command)
+{
+    const struct command_ops *ops = command->ops;
+    bool launch = ops->type == CL_COMMAND_NDRANGE_KERNEL || ops->type == CL_COMMAND_TASK;
+    return (command->use_count == 0 && !command->more) || (launch && !ops->pieces);
+}
+
+/* The bit of a buffer. The last bit is that of each command of which is known what it uses. */
+#define WINDOW_KNOWN (UINT64_C(1) << 63)
+static uint64_t window_bit(const struct memory *root)
+{
+    return UINT64_C(1) << ((uintptr_t)root / sizeof(*root) % 63);
+}
+
+static void window_note_uses(struct deferred *deferred)
+{
+    struct memory *memory;
+    bool writes;
+    if (deferred->reads != 0)
+        return;
+    deferred->reads = deferred->writes = UINT64_MAX;
+    if (window_is_unknown(deferred->command))
+        return;
+    deferred->reads = WINDOW_KNOWN;
+    deferred->writes = 0;
+    for (unsigned i = 0; (memory = command_use(deferred->command, &i, &writes));) {
+        deferred->reads |= window_bit(memory->root);
+        deferred->writes |= writes ? window_bit(memory->root) : 0;
+    }
+}
+
+/*
+ * True when @later must come after @earlier: one of them writes a buffer that the other one uses,
+ * or what one of them uses is not known. Parts of one buffer are not told apart: a copy to a helper
+ * may be of more bytes than the launch uses, and another command may be writing those.
+ */
+static bool window_conflict(const struct deferred *earlier, const struct deferred *later)
+{
+    struct memory *a, *b;
+    bool a_writes, b_writes;
+    if ((earlier->writes & later->reads) == 0 && (earlier->reads & later->writes) == 0)
+        return false;
+    if (window_is_unknown(earlier->command) || window_is_unknown(later->command))
+        return true;
+    for (unsigned i = 0; (a = command_use(earlier->command, &i, &a_writes));)
+        for (unsigned j = 0; (b = command_use(later->command, &j, &b_writes));)
+            if (a->root == b->root && (a_writes || b_writes))
+                return true;
+    return false;
+}
+
+void window_forget(const struct queue *queue, const struct deferred *deferred)
+{
+    unsigned looked = 0;
+    for (struct deferred *h = queue->places ? queue->deferred_first : NULL; h && looked++ < WINDOW;
+         h = h->next)
+        h->behind = h->behind == deferred ? NULL : h->behind;
 }
 
 static bool window_waits_have_ended(const struct deferred *deferred)
@@ -104,28 +157,46 @@ static bool window_waits_have_ended(const struct deferred *deferred)
     return true;
 }
 
+/* The driver ends the events of commands at home in their order, but for those held. */
+static bool window_is_ordered(const struct deferred *deferred)
+{
+    return window_is_at_home(deferred) && !deferred->held;
+}
+
+/* The command that @h was found to wait for is still in its way. */
+static bool window_is_behind(const struct deferred *h)
+{
+    const struct deferred *e = h->behind;
+    return e && (!e->given || (!event_has_ended(e->event) &&
+                               (h->places ? !window_is_at_home(e) && !window_is_done(e)
+                                          : !window_is_ordered(e))));
+}
+
 /* Where @h can be given now: PLACE_WAIT, PLACE_HOME or a helper. With engine_lock. */
 static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
 {
-    struct pieces *pieces = window_places(h->command);
+    struct pieces *pieces = h->places;
     bool needs_home = false, passes = false;
     uint64_t free_ns = queue->home_ended_ns;
     unsigned ahead = 0;
+    if (window_is_behind(h))
+        return PLACE_WAIT;
+    window_note_uses(h);
     for (struct deferred *e = queue->deferred_first; e != h; e = e->next) {
-        bool home = window_is_at_home(e);
-        const struct pieces *earlier = window_places(e->command);
         if (e->given && event_has_ended(e->event))
             continue;
-        /* The driver ends the events of commands at home in their order, but for those held. */
-        bool ordered = home && !e->held;
-        bool conflicts = !window_is_done(e) && pieces && place_conflict(e->command, h->command);
-        if (!ordered && (!pieces || (!home && conflicts)))
+        bool home = window_is_at_home(e), ordered = home && !e->held, done = window_is_done(e);
+        window_note_uses(e);
+        bool conflicts = pieces && !done && !(home && needs_home) && window_conflict(e, h);
+        if (!ordered && (!pieces || (!home && conflicts))) {
+            h->behind = e;
             return PLACE_WAIT;
+        }
         passes = passes || !ordered;
         needs_home = needs_home || conflicts;
-        if (home && earlier && !window_is_done(e)) {
+        if (home && e->places && !done) {
             ahead++;
-            free_ns += earlier->expected_ns;
+            free_ns += e->places->costs[PLACE_HOME].ns;
         }
     }
     h->held = h->visible && pieces && passes;
@@ -133,9 +204,15 @@ static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
         return PLACE_HOME;
     uint64_t now = clock_now_ns();
     free_ns = free_ns > now ? free_ns : now;
-    uint64_t leaves_at_ns = !window_waits_have_ended(h) ? UINT64_MAX : needs_home ? free_ns : 0;
-    uint32_t to = place_decide(h->command, pieces, free_ns, leaves_at_ns);
-    return to == PLACE_HOME && ahead >= AHEAD && free_ns - now >= AHEAD_NS ? PLACE_WAIT : to;
+    bool full = ahead >= AHEAD && free_ns - now >= AHEAD_NS, leaves = window_waits_have_ended(h);
+    /* It cannot leave now, nor is home in need of it: nothing is lost by choosing later. */
+    if (full && (needs_home || !leaves || !place_is_any_free()))
+        return PLACE_WAIT;
+    uint32_t to = place_decide(h->command, pieces, now, free_ns,
+                               !leaves      ? UINT64_MAX
+                               : needs_home ? free_ns
+                                            : 0);
+    return to == PLACE_HOME && full ? PLACE_WAIT : to;
 }
 
 static struct deferred *window_pick_placing(struct queue *queue, uint8_t residence_index)

@@ -535,6 +535,7 @@ static void run_set_configured(struct run *run, const char *name)
     struct config_program said = {.protect = {.word = PROTECTION_UNSAID}};
     char folder[PATH_MAX] = "", protection[PROTECTION_TEXT_MAX];
     char objective[CONFIG_NAME_MAX] = "", floats[CONFIG_NAME_MAX] = "";
+    struct policy_settings policy;
     struct config_error wrong;
     struct config config;
     uint32_t slice_ms = SLICE_MS;
@@ -552,10 +553,12 @@ static void run_set_configured(struct run *run, const char *name)
             run_set_number(run, "RESEAT_LIBRARY_LIMIT", config_policy(&config)->library_mib);
         isolate = isolate || (config_policy(&config)->isolate && !run->whole);
         slice_ms = config_policy(&config)->slice_ms;
-        setting_text(settings_find("objective"), config_policy(&config), objective,
-                     sizeof(objective));
-        setting_text(settings_find("float"), config_policy(&config), floats, sizeof(floats));
         config_program(&config, name, &said);
+        policy = *config_policy(&config);
+        policy.objective = said.objective ? said.objective - 1 : policy.objective;
+        policy.floats = said.floats ? said.floats - 1 : policy.floats;
+        setting_text(settings_find("objective"), &policy, objective, sizeof(objective));
+        setting_text(settings_find("float"), &policy, floats, sizeof(floats));
         config_finish(&config);
     }
     run_set(run, "RESEAT_BINARIES", folder);

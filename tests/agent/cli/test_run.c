@@ -80,12 +80,18 @@ Test(run, says_for_what_a_device_is_chosen_for_each_launch)
     cr_assert_eq(RESEAT("run", "--objective", "tim", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--float", "none", "true")->status, 2);
     FILE *file = fopen(path, "w");
-    cr_assert(file && fputs("policy = { objective = \"time\"; float = \"any\"; };\n", file) >= 0 &&
+    cr_assert(file &&
+              fputs("policy = { objective = \"time\"; float = \"any\"; };\n"
+                    "programs = ( { match = \"own\"; objective = \"none\"; float = \"same\"; },\n"
+                    "             { match = \"half\"; objective = \"energy\"; } );\n",
+                    file) >= 0 &&
               fclose(file) == 0);
     setenv("RESEAT_CONFIG", path, 1);
     cr_assert_str_eq(objective_of("--slice", "5"), "time any\n");
     cr_assert_str_eq(objective_of("--objective", "none"), "none any\n");
     cr_assert_str_eq(objective_of("--float", "same"), "time same\n");
+    cr_assert_str_eq(objective_of("--name", "own"), "none same\n");
+    cr_assert_str_eq(objective_of("--name", "half"), "energy any\n");
     setenv("RESEAT_OBJECTIVE", "energy-at-no-loss", 1);
     cr_assert_str_eq(objective_of("--slice", "5"), "energy-at-no-loss any\n");
     unsetenv("RESEAT_OBJECTIVE");

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 
+#include "policy/schedule.h"
 #include "state/base/bytes/size.h"
 #include "tests/agent/config/config_rig.h"
 #include "tests/support/leaks.h"
@@ -40,7 +41,7 @@ struct said_program {
     int priority;
     bool preemptible;
     uint64_t quota, warm, presented;
-    uint32_t cap_w;
+    uint32_t cap_w, objective, floats;
     unsigned ways;
     struct protection protect;
 };
@@ -210,6 +211,14 @@ static void write_program(FILE *to, struct said_program *program, size_t number)
         put_size(to, "presented", program->presented = any_size());
     if (any(0, 1))
         fprintf(to, "cap = %u;", program->cap_w = (unsigned)any(1, 1000000));
+    if (any(0, 1)) {
+        program->objective = (uint32_t)any(1, 4);
+        put_text(to, "objective", schedule_objective_names[program->objective - 1]);
+    }
+    if (any(0, 1)) {
+        program->floats = (uint32_t)any(1, 2);
+        put_text(to, "float", settings_float_words[program->floats - 1]);
+    }
     if (any(0, 1))
         put_size(to, "warm", program->warm = any(0, 1) ? any_size() : 0);
     if (any(0, 1)) {
@@ -293,6 +302,8 @@ static void expect_said(const struct config *config, const struct said *said)
         cr_assert_eq(program.quota, expected->quota);
         cr_assert_eq(program.presented, expected->presented);
         cr_assert_eq(program.cap_w, expected->cap_w);
+        cr_assert_eq(program.objective, expected->objective);
+        cr_assert_eq(program.floats, expected->floats);
         cr_assert_eq(program.warm, expected->warm);
         cr_assert_eq(program.ways, expected->ways);
         cr_assert_str_eq(program.device, expected->device);
