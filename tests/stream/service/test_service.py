@@ -421,7 +421,7 @@ class Lost(unittest.TestCase):
         """Each worker's device vanishes after so many calls; another worker makes what was not answered."""
         with Lab(["emulated"], RESEAT) as lab:
             lab.devices()
-            lab.env["EMU_FAIL"] = "device=a;call=800;error=vanish"
+            lab.env["EMU_FAIL"] = "device=a;call=20;function=clEnqueueNDRangeKernel;error=vanish"
             service = Service(lab)
             flow = Flow(service, *options)
             flow.more()
