@@ -36,18 +36,19 @@ struct choose_figures {
     struct choose_size sizes[CHOOSE_SIZES];
     unsigned size;         /**< Of its payload: records are 1 << size. */
     unsigned tried;        /**< Payloads since it has this size, or since `sum` began. */
-    unsigned dearer;       /**< Sizes in a row with which a record took longer. */
     bool known;            /**< Its figures are complete. */
     double predicted, sum; /**< Seconds of a payload that was chosen; of all that were tried. */
     bool settled;          /**< `predicted` is the mean of many. */
 };
 
 struct choose {
-    struct cost_flow flow;                              /**< All but payloads. */
-    unsigned least[CHOOSE_STAGES], most[CHOOSE_STAGES]; /**< Sizes to try. */
-    struct choose_figures stages[CHOOSE_STAGES];        /**< Of the device's. */
-    uint32_t payloads[CHOOSE_STAGES];                   /**< Records: what to use now. */
+    struct cost_flow flow; /**< All but payloads. */
+    /** Sizes: the least and most that may be chosen, and the first to try. */
+    unsigned least[CHOOSE_STAGES], most[CHOOSE_STAGES], first[CHOOSE_STAGES];
+    struct choose_figures stages[CHOOSE_STAGES]; /**< Of the device's. */
+    uint32_t payloads[CHOOSE_STAGES];            /**< Records: what to use now. */
     bool chosen;
+    unsigned corrections;           /**< Choices since it was learnt whose prediction was wrong. */
     uint64_t again_ns, patience_ns; /**< When it may be learnt again; the time until then. */
 };
 
