@@ -8,6 +8,7 @@
 #define PAYLOAD_LEAST (4u << 10)   /* bytes */
 #define PAYLOAD_FIRST (256u << 10) /* what is tried first */
 #define PAYLOAD_MOST  (8u << 20)
+#define PAYLOAD_CPU   (1u << 20) /* the most for host cores, whose caches should hold the rings */
 /* Of the client's rings, the share that a payload may have. */
 #define RING_SHARE   3
 #define MEMORY_SHARE 8 /* the same of the device's memory for rings */
@@ -62,8 +63,9 @@ void choose_init(struct choose *choose, const struct choose_world *world)
 {
     const uint32_t records[CHOOSE_STAGES] = {
         world->input, world->input, world->input + world->output, world->output, world->output};
-    uint64_t most = world->device_memory / MEMORY_SHARE;
-    most = most < PAYLOAD_MOST ? most : PAYLOAD_MOST;
+    uint64_t most = world->cpu ? PAYLOAD_CPU : PAYLOAD_MOST;
+    if (most > world->device_memory / MEMORY_SHARE)
+        most = world->device_memory / MEMORY_SHARE;
     *choose = (struct choose){.patience_ns = PATIENCE_NS};
     /* A device that is the host's cores takes all of them: stages share one such processor. */
     choose->flow =
