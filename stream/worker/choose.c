@@ -61,8 +61,9 @@ static void choose_learn(struct choose *choose)
 
 void choose_init(struct choose *choose, const struct choose_world *world)
 {
-    const uint32_t records[CHOOSE_STAGES] = {
-        world->input, world->input, world->input + world->output, world->output, world->output};
+    const uint32_t larger = world->input > world->output ? world->input : world->output;
+    const uint32_t bytes[CHOOSE_STAGES] = {world->input, world->input, larger, world->output,
+                                           world->output};
     uint64_t most = world->cpu ? PAYLOAD_CPU : PAYLOAD_MOST;
     if (most > world->device_memory / MEMORY_SHARE)
         most = world->device_memory / MEMORY_SHARE;
@@ -79,12 +80,9 @@ void choose_init(struct choose *choose, const struct choose_world *world)
                                      .record = 1,
                                      .depth = device ? CHOOSE_DEPTH : 1,
                                      .memory = COST_HOST};
-        uint32_t record = i == CHOOSE_COMPUTE && world->input > world->output ? world->input
-                          : i == CHOOSE_COMPUTE                               ? world->output
-                                                                              : records[i];
-        choose->most[i] = choose_size_within(record, most, world->capacity / RING_SHARE);
-        choose->least[i] = choose_size_within(record, PAYLOAD_LEAST, world->capacity / RING_SHARE);
-        choose->first[i] = choose_size_within(record, PAYLOAD_FIRST, 1u << choose->most[i]);
+        choose->most[i] = choose_size_within(bytes[i], most, world->capacity / RING_SHARE);
+        choose->least[i] = choose_size_within(bytes[i], PAYLOAD_LEAST, 1u << choose->most[i]);
+        choose->first[i] = choose_size_within(bytes[i], PAYLOAD_FIRST, 1u << choose->most[i]);
         choose->payloads[i] = 1u << choose->first[i];
     }
     choose_learn(choose);
