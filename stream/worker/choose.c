@@ -15,7 +15,7 @@
 #define SEEN_ENOUGH  3
 /* A stage that waits for another gets parts of payloads. It need not be known better: it is not the
  * slowest. */
-#define TRIED_ENOUGH 16
+#define TRIED_ENOUGH 8
 #define CHEAPER      1.03 /* a record, with twice the payload: then a larger one is tried */
 #define MEAN_WEIGHT  0.25 /* of a new figure */
 #define OFF          0.25
@@ -135,6 +135,9 @@ static void choose_fill_client(const struct choose *choose, enum choose_stage st
     if (ns)
         figures.bandwidth = 1 / (ns * 1e-9);
     cost_payloads_fill(&figures, UINT64_C(1) << choose->most[stage], ret);
+    ret->count -= choose->least[stage];
+    memmove(ret->payloads, ret->payloads + choose->least[stage],
+            ret->count * sizeof(*ret->payloads));
 }
 
 /* As measured, and for other payloads by the set-up and bandwidth that the smallest and the largest
