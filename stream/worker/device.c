@@ -361,6 +361,9 @@ int device_start(struct device *device, enum device_stage stage, uint64_t count,
                                 count * description->input <= ALONE_MOST
                             ? end
                             : 0;
+    /* A launch for more records waits by events, and so must the reads of their answers. */
+    if (stage == DEVICE_COMPUTE && end != device->alone)
+        device->alone = 0;
     bool alone = end == device->alone;
     const struct device_after after = {.queue =
                                            alone ? device->stages[DEVICE_WRITE].queue : at->queue,
