@@ -100,9 +100,9 @@ void bell_spin_failed(struct bell_spin *spin)
     spin->pause = spin->pause < PAUSE_MOST ? 2 * spin->pause : PAUSE_MOST;
 }
 
-static bool bell_spin_until(struct bell_waiter *waiter, bool (*there)(void *data), void *data)
+bool bell_spin_until(struct bell_spin *spin, bool (*there)(void *data), void *data)
 {
-    uint64_t budget = bell_spin_begin(&waiter->spin);
+    uint64_t budget = bell_spin_begin(spin);
     if (budget == 0)
         return false;
     uint64_t begin = clock_now_ns(), took = 0;
@@ -110,15 +110,15 @@ static bool bell_spin_until(struct bell_waiter *waiter, bool (*there)(void *data
         for (int i = 0; i < LOOKS; i++) {
             bell_relax();
             if (there(data)) {
-                bell_spin_paid(&waiter->spin, clock_now_ns() - begin);
-                waiter->spun++;
+                bell_spin_paid(spin, clock_now_ns() - begin);
+                spin->spun++;
                 return true;
             }
         }
         took = clock_now_ns() - begin;
     }
-    bell_spin_failed(&waiter->spin);
-    waiter->spun_in_vain++;
+    bell_spin_failed(spin);
+    spin->spun_in_vain++;
     return false;
 }
 
@@ -153,7 +153,7 @@ int bell_wait(struct bell_waiter *waiter, bool (*there)(void *data), void *data,
               uint64_t deadline_ns)
 {
     struct bell *bell = waiter->bell;
-    if (there(data) || bell_spin_until(waiter, there, data))
+    if (there(data) || bell_spin_until(&waiter->spin, there, data))
         return 0;
     uint64_t look_pause = bell_look_first_ns, look_ns = clock_now_ns() + look_pause;
     bool unwoken = false;

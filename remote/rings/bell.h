@@ -47,6 +47,8 @@ struct bell_spin {
     uint32_t skip;      /**< Waits left before spinning is tried again. */
     uint32_t pause;     /**< Waits between two tries; doubled after each failure. */
     long preempted;     /**< Preemptions of this thread before it began a long spin. */
+    /** Statistics of bell_spin_until(): waits that ended while spinning, and spins in vain. */
+    uint64_t spun, spun_in_vain;
 };
 
 /** A new one has its full budget. bell_spin_begin() returns how long to spin now, in nanoseconds;
@@ -57,6 +59,8 @@ uint64_t bell_spin_begin(struct bell_spin *spin);
  * in the budget. */
 void bell_spin_paid(struct bell_spin *spin, uint64_t took_ns);
 void bell_spin_failed(struct bell_spin *spin);
+/** Spin until @there returns true, as long as the budget allows. Returns false when it is over. */
+bool bell_spin_until(struct bell_spin *spin, bool (*there)(void *data), void *data);
 /** Pause between two checks. */
 static inline void bell_relax(void)
 {
@@ -72,9 +76,9 @@ struct bell_waiter {
     struct bell *bell;
     struct bell_peer *peer;
     struct bell_spin spin;
-    /** Statistics: waits that ended while spinning; spins in vain; sleeps; and sleeps in which a
-     * timed check, rather than a wake-up, found what was awaited. */
-    uint64_t spun, spun_in_vain, slept, overslept;
+    /** Statistics: sleeps; and sleeps in which a timed check, rather than a wake-up, found what was
+     * awaited. */
+    uint64_t slept, overslept;
 };
 
 void bell_waiter_init(struct bell_waiter *waiter, struct bell *bell, struct bell_peer *peer);

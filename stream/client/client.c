@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "remote/rings/bell.h"
 #include "state/base/clock.h"
 #include "stream/client/connect.h"
 #include "stream/client/reseat_stream.h"
@@ -32,6 +33,8 @@ struct reseat_stream {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t sent, answered, taken; /* Of this connection. Under `lock`. */
+    struct bell_spin spin;          /* The reader's. */
+    uint64_t pack_ns, unpack_ns;    /* When room, and answers, were borrowed. Each of one thread. */
     bool packing;                   /* Room of the ring is borrowed. Under `lock`. */
     bool finished;                  /* Under `lock`. */
     int error;                      /* The stream has failed. Under `lock`. */
@@ -107,6 +110,7 @@ int reseat_stream_open(const char *kernel, const struct reseat_stream_options *o
     stream->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
+    bell_spin_init(&stream->spin, BELL_SPIN_DEVICE);
     int error = stream->wake < 0 ? -errno : client_find_address(stream, options->address);
     error = error ? error : client_write_open(stream, kernel, options);
     if (error) {
@@ -233,6 +237,18 @@ static int client_reconnect(struct reseat_stream *stream)
     return 0;
 }
 
+/* Tell the worker what packing or unpacking takes for a record: a running mean. */
+static void client_tell_ns(_Atomic uint32_t *ns, uint64_t since_ns, size_t count)
+{
+    uint32_t mean = atomic_load_explicit(ns, memory_order_relaxed);
+    if (count == 0)
+        return;
+    uint64_t now = (clock_now_ns() - since_ns) / count + 1;
+    now = now < UINT32_MAX / 4 ? now : UINT32_MAX / 4;
+    atomic_store_explicit(ns, mean ? (uint32_t)((3 * (uint64_t)mean + now + 3) / 4) : (uint32_t)now,
+                          memory_order_relaxed);
+}
+
 /* ---- records ---- */
 
 int reseat_stream_pack(struct reseat_stream *stream, size_t most, void **ret_records,
@@ -253,6 +269,7 @@ int reseat_stream_pack(struct reseat_stream *stream, size_t most, void **ret_rec
         stream->packing = true;
     }
     pthread_mutex_unlock(&stream->lock);
+    stream->pack_ns = clock_now_ns();
     return error;
 }
 
@@ -260,6 +277,7 @@ int reseat_stream_packed(struct reseat_stream *stream, size_t count)
 {
     pthread_mutex_lock(&stream->lock);
     struct stream_area_header *header = stream->connection->area.header;
+    client_tell_ns(&header->pack_ns, stream->pack_ns, count);
     stream->packing = false;
     stream->sent += count;
     stream_area_advance(&header->sent, stream->sent, &header->worker_sleeps,
@@ -303,16 +321,29 @@ int reseat_stream_finish(struct reseat_stream *stream)
 
 /* ---- answers ---- */
 
-/* Sleep until the worker rings. Called under the lock, which it gives up meanwhile. */
+/* `taken` is changed by the reader alone, which is who asks. */
+static bool client_has_answers(void *data)
+{
+    const struct reseat_stream *stream = data;
+    return atomic_load(&stream->connection->area.header->answered) != stream->taken;
+}
+
+/* Wait until the worker rings. Called under the lock, which it gives up meanwhile. */
 static int client_sleep(struct reseat_stream *stream)
 {
     struct connection *connection = stream->connection;
+    struct stream_area_header *header = connection->area.header;
     struct pollfd polls[] = {{.fd = connection->doorbell, .events = POLLIN},
                              {.fd = stream->wake, .events = POLLIN}};
     uint64_t count;
     bool here = true;
     pthread_mutex_unlock(&stream->lock);
-    (void)poll(polls, 2, -1);
+    if (!bell_spin_until(&stream->spin, client_has_answers, stream)) {
+        atomic_store(&header->client_sleeps, 1);
+        if (!client_has_answers(stream) && !atomic_load(&header->status))
+            (void)poll(polls, 2, -1);
+        atomic_store(&header->client_sleeps, 0);
+    }
     if (polls[0].revents)
         here = stream_area_hear(connection->doorbell);
     if (polls[1].revents)
@@ -329,16 +360,13 @@ static int client_wait(struct reseat_stream *stream)
 {
     while (!stream->error) {
         struct stream_area_header *header = stream->connection->area.header;
-        atomic_store(&header->client_sleeps, 1);
         if (stream_area_look(&header->answered, stream->sent, &stream->answered)) {
             snprintf(stream->reason, sizeof(stream->reason), "the service counts wrongly");
             return client_fail(stream, -EPROTO);
         }
         if (stream->answered != stream->taken ||
-            (stream->finished && stream->sent == stream->taken)) {
-            atomic_store(&header->client_sleeps, 0);
+            (stream->finished && stream->sent == stream->taken))
             return 0;
-        }
         int error =
             stream_area_failure(&stream->connection->area, stream->reason, sizeof(stream->reason));
         error = error ? client_fail(stream, error) : client_sleep(stream);
@@ -360,6 +388,7 @@ int reseat_stream_unpack(struct reseat_stream *stream, size_t most, const void *
         *ret_count = most < ready ? most : (size_t)ready;
     }
     pthread_mutex_unlock(&stream->lock);
+    stream->unpack_ns = clock_now_ns();
     return error;
 }
 
@@ -367,6 +396,7 @@ int reseat_stream_unpacked(struct reseat_stream *stream, size_t count)
 {
     pthread_mutex_lock(&stream->lock);
     struct stream_area_header *header = stream->connection->area.header;
+    client_tell_ns(&header->unpack_ns, stream->unpack_ns, count);
     stream->taken += count;
     stream_area_advance(&header->taken, stream->taken, &header->worker_sleeps,
                         stream->connection->doorbell);

@@ -8,9 +8,10 @@
 
 /*
  * The payloads of a stream's stages. What each stage needs for a payload is learnt from those that
- * flow: their sizes are halved until a record takes longer; then cost_payloads() chooses. When a
- * stage's time later differs by a quarter, because its device or link has changed, it is learnt
- * again. Pure: no clock, no blocking; of one thread.
+ * flow: their sizes are doubled while a record gets cheaper; then cost_payloads() chooses. If what
+ * was chosen takes a quarter more or less than was predicted from other sizes, it chooses again.
+ * When a stage's time later differs by a quarter, because its device or link has changed, it is
+ * learnt again. Pure: no clock, no blocking; of one thread.
  */
 
 /** In the order in which records pass. The first and last are the client's. */
@@ -36,18 +37,19 @@ struct choose_figures {
     struct choose_size sizes[CHOOSE_SIZES];
     unsigned size;         /**< Of its payload: records are 1 << size. */
     unsigned tried;        /**< Payloads since it has this size, or since `sum` began. */
-    unsigned dearer;       /**< Sizes in a row with which a record took longer. */
     bool known;            /**< Its figures are complete. */
     double predicted, sum; /**< Seconds of a payload that was chosen; of all that were tried. */
-    bool settled;          /**< `predicted` is the mean of many. */
+    bool settled;          /**< `predicted` was measured with the chosen payload. */
 };
 
 struct choose {
-    struct cost_flow flow;                              /**< All but payloads. */
-    unsigned least[CHOOSE_STAGES], most[CHOOSE_STAGES]; /**< Sizes to try. */
-    struct choose_figures stages[CHOOSE_STAGES];        /**< Of the device's. */
-    uint32_t payloads[CHOOSE_STAGES];                   /**< Records: what to use now. */
+    struct cost_flow flow; /**< All but payloads; memory in records of the rings. */
+    /** Sizes: the least and most that may be chosen, and the first to try. */
+    unsigned least[CHOOSE_STAGES], most[CHOOSE_STAGES], first[CHOOSE_STAGES];
+    struct choose_figures stages[CHOOSE_STAGES]; /**< Of the device's. */
+    uint32_t payloads[CHOOSE_STAGES];            /**< Records: what to use now. */
     bool chosen;
+    unsigned corrections;           /**< Choices since it was learnt whose prediction was wrong. */
     uint64_t again_ns, patience_ns; /**< When it may be learnt again; the time until then. */
 };
 

@@ -14,6 +14,10 @@
 #define LOG_MAX       (64u << 10)
 #define LOCAL         64 /* work-items of a work-group, if the kernel can */
 #define GUARD_BYTE    0xa5
+/* Bytes of a payload that is worth an own path while the device is idle: larger ones should
+ * overlap.
+ */
+#define ALONE_MOST (64u << 10)
 
 static int device_fail(struct device *device, int error, const char *format, ...) PRINTF(3, 4);
 static int device_fail(struct device *device, int error, const char *format, ...)
@@ -261,22 +265,40 @@ uint64_t device_can_start(const struct device *device, enum device_stage stage, 
     return available < together ? available : together;
 }
 
-static void CL_CALLBACK device_hear(cl_event event, cl_int status, void *data)
+bool device_is_idle(const struct device *device)
 {
-    struct device_payload *payload = data;
-    uint64_t one = 1;
+    return device->stages[DEVICE_WRITE].count == 0 && device->stages[DEVICE_COMPUTE].count == 0 &&
+           device->stages[DEVICE_READ].count == 0;
+}
+
+/* Some drivers say CL_COMPLETE to the callback of a command that failed, so it tells nothing else.
+ */
+static void CL_CALLBACK device_ring(cl_event event, cl_int status, void *data)
+{
+    const struct device *device = data;
+    const uint64_t one = 1;
     (void)event;
     (void)status;
-    /* Once `ended` is set, the payload is the worker's, which may use it again. */
-    int bell = payload->device->bell;
-    atomic_store_explicit(&payload->ended, true, memory_order_release);
-    (void)!write(bell, &one, sizeof(one));
+    (void)!write(device->bell, &one, sizeof(one));
+}
+
+void device_ring_at_end(struct device *device)
+{
+    for (int i = 0; i < STREAM_STAGES; i++) {
+        struct device_queue *at = &device->stages[i];
+        struct device_payload *payload = &at->payloads[at->first];
+        if (at->count == 0 || payload->rings)
+            continue;
+        payload->rings = true;
+        if (clSetEventCallback(payload->event, CL_COMPLETE, device_ring, device))
+            device_ring(NULL, 0, device);
+    }
 }
 
 /* The command of the stage before that the record before @end needs; NULL: it has ended. */
 static const cl_event *device_before(struct device *device, enum device_stage stage, uint64_t end)
 {
-    if (stage == DEVICE_WRITE)
+    if (stage == DEVICE_WRITE || device->stages[stage - 1].done >= end)
         return NULL;
     struct device_queue *before = &device->stages[stage - 1];
     for (unsigned i = 0; i < before->count; i++) {
@@ -287,34 +309,42 @@ static const cl_event *device_before(struct device *device, enum device_stage st
     return NULL;
 }
 
-static cl_int device_read_guard(struct device *device, struct device_payload *payload,
-                                const cl_event *after)
+/* Where a command goes, and what it waits for; NULL: the queue's order is enough. */
+struct device_after {
+    cl_command_queue queue;
+    const cl_event *event;
+};
+
+static cl_int device_read_guard(const struct device *device, struct device_payload *payload,
+                                const struct device_after *after)
 {
-    cl_command_queue queue = device->stages[DEVICE_READ].queue;
     size_t front = device_front(device);
-    cl_int error = clEnqueueReadBuffer(queue, device->output, CL_FALSE, device_front_at(device),
-                                       front, payload->guard, after != NULL, after, NULL);
-    return error ? error
-                 : clEnqueueReadBuffer(queue, device->output, CL_FALSE, device_back_at(device),
-                                       DEVICE_GUARD, payload->guard + front, 0, NULL, NULL);
+    cl_int error =
+        clEnqueueReadBuffer(after->queue, device->output, CL_FALSE, device_front_at(device), front,
+                            payload->guard, after->event != NULL, after->event, NULL);
+    payload->guarded = true;
+    return error
+               ? error
+               : clEnqueueReadBuffer(after->queue, device->output, CL_FALSE, device_back_at(device),
+                                     DEVICE_GUARD, payload->guard + front, 0, NULL, NULL);
 }
 
 /* Whole work-groups, and in a launch of its own what is left. */
-static cl_int device_launch(struct device *device, size_t offset, size_t size,
-                            const cl_event *after, cl_event *event)
+static cl_int device_launch(const struct device *device, size_t offset, size_t size,
+                            const struct device_after *after, cl_event *event)
 {
     const size_t one = 1, local = device->local;
-    cl_command_queue queue = device->stages[DEVICE_COMPUTE].queue;
-    cl_uint waits = after != NULL;
+    cl_uint waits = after->event != NULL;
     size_t rest = local && !device->description->local ? size % local : 0, whole = size - rest;
     cl_int error = CL_SUCCESS;
     if (whole)
-        error = clEnqueueNDRangeKernel(queue, device->kernel, 1, &offset, &whole,
-                                       local ? &local : NULL, waits, after, rest ? NULL : event);
+        error =
+            clEnqueueNDRangeKernel(after->queue, device->kernel, 1, &offset, &whole,
+                                   local ? &local : NULL, waits, after->event, rest ? NULL : event);
     offset += whole;
     if (rest && !error)
-        error = clEnqueueNDRangeKernel(queue, device->kernel, 1, &offset, &rest, &one, waits, after,
-                                       event);
+        error = clEnqueueNDRangeKernel(after->queue, device->kernel, 1, &offset, &rest, &one, waits,
+                                       after->event, event);
     return error;
 }
 
@@ -325,56 +355,77 @@ int device_start(struct device *device, enum device_stage stage, uint64_t count,
     struct device_queue *at = &device->stages[stage];
     struct device_payload *payload = &at->payloads[(at->first + at->count) % DEVICE_DEPTH_MAX];
     size_t slot = (size_t)(1 + at->issued % device->slots);
-    const cl_event *after = device_before(device, stage, at->issued + count);
-    cl_uint waits = after != NULL;
+    uint64_t end = at->issued + count;
+    if (stage == DEVICE_WRITE && device_is_idle(device))
+        device->alone = count <= device->stages[DEVICE_COMPUTE].payload &&
+                                count * description->input <= ALONE_MOST
+                            ? end
+                            : 0;
+    /* A launch for more records waits by events, and so must the reads of their answers. */
+    if (stage == DEVICE_COMPUTE && end != device->alone)
+        device->alone = 0;
+    bool alone = end == device->alone;
+    const struct device_after after = {.queue =
+                                           alone ? device->stages[DEVICE_WRITE].queue : at->queue,
+                                       .event = alone ? NULL : device_before(device, stage, end)};
+    cl_uint waits = after.event != NULL;
     cl_int error = CL_SUCCESS;
-    payload->device = device;
-    payload->end = at->issued + count;
-    payload->count = count;
-    payload->guarded = guard;
-    payload->started_ns = clock_now_ns();
-    atomic_store_explicit(&payload->ended, false, memory_order_relaxed);
+    *payload = (struct device_payload){.end = end, .count = count, .started_ns = clock_now_ns()};
     switch (stage) {
     case DEVICE_WRITE:
-        error = clEnqueueWriteBuffer(at->queue, device->input, CL_FALSE, slot * description->input,
-                                     (size_t)count * description->input, host, 0, NULL,
-                                     &payload->event);
+        error = clEnqueueWriteBuffer(after.queue, device->input, CL_FALSE,
+                                     slot * description->input, (size_t)count * description->input,
+                                     host, 0, NULL, &payload->event);
         break;
     case DEVICE_COMPUTE:
         error = device_launch(device, slot * description->items, (size_t)count * description->items,
-                              after, &payload->event);
+                              &after, &payload->event);
         break;
     case DEVICE_READ:
         if (guard)
-            error = device_read_guard(device, payload, after);
+            error = device_read_guard(device, payload, &after);
         if (!error)
             error = clEnqueueReadBuffer(
-                at->queue, device->output, CL_FALSE, slot * description->output,
-                (size_t)count * description->output, host, waits, after, &payload->event);
+                after.queue, device->output, CL_FALSE, slot * description->output,
+                (size_t)count * description->output, host, waits, after.event, &payload->event);
         break;
     }
     if (!error) {
         at->count++;
-        at->issued += count;
-        error = clSetEventCallback(payload->event, CL_COMPLETE, device_hear, payload);
+        at->issued = end;
+        error = clFlush(after.queue);
     }
-    if (!error)
-        error = clFlush(at->queue);
     return device_check(device, error, "a command");
+}
+
+/* Of a stage's oldest command; CL_QUEUED: there is none. */
+static cl_int device_status(const struct device_queue *at)
+{
+    cl_int status = CL_QUEUED;
+    if (at->count == 0)
+        return CL_QUEUED;
+    cl_int error = clGetEventInfo(at->payloads[at->first].event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                  sizeof(status), &status, NULL);
+    return error ? error : status;
 }
 
 struct device_payload *device_ended(struct device *device, enum device_stage stage, int *ret_error)
 {
     struct device_queue *at = &device->stages[stage];
     struct device_payload *payload = &at->payloads[at->first];
-    cl_int status = CL_SUCCESS;
-    if (at->count == 0 || !atomic_load_explicit(&payload->ended, memory_order_acquire))
+    cl_int status = device_status(at);
+    if (status > CL_COMPLETE)
         return NULL;
-    /* Some drivers say CL_COMPLETE to the callback of a command that failed. */
-    cl_int error = clGetEventInfo(payload->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
-                                  &status, NULL);
-    *ret_error = device_check(device, status < 0 ? status : error, "a command");
+    *ret_error = device_check(device, status, "a command");
     return payload;
+}
+
+bool device_has_ended(const struct device *device)
+{
+    for (int i = 0; i < STREAM_STAGES; i++)
+        if (device_status(&device->stages[i]) <= CL_COMPLETE)
+            return true;
+    return false;
 }
 
 static uint64_t device_time(const struct device_payload *payload, cl_profiling_info which)

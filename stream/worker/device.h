@@ -2,7 +2,6 @@
 #define RESEAT_STREAM_WORKER_DEVICE_H
 
 #include <CL/cl.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +13,9 @@
 /*
  * A stream's kernel on its device: a ring of records and a ring of answers in device memory, and
  * three in-order queues, one for each stage. A command of one stage waits for that of the stage
- * before by its event, so the host is not needed between them.
+ * before by its event, so the host is not needed between them. The three commands of a small
+ * payload that finds the device idle go to one queue, which takes less time than events between
+ * queues.
  */
 
 #define DEVICE_DEPTH_MAX 8
@@ -25,11 +26,10 @@ enum device_stage { DEVICE_WRITE, DEVICE_COMPUTE, DEVICE_READ };
 
 /** A command under way, and the records that it is for. */
 struct device_payload {
-    struct device *device;
     cl_event event;
-    uint64_t end;   /**< The position behind its last record. */
-    uint64_t count; /**< Records. */
-    atomic_bool ended;
+    uint64_t end;        /**< The position behind its last record. */
+    uint64_t count;      /**< Records. */
+    bool rings;          /**< The bell will be rung at its end. */
     uint64_t started_ns; /**< When it was given to the device, by clock_now_ns(). */
     bool guarded;        /**< `guard` is read with it. */
     unsigned char guard[2 * DEVICE_GUARD];
@@ -57,7 +57,8 @@ struct device {
     cl_mem input, output, constants[STREAM_CONSTANTS_MAX];
     size_t local;   /**< Work-items of a work-group; 0: the driver's. */
     uint64_t slots; /**< Records in each ring; slot 0 of both is none of them. */
-    int bell;       /**< An eventfd, written when a command has ended. */
+    int bell;       /**< An eventfd: device_ring_at_end(). */
+    uint64_t alone; /**< The end of the last such payload; 0: none. */
     struct device_queue stages[STREAM_STAGES];
     char problem[STREAM_REASON_MAX];
 };
@@ -84,6 +85,11 @@ MUST_CHECK int device_start(struct device *device, enum device_stage stage, uint
                             char *host, bool guard);
 /** The oldest command of a stage, if it has ended; NULL: none has. @ret_error: of device_open(). */
 struct device_payload *device_ended(struct device *device, enum device_stage stage, int *ret_error);
+/** Is any stage's oldest command one that has ended? */
+bool device_has_ended(const struct device *device);
+bool device_is_idle(const struct device *device);
+/** Have the bell rung when a stage's oldest command ends, or has ended. */
+void device_ring_at_end(struct device *device);
 /** When it could begin, after the payloads that it had to wait for, and when it ended: by the
  * device's clock, or the host's if that tells nothing. Asked once, before device_forget(). */
 void device_times(struct device *device, enum device_stage stage,

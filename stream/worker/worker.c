@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "remote/rings/area.h"
+#include "remote/rings/bell.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/files/file.h"
@@ -28,6 +29,8 @@
 #define RINGS_SHARE 16
 /* How often the bytes around the answers are checked while answers flow. */
 #define GUARD_NS (20 * NS_PER_MS)
+/* How often commands are looked at while the worker sleeps: drivers report ends late, or never. */
+#define LATE_MS 20
 
 struct worker {
     struct stream_description description;
@@ -40,6 +43,7 @@ struct worker {
     struct device device;
     struct choose choose;
     bool told_payloads; /* The environment says which: nothing is chosen. */
+    struct bell_spin for_client, for_device;
 };
 
 /* ---- set-up ---- */
@@ -229,8 +233,10 @@ static int worker_start(struct worker *worker, enum device_stage stage, bool *re
     if (count == 0)
         return 0;
     if (stage == DEVICE_READ) {
+        /* A record alone need not wait for it each time. */
+        bool last = at + count == worker->sent && at + count != worker->device.alone;
         uint64_t now = clock_now_ns();
-        guard = at + count == worker->sent || now - worker->guarded_ns >= GUARD_NS;
+        guard = last || now - worker->guarded_ns >= GUARD_NS;
         worker->guarded_ns = guard ? now : worker->guarded_ns;
     }
     *ret_any = true;
@@ -246,17 +252,29 @@ static int worker_step(struct worker *worker, bool *ret_any)
     return error;
 }
 
+static bool worker_has_news(void *data)
+{
+    const struct worker *worker = data;
+    const struct stream_area_header *header = worker->area.header;
+    return atomic_load(&header->sent) != worker->sent ||
+           atomic_load(&header->taken) != worker->taken || device_has_ended(&worker->device);
+}
+
 /* Wait for the client or the device. Returns false when the client has hung up. */
 static bool worker_wait(struct worker *worker)
 {
     struct stream_area_header *header = worker->area.header;
     struct pollfd polls[] = {{.fd = worker->doorbell, .events = POLLIN},
                              {.fd = worker->device.bell, .events = POLLIN}};
-    uint64_t sent = worker->sent, taken = worker->taken, count;
+    uint64_t count;
     bool here = true;
+    if (bell_spin_until(device_is_idle(&worker->device) ? &worker->for_client : &worker->for_device,
+                        worker_has_news, worker))
+        return true;
+    device_ring_at_end(&worker->device);
     atomic_store(&header->worker_sleeps, 1);
-    if (atomic_load(&header->sent) == sent && atomic_load(&header->taken) == taken)
-        (void)!poll(polls, 2, -1);
+    if (!worker_has_news(worker))
+        (void)!poll(polls, 2, device_is_idle(&worker->device) ? -1 : LATE_MS);
     atomic_store(&header->worker_sleeps, 0);
     if (polls[0].revents)
         here = stream_area_hear(worker->doorbell);
@@ -302,6 +320,8 @@ int main(int argc, char **argv)
     error = error ? error : worker_make_rings(&worker);
     if (error)
         return worker_fail(&worker, error, worker.device.problem);
+    bell_spin_init(&worker.for_client, BELL_SPIN_PROCESS);
+    bell_spin_init(&worker.for_device, BELL_SPIN_DEVICE);
     if (write(worker.ready, "", 1) != 1)
         return 2;
     return worker_flow(&worker);

@@ -39,8 +39,8 @@ public final class StreamRate {
         nanos = (long) (seconds * 1e9);
     }
 
-    private void compare(ByteBuffer answer, int index) {
-        if (answer.mismatch(answers.limit((index + 1) * output).position(index * output)) >= 0)
+    private void compare(ByteBuffer some, int index) {
+        if (some.mismatch(answers.limit(index * output + some.remaining()).position(index * output)) >= 0)
             throw new IllegalStateException("an answer is wrong");
     }
 
@@ -55,9 +55,10 @@ public final class StreamRate {
             }
             ByteBuffer slots = a.slots();
             int fit = (int) Math.min(room, slots.remaining() / input);
-            for (int i = 0; i < fit; i++) {
-                slots.put(records, next * input, input);
-                next = next + 1 == count ? 0 : next + 1;
+            for (int i = 0, together; i < fit; i += together) {
+                together = Math.min(fit - i, count - next);
+                slots.put(records, next * input, together * input);
+                next = (next + together) % count;
             }
             sent.addAndGet(fit);
             a.send(fit);
@@ -75,9 +76,10 @@ public final class StreamRate {
         for (;;) {
             ByteBuffer come = a.answers();
             int got = come.remaining() / output;
-            for (int i = 0; i < got; i++) {
-                compare(come.limit((i + 1) * output).position(i * output), next);
-                next = next + 1 == count ? 0 : next + 1;
+            for (int i = 0, together; i < got; i += together) {
+                together = Math.min(got - i, count - next);
+                compare(come.limit((i + together) * output).position(i * output), next);
+                next = (next + together) % count;
             }
             taken.addAndGet(got);
             a.release(got);

@@ -248,7 +248,7 @@ static void time_round_trips(const char *what, uint64_t pause_ns)
     }
     const struct bell_waiter *waits = rings_reader_waits(e.reader);
     printf("  waits that ended by spinning %llu, spun in vain %llu, slept %llu\n",
-           (unsigned long long)waits->spun, (unsigned long long)waits->spun_in_vain,
+           (unsigned long long)waits->spin.spun, (unsigned long long)waits->spin.spun_in_vain,
            (unsigned long long)waits->slept);
     rings_writer_destroy(e.writer);
     rings_reader_destroy(e.reader);

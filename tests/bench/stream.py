@@ -34,7 +34,7 @@ SPEEDUP = {**dict.fromkeys(FEW, (5.7, 6.1)), **dict.fromkeys(MANY, (2.8, 5.0))}
 SPEEDUP_MEAN = 4.9
 GAIN = {**dict.fromkeys(FEW, (34, 65)), **dict.fromkeys(MANY, (0, 7))}  # % over constant payloads
 EXAMPLES = 40
-LINK_MB_S, SETUP_US = 40, 100  # of the emulated device
+SETUP_US = 100  # of the emulated device
 SLOWER = 4  # than this machine computes, so that it has time left for the other stages
 CONNECT_SECONDS = 20
 
@@ -198,13 +198,13 @@ def show(result):
     sys.stdout.flush()
 
 
-def emulated(build, folder, kernel, native):
-    """An emulated device on which the link is as fast as the kernel, if this machine is fast enough."""
-    link = LINK_MB_S * 1e6 / max(kernel.input, kernel.output)
-    records = min(link, native["records"] / native["compute"] / SLOWER)
+def emulated(build, folder, kernel, native, options):
+    """An emulated device whose kernel is --computes times as fast as its link, if this machine is fast enough."""
+    link = options.link * 1e6 / max(kernel.input, kernel.output)
+    records = min(link * options.computes, native["records"] / native["compute"] / SLOWER)
     config = os.path.join(folder, f"{kernel.name}.conf")
     with open(config, "w", encoding="utf-8") as file:
-        file.write(f"[board]\nname=board base=1 own_memory=yes engines=yes link_mb_s={LINK_MB_S} "
+        file.write(f"[board]\nname=board base=1 own_memory=yes engines=yes link_mb_s={options.link} "
                    f"setup_us={SETUP_US} items_per_s={max(int(records * kernel.items), 1)}\n")
     return {"EMU_CONFIG": config, "EMU_LIBRARY": os.path.join(build, "tests", "emu", "libreseat-emu.so"),
             "POCL_DEVICES": "basic pthread"}
@@ -217,7 +217,8 @@ def run(options, build, name, folder):
     vendor = "pocl" if not options.system else "system"
     if options.emulated:
         with Lab(["pocl"], extra_env=extra) as lab:
-            extra = emulated(build, folder, kernel, Bench(lab, build).native(kernel, kernel.records(256)))
+            native = Bench(lab, build).native(kernel, kernel.records(256))
+            extra = emulated(build, folder, kernel, native, options)
         os.environ["EMU_LIBRARY"] = extra["EMU_LIBRARY"]
         vendor = "emulated"
     with Lab([vendor], reseat, extra_env=extra) as lab:
@@ -234,6 +235,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build folder")
     parser.add_argument("--emulated", action="store_true", help="on an emulated device")
+    parser.add_argument("--link", type=int, default=40, help="MB/s of the emulated device's link")
+    parser.add_argument("--computes", type=float, default=1, help="its kernel, in link speeds; 0.5: the slowest stage")
     parser.add_argument("--system", action="store_true", help="on the first device that this machine has")
     parser.add_argument("--kernels", default=",".join(references.NAMES), type=lambda text: text.split(","))
     parser.add_argument("--payloads", default="512,1024,2048", help="constant ones, in KiB",

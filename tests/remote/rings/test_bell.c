@@ -62,7 +62,7 @@ Test(bell, what_is_there_is_not_waited_for, .init = begin)
 {
     happens();
     cr_assert_eq(await(1, 1), 0);
-    cr_assert_eq(scene.waiter.slept + scene.waiter.spun + scene.waiter.spun_in_vain, 0);
+    cr_assert_eq(scene.waiter.slept + scene.waiter.spin.spun + scene.waiter.spin.spun_in_vain, 0);
 }
 
 Test(bell, a_wait_ends_at_its_deadline, .init = begin)
@@ -187,7 +187,7 @@ Test(bell, nobody_spins_on_the_only_processor, .init = begin, .timeout = 200)
     on_one_processor();
     bell_waiter_init(&scene.waiter, &scene.bell, &scene.peers[0]);
     wait_often();
-    cr_assert_eq(scene.waiter.spun + scene.waiter.spun_in_vain, 0);
+    cr_assert_eq(scene.waiter.spin.spun + scene.waiter.spin.spun_in_vain, 0);
 }
 
 Test(bell, who_spins_in_vain_stops_trying, .init = begin)
@@ -195,8 +195,8 @@ Test(bell, who_spins_in_vain_stops_trying, .init = begin)
     for (unsigned i = 0; i < 1000; i++)
         cr_assert_eq(await(1, clock_now_ns() + 1), -ETIMEDOUT);
     /* Halved six times, and then every 1, 2, 4, ... waits. */
-    cr_assert_leq(scene.waiter.spun_in_vain, 6 + 10);
-    cr_assert_eq(scene.waiter.spun, 0);
+    cr_assert_leq(scene.waiter.spin.spun_in_vain, 6 + 10);
+    cr_assert_eq(scene.waiter.spin.spun, 0);
 }
 
 static _Atomic unsigned looks_left;
@@ -217,7 +217,7 @@ Test(bell, who_stopped_spins_again_when_that_pays, .init = begin)
         atomic_store(&looks_left, 4);
         cr_assert_eq(bell_wait(&scene.waiter, comes_soon, NULL, soon()), 0);
     }
-    cr_assert_gt(scene.waiter.spun, 2000);
+    cr_assert_gt(scene.waiter.spin.spun, 2000);
 }
 
 /* ---- spinning for a device ---- */

@@ -370,12 +370,49 @@ class Beyond(unittest.TestCase):
             service.kill()
 
 
+class Overlap(unittest.TestCase):
+    """On a device whose launches take their time, with constant payloads."""
+
+    LAUNCH_NS = 40_000_000 # of 1024 records
+
+    def flow(self, payloads, count):
+        """What its worker traces: lists of (begin, end, first, records)."""
+        stages = {"write": [], "compute": [], "read": []}
+        with Lab(["emulated"], RESEAT, extra_env={"RESEAT_STREAM_PAYLOADS": payloads}) as lab:
+            with open(lab.path("gpu"), "w", encoding="utf-8") as file:
+                file.write(f"[a] base=1 own_memory=yes engines=yes items_per_s={1024 * 10**9 // self.LAUNCH_NS}\n")
+            lab.env.update(EMU_CONFIG=lab.path("gpu"), RESEAT_STREAM_TRACE=lab.path("trace"))
+            lab.devices()
+            service = Service(lab)
+            with Client(service, shared=False) as client:
+                self.assertEqual(client.exchange(numbers(0, count)), scramble(numbers(0, count)))
+            service.kill()
+            with open(lab.path("trace"), encoding="utf-8") as file:
+                for stage, *numbers_of in map(str.split, file):
+                    stages[stage].append(tuple(map(int, numbers_of)))
+        return stages
+
+    def test_a_read_does_not_wait_for_later_launches(self):
+        """Four reads take the answers of one launch, the last ones when the next launch is under way."""
+        stages = self.flow("1024,1024,1024,256,256", 20000)
+        late = 0
+        for begin, end, first, records in stages["read"]:
+            computed = min(e for _, e, f, n in stages["compute"] if f + n >= first + records)
+            late += end - computed > self.LAUNCH_NS / 2
+        self.assertLess(late, len(stages["read"]) / 4)
+
+    def test_a_read_waits_for_its_launch(self):
+        """Launches are of more records than were written while the device was idle, reads of as many."""
+        for payload in "8", "32", "100":
+            self.flow(f"{payload},{payload},1024,{payload},{payload}", 5000)
+
+
 class Lost(unittest.TestCase):
     def lose(self, *options):
         """Each worker's device vanishes after so many calls; another worker makes what was not answered."""
         with Lab(["emulated"], RESEAT) as lab:
             lab.devices()
-            lab.env["EMU_FAIL"] = "device=a;call=800;error=vanish"
+            lab.env["EMU_FAIL"] = "device=a;call=20;function=clEnqueueNDRangeKernel;error=vanish"
             service = Service(lab, kernels=[KERNELS])
             flow = Flow(service, *options)
             flow.more()

@@ -8,6 +8,8 @@
 /* The device of a test: what its stages take, exactly or with noise. */
 struct stage {
     double setup, bandwidth;
+    double least;    /* Seconds that even the smallest payload takes. */
+    unsigned hiccup; /* Which of its payloads takes 50 times as long; 0: none. */
 };
 
 struct world {
@@ -37,7 +39,7 @@ static struct world world_of(struct stage write, struct stage compute, struct st
 static double takes(const struct world *world, enum choose_stage stage, double records)
 {
     const struct stage *figures = &world->stages[stage];
-    return figures->setup + records * 1024 / figures->bandwidth;
+    return fmax(figures->setup + records * 1024 / figures->bandwidth, figures->least);
 }
 
 /* Each stage has a payload, of at most @most records. How often what to use has changed. */
@@ -50,6 +52,8 @@ static unsigned flow(struct world *world, unsigned times, uint32_t most)
             records = records < most ? records : most;
             double seconds = takes(world, stage, records);
             seconds *= 1 + world->noise * (rand_r(&world->seed) % 2001 / 1000.0 - 1);
+            if (world->stages[stage].hiccup && --world->stages[stage].hiccup == 0)
+                seconds *= 50;
             world->now_ns += (uint64_t)(seconds * 1e9);
             changes += choose_seen(&world->choose, stage, records, seconds, world->now_ns,
                                    world->pack_unpack_ns);
@@ -87,6 +91,12 @@ static void check_choice(const struct world *world)
     cr_assert(world->choose.chosen);
     double now = period(world, world->choose.payloads), best = best_period(world);
     cr_assert_leq(now, 1.05 * best, "%.3g s for a record, the best are %.3g", now, best);
+    const uint32_t *payloads = world->choose.payloads;
+    uint64_t together = payloads[CHOOSE_UNPACK];
+    for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i++)
+        together += CHOOSE_DEPTH * payloads[i];
+    cr_assert_leq(together, world->is.capacity,
+                  "a ring has room for all while the next one is packed");
 }
 
 Test(choose, what_is_chosen_is_within_a_twentieth_of_the_best)
@@ -101,6 +111,56 @@ Test(choose, what_is_chosen_is_within_a_twentieth_of_the_best)
         flow(&world, 100, UINT32_MAX);
         check_choice(&world);
     }
+}
+
+Test(choose, a_payload_that_takes_long_once_does_not_count)
+{
+    struct stage link = {20e-6, 10e9};
+    for (unsigned hiccup = 1; hiccup <= 12; hiccup++) {
+        struct stage compute = {.setup = 300e-6, .bandwidth = 5e9, .hiccup = hiccup};
+        struct world world = world_of(link, compute, link);
+        flow(&world, 25, UINT32_MAX);
+        check_choice(&world);
+    }
+}
+
+/* A device that is not full with few records: below 450 us it is no faster. */
+Test(choose, a_device_that_takes_the_same_for_few_gets_as_many_as_the_ring_allows)
+{
+    struct stage link = {20e-6, 10e9};
+    struct world world =
+        world_of(link, (struct stage){.setup = 8e-6, .bandwidth = 8e9, .least = 450e-6}, link);
+    flow(&world, 100, UINT32_MAX);
+    cr_assert(world.choose.chosen);
+    cr_assert_eq(world.choose.payloads[CHOOSE_COMPUTE], 4096);
+    cr_assert_leq(period(&world, world.choose.payloads),
+                  takes(&world, CHOOSE_COMPUTE, 4096) / 4096);
+}
+
+/* Sizes that were not tried are predicted from others, which seem to need less. */
+Test(choose, a_wrong_prediction_is_corrected)
+{
+    struct stage compute = {.setup = 100e-6, .bandwidth = 100e6, .least = 2.2e-3};
+    struct world world =
+        world_of((struct stage){100e-6, 20e6}, compute, (struct stage){100e-6, 20e6});
+    flow(&world, 1000, UINT32_MAX);
+    cr_assert(world.choose.chosen);
+    cr_assert_gt(world.choose.corrections, 0, "no prediction was wrong");
+    check_choice(&world);
+}
+
+Test(choose, stages_that_are_not_the_slowest_are_no_brake)
+{
+    struct world world = world_of((struct stage){200e-6, 10e9}, (struct stage){50e-6, 1e9},
+                                  (struct stage){200e-6, 10e9});
+    world.pack_unpack_ns[0] = world.pack_unpack_ns[1] = 10;
+    flow(&world, 100, UINT32_MAX);
+    check_choice(&world);
+    double slowest = period(&world, world.choose.payloads);
+    for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i += 2)
+        cr_assert_leq(1.5 * takes(&world, i, world.choose.payloads[i]) / world.choose.payloads[i],
+                      slowest);
+    cr_assert_geq(world.choose.payloads[CHOOSE_UNPACK], 32, "20 us for each payload");
 }
 
 Test(choose, stages_that_are_not_the_slowest_get_small_payloads)

@@ -36,7 +36,6 @@ import reseat.stream.ReseatException.Reason;
 public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
     /** The use of slots() and answers(). */
     private static final Object BY_HAND = new Object();
-    private static final int BATCH_MIN = 16; /* Records that are enough to tell what one costs. */
 
     private final RecordStream stream;
     private final ReentrantLock turn = new ReentrantLock();
@@ -251,7 +250,6 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
         private final Codec<? super T, ? extends R> codec;
         private ByteBuffer answers; /* Not yet unpacked. */
         private int held; /* Answers to release when they are. */
-        private long began;
 
         RecordIterator(Iterator<? extends T> records, Codec<? super T, ? extends R> codec) {
             this.records = Objects.requireNonNull(records);
@@ -300,7 +298,6 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
                 boolean packed = more && packSome();
                 answers = stream.answers(Integer.MAX_VALUE);
                 held = answers.remaining() / stream.output;
-                began = System.nanoTime();
                 if (held > 0)
                     return true;
                 if (!more && stream.inFlight() == 0)
@@ -314,8 +311,6 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
             if (held == 0)
                 return;
             stream.release(held);
-            if (held >= BATCH_MIN)
-                stream.costs(0, (int) Math.min(Integer.MAX_VALUE, (System.nanoTime() - began) / held));
             held = 0;
         }
 
@@ -323,7 +318,6 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
             ByteBuffer slots = stream.claim(Integer.MAX_VALUE);
             int all = slots.remaining() / stream.input;
             int count = 0;
-            long start = System.nanoTime();
             try {
                 while (count < all && records.hasNext()) {
                     pack(codec, records.next(), slots, count);
@@ -333,8 +327,6 @@ public final class Accelerator implements UnaryOperator<byte[]>, AutoCloseable {
                 if (count > 0)
                     stream.send(slots, count);
             }
-            if (count >= BATCH_MIN)
-                stream.costs((int) Math.min(Integer.MAX_VALUE, (System.nanoTime() - start) / count), 0);
             return count > 0;
         }
     }

@@ -34,11 +34,11 @@ abstract class Connection {
     /** Why the stream has failed for good; null while it has not. */
     abstract String failure();
 
-    /** Count the next @count records as sent, and tell the other side. */
-    abstract void send(int count);
+    /** Count the next @count records as sent, and tell the other side. @nanos: packing took; 0: not known. */
+    abstract void send(int count, long nanos);
 
-    /** Count the next @count answers as taken, and tell the other side. */
-    abstract void release(int count);
+    /** Count the next @count answers as taken, and tell the other side. @nanos: unpacking took. */
+    abstract void release(int count, long nanos);
 
     /**
      * Wait until answered() differs from @seen, the stream has failed, someone calls wake() or
@@ -60,10 +60,6 @@ abstract class Connection {
     /** How many answers to unpack before release(), as packPayload(). */
     int unpackPayload() {
         return 0;
-    }
-
-    /** Tell the worker what a record costs here, in ns; 0 where that is not known. */
-    void costs(int pack, int unpack) {
     }
 
     final long free() {

@@ -35,6 +35,8 @@ final class RecordStream {
     /* The lock guards all of these. */
     private Connection connection; /* null: the service has ended. */
     private Connection claimed; /* whose slots claim() gave last. */
+    private long claimedAt; /* When it did; when answers() gave some. */
+    private long answersAt;
     private ByteBuffer leftRecords = EMPTY;
     private ByteBuffer leftAnswers = EMPTY;
     private long sent;
@@ -75,6 +77,7 @@ final class RecordStream {
             if (hasFailed() || connection == null || !sendLeft())
                 return EMPTY; // await() or answers() says why, after the answers that came.
             claimed = connection;
+            claimedAt = System.nanoTime();
             return connection.slots(connection.records, input, connection.sent,
                     Math.min(payload(connection.packPayload(), input, most), connection.free()));
         } finally {
@@ -88,7 +91,7 @@ final class RecordStream {
         try {
             checkOpen();
             if (claimed == connection)
-                connection.send(count);
+                connection.send(count, System.nanoTime() - claimedAt);
             else
                 leftRecords = join(leftRecords, slots.slice(0, count * input));
             sent += count;
@@ -127,6 +130,7 @@ final class RecordStream {
                                 connection.answered() - connection.taken));
             if (!found.hasRemaining())
                 check(last);
+            answersAt = System.nanoTime();
             return found.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN);
         } finally {
             lock.unlock();
@@ -140,7 +144,7 @@ final class RecordStream {
             int left = Math.min(count, leftAnswers.remaining() / output);
             leftAnswers.position(leftAnswers.position() + left * output);
             if (connection != null && count > left)
-                connection.release(count - left);
+                connection.release(count - left, System.nanoTime() - answersAt);
             taken += count;
         } finally {
             lock.unlock();
@@ -161,16 +165,6 @@ final class RecordStream {
         lock.lock();
         try {
             return connection == null ? 1 : connection.capacity;
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    void costs(int pack, int unpack) {
-        lock.lock();
-        try {
-            if (connection != null)
-                connection.costs(pack, unpack);
         } finally {
             lock.unlock();
         }
@@ -377,7 +371,7 @@ final class RecordStream {
             int count = slots.remaining() / input;
             slots.put(leftRecords.slice(leftRecords.position(), slots.remaining()));
             leftRecords.position(leftRecords.position() + count * input);
-            connection.send(count);
+            connection.send(count, 0);
         }
         return !leftRecords.hasRemaining();
     }

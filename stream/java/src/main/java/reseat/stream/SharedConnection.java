@@ -41,6 +41,13 @@ final class SharedConnection extends Connection {
     private static final int WORKER_SLEEPS = 640;
     private static final int REASON = 1024;
 
+    /** A device's answer takes longer than a wake-up; fewer processors are needed for other work. */
+    private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
+    private static final long SPIN_MOST_NS = PROCESSORS < 2 ? 0 : PROCESSORS < 4 ? 50_000 : 1_000_000;
+    private static final long SPIN_LEAST_NS = 1_000;
+    private static final int PAUSE_MOST = 1024;
+    private static final int LOOKS = 32;
+
     private static final VarHandle LONG =
             MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
     private static final VarHandle INT =
@@ -51,6 +58,10 @@ final class SharedConnection extends Connection {
     private final ByteBuffer header;
     private final ByteBuffer bells = ByteBuffer.allocateDirect(256);
     private final ByteBuffer bell = ByteBuffer.allocateDirect(1);
+    /* Of await(), which one thread calls at a time. */
+    private long spinNanos = SPIN_MOST_NS;
+    private int skip;
+    private int pause = 1;
 
     /**
      * Map the area that the service offers.
@@ -120,14 +131,16 @@ final class SharedConnection extends Connection {
     }
 
     @Override
-    void send(int count) {
+    void send(int count, long nanos) {
+        cost(PACK_NS, count, nanos);
         sent += count;
         LONG.setRelease(header, SENT, sent);
         ring();
     }
 
     @Override
-    void release(int count) {
+    void release(int count, long nanos) {
+        cost(UNPACK_NS, count, nanos);
         taken += count;
         LONG.setRelease(header, TAKEN, taken);
         ring();
@@ -148,6 +161,8 @@ final class SharedConnection extends Connection {
     @Override
     boolean await(long seen, long nanos) {
         try {
+            if (spin(seen))
+                return true;
             INT.setRelease(header, CLIENT_SLEEPS, 1);
             VarHandle.fullFence();
             if (answered() == seen && failure() == null)
@@ -190,11 +205,41 @@ final class SharedConnection extends Connection {
         return header.getInt(UNPACK_PAYLOAD);
     }
 
-    @Override
-    void costs(int pack, int unpack) {
-        if (pack != 0)
-            header.putInt(PACK_NS, pack);
-        if (unpack != 0)
-            header.putInt(UNPACK_NS, unpack);
+    /** Tell the worker what a record costs here, in ns: a running mean. */
+    private void cost(int at, int count, long nanos) {
+        if (count == 0 || nanos == 0)
+            return;
+        long now = Math.min(Integer.MAX_VALUE / 4, nanos / count + 1);
+        long mean = header.getInt(at);
+        header.putInt(at, (int) (mean == 0 ? now : (3 * mean + now + 3) / 4));
+    }
+
+    /**
+     * Spin before sleeping, since to be woken takes some 50 us: for at most twice what recent waits took, and, after
+     * spins in vain, only now and then (the budget of remote/rings/bell.c).
+     */
+    private boolean spin(long seen) {
+        if (spinNanos == 0 && skip > 0) {
+            skip--;
+            return false;
+        }
+        long budget = spinNanos == 0 ? SPIN_MOST_NS : spinNanos;
+        long begin = System.nanoTime();
+        for (long took = 0; took < budget; took = System.nanoTime() - begin)
+            for (int i = 0; i < LOOKS; i++) {
+                if (answered() != seen) {
+                    took = System.nanoTime() - begin;
+                    spinNanos = Math.min(SPIN_MOST_NS, Math.max(SPIN_LEAST_NS, Math.max(budget - budget / 8, 2 * took)));
+                    pause = 1;
+                    return true;
+                }
+                Thread.onSpinWait();
+            }
+        spinNanos = budget / 2 < SPIN_LEAST_NS ? 0 : budget / 2;
+        if (spinNanos == 0) {
+            skip = pause;
+            pause = Math.min(2 * pause, PAUSE_MOST);
+        }
+        return false;
     }
 }

@@ -126,13 +126,13 @@ final class SocketConnection extends Connection {
     }
 
     @Override
-    synchronized void send(int count) {
+    synchronized void send(int count, long nanos) {
         sent += count;
         notifyAll();
     }
 
     @Override
-    synchronized void release(int count) {
+    synchronized void release(int count, long nanos) {
         taken += count;
         notifyAll();
     }
