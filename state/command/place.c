@@ -242,19 +242,6 @@ bool place_conflict(const struct command *earlier, const struct command *later)
 
 /* ---- choice ---- */
 
-/* Devices of one name and driver round alike; others may not. */
-static bool place_is_same_kind(const struct device *one, const struct device *other)
-{
-    static const cl_device_info asked[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DRIVER_VERSION};
-    bool same = true;
-    for (size_t i = 0; same && i < ARRAY_SIZE(asked); i++) {
-        const char *a = devinfo_string(&one->info, asked[i]);
-        const char *b = devinfo_string(&other->info, asked[i]);
-        same = a && b && strcmp(a, b) == 0;
-    }
-    return same;
-}
-
 static uint8_t place_index_of(const struct context *context, const struct device *device)
 {
     uint8_t i = 0;
@@ -296,7 +283,8 @@ static bool place_is_candidate(const struct place_helper *helper, const struct d
                                uint8_t residence_index, uint64_t now)
 {
     return helper->open && now >= helper->rests_until_ns && residence_index != RESIDENCE_NONE &&
-           helper->device != home && (places.any_float || place_is_same_kind(home, helper->device));
+           helper->device != home &&
+           (places.any_float || devinfo_same_model(&home->info, &helper->device->info));
 }
 
 /* The objective, or time while the energy is not known at home, or on every other device. */

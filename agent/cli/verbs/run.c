@@ -200,9 +200,11 @@ static const struct verb_option run_options[] = {
      "for which kernels). 0: no launch is split. Default: the setting slice of reseat.conf(5).",
      OPTION_VALUE(struct run, slice_ms), .kind = OPTION_NUMBER, .unit = "milliseconds",
      .most = 60000, .initial = UINT32_MAX},
-    {"spread", "DEVICE[,DEVICE]",
+    {"spread", "DEVICE[,DEVICE]|free",
      "Run parts of its long launches on these devices too, where the kernel allows that (reseat "
-     "explain). What a launch needs there counts against no limit. Launches are then split even if "
+     "explain). free: on those that no program uses, as long as that is so, and of the same name "
+     "and driver as its own unless --float any. What a launch needs there counts against no limit. "
+     "Launches are then split even if "
      "the configuration says otherwise. reseat spread changes it while the program runs.",
      OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
     {"objective", "none|time|energy|energy-at-no-loss",
@@ -213,8 +215,9 @@ static const struct verb_option run_options[] = {
      "none: all launches run on its own device. Default: the setting objective of reseat.conf(5).",
      .take = run_take_word},
     {"float", "same|any",
-     "same: for an objective, launches go only to devices of the same name and driver, "
-     "whose results are equal to the last bit. any: to every device of --spread. Default: the "
+     "same: for an objective and --spread free, launches go only to devices of the same name and "
+     "driver, whose results are equal to the last bit. any: to every device of --spread. Default: "
+     "the "
      "setting "
      "float of reseat.conf(5).",
      .take = run_take_word},
@@ -286,6 +289,8 @@ static int run_register_program(struct run *run, struct client *client, const ch
     frame_u64(&frame, "count", run->wish.count);
     ask_put_texts(&frame, "devices", run->where.items, run->where.count);
     ask_put_texts(&frame, "spread", run->spread.items, run->spread.count);
+    if (run->floats && strcmp(run->floats, "any") == 0)
+        frame_bool(&frame, "any_float", true);
     if (run->priority)
         frame_string(&frame, "priority", run->priority);
     if (run->preemptible)
