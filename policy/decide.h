@@ -65,6 +65,9 @@ struct policy_device {
     bool closed;        /**< Takes no new program: drained, failed or about to be removed. */
     bool drains;        /**< The programs on it must leave. */
     bool gone;          /**< Not listed any more; also `closed`. */
+    uint64_t free_s;    /**< Seconds since a program was last on it. */
+    uint32_t model;     /**< Devices with one number compute the same floats to the last bit; 0:
+                            unknown. */
     /** Its capabilities other than memory (policy/reseat.h). NULL: unknown. Borrowed. */
     const struct reseat_limits *has;
 };
@@ -106,6 +109,8 @@ struct policy_program {
                     as soon as another device has room. */
     bool owns; /**< Its call needs memory it already has, no new memory. If a limit or a quota is in
                   the way it is suspended until that changes, whatever its ways. */
+    bool elastic;   /**< Its long launches may be spread over free devices (policy/elastic.h)... */
+    bool any_float; /**< ...also where floats may differ from those of its own device. */
     bool kept; /**< An operator placed it: it leaves when it must or to fit, not to run faster. */
     /** A bit for each device on which it cannot run (plan_fits refused); NULL: none. If the bit of
         its own device is set it runs on, and is moved off when another has room. */

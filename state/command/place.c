@@ -235,19 +235,6 @@ void place_read(struct place_status *ret_status)
 
 /* ---- choice ---- */
 
-/* Devices of one name and driver round alike; others may not. */
-static bool place_is_same_kind(const struct device *one, const struct device *other)
-{
-    static const cl_device_info asked[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DRIVER_VERSION};
-    bool same = true;
-    for (size_t i = 0; same && i < ARRAY_SIZE(asked); i++) {
-        const char *a = devinfo_string(&one->info, asked[i]);
-        const char *b = devinfo_string(&other->info, asked[i]);
-        same = a && b && strcmp(a, b) == 0;
-    }
-    return same;
-}
-
 static uint8_t place_index_of(const struct context *context, const struct device *device)
 {
     uint8_t i = 0;
@@ -290,7 +277,8 @@ static bool place_is_candidate(struct place_helper *helper, const struct device 
 {
     if (helper->compared != home) {
         helper->compared = home;
-        helper->same_kind = places.any_float || place_is_same_kind(home, helper->device);
+        helper->same_kind =
+            places.any_float || devinfo_same_model(&home->info, &helper->device->info);
     }
     return helper->open && helper->same_kind && now >= helper->rests_until_ns &&
            residence_index != RESIDENCE_NONE && helper->device != home;

@@ -244,6 +244,16 @@ const char *devinfo_string(const struct devinfo *info, cl_device_info name)
     return value ? (const char *)value->bytes : "";
 }
 
+bool devinfo_same_model(const struct devinfo *one, const struct devinfo *other)
+{
+    static const cl_device_info asked[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DRIVER_VERSION};
+    bool same = true;
+
+    for (size_t i = 0; same && i < ARRAY_SIZE(asked); i++)
+        same = strcmp(devinfo_string(one, asked[i]), devinfo_string(other, asked[i])) == 0;
+    return same;
+}
+
 bool devinfo_names_have(const char *names, const char *name)
 {
     size_t length = strlen(name);

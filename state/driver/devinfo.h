@@ -110,6 +110,9 @@ cl_name_version devinfo_list_entry(const struct devinfo_value *list, size_t at);
 uint64_t devinfo_scalar(const struct devinfo *info, cl_device_info name, uint64_t fallback);
 /** A string answer, or "". Borrowed. */
 const char *devinfo_string(const struct devinfo *info, cl_device_info name);
+/** Both are of one name, vendor and driver version, so that their floats are equal to the last bit.
+ */
+bool devinfo_same_model(const struct devinfo *one, const struct devinfo *other);
 /** True when the space-separated CL_DEVICE_EXTENSIONS has this name. */
 bool devinfo_has_extension(const struct devinfo *info, const char *extension);
 /** True when the space-separated @names has @name as a whole word. */

@@ -133,6 +133,8 @@ static void explain_print_spread(const json_t *answer)
                                     "given in pieces (reseat run --slice)]"
                                   : "[{?spread}its long launches are done on {spread} too: "
                                     "{spread_launches} so far, {spread_items} work-items there]");
+        explain_say(answer, "[{!spread}{?spread_free}its long launches will be done on free "
+                            "devices too; none that it may use is free now]");
         return;
     }
     words_say(&words, answer, "objective {objective}: each launch runs ");

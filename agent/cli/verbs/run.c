@@ -206,9 +206,11 @@ static const struct verb_option run_options[] = {
      "for which kernels). 0: no launch is split. Default: the setting slice of reseat.conf(5).",
      OPTION_VALUE(struct run, slice_ms), .kind = OPTION_NUMBER, .unit = "milliseconds",
      .most = 60000, .initial = UINT32_MAX},
-    {"spread", "DEVICE[,DEVICE]",
+    {"spread", "DEVICE[,DEVICE]|free",
      "Run parts of its long launches on these devices too, where the kernel allows that (reseat "
-     "explain). What a launch needs there counts against no limit. Launches are then split even if "
+     "explain). free: on those that no program uses, as long as that is so, and of the same name "
+     "and driver as its own unless --float any. What a launch needs there counts against no limit. "
+     "Launches are then split even if "
      "the configuration says otherwise. reseat spread changes it while the program runs.",
      OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
     {"objective", "none|time|energy|energy-at-no-loss",
@@ -219,8 +221,9 @@ static const struct verb_option run_options[] = {
      "none: all launches run on its own device. Default: the setting objective of reseat.conf(5).",
      .take = run_take_word},
     {"float", "same|any",
-     "same: for an objective, launches go only to devices of the same name and driver, "
-     "whose results are equal to the last bit. any: to every device of --spread. Default: the "
+     "same: for an objective and --spread free, launches go only to devices of the same name and "
+     "driver, whose results are equal to the last bit. any: to every device of --spread. Default: "
+     "the "
      "setting "
      "float of reseat.conf(5).",
      .take = run_take_word},
@@ -306,6 +309,8 @@ static int run_register_program(struct run *run, struct client *client, const ch
     put_registration(&frame, &said);
     ask_put_texts(&frame, "devices", run->where.items, run->where.count);
     ask_put_texts(&frame, "spread", run->spread.items, run->spread.count);
+    if (run->floats && strcmp(run->floats, "any") == 0)
+        frame_bool(&frame, "any_float", true);
     if (run->every_ms) {
         frame_u64(&frame, "every_ms", run->every_ms);
         frame_u64(&frame, "keep", run->keep);

@@ -17,6 +17,7 @@ static int spread_verb_run(struct call *call)
         .what = "spread launches",
         .lists = true,
         .say = "{app}: [{!spread}launches are done on its own device only]"
+               "[{!spread}{?spread_free}, until another is free]"
                "[{?spread}{?starting}long launches will be done on {spread} too]"
                "[{?spread}{!starting}long launches are done on {spread} too]"};
     const struct spread *spread = call->options;
@@ -39,15 +40,17 @@ static int spread_verb_run(struct call *call)
 
 const struct verb verb_spread = {
     .name = MSG_SPREAD,
-    .arguments = "APP [DEVICE[,DEVICE]]",
+    .arguments = "APP [DEVICE[,DEVICE]|free]",
     .summary = "Split the long launches of a program over other devices too.",
     .text = "The program's device starts a long launch at its beginning, these devices at its end; "
             "their results are merged before the launch ends. The list replaces an earlier one. "
+            "free: the devices that no program uses, as long as that is so, and of the same name "
+            "and driver as its own unless it was run with --float any. "
             "Kernels whose work-groups depend on each other or write the same bytes, and launches "
             "that are not split (reseat run --slice, reseat explain), stay on one device. Devices "
             "that drain or are full do not take part. What launches and prewarming need on each "
             "device counts against no limit.",
-    .members = "app starting spread",
+    .members = "app starting spread spread_free",
     .options = spread_options,
     .size = sizeof(struct spread),
     .users = true,

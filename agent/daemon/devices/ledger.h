@@ -35,6 +35,7 @@ struct ledger_device {
     uint32_t accounts;    /**< Number of entries on it. */
     uint64_t link;        /**< Bytes a millisecond of its link, as measured; 0: not known. */
     uint64_t link_due_ms; /**< When that is read again, by the caller's clock. */
+    uint64_t used_ms;     /**< When a program was last on it, likewise. */
     bool listed;          /**< The last listing shows it. */
     bool drains;
     uint64_t

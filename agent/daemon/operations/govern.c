@@ -151,6 +151,7 @@ void govern_run(struct agent *agent)
     }
     governor->running = false;
     governor->automatic = false;
+    spreading_share(agent);
     followers_tick(agent);
 }
 

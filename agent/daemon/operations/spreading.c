@@ -1,16 +1,22 @@
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/operations/drains.h"
+#include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
+#include "policy/elastic.h"
 #include "state/driver/device_key.h"
 
 /*
- * Programs whose long launches also run on other devices. The objects that a launch uses are copied
- * there, and no ledger counts the copies. So a program may use an allowed device only while its
- * memory is not needed otherwise: not while the device drains, has recently refused an allocation,
- * or is not listed.
+ * Programs whose long launches also run on other devices: those that an operator named, or those
+ * that nobody uses. The objects that a launch uses are copied there, and no ledger counts the
+ * copies. So a program may use a device only while its memory is not needed otherwise: not while
+ * the device drains, has recently refused an allocation, or is not listed.
  */
+
+/* In place of names of devices: those that nobody uses. */
+#define SPREADING_FREE "free"
 
 /** Bits: the devices that it may use now. */
 static unsigned spreading_usable(const struct agent *agent, const struct program *program)
@@ -34,6 +40,7 @@ void spreading_put_names(const struct agent *agent, const struct program *progra
 {
     unsigned bits = spreading_usable(agent, program);
 
+    frame_bool(frame, "spread_free", program->spread.free);
     frame_array(frame, "spread");
     for (size_t i = 0; i < program->spread.count; i++) {
         const struct inventory_entry *entry =
@@ -70,6 +77,64 @@ void spreading_tick(struct agent *agent)
             spreading_tell(agent, program);
 }
 
+/** Devices of one number are of one model. */
+static void spreading_put_models(const struct agent *agent, struct policy_device *devices)
+{
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        devices[i].model = i + 1;
+        for (uint32_t j = 0; entry && j < i; j++) {
+            const struct inventory_entry *other = devices_entry(agent, j);
+            if (other && devinfo_same_model(&other->info, &entry->info)) {
+                devices[i].model = devices[j].model;
+                break;
+            }
+        }
+    }
+}
+
+/** The devices that were given to the groups of @program. */
+static void spreading_take_given(struct agent *agent, struct program *program,
+                                 const uint32_t *given)
+{
+    const struct world *world = &agent->governor->world;
+    struct program_spread spread = program->spread;
+
+    spread.count = 0;
+    for (uint32_t i = 0; i < agent->ledger.count && spread.count < PROTOCOL_SPREAD_MAX; i++) {
+        const struct inventory_entry *entry = devices_entry(agent, i);
+        if (entry && given[i] != POLICY_NONE && world->groups[given[i]].program == program)
+            spread.devices[spread.count++] = entry->key;
+    }
+    bool same = spread.count == program->spread.count;
+    for (size_t i = 0; same && i < spread.count; i++)
+        same = device_key_equal(&spread.devices[i], &program->spread.devices[i]);
+    if (!same) {
+        program->spread = spread;
+        spreading_tell(agent, program);
+    }
+}
+
+void spreading_share(struct agent *agent)
+{
+    struct world *world = &agent->governor->world;
+    uint32_t *given = NULL;
+    bool any = false;
+
+    for (const struct program *program = agent->programs; program; program = program->next)
+        any = any || program->spread.free;
+    if (any && world->policy.device_count == agent->ledger.count)
+        given = malloc((agent->ledger.count + 1) * sizeof(*given));
+    if (!given)
+        return;
+    spreading_put_models(agent, world->devices);
+    elastic_share(&world->policy, given);
+    for (struct program *program = agent->programs; program; program = program->next)
+        if (program->spread.free)
+            spreading_take_given(agent, program, given);
+    free(given);
+}
+
 /** Add a device, unless it is there already under another name. */
 static void spreading_add(struct program_spread *spread, const struct device_key *key)
 {
@@ -93,10 +158,15 @@ int spreading_read(const struct agent *agent, const msgpack_object *map, const c
                  PROTOCOL_SPREAD_MAX);
         return -E2BIG;
     }
+    spread.any_float = field_bool(map, "any_float", false);
     for (size_t i = 0; i < count; i++) {
         const struct inventory_entry *entry;
         char name[PROTOCOL_WORD_MAX] = "";
         (void)object_string(&names[i], name, sizeof(name));
+        if (count == 1 && strcmp(name, SPREADING_FREE) == 0) {
+            spread.free = true;
+            break;
+        }
         int error = device_resolve(&agent->devices.inventory, name, &entry, ret_error, error_size);
         if (!error && drain_refuses(agent, entry->name, ret_error, error_size))
             error = -EBUSY;
@@ -159,11 +229,13 @@ void spreading_handle(struct peer *client, struct message *message)
         client_refuse(client, ERR_REFUSED, program,
                       "runs there already; name other devices to spread its "
                       "launches to");
-    } else if (spread.count && program->status.known && !program->status.slice_ns) {
+    } else if ((spread.count || spread.free) && program->status.known &&
+               !program->status.slice_ns) {
         client_refuse(client, ERR_REFUSED, program,
                       "gives its launches whole, so that no other device can do a "
                       "part of them; run it with reseat run --slice MS, or --spread");
     } else {
+        spread.any_float = program->spread.any_float;
         program->spread = spread;
         programs_save(agent, program);
         spreading_tell(agent, program);

@@ -102,7 +102,8 @@ void tracing_ends(struct agent *agent, const struct program *program);
 /* spread: programs whose long launches also run on other devices */
 
 /**
- * Read the devices that the field @key of a client's request names, without duplicates.
+ * Read the devices that the field @key of a client's request names, without duplicates; "free"
+ * alone: those that nobody uses.
  *
  * Returns 0, or -ENODEV, -ENOTUNIQ, -EBUSY (one drains) or -E2BIG, with a line for the operator in
  * @ret_error.
@@ -117,7 +118,12 @@ void spreading_tell(const struct agent *agent, struct program *program);
  * Tell programs of changes to these devices: devices drain, become full, or are available again.
  */
 void spreading_tick(struct agent *agent);
-/** Put "spread" into an open map: the names of the devices that @program may use now. */
+/** Give free devices to the programs that may use them, and take back those that are not free. */
+void spreading_share(struct agent *agent);
+/**
+ * Put "spread", the names of the devices that @program may use now, and "spread_free" into an open
+ * map.
+ */
 void spreading_put_names(const struct agent *agent, const struct program *program,
                          struct frame *frame);
 

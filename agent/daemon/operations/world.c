@@ -102,6 +102,7 @@ static void world_put_devices(struct agent *agent, struct world *world)
         device->whole = own->own < own->tight ? own->own : own->tight;
         device->reserved = own->reserved;
         device->step = ledger_step(own);
+        device->free_s = (uv_now(&agent->loop) - own->used_ms) / 1000;
         device->drains = own->drains;
         device->closed =
             device->closed || device->gone || own->lost || own->drains || own->drains_ms;
@@ -243,6 +244,8 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         .ways = program->policy.ways,
         .preemptible = program->policy.preemptible,
         .kept = program->vdevs[group->vdev].chosen,
+        .elastic = program->spread.free && program_acts(program),
+        .any_float = program->spread.any_float,
         .busy_moving = !program_acts(program) || operation_moves(agent, program) ||
                        program->managed.shrinks ||
                        uv_now(&agent->loop) < program->managed.rest_until_ms,
@@ -287,6 +290,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         on->first = index;
         on->residents++;
         on->busy += row->busy;
+        agent->ledger.devices[row->device].used_ms = uv_now(&agent->loop);
     }
 }
 

@@ -114,6 +114,45 @@ Test(spreading, devices_are_named_and_taken_back_while_it_runs)
     harness_end(pid);
 }
 
+Test(spreading, free_devices_are_given_and_taken_back)
+{
+    pid_t pid =
+        harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0", "--float",
+                      "any", "--spread", "free", "--", harness_program(), "100", NULL);
+
+    cr_assert(harness_state("app", "running", 5000));
+    expect_told("gpu1,cpu0,cpu1");
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
+    cr_assert(json_is_true(
+        json_object_get(json_array_get(json_object_get(object, "apps"), 0), "spread_free")));
+    json_decref(object);
+    pid_t other = harness_spawn(harness_reseat(), "run", "--name", "other", "--device", "cpu0",
+                                "--", harness_program(), "100", NULL);
+    expect_told("gpu1,cpu1");
+    harness_end(other);
+    expect_told("gpu1,cpu0,cpu1");
+    cr_assert_eq(RESEAT("drain", "gpu1")->status, 0);
+    expect_told("cpu0,cpu1");
+    cr_assert_eq(RESEAT("spread", "app", "cpu1")->status, 0);
+    expect_told("cpu1");
+    cr_assert_eq(RESEAT("spread", "app", "free,cpu1")->status, 3, "it stands alone");
+    cr_assert_eq(RESEAT("spread", "app", "free")->status, 0);
+    expect_told("cpu0,cpu1");
+    harness_end(pid);
+}
+
+Test(spreading, none_is_free_of_another_model)
+{
+    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0",
+                              "--spread", "free", "--", harness_program(), "100", NULL);
+
+    cr_assert(harness_state("app", "running", 5000));
+    cr_assert(harness_prints("explain", "app", "will be done on free devices too", 5000), "%s",
+              RESEAT("explain", "app")->out);
+    expect_told("");
+    harness_end(pid);
+}
+
 Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
 {
     setenv("RESEAT_SLICE", "5", 1);
