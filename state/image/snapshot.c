@@ -12,6 +12,7 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/image/snapshot_making.h"
 #include "state/image/stored.h"
 
@@ -94,10 +95,10 @@ static int snapshot_decide(struct making *making)
                      (double)bytes / 1e6, (double)predicted / NS_PER_MS, (double)most / NS_PER_MS);
 }
 
-/* True when a launch has been given to the driver only in part: its writes belong to no moment.
- * *ret_suspended: one of them continues only when the program is resumed, by a mover that waits for
- * this snapshot. Gate closed. */
-static bool snapshot_is_in_pieces(bool *ret_suspended)
+/* True when the moment would be in the middle of a launch and must not be. *ret_suspended: such a
+ * launch continues only when the program is resumed, by a mover that waits for this snapshot. Gate
+ * closed. */
+static bool snapshot_is_in_pieces(const struct making *making, bool *ret_suspended)
 {
     bool any = false;
     *ret_suspended = false;
@@ -108,6 +109,8 @@ static bool snapshot_is_in_pieces(bool *ret_suspended)
         bool busy = false;
         pthread_mutex_lock(&engine_lock);
         bool found = defer_in_pieces(queue, &event, &busy) || busy;
+        if (found && making->request->in_launches)
+            found = event->parts->sharers != 0; /* what helpers have done is not merged yet */
         any = any || found;
         *ret_suspended = *ret_suspended || (found && !queue->real);
         pthread_mutex_unlock(&engine_lock);
@@ -197,7 +200,7 @@ static int snapshot_attempt(struct making *making)
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
     bool suspended = false;
-    if (error == 0 && (snapshot_is_in_pieces(&suspended) || snapshot_is_settling(making))) {
+    if (error == 0 && (snapshot_is_in_pieces(making, &suspended) || snapshot_is_settling(making))) {
         if (suspended)
             return move_fail(&making->move, -EBUSY, "it is suspended in the middle of a launch");
         making->move.limits.deadline_ns = making->request->deadline_ns;

@@ -13,6 +13,7 @@
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
+#include "state/command/parts.h"
 #include "state/driver/served.h"
 #include "state/image/snapshot.h"
 #include "state/move/move.h"
@@ -55,16 +56,18 @@ bool protect_is_on(void)
     return atomic_load(&on) && !protect_refusal();
 }
 
-/* Settle the events of commands that have ended, so that none of them need be in the journal. A
- * command whose driver reports otherwise, as that of a device being lost does, stays in the journal
- * alone. */
+/* Settle the events of commands and pieces that have ended, so that none of them need be in the
+ * journal. A command whose driver reports otherwise, as that of a device being lost does, stays in
+ * the journal alone. */
 static int protect_settle_events(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
     bool doubted = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
-        if (event_state(event) == EVENT_ISSUED && !event->parts) {
+        if (event_state(event) == EVENT_ISSUED && event->parts && event->parts->pieces) {
+            doubted = !parts_note_ends(event) || doubted;
+        } else if (event_state(event) == EVENT_ISSUED && !event->parts) {
             (void)event_status_inside(event);
             doubted = doubted || event_is_doubted(event);
         }
@@ -137,7 +140,7 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
 
 static int protect_make(uint64_t most_ns)
 {
-    const struct snapshot_request request = {.most_ns = most_ns};
+    const struct snapshot_request request = {.most_ns = most_ns, .in_launches = true};
     struct snapshot_report report;
     return protect_snapshot(&request, &report);
 }

@@ -14,9 +14,18 @@
  * Snapshots are made at intervals, and the commands between them are kept in the journal.
  * recovery.h tells what happens when the device is lost.
  *
+ * A launch that is given in pieces (command/pieces.h) may have a snapshot in its middle. Each group
+ * counts once:
+ * - groups given before the snapshot's moment have ended at it, and their results are in its bytes;
+ * - groups given since are in the journal, a command for each piece, or for what a helper did and
+ *   brought home;
+ * - all others are still to be given (struct pieces), after a loss on the new device.
+ * What must come after the launch is deferred until all of its groups have ended, so it is neither
+ * in such a snapshot nor before any of the launch's pieces in the journal.
+ *
  * A program that cannot be protected runs as without protection, and protect_read tells why: it is
- * pinned (object/pin.h), has several virtual devices, or since the last snapshot gave a launch in
- * pieces or a command that failed. Output that kernels printed is printed again. Where the replayed
+ * pinned (object/pin.h), has several virtual devices, or since the last snapshot gave a command
+ * that failed. Output that kernels printed is printed again. Where the replayed
  * results depend on chance (the order of atomic operations on floats), they may differ.
  */
 
