@@ -172,6 +172,15 @@ static int snapshot_conclude(struct making *making)
     return error;
 }
 
+/* Wait until all commands given so far have ended, while the program runs. */
+static int snapshot_quiesce(struct making *making)
+{
+    uint64_t since = clock_now_ns();
+    int error = move_quiesce(&making->move);
+    making->report->waited_ns += clock_now_ns() - since;
+    return error;
+}
+
 /* 0: the snapshot is complete. 1: another attempt is needed. Called with the gate closed; it may be
  * open afterwards. */
 static int snapshot_attempt(struct making *making)
@@ -191,7 +200,7 @@ static int snapshot_attempt(struct making *making)
         uint64_t began = clock_now_ns();
         snapshot_open_gate(making);
         making->report->rounds++;
-        error = move_quiesce(&making->move);
+        error = snapshot_quiesce(making);
         if (error == 0)
             error = making_copy(making, true);
         making->move.rounds.took_ns = clock_now_ns() - began;
@@ -225,7 +234,7 @@ static int snapshot_make_once(struct making *making)
     gate_leave();
     while (error == 0 && again > 0) {
         making_let_go(making);
-        error = move_quiesce(&making->move);
+        error = snapshot_quiesce(making);
         if (error == 0)
             error = snapshot_close_gate(making);
         if (error != 0)
@@ -300,6 +309,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
     } else if (move_lock_until(request->deadline_ns, false)) {
         ret_report->reason[0] = '\0';
+        ret_report->waited_ns = clock_now_ns() - start;
         error = work_begin() ? snapshot_run_turn(request, ret_report) : -ESHUTDOWN;
         work_end();
         move_unlock();

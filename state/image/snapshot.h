@@ -87,6 +87,7 @@ struct snapshot_report {
     char reason[512]; /**< One line; "" when it was made. */
     uint64_t serial;  /**< Serial of the snapshot that was made. */
     uint64_t total_ns;
+    uint64_t waited_ns;   /**< Of that: waits for other movers and for commands, gate open. */
     uint64_t downtime_ns; /**< Time with the gate closed, in all. */
     uint64_t expected_ns; /**< For -EBUSY: the predicted pause. */
     uint64_t copied;      /**< Bytes that were read, some of them more than once. */

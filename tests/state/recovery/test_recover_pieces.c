@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/base/threads/gate.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"
@@ -15,7 +16,7 @@
  */
 
 /* A GPU has a queue for each piece, which is of 2048 items at least: they last 25 ms. */
-#define PACED_GPU "type=gpu base=1 compute_units=1 paced=plain,places items_per_s=81920 "
+#define PACED_GPU "type=gpu base=1 compute_units=1 paced=plain,places,waits items_per_s=81920 "
 
 /* Asks where in the launch it is. */
 static const char places[] =
@@ -137,6 +138,11 @@ Test(recover_pieces, a_device_that_is_lost_at_any_piece_is_replaced, .timeout = 
     lose_at_each_piece(CONFIG, "plain", 0, NULL);
 }
 
+Test(recover_pieces, a_device_that_hangs_at_any_piece_is_replaced, .timeout = 300)
+{
+    lose_at_each_piece(TWO(PACED_GPU "lost_hangs=yes "), "plain", 0, NULL);
+}
+
 Test(recover_pieces, pieces_that_ask_where_they_are_are_given_again, .timeout = 300)
 {
     lose_at_each_piece(CONFIG, "places", CL_QUEUE_PROFILING_ENABLE, NULL);
@@ -239,27 +245,27 @@ Test(recover_pieces, the_journal_has_what_a_snapshot_in_the_middle_lacks, .timeo
 Test(recover_pieces, a_read_in_front_of_pieces_is_given_again, .timeout = 60)
 {
     static struct lossy l;
-    static cl_uint bytes[4096];
+    static cl_uint bytes[4 * 4096];
     struct scene *s = &l.scene;
-    const size_t global = 4096, local = 16;
+    const size_t global = ARRAY_SIZE(bytes), local = 16;
     const cl_uint rounds = 1, one = 1;
-    lossy_open(&l, CONFIG, "plain", 0);
+    lossy_open(&l, TWO(PACED_GPU), "plain", 0);
     cl_kernel slow = engine_kernel(s->program.program, "waits"); /* goes whole, and takes 200 ms */
     cl_mem other = engine_buffer(s->program.context, 0, sizeof(bytes), NULL);
     OK(clSetKernelArg(slow, 0, sizeof(cl_mem), &other));
     OK(clSetKernelArg(slow, 1, sizeof(rounds), &rounds));
     OK(clSetKernelArg(slow, 2, sizeof(one), &one));
     OK(clSetKernelArg(slow, 3, sizeof(one), &one));
-    cl_event event = launch(s, &long_shape, ROUNDS);
-    add_wanted(s, &long_shape, ROUNDS);
+    cl_event event = launch(s, l.shape, ROUNDS);
+    add_wanted(s, l.shape, ROUNDS);
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
     OK(clEnqueueNDRangeKernel(s->program.queue, slow, 1, NULL, &global, &local, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(s->program.queue, s->out, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL,
                            NULL));
     memcpy(s->words, s->wanted, sizeof(bytes)); /* what is to be read */
-    event = launch(s, &long_shape, ROUNDS);
-    add_wanted(s, &long_shape, ROUNDS);
+    event = launch(s, l.shape, ROUNDS);
+    add_wanted(s, l.shape, ROUNDS);
     OK(clFlush(s->program.queue));
     cr_assert_eq(emu_shared_vanish(s->rig.emu, "one"), 0);
     OK(clWaitForEvents(1, &event));
