@@ -172,6 +172,7 @@ struct policy_settings {
     uint32_t floats;      /**< Likewise. */
     bool isolate;         /**< Programs that are started run their drivers in other processes. */
     bool protect;         /**< Programs are protected from the loss of their device. */
+    uint64_t fault_s;     /**< Mean time between faults of a device; 0: not known. */
     uint64_t power_cap;   /**< Watts of all devices; 0: no cap. Kept outside: power.h. */
     uint32_t max_downtime_ms; /**< Downtime that moves aim at unless the request says otherwise. */
     uint64_t bandwidth;       /**< Bytes a second for copies while a program runs; 0: no limit. */

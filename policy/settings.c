@@ -127,6 +127,12 @@ const struct setting settings_table[] = {
      "journal of the commands since. reseat run --protect and reseat protect set it, and how "
      "often, for one program.",
      0, 1, 0, FIELD(protect)},
+    {"mean-time-to-fault", SETTING_SECONDS,
+     "How long a device works, on average, until it is lost. Protected programs whose interval "
+     "between snapshots is not set choose the one for which losses and snapshots together delay "
+     "them least. For programs that are started from now on. 0: not known; then it is learnt from "
+     "the losses that a program had, and before those the interval is 10 s.",
+     0, INT64_C(10000) * DAY_S, 0, FIELD(fault_s)},
     {"power-cap", SETTING_NUMBER,
      "Watts that all devices together may draw. Launches wait so that this is kept. 0: no cap.", 0,
      1000000, 0, FIELD(power_cap)},

@@ -18,6 +18,7 @@
 #include "interpose/control/control_protect.h"
 #include "interpose/entry/calls.h"
 #include "state/base/bytes/size.h"
+#include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/callback.h"
 #include "state/base/threads/fork.h"
@@ -36,6 +37,7 @@
 #include "state/object/retry.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
+#include "state/recovery/protect.h"
 #include "state/recovery/recovery.h"
 
 /** How long the agent may take to say where to start, before the environment decides. */
@@ -248,6 +250,16 @@ static uint64_t start_wanted_slice_ns(void)
     return ms * 1000000ull;
 }
 
+static uint64_t start_fault_ns(void)
+{
+    const char *text = getenv(START_ENV_FAULT);
+    char *end = NULL;
+    if (!text || !isdigit((unsigned char)text[0]))
+        return 0;
+    unsigned long long seconds = strtoull(text, &end, 10);
+    return end[0] || seconds > UINT64_MAX / NS_PER_S ? 0 : seconds * NS_PER_S;
+}
+
 static void start_placing(void)
 {
     const char *objective = getenv(START_ENV_OBJECTIVE), *floats = getenv(START_ENV_FLOAT);
@@ -380,6 +392,7 @@ static void start_protect_start(const struct machine *machine)
     size_t count = keys ? machine->inventory.count : 0;
     for (size_t i = 0; i < count; i++)
         keys[i] = machine->inventory.entries[i].key;
+    atomic_store(&protect_fault_ns, start_fault_ns());
     control_protect_start(keys, count, getenv(START_ENV_PROTECT));
     free(keys);
 }

@@ -27,6 +27,7 @@
 #define START_ENV_FLOAT     "RESEAT_FLOAT"     /**< any: place_configure. */
 #define START_ENV_PROTECT                                                                          \
     "RESEAT_PROTECTION" /**< Its device may be lost: as agent/protocol/protection.h takes it. */
+#define START_ENV_FAULT "RESEAT_MEAN_TIME_TO_FAULT" /**< Seconds; 0: not known. */
 
 /** Without START_ENV_SLICE. */
 #define START_SLICE_MS      10

@@ -170,20 +170,34 @@ struct doubt_job {
     cl_int status;
 };
 
+/* The residence whose driver reported an error that may be a loss, held; or NULL. Inside the gate.
+ */
+static struct residence *event_doubted_by(struct event *event)
+{
+    if (!event_is_doubted(event) || event_state(event) != EVENT_ISSUED)
+        return NULL;
+    uint8_t residence_index = event->parts ? parts_failing(event) : event->residence_index;
+    if (residence_index == RESIDENCE_NONE)
+        return NULL;
+    struct residence *residence = event->context->at[residence_index];
+    residence_ref(residence);
+    return residence;
+}
+
 static void event_ask(struct callback_job *job)
 {
     struct doubt_job *doubt = container_of(job, struct doubt_job, job);
     struct event *event = doubt->event;
-    struct residence *residence = NULL;
+    uint8_t asked = DOUBT_ASKED;
     gate_enter();
-    if (event_state(event) == EVENT_ISSUED && !event->parts) {
-        residence = event->context->at[event->residence_index];
-        residence_ref(residence);
-    }
+    struct residence *residence = event_doubted_by(event);
     gate_leave();
     if (residence && !residence_failed(residence, doubt->status)) {
         journal_break("a command ended in an error");
         atomic_store(&event->doubt, DOUBT_OVER);
+    } else if (!residence) {
+        /* The piece that failed was done again: the next error is one of another piece. */
+        (void)atomic_compare_exchange_strong(&event->doubt, &asked, DOUBT_NONE);
     }
     residence_unref(residence);
     object_unhold(event);
@@ -237,16 +251,6 @@ cl_int event_status_inside(struct event *event)
     if (status == CL_COMPLETE) /* stays true even if the device is lost */
         atomic_store_explicit(&event->given, 0, memory_order_relaxed);
     return reached < status ? reached : status;
-}
-
-/* The residence whose driver reported an error that may be a loss; held. */
-static struct residence *event_doubted_by(const struct event *event)
-{
-    if (!event_is_doubted(event) || event_state(event) != EVENT_ISSUED || event->parts)
-        return NULL;
-    struct residence *residence = event->context->at[event->residence_index];
-    residence_ref(residence);
-    return residence;
 }
 
 bool event_is_lost(struct event *event)
@@ -648,11 +652,16 @@ static void event_settle(struct event *event, struct residence *residence)
     event_set_done(event, status);
 }
 
+void event_trust(struct event *event)
+{
+    atomic_store(&event->doubt, DOUBT_NONE);
+}
+
 /* Where its last part was, it is DONE. */
 static void event_settle_parts(struct event *event, struct residence *residence,
-                               uint8_t residence_index)
+                               uint8_t residence_index, bool recovers)
 {
-    if (!parts_settle(event, residence, residence_index))
+    if (!parts_settle(event, residence, residence_index, recovers))
         return;
     for (unsigned i = 0; event->profiled && i < ARRAY_SIZE(event->times); i++)
         (void)parts_time(event, CL_PROFILING_COMMAND_QUEUED + i, &event->times[i]);
@@ -677,7 +686,8 @@ static void event_vacate(struct object *object, const struct move_context *move,
         event->queue->vdev_index == move->vdev_index)
         event_settle(event, move->context->at[residence_index]);
     else if (event_state(event) == EVENT_ISSUED && event->parts)
-        event_settle_parts(event, move->context->at[residence_index], residence_index);
+        event_settle_parts(event, move->context->at[residence_index], residence_index,
+                           move->recovers);
 }
 
 static void event_release_real(const cl_icd_dispatch *cl, void *real, void *kept)

@@ -144,6 +144,8 @@ static inline bool event_failed(const struct event *event)
 bool event_stands(struct event *event, cl_int status);
 /** True while that check of @event is under way. Anywhere. */
 bool event_is_doubted(const struct event *event);
+/** What it was doubted for was done again elsewhere. Anywhere. */
+void event_trust(struct event *event);
 /** Complete that check at once if it is under way. True: its device is lost. Blocks as
  * residence_failed; not inside the gate. */
 bool event_is_lost(struct event *event);

@@ -151,10 +151,11 @@ static cl_int give_close(const struct pieces *pieces, struct parts *parts)
 }
 
 /*
- * Bring the command's objects and issue it, in queue @beside if that is not NULL. In that case
- * everything that the command must follow has ended. Returns as command_issue().
+ * Bring the command's objects and issue its next piece, in queue @beside if that is not NULL. In
+ * that case everything that the command must follow has ended. The journal of a protected program
+ * gets the piece as a command of its own. Returns as command_issue().
  */
-static cl_int give_issue(struct command *command, struct residence *residence,
+static cl_int give_issue(struct command *command, struct event *event, struct residence *residence,
                          uint8_t residence_index, cl_command_queue beside, cl_uint waits,
                          struct event *const *wait_list, uint64_t *ret_begun, uint64_t *ret_given,
                          cl_event *ret_real)
@@ -162,13 +163,19 @@ static cl_int give_issue(struct command *command, struct residence *residence,
     cl_int error = command_ready(command, residence, residence_index);
     if (error != CL_SUCCESS)
         return error;
+    bool kept = atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
+    struct journal_entry *entry = kept ? journal_prepare(command, true, waits, wait_list) : NULL;
     *ret_begun = queue_step(command->queue);
     *ret_given = clock_now_ns();
-    journal_break("a launch is given in pieces");
-    if (!beside)
-        return command_issue(command, residence, residence_index, waits, wait_list, ret_real);
-    error = command_issue_in(command, residence, residence_index, beside, 0, NULL, ret_real);
-    if (error == CL_SUCCESS)
+    if (beside)
+        error = command_issue_in(command, residence, residence_index, beside, 0, NULL, ret_real);
+    else
+        error = command_issue(command, residence, residence_index, waits, wait_list, ret_real);
+    if (kept && error == CL_SUCCESS)
+        (void)journal_add(entry, command, event);
+    else if (kept)
+        journal_drop(entry);
+    if (beside && error == CL_SUCCESS)
         residence_flush(residence, beside);
     return error;
 }
@@ -187,7 +194,7 @@ static cl_int give_piece(struct command *command, struct pieces *pieces, struct 
     cl_int error = CL_SUCCESS;
     bool any = give_take(pieces);
     if (any)
-        error = give_issue(command, residence, residence_index,
+        error = give_issue(command, event, residence, residence_index,
                            parts_queue(event, part, residence, residence_index), waits, wait_list,
                            &begun, &given, &real);
     if (any && error != CL_SUCCESS)
@@ -211,6 +218,18 @@ static cl_int give_piece(struct command *command, struct pieces *pieces, struct 
 }
 
 /*
+ * Handle an error of the driver. In a protected program the device may be lost, which is checked
+ * outside the gate: returns COMMAND_ABSENT in that case.
+ */
+static cl_int give_doubt(struct deferred *deferred, cl_int error)
+{
+    if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
+        return error;
+    deferred->refused = error;
+    return COMMAND_ABSENT;
+}
+
+/*
  * Issue the next piece. The command's event is DEFERRED before the first piece and ISSUED
  * afterwards. Inside the gate. Returns CL_SUCCESS, COMMAND_ABSENT or, before the first piece only,
  * the error that the command ends with.
@@ -226,6 +245,8 @@ static cl_int give_next_piece(struct deferred *deferred, struct residence *resid
         give_measure(pieces, event->parts);
         cl_int error = give_piece(command, pieces, event, event->parts, residence, residence_index,
                                   waits, wait_list);
+        if (error != CL_SUCCESS && error != COMMAND_ABSENT)
+            error = give_doubt(deferred, error);
         if (error != CL_SUCCESS && error != COMMAND_ABSENT) {
             parts_close(event->parts, error);
             return CL_SUCCESS;
@@ -242,7 +263,7 @@ static cl_int give_next_piece(struct deferred *deferred, struct residence *resid
         give_end_alone(pieces);
         parts_leave(parts);
     }
-    return error;
+    return error == CL_SUCCESS || error == COMMAND_ABSENT ? error : give_doubt(deferred, error);
 }
 
 /* How long a launch took at home: from when it was given, or the launch before it ended. */
@@ -315,18 +336,6 @@ static cl_int give_whole(struct deferred *deferred, struct residence *residence,
     else if (kept)
         journal_drop(entry);
     return error;
-}
-
-/*
- * Handle an error of the driver. In a protected program the device may be lost, which is checked
- * outside the gate: returns COMMAND_ABSENT in that case.
- */
-static cl_int give_doubt(struct deferred *deferred, cl_int error)
-{
-    if (!atomic_load_explicit(&journal_is_kept, memory_order_relaxed) || journal_broken())
-        return error;
-    deferred->refused = error;
-    return COMMAND_ABSENT;
 }
 
 /* Give a launch to a helper. False: without memory, or another queue is there, or the program was

@@ -314,7 +314,7 @@ static bool journal_is_known(const struct journal_entry *entry)
         return true;
     return queue && (entry->given <= atomic_load(&queue->past) ||
                      (entry->event && event_state(entry->event) == EVENT_ISSUED &&
-                      queue_is_past(queue, entry->event)));
+                      !entry->event->parts && queue_is_past(queue, entry->event)));
 }
 
 static struct journal_entry *journal_reversed(struct journal_entry *list)

@@ -10,8 +10,9 @@
  * device had.
  *
  * The journal's order is a possible order of execution: each entry stands behind what it waits for,
- * and behind earlier commands of its queue. Objects that an entry uses live as long as the entry,
- * even if the program released them.
+ * and behind earlier commands of its queue. Of a launch in pieces (pieces.h) each piece is an
+ * entry, with the launch's event; its groups that are not given yet are in none. Objects that an
+ * entry uses live as long as the entry, even if the program released them.
  *
  * A journal that lacks something (a command that cannot be replayed, or memory ran out) is broken,
  * and useless until the next snapshot: until then the program is not protected.

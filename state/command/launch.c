@@ -1,5 +1,7 @@
 #include "state/command/launch.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "state/base/log.h"
@@ -302,7 +304,7 @@ static cl_int launch_defer(struct command *command)
     if (kernel_captured_args_take(launch->kernel, &launch->captured_args) != 0)
         return CL_OUT_OF_HOST_MEMORY;
     if (!kernel_captured_args_is_whole(launch->captured_args)) {
-        kernel_captured_args_free(launch->captured_args);
+        kernel_captured_args_unref(launch->captured_args);
         return CL_INVALID_KERNEL_ARGS;
     }
     launch_scatter(launch);
@@ -331,8 +333,36 @@ static void launch_drop(struct command *command)
         pieces_finish(&launch->pieces);
     if (launch->under_way)
         program_cut_end(launch->kernel->program);
-    kernel_captured_args_free(launch->captured_args);
+    kernel_captured_args_unref(launch->captured_args);
     object_unhold(launch->kernel);
+}
+
+/* For the journal: a launch of the next piece alone. It shares the captured arguments. */
+static int launch_record_piece(const struct command *command, struct command **ret_command,
+                               char **ret_bytes, size_t *ret_size)
+{
+    const struct launch *launch = (const struct launch *)command;
+    struct launch *piece = malloc(sizeof(*piece));
+    if (!piece)
+        return -ENOMEM;
+    *piece = *launch;
+    struct launch_space *space = launch_take_space(piece);
+    space->offset = launch_copy_sizes(piece->offset_copy, space->offset, space->dims);
+    space->global = launch_copy_sizes(piece->global_copy, space->global, space->dims);
+    space->local = launch_copy_sizes(piece->local_copy, space->local, space->dims);
+    piece->pieces.back = NULL; /* belongs to the launch */
+    piece->base.residency_token = 0;
+    command_begin_anew(&piece->base);
+    (void)kernel_captured_args_ref(piece->captured_args);
+    object_hold(piece->kernel);
+    /* Until the journal is rid of it, devices that the program moves to have the variant. */
+    piece->under_way = launch_is_offset_aware(piece);
+    if (piece->under_way)
+        program_cut_begin(piece->kernel->program);
+    *ret_command = &piece->base;
+    *ret_bytes = NULL;
+    *ret_size = 0;
+    return 0;
 }
 
 /* Errors that mean "not on this device" rather than "not like this". */
@@ -396,7 +426,7 @@ static const struct command_ops held_ndrange_ops = {LAUNCH_OPS_HELD(CL_COMMAND_N
 static const struct command_ops held_task_ops = {LAUNCH_OPS_HELD(CL_COMMAND_TASK)};
 static const struct command_ops piece_ops = {LAUNCH_OPS_HELD(CL_COMMAND_NDRANGE_KERNEL),
                                              .pieces = launch_pieces,
-                                             .unrepeatable = "a launch is given in pieces"};
+                                             .record = launch_record_piece};
 
 /* Work-group sizes that we choose where the program leaves it to us: small, so that there are many
  * pieces. One launch has one size, also when it goes on on another device. */
@@ -523,12 +553,6 @@ static inline bool launch_goes_whole(const struct launch *launch, const char *re
     return false;
 }
 
-/* The journal keeps launches whole. */
-static bool launch_is_kept(void)
-{
-    return atomic_load_explicit(&journal_is_kept, memory_order_relaxed);
-}
-
 /* True when the launch is to be given in pieces: the slow half of launch_goes_in_pieces. */
 static NOINLINE bool launch_cut(struct launch *launch)
 {
@@ -538,9 +562,6 @@ static NOINLINE bool launch_cut(struct launch *launch)
     const char *whole = NULL;
     bool cuts = false;
     (void)launch_take_space(launch);
-    if (launch_is_kept())
-        return launch_goes_whole(launch,
-                                 "the program is protected, and its journal has launches whole");
     /* A thread of ours gives the pieces; it must not be in a driver when the process ends. */
     if (work_is_over() || callback_start() != 0)
         return false;
@@ -606,7 +627,7 @@ static const char *launch_stays(const struct launch *launch, bool visible)
         return "the program has several virtual devices";
     if (!queue->in_order || object_count(OBJECT_QUEUE) != 1)
         return "its queue is out of order, or the program has another one";
-    if (launch_is_kept())
+    if (atomic_load_explicit(&journal_is_kept, memory_order_relaxed))
         return "the program is protected";
     if (power_is_capped())
         return "its power is capped";

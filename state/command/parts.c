@@ -172,6 +172,11 @@ static void parts_part_reached(struct part *part, uint64_t serial, cl_int status
     struct parts *parts = part->all;
     if (part->serial != serial)
         return; /* a report about a former piece */
+    /* Of a protected program: its device may be lost, and then the piece is given again. Else it is
+     * asked again. */
+    if (status < CL_COMPLETE && parts->pieces && parts->event &&
+        !event_stands(parts->event, status))
+        return;
     if (status <= CL_COMPLETE && atomic_load(&part->status) > CL_COMPLETE) {
         atomic_store(&part->status, status);
         parts->left--;
@@ -265,6 +270,18 @@ static cl_int parts_ask_status(const struct event *event, const struct part *par
     return error == CL_SUCCESS ? status : CL_SUBMITTED;
 }
 
+uint8_t parts_failing(const struct event *event)
+{
+    struct parts *parts = event->parts;
+    uint8_t residence_index = RESIDENCE_NONE;
+    pthread_mutex_lock(&parts->lock);
+    for (unsigned i = 0; i < parts->count && residence_index == RESIDENCE_NONE; i++)
+        if (parts_runs(&parts->of[i]) && parts_ask_status(event, &parts->of[i]) < CL_COMPLETE)
+            residence_index = parts->of[i].residence_index;
+    pthread_mutex_unlock(&parts->lock);
+    return residence_index;
+}
+
 cl_int parts_status(struct event *event)
 {
     struct parts *parts = event->parts;
@@ -316,6 +333,11 @@ static bool parts_wait_for_part(struct event *event, struct part *part)
     if (!any)
         return false;
     cl_int status = residence_wait(awaited.residence, 1, &awaited.real);
+    if (UNLIKELY(status != CL_SUCCESS) && residence_outlives(awaited.residence, status)) {
+        awaited.residence->cl->clReleaseEvent(awaited.real);
+        residence_unref(awaited.residence);
+        return true;
+    }
     gate_enter();
     pthread_mutex_lock(&part->all->lock);
     bool is_there = part->real == awaited.real && part->serial == awaited.serial;
@@ -335,13 +357,14 @@ static void parts_unlock_engine(void *unused)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* Wait until a piece after @serial was given, or no more will come: the program may be moving or
- * suspended. */
+/* Wait until a piece after @serial was given, or lost ones were given again, or no more will come:
+ * the program may be moving or suspended. */
 static void parts_wait_for_more(const struct parts *parts, uint64_t serial)
 {
     pthread_mutex_lock(&engine_lock);
     pthread_cleanup_push(parts_unlock_engine, NULL);
-    while (parts_goes_on(parts) && parts->serial == serial && parts->left == 0)
+    while (parts->lost != 0 ||
+           (parts_goes_on(parts) && parts->serial == serial && parts->left == 0))
         defer_await_change();
     pthread_cleanup_pop(1);
 }
@@ -353,7 +376,7 @@ void parts_wait(struct event *event)
     do {
         bool any = false;
         pthread_mutex_lock(&engine_lock);
-        more = parts_goes_on(parts);
+        more = parts_goes_on(parts) || parts->lost != 0;
         uint64_t serial = parts->serial;
         pthread_mutex_unlock(&engine_lock);
         for (unsigned i = 0; i < parts->count; i++)
@@ -362,7 +385,7 @@ void parts_wait(struct event *event)
             defer_pump();
         if (more && !any)
             parts_wait_for_more(parts, serial);
-    } while (more);
+    } while (more || event_is_doubted(event));
 }
 
 /* Start and end times since it was queued; 0 if the driver does not tell. */
@@ -601,7 +624,17 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
     }
 }
 
-bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index)
+/* It runs on a lost device. */
+static void parts_lose(struct part *part)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (atomic_load(&part->status) > CL_COMPLETE)
+        part->all->lost++;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index,
+                  bool recovers)
 {
     struct parts *parts = event->parts;
     bool gone = !parts_goes_on(parts); /* only movers use helpers */
@@ -611,7 +644,9 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t resi
             gone = gone && !part->real;
             continue;
         }
-        if (parts_runs(part)) {
+        if (parts_runs(part) && recovers && parts->pieces) {
+            parts_lose(part);
+        } else if (parts_runs(part)) {
             cl_int status = parts_ask_status(event, part);
             parts_part_reaches(part, part->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
         }
@@ -626,7 +661,46 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t resi
         part->real = NULL;
         part->queue = NULL;
     }
-    return gone;
+    return gone && parts->lost == 0;
+}
+
+void parts_done_again(struct event *event)
+{
+    struct parts *parts = event->parts;
+    pthread_mutex_lock(&engine_lock);
+    bool any = parts->lost != 0;
+    for (unsigned i = 0; any && i < parts->count; i++)
+        if (!parts->of[i].real && atomic_load(&parts->of[i].status) > CL_COMPLETE) {
+            atomic_store(&parts->of[i].status, CL_COMPLETE);
+            parts->left--;
+        }
+    parts->lost = 0;
+    if (any && event->profiled) {
+        cl_ulong now = device_clock_guess(&event->queue->vdev->clock);
+        parts->end = now > parts->end ? now : parts->end;
+        parts->start = parts->start != 0 ? parts->start : now;
+        parts->submit = parts->submit != 0 ? parts->submit : parts->start;
+        parts->queued = parts->queued != 0 ? parts->queued : parts->submit;
+    }
+    if (any)
+        event_trust(event);
+    if (any)
+        parts_reach(parts, true);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+bool parts_note_ends(struct event *event)
+{
+    struct parts *parts = event->parts;
+    for (unsigned i = 0; i < parts->count; i++)
+        if (parts_runs(&parts->of[i]))
+            (void)residence_wait(event->context->at[parts->of[i].residence_index], 1,
+                                 &parts->of[i].real);
+    (void)parts_status(event);
+    pthread_mutex_lock(&engine_lock);
+    bool ended = parts->left == 0;
+    pthread_mutex_unlock(&engine_lock);
+    return ended;
 }
 
 /* The threads that held the lock, and those of helpers, do not exist in the child. The queue does,

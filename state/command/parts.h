@@ -31,6 +31,9 @@
  * Pieces (pieces.h) are parts that follow one another in their command's own queue: each one that
  * ends makes room for the next, until all are given. They wait in the driver for what their command
  * waits for; their times are by the clock of their virtual device.
+ *
+ * Pieces of a protected program that run on a device which is lost are given again by the recovery
+ * (recovery/replay.c). Until then they count as running, and have no real event.
  */
 
 struct part {
@@ -56,6 +59,7 @@ struct parts {
     pthread_mutex_t lock;
     unsigned count;
     unsigned left; /**< Parts that have not ended. Guarded by engine_lock. */
+    unsigned lost; /**< Those of them that are to be given again. Guarded by engine_lock. */
     unsigned
         sharers; /**< Helpers that do some of it elsewhere (share.h). Guarded by engine_lock. */
     /** The queue of a launch is a sharer, so that events end in its order. Guarded likewise. */
@@ -158,8 +162,19 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
                        void *data);
 /** Number of driver objects of all parts; for residence_reserve. */
 size_t parts_real_count(void);
-/** Retire the driver objects that the parts of @event have in @residence_index. They were drained.
- * By a mover, at COMMIT. True when no part has any left anywhere. */
-bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index);
+/** Retire the driver objects that the parts of @event have in @residence_index. They were drained,
+ * or, with @recovers, pieces that have not ended are given again. By a mover, at COMMIT. True when
+ * no part has any left anywhere, and none is given again. */
+bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index,
+                  bool recovers);
+/** The pieces of @event that parts_settle found lost were given again, and have ended. By a mover,
+ * with the gate closed. */
+void parts_done_again(struct event *event);
+/** Note that all pieces given so far have ended, as markers behind them have. By a mover, with the
+ * gate closed. False: a driver says otherwise. */
+MUST_CHECK bool parts_note_ends(struct event *event);
+/** The residence whose driver reports an error of a piece that counts as running; RESIDENCE_NONE:
+ * none does. Inside the gate. */
+uint8_t parts_failing(const struct event *event);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/power.h"
 
@@ -77,10 +78,25 @@ size_t share_claim(const struct shared_launch *launch, size_t count, size_t *ret
     return claimed;
 }
 
+/* The journal of a protected program gets what a helper did as a piece of its own. */
+static void share_record(const struct shared_launch *launch, const struct groups *groups)
+{
+    struct pieces *pieces = launch->command->ops->pieces(launch->command);
+    gate_enter();
+    if (atomic_load(&journal_is_kept)) {
+        pieces->at = groups->at;
+        pieces->count = groups->count;
+        struct journal_entry *entry = journal_prepare(launch->command, true, 0, NULL);
+        (void)journal_add(entry, launch->command, launch->event);
+    }
+    gate_leave();
+}
+
 void share_arrived(const struct shared_launch *launch, struct groups *list)
 {
     while (list) {
         struct groups *next = list->next;
+        share_record(launch, list);
         pthread_mutex_lock(&engine_lock);
         pieces_arrived(launch->pieces, list->count);
         pthread_mutex_unlock(&engine_lock);

@@ -12,6 +12,7 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/command/command.h"
+#include "state/command/parts.h"
 #include "state/image/snapshot_making.h"
 #include "state/image/stored.h"
 
@@ -94,10 +95,10 @@ static int snapshot_decide(struct making *making)
                      (double)bytes / 1e6, (double)predicted / NS_PER_MS, (double)most / NS_PER_MS);
 }
 
-/* True when a launch has been given to the driver only in part: its writes belong to no moment.
- * *ret_suspended: one of them continues only when the program is resumed, by a mover that waits for
- * this snapshot. Gate closed. */
-static bool snapshot_is_in_pieces(bool *ret_suspended)
+/* True when the moment would be in the middle of a launch and must not be. *ret_suspended: such a
+ * launch continues only when the program is resumed, by a mover that waits for this snapshot. Gate
+ * closed. */
+static bool snapshot_is_in_pieces(const struct making *making, bool *ret_suspended)
 {
     bool any = false;
     *ret_suspended = false;
@@ -108,6 +109,8 @@ static bool snapshot_is_in_pieces(bool *ret_suspended)
         bool busy = false;
         pthread_mutex_lock(&engine_lock);
         bool found = defer_in_pieces(queue, &event, &busy) || busy;
+        if (found && making->request->in_launches)
+            found = event->parts->sharers != 0; /* what helpers have done is not merged yet */
         any = any || found;
         *ret_suspended = *ret_suspended || (found && !queue->real);
         pthread_mutex_unlock(&engine_lock);
@@ -169,6 +172,15 @@ static int snapshot_conclude(struct making *making)
     return error;
 }
 
+/* Wait until all commands given so far have ended, while the program runs. */
+static int snapshot_quiesce(struct making *making)
+{
+    uint64_t since = clock_now_ns();
+    int error = move_quiesce(&making->move);
+    making->report->waited_ns += clock_now_ns() - since;
+    return error;
+}
+
 /* 0: the snapshot is complete. 1: another attempt is needed. Called with the gate closed; it may be
  * open afterwards. */
 static int snapshot_attempt(struct making *making)
@@ -188,7 +200,7 @@ static int snapshot_attempt(struct making *making)
         uint64_t began = clock_now_ns();
         snapshot_open_gate(making);
         making->report->rounds++;
-        error = move_quiesce(&making->move);
+        error = snapshot_quiesce(making);
         if (error == 0)
             error = making_copy(making, true);
         making->move.rounds.took_ns = clock_now_ns() - began;
@@ -197,7 +209,7 @@ static int snapshot_attempt(struct making *making)
     making->move.limits.deadline_ns = move_pause_limit(&making->move);
     error = move_drain(&making->move);
     bool suspended = false;
-    if (error == 0 && (snapshot_is_in_pieces(&suspended) || snapshot_is_settling(making))) {
+    if (error == 0 && (snapshot_is_in_pieces(making, &suspended) || snapshot_is_settling(making))) {
         if (suspended)
             return move_fail(&making->move, -EBUSY, "it is suspended in the middle of a launch");
         making->move.limits.deadline_ns = making->request->deadline_ns;
@@ -222,7 +234,7 @@ static int snapshot_make_once(struct making *making)
     gate_leave();
     while (error == 0 && again > 0) {
         making_let_go(making);
-        error = move_quiesce(&making->move);
+        error = snapshot_quiesce(making);
         if (error == 0)
             error = snapshot_close_gate(making);
         if (error != 0)
@@ -297,6 +309,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
     } else if (move_lock_until(request->deadline_ns, false)) {
         ret_report->reason[0] = '\0';
+        ret_report->waited_ns = clock_now_ns() - start;
         error = work_begin() ? snapshot_run_turn(request, ret_report) : -ESHUTDOWN;
         work_end();
         move_unlock();

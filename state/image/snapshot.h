@@ -25,8 +25,11 @@
  * has the latest bytes) it has the host copy's bytes, which the program may be changing, as OpenCL
  * allows until the unmap; the unmap is a command after the moment.
  *
- * The moment is never in the middle of a launch that is given in pieces: the snapshot waits for its
- * end, until the deadline.
+ * Where a launch is given in pieces (command/pieces.h), the snapshot waits for its end, until the
+ * deadline; or, with `in_launches`, the moment may be between two pieces. Then the bytes are those
+ * after the groups that were given before the moment, each of which has ended, and before all other
+ * groups. No command that must come after the launch is in them: such commands are deferred until
+ * all groups have ended.
  */
 
 /** Bytes of a chunk of a buffer, the last of which may be shorter. An image is one chunk. */
@@ -62,8 +65,9 @@ struct snapshot_request {
      * this; 0: no limit. */
     uint64_t most_ns;
     uint64_t
-        bandwidth;   /**< Bytes a second for what is copied while the program runs; 0: no limit. */
-    uint64_t memory; /**< Bytes that all snapshots may have together; 0: no limit. */
+        bandwidth;    /**< Bytes a second for what is copied while the program runs; 0: no limit. */
+    uint64_t memory;  /**< Bytes that all snapshots may have together; 0: no limit. */
+    bool in_launches; /**< The moment may be in the middle of a launch that is given in pieces. */
     /**
      * Called at the moment, on the caller's thread, with the gate closed, to read other state of
      * that moment. It must not call drivers or wait. -errno: no snapshot is made. Or NULL.
@@ -83,6 +87,7 @@ struct snapshot_report {
     char reason[512]; /**< One line; "" when it was made. */
     uint64_t serial;  /**< Serial of the snapshot that was made. */
     uint64_t total_ns;
+    uint64_t waited_ns;   /**< Of that: waits for other movers and for commands, gate open. */
     uint64_t downtime_ns; /**< Time with the gate closed, in all. */
     uint64_t expected_ns; /**< For -EBUSY: the predicted pause. */
     uint64_t copied;      /**< Bytes that were read, some of them more than once. */

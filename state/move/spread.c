@@ -16,6 +16,7 @@
 #include "state/memory/replica.h"
 #include "state/move/spread_helper.h"
 #include "state/object/lost.h"
+#include "state/object/upcalls.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
 
@@ -311,7 +312,9 @@ static void spread_bring_home(struct helper *h)
         atomic_fetch_add(&item_count, h->items);
         return;
     }
-    bool failed = error == 0; /* home's replica is partly updated */
+    /* Home's replica is partly updated: no matter where a recovery makes another one. */
+    bool failed = error == 0 && !(the_upcalls->is_protected() &&
+                                  residence_failed(s->context->at[s->home], CL_OUT_OF_RESOURCES));
     log_info("what %s did of a launch is %s (%s)", device_name(h->residence->device),
              failed ? "lost, and so is the launch" : "done again",
              error == 0 ? "it could not be brought home" : strerror(-error));

@@ -139,7 +139,10 @@ struct memory *kernel_captured_args_memory(const struct kernel_captured_args *ca
 size_t kernel_captured_args_element(const struct kernel_captured_args *captured_args, unsigned i);
 /** Bytes of its __local arguments. */
 uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *captured_args);
-void kernel_captured_args_free(struct kernel_captured_args *captured_args);
+/** They do not change, so several launches may share them. Any thread. */
+struct kernel_captured_args *kernel_captured_args_ref(struct kernel_captured_args *captured_args);
+/** NULL is allowed. */
+void kernel_captured_args_unref(struct kernel_captured_args *captured_args);
 
 /** The work-group size that its source requires (reqd_work_group_size), or NULL. Borrowed. */
 const size_t *kernel_required_sizes(const struct kernel *kernel);

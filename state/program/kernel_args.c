@@ -409,6 +409,7 @@ bool kernel_follows_pointers(const struct kernel *kernel)
 }
 
 struct kernel_captured_args {
+    _Atomic uint32_t refs;
     struct kernel *kernel;    /* held */
     struct kernel_exec *exec; /* or NULL */
     cl_uint count;
@@ -422,6 +423,7 @@ int kernel_captured_args_take(struct kernel *kernel,
         calloc(1, sizeof(*captured_args) + kernel->arg_count * sizeof(captured_args->args[0]));
     if (!captured_args)
         return -ENOMEM;
+    atomic_init(&captured_args->refs, 1);
     captured_args->kernel = kernel;
     object_hold(kernel);
     atomic_fetch_add_explicit(&kernel->program->held, 1, memory_order_relaxed);
@@ -429,7 +431,7 @@ int kernel_captured_args_take(struct kernel *kernel,
     for (cl_uint i = 0; i < kernel->arg_count; i++) {
         struct kernel_arg *arg = &captured_args->args[i];
         if (kernel_arg_copy(&kernel->args[i], arg) != 0) {
-            kernel_captured_args_free(captured_args);
+            kernel_captured_args_unref(captured_args);
             return -ENOMEM;
         }
         captured_args->count = i + 1;
@@ -510,9 +512,16 @@ uint64_t kernel_captured_args_local_bytes(const struct kernel_captured_args *cap
     return bytes;
 }
 
-void kernel_captured_args_free(struct kernel_captured_args *captured_args)
+struct kernel_captured_args *kernel_captured_args_ref(struct kernel_captured_args *captured_args)
 {
-    if (!captured_args)
+    atomic_fetch_add_explicit(&captured_args->refs, 1, memory_order_relaxed);
+    return captured_args;
+}
+
+void kernel_captured_args_unref(struct kernel_captured_args *captured_args)
+{
+    if (!captured_args ||
+        atomic_fetch_sub_explicit(&captured_args->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (cl_uint i = 0; i < captured_args->count; i++) {
         struct kernel_arg *arg = &captured_args->args[i];

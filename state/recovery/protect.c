@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/interval.h"
 #include "state/base/clock.h"
 #include "state/base/files/owned.h"
 #include "state/base/log.h"
@@ -13,6 +14,7 @@
 #include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
+#include "state/command/parts.h"
 #include "state/driver/served.h"
 #include "state/image/snapshot.h"
 #include "state/move/move.h"
@@ -34,11 +36,12 @@ static struct {
     struct protect_settings settings; /* guarded by lock, like all below */
     unsigned under_way; /* snapshots in progress, until the journal before them is let go */
     struct protect_status status;          /* the fields that snapshots change */
-    uint64_t begun_ns, tried_ns, total_ns; /* of the last snapshot, like... */
+    uint64_t begun_ns, tried_ns, total_ns; /* of the last snapshot, without its waits, like... */
     int error;                             /* ...this, and... */
     uint64_t recoveries;                   /* ...how many recoveries were before it */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static atomic_bool on;
+_Atomic uint64_t protect_fault_ns;
 
 const char *protect_refusal(void)
 {
@@ -55,16 +58,18 @@ bool protect_is_on(void)
     return atomic_load(&on) && !protect_refusal();
 }
 
-/* Settle the events of commands that have ended, so that none of them need be in the journal. A
- * command whose driver reports otherwise, as that of a device being lost does, stays in the journal
- * alone. */
+/* Settle the events of commands and pieces that have ended, so that none of them need be in the
+ * journal. A command whose driver reports otherwise, as that of a device being lost does, stays in
+ * the journal alone. */
 static int protect_settle_events(void)
 {
     uintptr_t cursor = 0;
     struct event *event;
     bool doubted = false;
     for (; (event = object_next(OBJECT_EVENT, &cursor)); object_unhold(event))
-        if (event_state(event) == EVENT_ISSUED && !event->parts) {
+        if (event_state(event) == EVENT_ISSUED && event->parts && event->parts->pieces) {
+            doubted = !parts_note_ends(event) || doubted;
+        } else if (event_state(event) == EVENT_ISSUED && !event->parts) {
             (void)event_status_inside(event);
             doubted = doubted || event_is_doubted(event);
         }
@@ -122,7 +127,7 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
         state.recoveries = recoveries;
         state.begun_ns = begun;
         state.tried_ns = clock_now_ns();
-        state.total_ns = ret_report->total_ns;
+        state.total_ns = ret_report->total_ns - ret_report->waited_ns;
         state.status.put_off_ns = wanted->most_ns != 0 ? ret_report->expected_ns : 0;
     }
     if (beginning.protects && error == 0) {
@@ -137,7 +142,7 @@ int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_repo
 
 static int protect_make(uint64_t most_ns)
 {
-    const struct snapshot_request request = {.most_ns = most_ns};
+    const struct snapshot_request request = {.most_ns = most_ns, .in_launches = true};
     struct snapshot_report report;
     return protect_snapshot(&request, &report);
 }
@@ -169,14 +174,38 @@ static bool protect_await_snapshots(void)
  * snapshot is due. */
 #define HASTE 0.1
 
-/* When the next snapshot is due, from the begin of the last. Only the time for which it stops the
- * program, and a tenth of the rest, count against the budget. Lock held. */
+/* For how long the last snapshot delayed the program: the time for which it stopped it, and a tenth
+ * of the rest, in which it took some of the device's time. Lock held. */
+static uint64_t protect_cost(void)
+{
+    return (state.error == 0 ? state.status.downtime_ns : 0) + state.total_ns / 10;
+}
+
+/* Mean time to a fault: as configured, or what the program has seen; 0: it saw none. Lock held. */
+static uint64_t protect_fault(void)
+{
+    uint64_t configured = atomic_load(&protect_fault_ns), losses = recovery_count();
+    if (configured != 0 || losses == 0)
+        return configured;
+    return (clock_now_ns() - state.status.since_ns) / losses;
+}
+
+/* The interval between snapshots. Lock held. */
+static uint64_t protect_interval(void)
+{
+    const struct interval_costs costs = {.fault = (double)protect_fault(),
+                                         .snapshot = (double)protect_cost()};
+    if (state.settings.interval_ns != 0)
+        return state.settings.interval_ns;
+    return costs.fault > 0 ? (uint64_t)interval_best(&costs) : PROTECT_INTERVAL_NS;
+}
+
+/* When the next snapshot is due, from the begin of the last. Lock held. */
 static uint64_t protect_due_at(bool hurries)
 {
-    uint64_t stopped = state.error == 0 ? state.status.downtime_ns : 0;
-    uint64_t cost = hurries ? state.total_ns : stopped + state.total_ns / 10;
+    uint64_t cost = hurries ? state.total_ns : protect_cost();
     uint64_t least = (uint64_t)((double)cost / (hurries ? HASTE : PROTECT_BUDGET));
-    uint64_t interval = hurries ? RETRY_NS : state.settings.interval_ns;
+    uint64_t interval = hurries ? RETRY_NS : protect_interval();
     if (state.tried_ns == 0)
         return 0;
     if (state.error != 0 && state.status.put_off_ns == 0 && state.recoveries == recovery_count())
@@ -188,7 +217,7 @@ static uint64_t protect_due_at(bool hurries)
  * that exceeds the budget. Lock held. */
 static uint64_t protect_due_for_ends(void)
 {
-    uint64_t hasty = protect_due_at(true), interval = state.begun_ns + state.settings.interval_ns;
+    uint64_t hasty = protect_due_at(true), interval = state.begun_ns + protect_interval();
     return hasty > interval ? hasty : interval;
 }
 
@@ -296,8 +325,6 @@ int protect_begin(const struct protect_settings *settings)
 {
     pthread_mutex_lock(&state.lock);
     state.settings = *settings;
-    if (state.settings.interval_ns == 0)
-        state.settings.interval_ns = PROTECT_INTERVAL_NS;
     if (state.settings.bytes == 0)
         state.settings.bytes = PROTECT_BYTES;
     atomic_store(&journal_limit, state.settings.bytes);
@@ -332,7 +359,11 @@ void protect_read(struct protect_status *ret_status)
 {
     pthread_mutex_lock(&state.lock);
     *ret_status = state.status;
+    ret_status->interval_ns = protect_interval();
+    ret_status->cost_ns = protect_cost();
+    ret_status->fault_ns = protect_fault();
     pthread_mutex_unlock(&state.lock);
+    ret_status->outage_ns = recovery_outage_ns();
     ret_status->on = atomic_load(&on);
     ret_status->broken = protect_refusal();
     ret_status->recovery = recovery_state();

@@ -14,13 +14,26 @@
  * Snapshots are made at intervals, and the commands between them are kept in the journal.
  * recovery.h tells what happens when the device is lost.
  *
+ * A launch that is given in pieces (command/pieces.h) may have a snapshot in its middle. Each group
+ * counts once:
+ * - groups given before the snapshot's moment have ended at it, and their results are in its bytes;
+ * - groups given since are in the journal, a command for each piece, or for what a helper did and
+ *   brought home;
+ * - all others are still to be given (struct pieces), after a loss on the new device.
+ * What must come after the launch is deferred until all of its groups have ended, so it is neither
+ * in such a snapshot nor before any of the launch's pieces in the journal.
+ *
  * A program that cannot be protected runs as without protection, and protect_read tells why: it is
- * pinned (object/pin.h), has several virtual devices, or since the last snapshot gave a launch in
- * pieces or a command that failed. Output that kernels printed is printed again. Where the replayed
+ * pinned (object/pin.h), has several virtual devices, or since the last snapshot gave a command
+ * that failed. Output that kernels printed is printed again. Where the replayed
  * results depend on chance (the order of atomic operations on floats), they may differ.
  */
 
-/** Default interval between snapshots. */
+/** Configured mean time between faults of the device; 0: it is not known. Set before protection
+ * begins, or by tests. */
+extern _Atomic uint64_t protect_fault_ns;
+/** Interval between snapshots where none is set and none can be chosen (policy/interval.h), because
+ * the mean time to a fault is neither configured nor learnt from a loss. */
 #define PROTECT_INTERVAL_NS UINT64_C(10000000000)
 /** Default limit of the journal, in bytes. */
 #define PROTECT_BYTES (UINT64_C(256) << 20)
@@ -31,7 +44,7 @@
 #define PROTECT_PAUSE_NS MOVE_DOWNTIME_NS
 
 struct protect_settings {
-    uint64_t interval_ns; /**< 0: PROTECT_INTERVAL_NS. */
+    uint64_t interval_ns; /**< 0: chosen. */
     uint64_t bytes;       /**< Limit of the journal; 0: PROTECT_BYTES. */
     /** Devices for the recovery, besides the present one and the first; copied. None: all devices
      * of the drivers (driver_list). */
@@ -70,6 +83,10 @@ struct protect_status {
     uint64_t since_ns;    /**< ...at this time, CLOCK_MONOTONIC. */
     uint64_t put_off_ns;  /**< The next snapshot is put off because it would pause the program for
                              this long; 0: it is not. */
+    uint64_t interval_ns; /**< Between snapshots. */
+    uint64_t cost_ns;     /**< For how long the last snapshot delayed the program, about. */
+    uint64_t fault_ns;    /**< Mean time to a fault, configured or learnt; 0: not known. */
+    uint64_t outage_ns;   /**< From the last loss until the snapshot was restored; 0: none was. */
 };
 /** Thread-safe; takes no lock that is held for long. */
 void protect_read(struct protect_status *ret_status);
@@ -79,6 +96,9 @@ void protect_read(struct protect_status *ret_status);
 bool protect_is_waited_for(void);
 
 /* For this folder only. */
+
+/** The time from the last loss until the snapshot's bytes were restored; 0: there was none. */
+uint64_t recovery_outage_ns(void);
 
 /** True when protection was turned on, so the thread (recovery.h) runs. */
 bool protect_wants_thread(void);

@@ -43,6 +43,7 @@ static struct {
     bool running;                      /* the thread runs */
     bool unseen;                       /* a residence was lost since the thread looked */
     _Atomic uint64_t count;            /* number of recoveries; written under lock */
+    _Atomic uint64_t outage_ns;        /* recovery_outage_ns */
     bool replace, replaced;  /* a program without a context wants another device; it has one */
     unsigned replacements;   /* used by the thread alone */
     struct device_key *keys; /* owned; written while the thread does not run, like... */
@@ -146,8 +147,17 @@ static void recovery_close(void)
     pthread_mutex_unlock(&machine.lock);
 }
 
+uint64_t recovery_outage_ns(void)
+{
+    return atomic_load(&machine.outage_ns);
+}
+
 void recovery_step(enum recovery_state state)
 {
+    struct loss loss;
+    lost_last(&loss);
+    if (state == RECOVERY_REPLAYING)
+        atomic_store(&machine.outage_ns, clock_now_ns() - loss.at_ns);
     pthread_mutex_lock(&machine.lock);
     recovery_enter(state);
     pthread_mutex_unlock(&machine.lock);

@@ -8,6 +8,7 @@
 #include "state/base/log.h"
 #include "state/base/span.h"
 #include "state/command/journal.h"
+#include "state/command/parts.h"
 #include "state/image/snapshot.h"
 #include "state/memory/compare.h"
 #include "state/memory/mapping.h"
@@ -282,6 +283,8 @@ static void replay_end_all(void)
 {
     for (struct journal_entry *entry = journal_first(); entry; entry = entry->next) {
         struct event *event = entry->event;
+        if (event && event_state(event) == EVENT_ISSUED && event->parts)
+            parts_done_again(event);
         if (!event || event_state(event) != EVENT_DEFERRED)
             continue;
         if (event->profiled)

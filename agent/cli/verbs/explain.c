@@ -45,6 +45,10 @@ static void explain_print_protection(const json_t *answer)
                   "ago and paused it for {snapshot_downtime_ns}; copies so far: {snapshots}");
         words_add(&words, ", paused for %.2f%% of its time",
                   all ? 100.0 * (double)member_number(protection, "paused_ns") / (double)all : 0.0);
+        words_say(
+            &words, protection,
+            "[; a copy is due every {interval_ns}][{?fault_ns}, as devices are expected to be "
+            "lost every {fault_ns} and a copy delays the program by {cost_ns}]");
     }
     words_say(&words, protection,
               "[; the next copy is put off: the program writes so much that it would be paused for "

@@ -558,6 +558,7 @@ static void run_set_configured(struct run *run, const char *name)
             run_set_number(run, "RESEAT_LIBRARY_LIMIT", config_policy(&config)->library_mib);
         isolate = isolate || (config_policy(&config)->isolate && !run->whole);
         slice_ms = config_policy(&config)->slice_ms;
+        run_set_number(run, "RESEAT_MEAN_TIME_TO_FAULT", config_policy(&config)->fault_s);
         config_program(&config, name, &said);
         policy = *config_policy(&config);
         policy.objective = said.objective ? said.objective - 1 : policy.objective;

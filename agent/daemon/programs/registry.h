@@ -230,6 +230,10 @@ struct program_protect {
     uint64_t paused_ns, since_ns;
     /** The next snapshot is delayed, because it would pause the program for this long; or 0. */
     uint64_t put_off_ns;
+    /** The interval between snapshots, and what it is chosen by: a snapshot's cost, the mean time
+     * to a fault (0: not known), and the time that the last loss took until the bytes were
+     * restored. */
+    uint64_t interval_ns, cost_ns, fault_ns, outage_ns;
 };
 
 /** The program's last loss of a device. */

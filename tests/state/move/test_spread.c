@@ -9,8 +9,10 @@
 #include "state/command/parts.h"
 #include "state/move/elastic.h"
 #include "state/move/spread.h"
+#include "state/object/lost.h"
 #include "state/program/kernel.h"
 #include "state/program/pace.h"
+#include "state/recovery/protect.h"
 #include "tests/support/engine_rig.h"
 
 /* One launch in several places: the bytes are those of one, whatever becomes of the others. */
@@ -617,6 +619,44 @@ Test(spread, a_helper_that_is_lost_is_done_without)
         end(event);
         check(s);
     }
+    scene_close(s);
+}
+
+/* What a helper did is in the journal once it is home, and is done again, like home's own pieces,
+ * when home is lost. */
+Test(spread, a_protected_launch_outlives_its_home_and_its_helpers, .timeout = 300)
+{
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    struct scene *s = scene_open(CONFIG, "adds");
+    struct protect_status status;
+    struct move_report report;
+    lost_patience_ns = 40000000;
+    lost_answer_ns = 500000000;
+    cr_assert_eq(protect_begin(&settings), 0);
+    cr_assert_eq(protect_now(), 0);
+    end(launch(s)); /* which measures what there is to measure once */
+    for (unsigned i = 0; i < 40 && (i < 12 || spread_items() == 0); i++) {
+        const char *lost = i % 3 == 2 ? "two" : "one";
+        spread_over(s, "two", "three");
+        cl_event event = launch(s);
+        await_running(event);
+        if (i % 4 == 1)
+            (void)protect_now();
+        engine_rig_sleep(60 + 50 * (i % 5));
+        if (i % 4 == 2)
+            (void)protect_now();
+        cr_assert_eq(emu_shared_vanish(s->rig.emu, lost), 0);
+        end(event);
+        check(s);
+        OK(elastic_set(NULL, 0));
+        cr_assert_eq(emu_shared_restore(s->rig.emu, lost), 0);
+        (void)engine_rig_move(&s->rig, "one", &report); /* it may be there */
+        cr_assert_eq(protect_now(), 0);
+    }
+    protect_read(&status);
+    cr_assert_gt(status.recoveries, 0);
+    cr_assert_gt(spread_items(), 0);
+    protect_end();
     scene_close(s);
 }
 

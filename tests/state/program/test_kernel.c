@@ -228,7 +228,7 @@ Test(kernel, a_captured_args_keeps_the_arguments_of_its_time)
     cr_assert_eq(numbers[1], 3);
     pair.context->at[HOME]->cl->clReleaseKernel(real);
     uint64_t live = object_count(OBJECT_MEMORY);
-    kernel_captured_args_free(captured_args);
+    kernel_captured_args_unref(captured_args);
     cr_assert_eq(object_count(OBJECT_MEMORY), live - 1);
 }
 

@@ -1,0 +1,295 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "state/base/array.h"
+#include "state/base/threads/gate.h"
+#include "state/command/journal.h"
+#include "state/command/parts.h"
+#include "state/command/pieces.h"
+#include "state/object/lost.h"
+#include "state/recovery/protect.h"
+#include "tests/state/command/slices_rig.h"
+
+/*
+ * A protected program whose device is lost in the middle of a launch: each group counts once,
+ * whether a snapshot has it, the journal gives it again, or it is still to be given.
+ */
+
+/* A GPU has a queue for each piece, which is of 2048 items at least: they last 25 ms. */
+#define PACED_GPU "type=gpu base=1 compute_units=1 paced=plain,places,waits items_per_s=81920 "
+
+/* Asks where in the launch it is. */
+static const char places[] =
+    "uint work(uint x, uint rounds)\n"
+    "{ for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u; return x; }\n"
+    "kernel void places(global uint *out, uint rounds, uint w, uint h) {\n"
+    "  size_t at = get_global_id(0);\n"
+    "  out[at] += work(at ^ get_group_id(0) << 8 ^ get_num_groups(0) << 20, rounds); }\n";
+
+static void add_places(struct scene *s, const struct shape *shape, cl_uint rounds)
+{
+    cl_uint groups = (cl_uint)(shape->global[0] / shape->local[0]);
+    for (cl_uint at = 0; at < shape->global[0]; at++)
+        s->wanted[at] +=
+            slices_work(at ^ at / (cl_uint)shape->local[0] << 8 ^ groups << 20, rounds);
+}
+
+struct lossy {
+    struct scene scene;
+    const struct shape *shape;
+    cl_command_queue other;
+    cl_mem behind; /* a copy of `out`, made behind the launch in another queue */
+    void (*add)(struct scene *s, const struct shape *shape, cl_uint rounds);
+    unsigned whole; /* launches that went whole since one did not */
+};
+
+static void lossy_open(struct lossy *l, const char *config, const char *name,
+                       cl_command_queue_properties properties)
+{
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    struct scene *s = &l->scene;
+    cl_int error;
+    lost_patience_ns = 40000000;
+    lost_answer_ns = 500000000;
+    bool asks = strcmp(name, "places") == 0;
+    l->shape = strstr(config, "type=gpu") ? &longer_shape : &long_shape;
+    scene_begin(s, config, "10", properties, l->shape->global[0]);
+    scene_build(s, asks ? places : slices_source, "-cl-std=CL2.0", name);
+    l->add = asks ? add_places : add_wanted;
+    l->other = clCreateCommandQueue(s->program.context, s->rig.device, 0, &error);
+    OK(error);
+    l->behind = engine_buffer(s->program.context, 0, s->count * sizeof(*s->words), NULL);
+    cr_assert_eq(protect_begin(&settings), 0);
+    cr_assert_eq(protect_now(), 0);
+    cr_assert_null(journal_broken());
+}
+
+static void lossy_close(struct lossy *l)
+{
+    protect_end();
+    OK(clReleaseMemObject(l->behind));
+    OK(clReleaseCommandQueue(l->other));
+    scene_close(&l->scene);
+}
+
+static void lossy_again(const struct lossy *l)
+{
+    const struct engine_rig *rig = &l->scene.rig;
+    struct move_report report;
+    (void)emu_shared_disarm(rig->emu, "one");
+    (void)emu_shared_restore(rig->emu, "one");
+    (void)engine_rig_move(rig, "one", &report); /* it may be there */
+    cr_assert_eq(protect_now(), 0);
+}
+
+/* How often a launch may go whole, because a busy machine was long in building its variant. */
+#define WHOLE_MOST 20
+
+/* The launch, and a copy behind it in another queue; @meanwhile once it runs. The device is lost
+ * when it is given piece number @piece. False: it was not given so many. */
+static bool lose_at_piece(struct lossy *l, uint64_t piece,
+                          void (*meanwhile)(struct lossy *l, cl_event event))
+{
+    struct scene *s = &l->scene;
+    cl_event event;
+    uint64_t fired = emu_shared_fired(s->rig.emu, "one"), before = launches(s, "one");
+    cr_assert_eq(
+        emu_shared_arm(s->rig.emu, "one", piece, "clEnqueueNDRangeKernel", EMU_ERROR_VANISH), 0);
+    event = launch(s, l->shape, ROUNDS);
+    l->add(s, l->shape, ROUNDS);
+    OK(clEnqueueCopyBuffer(l->other, s->out, l->behind, 0, 0, s->count * sizeof(*s->words), 1,
+                           &event, NULL));
+    OK(clFlush(l->other));
+    if (meanwhile)
+        meanwhile(l, event);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    check(s);
+    OK(clEnqueueReadBuffer(l->other, l->behind, CL_TRUE, 0, s->count * sizeof(*s->words), s->words,
+                           0, NULL, NULL));
+    cr_assert_arr_eq(s->words, s->wanted, s->count * sizeof(*s->words));
+    OK(clReleaseEvent(event));
+    bool lost = emu_shared_fired(s->rig.emu, "one") != fired;
+    bool whole = piece > 1 && launches(s, "one") - before <= 1;
+    l->whole = whole ? l->whole + 1 : 0;
+    cr_assert_lt(l->whole, WHOLE_MOST, "launches are not given in pieces");
+    lossy_again(l);
+    return lost || whole;
+}
+
+static void lose_at_each_piece(const char *config, const char *name,
+                               cl_command_queue_properties properties,
+                               void (*meanwhile)(struct lossy *l, cl_event event))
+{
+    enum { MOST = 200, FEW = 5 };
+    static struct lossy l;
+    uint64_t piece = 1;
+    lossy_open(&l, config, name, properties);
+    while (lose_at_piece(&l, piece, meanwhile)) {
+        piece += l.whole == 0;
+        cr_assert_lt(piece, MOST);
+    }
+    cr_assert_gt(piece, FEW, "the launch was not given in pieces");
+    lossy_close(&l);
+}
+
+Test(recover_pieces, a_device_that_is_lost_at_any_piece_is_replaced, .timeout = 300)
+{
+    lose_at_each_piece(CONFIG, "plain", 0, NULL);
+}
+
+Test(recover_pieces, a_device_that_hangs_at_any_piece_is_replaced, .timeout = 300)
+{
+    lose_at_each_piece(TWO(PACED_GPU "lost_hangs=yes "), "plain", 0, NULL);
+}
+
+Test(recover_pieces, pieces_that_ask_where_they_are_are_given_again, .timeout = 300)
+{
+    lose_at_each_piece(CONFIG, "places", CL_QUEUE_PROFILING_ENABLE, NULL);
+}
+
+Test(recover_pieces, pieces_in_queues_of_their_own_are_given_again, .timeout = 300)
+{
+    lose_at_each_piece(TWO(PACED_GPU), "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
+}
+
+/* ---- snapshots in the middle ---- */
+
+/* Some are made while the device is being lost; then they fail, or come after the recovery. */
+static void make_points(struct lossy *l, cl_event event)
+{
+    (void)l;
+    for (unsigned i = 0; i < 20 && status_of(event) > CL_COMPLETE; i++) {
+        (void)protect_now();
+        engine_rig_sleep(3);
+    }
+}
+
+Test(recover_pieces, snapshots_in_the_middle_have_each_group_once, .timeout = 300)
+{
+    lose_at_each_piece(CONFIG, "plain", CL_QUEUE_PROFILING_ENABLE, make_points);
+}
+
+Test(recover_pieces, snapshots_in_the_middle_of_pieces_beside_one_another, .timeout = 300)
+{
+    lose_at_each_piece(TWO(PACED_GPU), "places", 0, make_points);
+}
+
+static void move_and_make_points(struct lossy *l, cl_event event)
+{
+    struct move_report report;
+    (void)protect_now();
+    if (status_of(event) > CL_COMPLETE)
+        (void)engine_rig_move(&l->scene.rig, "two", &report);
+    (void)protect_now();
+    (void)engine_rig_move(&l->scene.rig, "one", &report);
+}
+
+Test(recover_pieces, moves_between_pieces_and_snapshots, .timeout = 300)
+{
+    lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points);
+}
+
+/* Of the launch, the journal has the groups that were given since the snapshot. */
+static size_t journaled_groups(size_t *ret_first)
+{
+    size_t groups = 0;
+    *ret_first = SIZE_MAX;
+    cr_assert_eq(gate_close(0), 0);
+    for (const struct journal_entry *entry = journal_first(); entry; entry = entry->next) {
+        struct command *command = entry->command;
+        if (!command->ops->pieces)
+            continue;
+        const struct pieces *piece = command->ops->pieces(command);
+        groups += piece->count;
+        *ret_first = piece->at < *ret_first ? piece->at : *ret_first;
+    }
+    gate_open();
+    return groups;
+}
+
+static bool make_one_point(struct scene *s, cl_event event)
+{
+    size_t first, all = 0;
+    for (unsigned ms = 0; all == 0 && ms < 1000; ms++) {
+        engine_rig_sleep(1);
+        all = journaled_groups(&first);
+    }
+    cr_assert_eq(first, 0);
+    engine_rig_sleep(50);
+    cr_assert_eq(protect_now(), 0);
+    bool runs = status_of(event) == CL_RUNNING;
+    OK(clWaitForEvents(1, &event));
+    size_t left = journaled_groups(&first);
+    (void)s;
+    if (!runs)
+        return false;
+    cr_assert_gt(first, 0, "groups that ended before the snapshot are in the journal");
+    cr_assert_gt(left, 0, "groups that were given since are not in the journal");
+    return true;
+}
+
+Test(recover_pieces, the_journal_has_what_a_snapshot_in_the_middle_lacks, .timeout = 120)
+{
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    struct scene s;
+    scene_open(&s, CONFIG, "10", "plain", 0, OUTLAST_WORDS);
+    cr_assert_eq(protect_begin(&settings), 0);
+    cr_assert_eq(protect_now(), 0);
+    outlast(&s, 1, make_one_point, add_wanted);
+    protect_end();
+    scene_close(&s);
+}
+
+/* That a launch was given in pieces does not say that what is in front of it has ended. */
+Test(recover_pieces, a_read_in_front_of_pieces_is_given_again, .timeout = 60)
+{
+    static struct lossy l;
+    static cl_uint bytes[4 * 4096];
+    struct scene *s = &l.scene;
+    const size_t global = ARRAY_SIZE(bytes), local = 16;
+    const cl_uint rounds = 1, one = 1;
+    lossy_open(&l, TWO(PACED_GPU), "plain", 0);
+    cl_kernel slow = engine_kernel(s->program.program, "waits"); /* goes whole, and takes 200 ms */
+    cl_mem other = engine_buffer(s->program.context, 0, sizeof(bytes), NULL);
+    OK(clSetKernelArg(slow, 0, sizeof(cl_mem), &other));
+    OK(clSetKernelArg(slow, 1, sizeof(rounds), &rounds));
+    OK(clSetKernelArg(slow, 2, sizeof(one), &one));
+    OK(clSetKernelArg(slow, 3, sizeof(one), &one));
+    cl_event event = launch(s, l.shape, ROUNDS);
+    add_wanted(s, l.shape, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    OK(clEnqueueNDRangeKernel(s->program.queue, slow, 1, NULL, &global, &local, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(s->program.queue, s->out, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL,
+                           NULL));
+    memcpy(s->words, s->wanted, sizeof(bytes)); /* what is to be read */
+    event = launch(s, l.shape, ROUNDS);
+    add_wanted(s, l.shape, ROUNDS);
+    OK(clFlush(s->program.queue));
+    cr_assert_eq(emu_shared_vanish(s->rig.emu, "one"), 0);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_arr_eq(bytes, s->words, sizeof(bytes));
+    check(s);
+    OK(clReleaseEvent(event));
+    OK(clReleaseMemObject(other));
+    OK(clReleaseKernel(slow));
+    lossy_close(&l);
+}
+
+/* Its own failure is no loss: the launch ends in it, as one that is not protected. */
+Test(recover_pieces, a_piece_that_fails_by_itself_ends_the_launch, .timeout = 60)
+{
+    static struct lossy l;
+    lossy_open(&l, CONFIG, "plain", 0);
+    cr_assert_eq(
+        emu_shared_arm(l.scene.rig.emu, "one", 4, "clEnqueueNDRangeKernel", EMU_ERROR_AT_END), 0);
+    cl_event event = launch(&l.scene, &long_shape, ROUNDS);
+    cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    cr_assert_lt(status_of(event), 0);
+    OK(clReleaseEvent(event));
+    struct protect_status status;
+    protect_read(&status);
+    cr_assert_eq(status.recoveries, 0);
+    lossy_close(&l);
+}
