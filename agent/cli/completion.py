@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""Write the completion of reseat's command line for bash, from what it says of itself: completion.py RESEAT"""
+"""Write the completion of reseat's command line for bash, from what it says of itself: completion.py RESEAT
+
+Other shells execute the same script: with a line as its argument it prints what completes that (completion.zsh, completion.fish)."""
 
 import json
 import re
@@ -59,7 +61,7 @@ _reseat_offer() { # LINES WORD: what of these begins with it; of a list, behind 
             *)
                 offered=$before$offered
                 [[ $offered == "$2"* ]] || continue
-                [[ $offered == *[!A-Za-z0-9_.,:/=+-]* ]] && offered=$(printf '%q' "$offered")
+                [[ $offered == *[!A-Za-z0-9_.,:/=+-]* ]] && offered=$(printf "${_reseat_format:-%q}" "$offered")
                 COMPREPLY+=("$offered")
                 ;;
         esac
@@ -122,7 +124,19 @@ _reseat() {
     fi
     [[ -n $stem ]] && COMPREPLY=("${COMPREPLY[@]#"$stem"}")
 }
-complete -F _reseat reseat
+
+if [[ ${BASH_SOURCE[0]} != "$0" ]]; then
+    complete -F _reseat reseat
+else
+    _reseat_format=%s COMP_LINE=$1 COMP_POINT=${#1}
+    _reseat "${1%% *}"
+    begun=${1##* }
+    [[ $begun == --*=* ]] && begun=${begun%%=*}= || begun=${begun%"${begun##*[=:]}"}
+    for offered in "${COMPREPLY[@]}"; do
+        [[ -d $offered ]] && offered+=/
+        printf '%s%s\n' "$begun" "$offered"
+    done
+fi
 """
 
 

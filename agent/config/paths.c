@@ -293,14 +293,12 @@ static bool paths_names_library(const char *path, const char *library)
 
 int paths_vendors(const char *library, char ret[PATH_MAX])
 {
-    static const char *const names[] = {"vendors", "reseat/vendors"};
     char above[PATH_MAX], file[PATH_MAX];
+    int error = paths_put_above(above, sizeof(above), library);
 
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (!paths_put_above(above, sizeof(above), library) && !paths_join(above, names[i], ret) &&
-            !paths_join(ret, "reseat.icd", file) && paths_names_library(file, library))
-            return 0;
-    return -ENOENT;
+    error = error ? error : paths_join(above, "vendors", ret);
+    error = error ? error : paths_join(ret, "reseat.icd", file);
+    return error ? error : paths_names_library(file, library) ? 0 : -ENOENT;
 }
 
 int paths_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size)

@@ -81,8 +81,8 @@ MUST_CHECK int paths_beside(const char *variable, const char *const *candidates,
                             char ret[PATH_MAX]);
 
 /**
- * Find the folder beside @library whose only driver file names @library, in the build or the
- * installation. Returns 0 or -ENOENT (there is none, or its file names another library).
+ * Find the folder beside @library whose only driver file names @library. Returns 0, -ENOENT (there
+ * is none, or its file names another library) or -ENAMETOOLONG.
  */
 MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
 

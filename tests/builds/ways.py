@@ -5,9 +5,10 @@
 
 BUILD is a build folder of the tree. WAY is one of
 
-  hardened  a build of the product alone with no flags named, in the folders that distributions use: it
-            is hardened, libraries that programs load bring no OpenSSL, and what it installs runs, also
-            from elsewhere
+  packages  Debian's packages, of objects that the normal build has: they are hardened, libraries that
+            programs load bring no OpenSSL, and what they install runs, also from elsewhere. Root tries
+            them on a machine of their own as well (installed.sh); with TEST_TIMES above 1 they are
+            built as they are for users, twice
   bare      it is configured where neither Criterion nor an OpenCL loader is, and builds no test
   clang     clang compiles every file
   arm64     gcc for arm64 compiles every file of the product. Nothing is linked or run: of the
@@ -29,7 +30,6 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-LAYOUT = ["--prefix", "/usr", "--libdir", "lib/x86_64-linux-gnu", "--libexecdir", "lib/helpers"]
 PRODUCT = ("agent", "interpose", "policy", "remote", "state")
 KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
 MACHINES = re.compile(r"__(aarch64|x86_64|i386|arm\w*)__|\b(asm|__asm__|__builtin_ia32\w*)\b")
@@ -74,25 +74,47 @@ def check_hardening(tree):
         fail(f"these need the system's OpenSSL: {sorted(openssl)}")
 
 
-def hardened(meson, build):
-    # Beside the normal build, whose flags it has: a compiler's cache knows most files by then.
-    folder = build + "-hardened"
-    setup(meson, folder, *LAYOUT, "-Dtests=disabled", env=CACHED)
-    run(meson, "compile", "-C", folder, env=CACHED)
-    with tempfile.TemporaryDirectory(prefix="reseat-installed-") as tree:
-        run(meson, "install", "-C", folder, "--no-rebuild", "--destdir", tree)
+def complete(usr, line):
+    """What each shell offers for a @line; reseat is what is installed in @usr."""
+    share = os.path.join(usr, "share")
+    env = dict(os.environ, PATH=os.path.join(usr, "bin") + ":" + os.environ["PATH"])
+    words = line.split(" ")
+    zsh = f"""compadd() {{ while [[ $1 != -- ]]; do shift; done; shift; print -l -- $@ }}
+        fpath=({share}/zsh/vendor-completions) words=({shlex.join(words[:-1])} {shlex.quote(words[-1])})
+        CURRENT={len(words)} PREFIX={shlex.quote(words[-1])}; autoload -U _reseat; _reseat"""
+    fish = f"source {share}/fish/vendor_completions.d/reseat.fish; complete -C {shlex.quote(line)}"
+    return {shell: sorted(word.split("\t")[0] for word in run(*command, env=env).split("\n") if word)
+            for shell, command in {
+                "bash": ("bash", os.path.join(share, "bash-completion", "completions", "reseat.bash"), line),
+                "zsh": ("zsh", "-fc", zsh), "fish": ("fish", "-N", "-c", fish)}.items()}
+
+
+def packages(_, build):
+    whole = int(os.environ.get("TEST_TIMES", "1")) > 1
+    env = CACHED if whole else dict(
+        CACHED, DEB_CFLAGS_SET="", DEB_CPPFLAGS_SET="", MESON_OPTIONS="--werror",
+        DEB_BUILD_OPTIONS="noautodbgsym")
+    with tempfile.TemporaryDirectory(prefix="reseat-packages-") as tree:
+        debs = os.path.join(tree, "debs")
+        print(run(os.path.join(SOURCE, "scripts", "package"), debs, *["--twice"] * whole, env=env))
+        for deb in glob.glob(os.path.join(debs, "*.deb")):
+            run("dpkg-deb", "--extract", deb, tree)
         usr = os.path.join(tree, "usr")
-        for name in ("bin/reseat", "sbin/reseatd", "lib/helpers/reseat/reseat-lister",
-                     "lib/helpers/reseat/reseat-measure",
-                     "lib/x86_64-linux-gnu/libreseat.so", "include/reseat.h"):
-            if not os.path.exists(os.path.join(usr, name)):
-                fail(f"{name} is not installed")
         check_hardening(usr)
+        for line, expected in {"reseat mo": ["move"], "reseat run --present=g": ["--present=gpu"],
+                               "reseat config validate /proc/self/oom_score_": ["/proc/self/oom_score_adj"],
+                               "reseat restore /proc/sel": ["/proc/self/"], "reseat version nothing": []}.items():
+            for shell, offered in complete(usr, line).items():
+                if offered != expected:
+                    fail(f"{shell}: {line}: {offered}")
         # It starts the agent, which starts the lister, and is preloaded into a program: each was
         # found.
         print(run(os.path.join(SOURCE, "tests", "chaos", "chaos.py"), "--reseat",
                   os.path.join(usr, "bin", "reseat"), "--vendors", "pocl", "--moves", "2", "--",
                   os.path.join(build, "tests", "programs", "longmap")))
+        if os.geteuid() == 0:
+            shutil.copy(os.path.join(build, "tests", "programs", "busy"), debs)
+            print(run(os.path.join(SOURCE, "scripts", "fresh"), "packages", debs))
 
 
 def bare(meson, _):
@@ -182,7 +204,7 @@ def narrow(*_):
         fail(f"32 bits are not refused: {done.stderr}")
 
 
-WAYS = {way.__name__: way for way in (hardened, bare, clang, arm64, narrow)}
+WAYS = {way.__name__: way for way in (packages, bare, clang, arm64, narrow)}
 
 if __name__ == "__main__":
     if len(sys.argv) != 4 or sys.argv[3] not in WAYS:
