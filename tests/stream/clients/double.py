@@ -2,6 +2,7 @@
 
 Its only kernel is `xor`: records and answers of 16 bytes, each answer the record xor the constant.
 """
+import fcntl
 import mmap
 import os
 import select
@@ -122,8 +123,9 @@ class Double:
 
     def serve_area(self, connection, key, life):
         size = self.size
-        area = os.memfd_create("double")
+        area = os.memfd_create("double", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(area, size)
+        fcntl.fcntl(area, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         memory = mmap.mmap(area, size)
         magic = 0 if life == "magic" else 0x314D414552545352
         offset = size if life == "offset" else 4096

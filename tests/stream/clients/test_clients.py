@@ -273,7 +273,7 @@ class Remote(unittest.TestCase):
         context.load_cert_chain(own)
         context.load_verify_locations(self.authority.folder + "/server.pem")
         context.verify_mode = ssl.CERT_REQUIRED
-        double = Double(None, ["named"] * 9, tls=context)
+        double = Double(None, ["named"] * 9, capacity=256, tls=context)
         self.addCleanup(double.close)
         env = dict(self.lab.env, RESEAT_CREDENTIALS=self.credentials, RESEAT_STREAM=double.address)
         jvm = Jvm(CLASSES, env, "refusal", reason="NO_SERVICE", kernel="xor")
