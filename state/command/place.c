@@ -14,31 +14,44 @@
 #define LEAST_NS 100000u
 /* Closing the gate twice, and two threads that wake. */
 #define OVERHEAD_NS 50000u
-/*
- * A trial is made only while those before have cost less than a part of the time since helpers were
- * first opened, and RISK_FIRST_NS. With the last one, which is given back after TRIAL_LATE_NS, that
- * is below 1 % of any program that runs for 12 s.
- */
-#define RISK_PART     256
-#define RISK_FIRST_NS (10 * NS_PER_MS)
-#define AGAIN_NS      (5 * NS_PER_S)
+/* What was measured on a helper so long ago is measured anew. */
+#define AGAIN_NS (5 * NS_PER_S)
 /* A launch is given back when its helper takes so many times as long as it should, and more. */
-#define LATE_TIMES    4
-#define LATE_NS       (250 * NS_PER_MS)
-#define TRIAL_LATE_NS (50 * NS_PER_MS)
+#define LATE_TIMES 4
+#define LATE_NS    (250 * NS_PER_MS)
 /* For how long a helper that could not run a launch is given none. */
 #define REST_NS NS_PER_S
-/* A session ends when for so long, and of so many launches, none was sooner elsewhere: each choice
- * costs a little. The next one comes after the first of these times, then after twice that, and so
- * on, as long as nothing is gained. */
-#define UNPAID_NS        (NS_PER_S / 2)
+/* A session that gains nothing does not end before so many launches. */
 #define UNPAID_LAUNCHES  256
-#define UNPAID_REST_NS   (4 * NS_PER_S)
 #define UNPAID_REST_MOST (64 * NS_PER_S)
 /* Kernels, by device, whose times are kept. */
 #define LEARNT_MOST 4096
 
 atomic_bool place_wanted;
+
+/* What may be lost where nothing is gained. */
+struct place_limits {
+    /* A trial of a helper is made only while those before have cost less than this part of the time
+     * since helpers were first opened, and this time. */
+    uint64_t risk_part, risk_first_ns;
+    /* The trial is given back when it takes LATE_TIMES as long as it should, and more. */
+    uint64_t late_ns;
+    /* A session ends when for so long no launch was better elsewhere: each choice costs a little.
+     * The next one comes after the second time, then after twice that, and so on. */
+    uint64_t unpaid_ns, rest_ns;
+};
+/* Trials cost less than 1 % of any program that runs for 12 s: 10 ms, 47 ms, and the last one. */
+static const struct place_limits no_loss_limits = {.risk_part = 256,
+                                                   .risk_first_ns = 10 * NS_PER_MS,
+                                                   .late_ns = 50 * NS_PER_MS,
+                                                   .unpaid_ns = NS_PER_S / 2,
+                                                   .rest_ns = 4 * NS_PER_S};
+/* For energy a program may take longer, and power is learnt only while launches are placed. */
+static const struct place_limits energy_limits = {.risk_part = 50,
+                                                  .risk_first_ns = 50 * NS_PER_MS,
+                                                  .late_ns = LATE_NS,
+                                                  .unpaid_ns = NS_PER_S,
+                                                  .rest_ns = NS_PER_S};
 
 struct place_helper {
     struct device *device;
@@ -66,6 +79,11 @@ static struct {
     uint64_t helped, helped_items, by_time;
     uint64_t idle_mw;
 } places = {.changed = PTHREAD_COND_INITIALIZER};
+
+static const struct place_limits *place_limits(void)
+{
+    return places.objective == SCHEDULE_ENERGY ? &energy_limits : &no_loss_limits;
+}
 
 void place_configure(enum schedule_objective objective, bool any_float)
 {
@@ -262,7 +280,8 @@ static uint64_t place_bytes(const struct command *command, uint8_t residence_ind
 /* A launch that is not measured there may be tried. */
 static bool place_may_try(uint64_t now)
 {
-    return places.risked_ns <= (now - places.opened_ns) / RISK_PART + RISK_FIRST_NS;
+    const struct place_limits *limits = place_limits();
+    return places.risked_ns <= (now - places.opened_ns) / limits->risk_part + limits->risk_first_ns;
 }
 
 /* It was not measured there, or long ago: another program may have come or gone. */
@@ -368,7 +387,7 @@ bool place_give(uint32_t helper, struct placed placed)
     uint64_t ns = place_cost(placed.pieces, helper, h->device)->ns;
     placed.given_ns = clock_now_ns();
     placed.patience_ns = LATE_TIMES * (ns > placed.home_ns ? ns : placed.home_ns) +
-                         (placed.pieces->explores ? TRIAL_LATE_NS : LATE_NS);
+                         (placed.pieces->explores ? place_limits()->late_ns : LATE_NS);
     h->free_ns = placed.given_ns + (ns != 0 ? ns : placed.home_ns);
     h->placed = placed;
     h->given = h->busy = true;
@@ -404,9 +423,9 @@ bool place_pays(void)
 {
     pthread_mutex_lock(&engine_lock);
     uint64_t now = clock_now_ns(), rest_ns = 2 * places.unpaid_rest_ns;
-    bool pays = places.unpaid < UNPAID_LAUNCHES || now - places.paid_ns < UNPAID_NS;
+    bool pays = places.unpaid < UNPAID_LAUNCHES || now - places.paid_ns < place_limits()->unpaid_ns;
     if (!pays) {
-        rest_ns = rest_ns == 0 ? UNPAID_REST_NS : rest_ns;
+        rest_ns = rest_ns == 0 ? place_limits()->rest_ns : rest_ns;
         places.unpaid_rest_ns = rest_ns < UNPAID_REST_MOST ? rest_ns : UNPAID_REST_MOST;
         places.asks_from_ns = now + places.unpaid_rest_ns;
     }

@@ -15,9 +15,11 @@
  * What it costs to choose a device for a launch: schedule_bench [NAME OF A CASE]
  *
  * First the choice alone, in nanoseconds of the processor. Then launches of 2 ms on emulated
- * devices, without an objective and with one: nanoseconds of all threads of the process for each
- * launch (the driver's are the same in each row), the wall time of all launches, and how many of
- * them the second device ran. A chain gains nothing there, two chains do.
+ * devices, without an objective and with one, while a device is chosen for each launch and while
+ * that rests: for each launch the time of all threads of the process (the driver's are the same in
+ * each row) and the wall time, medians of batches, and how many launches the second device ran. A
+ * chain gains nothing there, two chains do. A look is what finding takes that no launch of a queue
+ * can be given; there are about five for each launch.
  */
 
 #define LAUNCHES 4096
@@ -154,7 +156,7 @@ static void bench_looks(const char *what, struct engine_program *program, cl_ker
         looks[chosen++] = busy / LOOKS;
     }
     qsort(looks, TRIES, sizeof(double), compare);
-    printf("%-12s %-24s %8u %10.0f\n", what, "objective, a look", BATCH, looks[TRIES / 2]);
+    printf("%-12s %-24s %8d %10.0f\n", what, "objective, a look", BATCH, looks[TRIES / 2]);
     fflush(stdout);
 }
 
@@ -205,7 +207,7 @@ static void bench_engine(const char *what, bool objective, unsigned chains)
     print_times(what, objective ? "objective, resting" : "no objective", &stayed);
     print_times(what, "objective, chosen", &chosen);
     if (objective)
-        printf("%-12s %-24s %8u %10.0f\n", what, "trials, in all", 1, (double)after.risked_ns);
+        printf("%-12s %-24s %19.0f\n", what, "trials, in all", (double)after.risked_ns);
     fflush(stdout);
     OK(elastic_set(NULL, 0));
 }
