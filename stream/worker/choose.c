@@ -209,9 +209,12 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
         figures->sum = 0;
         figures->settled = false;
     }
-    /* The device is given whole payloads only if the client hands them over whole. */
+    /* The device is given whole payloads only if the client hands them over whole; and a client
+     * that waits for room is woken once for each payload that is given back. */
     if (choose->payloads[CHOOSE_PACK] < choose->payloads[CHOOSE_WRITE])
         choose->payloads[CHOOSE_PACK] = choose->payloads[CHOOSE_WRITE];
+    if (choose->payloads[CHOOSE_UNPACK] < choose->payloads[CHOOSE_READ])
+        choose->payloads[CHOOSE_UNPACK] = choose->payloads[CHOOSE_READ];
 }
 
 /* A payload of the size that was chosen. Is the stage far from what was predicted? Then its world

@@ -385,8 +385,9 @@ class Overlap(unittest.TestCase):
             lab.devices()
             service = Service(lab)
             with Client(service, shared=False) as client:
-                self.assertEqual(client.exchange(numbers(0, count)), scramble(numbers(0, count)))
+                answers = client.exchange(numbers(0, count))
             service.kill()
+            self.assertEqual(answers, scramble(numbers(0, count)))
             with open(lab.path("trace"), encoding="utf-8") as file:
                 for stage, *numbers_of in map(str.split, file):
                     stages[stage].append(tuple(map(int, numbers_of)))
