@@ -59,12 +59,13 @@ int images_open(const struct output *output, const char *path, enum image_use us
     char problem[IMAGE_PROBLEM_MAX];
     int error = images_try(path, use, ret_images, problem);
 
-    return error ? output_fail(output,
-                               error == -ENOENT  ? ERR_NO_APP
-                               : error == -EPERM ? ERR_REFUSED
-                                                 : ERR_FAILED,
-                               "%s", problem)
-                 : 0;
+    if (error)
+        return output_fail(output,
+                           error == -ENOENT  ? ERR_NO_APP
+                           : error == -EPERM ? ERR_REFUSED
+                                             : ERR_FAILED,
+                           "%s", problem);
+    return 0;
 }
 
 void image_summarize(const struct images *images, const char *name,
