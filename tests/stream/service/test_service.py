@@ -383,7 +383,7 @@ class Overlap(unittest.TestCase):
                 file.write(f"[a] base=1 own_memory=yes engines=yes items_per_s={1024 * 10**9 // self.LAUNCH_NS}\n")
             lab.env.update(EMU_CONFIG=lab.path("gpu"), RESEAT_STREAM_TRACE=lab.path("trace"))
             lab.devices()
-            service = Service(lab)
+            service = Service(lab, kernels=[KERNELS])
             with Client(service, shared=False) as client:
                 answers = client.exchange(numbers(0, count))
             service.kill()
