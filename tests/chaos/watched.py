@@ -190,7 +190,7 @@ def fails_again_and_again(lab, program):
     disk, native = disk_of(lab), native_of(lab, program)
     with Watched(disk, program, "a") as a, Watched(disk, program, "b") as b, Watched(disk, program, "c") as c:
         place = a.lab.path("resumable")
-        os.symlink(program, place)
+        os.symlink(os.path.abspath(program), place)
         a.program = place
         old = a.begin("fails")
         a.begin_watch("fails")
@@ -214,7 +214,7 @@ def fails_again_and_again(lab, program):
         with open(started, encoding="ascii") as file:
             os.kill(int(file.read()), signal.SIGKILL)
         os.unlink(place)
-        os.symlink(program, place)
+        os.symlink(os.path.abspath(program), place)
         c.begin_watch("fails")
         until("the recovery", lambda: c.says("recovered"))
         old.process.send_signal(signal.SIGCONT)
