@@ -96,7 +96,7 @@ class Soak:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60 * int(os.environ.get("TEST_TIMES", "1")))
+    parser.add_argument("--seconds", type=float, default=20 * int(os.environ.get("TEST_TIMES", "1")))
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     for word in "reseat", "classpath", "aes", "scramble":
         parser.add_argument(word)
