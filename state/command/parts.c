@@ -624,12 +624,13 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
     }
 }
 
-/* It runs on a lost device. */
+/* It runs on a lost device, whose driver may still report its end: to nobody. */
 static void parts_lose(struct part *part)
 {
     pthread_mutex_lock(&engine_lock);
     if (atomic_load(&part->status) > CL_COMPLETE)
         part->all->lost++;
+    part->serial = 0;
     pthread_mutex_unlock(&engine_lock);
 }
 
