@@ -345,7 +345,9 @@ static int launch_record_piece(const struct command *command, struct command **r
     struct launch *piece = malloc(sizeof(*piece));
     if (!piece)
         return -ENOMEM;
+    pthread_mutex_lock(&engine_lock); /* helpers change the rest of `pieces` */
     *piece = *launch;
+    pthread_mutex_unlock(&engine_lock);
     struct launch_space *space = launch_take_space(piece);
     space->offset = launch_copy_sizes(piece->offset_copy, space->offset, space->dims);
     space->global = launch_copy_sizes(piece->global_copy, space->global, space->dims);

@@ -628,9 +628,10 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
 static void parts_lose(struct part *part)
 {
     pthread_mutex_lock(&engine_lock);
-    if (atomic_load(&part->status) > CL_COMPLETE)
+    if (atomic_load(&part->status) > CL_COMPLETE) {
         part->all->lost++;
-    part->serial = 0;
+        part->serial = 0;
+    }
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -693,10 +694,13 @@ void parts_done_again(struct event *event)
 bool parts_note_ends(struct event *event)
 {
     struct parts *parts = event->parts;
-    for (unsigned i = 0; i < parts->count; i++)
-        if (parts_runs(&parts->of[i]))
-            (void)residence_wait(event->context->at[parts->of[i].residence_index], 1,
-                                 &parts->of[i].real);
+    for (unsigned i = 0; i < parts->count; i++) {
+        struct part *part = &parts->of[i];
+        /* A driver may report the end of a command later than its own wait for it returned. */
+        if (parts_runs(part) &&
+            residence_wait(event->context->at[part->residence_index], 1, &part->real) == CL_SUCCESS)
+            parts_part_reaches(part, part->serial, CL_COMPLETE);
+    }
     (void)parts_status(event);
     pthread_mutex_lock(&engine_lock);
     bool ended = parts->left == 0;

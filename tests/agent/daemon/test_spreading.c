@@ -44,12 +44,18 @@ static void expect_told(const char *names)
     cr_assert_str_eq(listed("ready"), names);
 }
 
-static pid_t start(const char *spread)
+static pid_t start_with(const char *spread, const char *option, const char *value)
 {
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0",
-                              "--spread", spread, "--", harness_program(), "100", NULL);
+    pid_t pid =
+        harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0", "--spread",
+                      spread, option, value, "--", harness_program(), "100", NULL);
     cr_assert(harness_state("app", "running", 5000));
     return pid;
+}
+
+static pid_t start(const char *spread)
+{
+    return start_with(spread, "--float", "same");
 }
 
 Test(spreading, a_program_is_told_of_the_devices_that_it_was_run_with)
@@ -67,11 +73,8 @@ Test(spreading, a_program_is_told_of_the_devices_that_it_was_run_with)
 
 Test(spreading, launches_for_an_objective_are_counted_by_device)
 {
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0", "--spread",
-                      "cpu1,cpu0", "--objective", "energy", "--", harness_program(), "100", NULL);
+    pid_t pid = start_with("cpu1,cpu0", "--objective", "energy");
 
-    cr_assert(harness_state("app", "running", 5000));
     expect_told("cpu1,cpu0");
     cr_assert(harness_prints("explain", "app", "1 launch on gpu0, 30 launches on cpu1", 2000), "%s",
               RESEAT("explain", "app")->out);
@@ -116,11 +119,8 @@ Test(spreading, devices_are_named_and_taken_back_while_it_runs)
 
 Test(spreading, free_devices_are_given_and_taken_back)
 {
-    pid_t pid =
-        harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0", "--float",
-                      "any", "--spread", "free", "--", harness_program(), "100", NULL);
+    pid_t pid = start_with("free", "--float", "any");
 
-    cr_assert(harness_state("app", "running", 5000));
     expect_told("cpu0,cpu1");
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
     cr_assert(json_is_true(
@@ -145,10 +145,8 @@ Test(spreading, free_devices_are_given_and_taken_back)
 
 Test(spreading, none_is_free_of_another_model)
 {
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0",
-                              "--spread", "free", "--", harness_program(), "100", NULL);
+    pid_t pid = start("free");
 
-    cr_assert(harness_state("app", "running", 5000));
     cr_assert(harness_prints("explain", "app", "will be done on free devices too", 5000), "%s",
               RESEAT("explain", "app")->out);
     expect_told("");
