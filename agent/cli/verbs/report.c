@@ -2,10 +2,13 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 #include "state/base/clock.h"
 
 #define GRAPH 26 /* Columns of a graph; with names and sizes it fits 80 columns. */
+/** Most models in the table of a census. */
+#define CENSUS_MODELS_MAX 20
 
 /**
  * Draw a graph of bars with eight heights, newest to the right. Each is the maximum of its samples.
@@ -138,17 +141,129 @@ static int report_print_report(const struct output *output, const json_t *answer
     return output_done();
 }
 
+/** Options of `reseat report`. */
+struct report {
+    struct sim_models models;
+    bool census;
+};
+
+static void report_prepare(void *value)
+{
+    struct report *report = value;
+    sim_models_init(&report->models);
+}
+
+static int report_take_models(struct call *call, const struct verb_option *option, const char *path)
+{
+    struct report *report = call->options;
+    char error[SIM_ERROR] = "";
+
+    (void)option;
+    if (sim_models_read(path, &report->models, error))
+        return output_fail(&call->output, ERR_USAGE, "%s", error);
+    if (report->models.count > CENSUS_MODELS_MAX)
+        return output_fail(&call->output, ERR_USAGE, "%s: a census has at most %d models", path,
+                           CENSUS_MODELS_MAX);
+    return 0;
+}
+
+/** Add what the programs of @list wanted to @peaks, by name: the most of all runs of a program. */
+static void report_add_peaks(json_t *peaks, const json_t *list)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(list, i, one)
+    {
+        uint64_t peak = member_number(one, "wanted_peak_bytes");
+        if (peak > member_number(peaks, member_text(one, "name")))
+            json_object_set_new(peaks, member_text(one, "name"), json_integer((json_int_t)peak));
+    }
+}
+
+/** A row for each program: its peak, and the percentage of each model's memory that this is. */
+static json_t *report_census(const json_t *answer, const struct sim_models *models)
+{
+    json_auto_t *peaks = json_object();
+    json_t *census = json_array(), *peak;
+    const char *name;
+
+    report_add_peaks(peaks, json_object_get(answer, "ended"));
+    report_add_peaks(peaks, json_object_get(answer, "apps"));
+    json_object_foreach(peaks, name, peak)
+    {
+        json_t *percent = json_object();
+        for (size_t i = 0; i < models->count; i++) {
+            const struct sim_model *model = &models->items[i];
+            json_object_set_new(
+                percent, model->name,
+                json_real((double)json_integer_value(peak) * 100 / (double)model->memory));
+        }
+        json_array_append_new(census, json_pack("{s:s, s:O, s:o}", "name", name, "peak_bytes", peak,
+                                                "percent", percent));
+    }
+    return census;
+}
+
+static int report_print_census(const json_t *census, const struct sim_models *models)
+{
+    struct table_column columns[CENSUS_MODELS_MAX + 3] = {{"PROGRAM", ""},
+                                                          {"PEAK", "", TABLE_RIGHT}};
+    const json_t *row;
+    size_t i;
+
+    for (i = 0; i < models->count; i++)
+        columns[2 + i] = (struct table_column){models->items[i].name, "", TABLE_RIGHT};
+    struct table *table = table_create(columns);
+    json_array_foreach(census, i, row)
+    {
+        char line[512], peak[32];
+        bytes_text(member_number(row, "peak_bytes"), peak, sizeof(peak));
+        int used = snprintf(line, sizeof(line), "%.200s\t%s", member_text(row, "name"), peak);
+        for (size_t j = 0; j < models->count; j++) {
+            double percent = json_real_value(
+                json_object_get(json_object_get(row, "percent"), models->items[j].name));
+            used += snprintf(line + used, sizeof(line) - (size_t)used,
+                             percent < 10 ? "\t%.2g%%" : "\t%.0f%%", percent);
+        }
+        table_add_line(table, "%s", line);
+    }
+    return table_print(table);
+}
+
 static int report_verb_run(struct call *call)
 {
     static const struct question question = {
         .type = MSG_USE, .what = "report use", .print = report_print_report};
+    const struct report *report = call->options;
+    json_auto_t *answer = NULL;
     struct frame frame;
 
     frame_init(&frame, MSG_USE);
     frame_string(&frame, "what", call->count ? call->words[0] : "");
     ask_put_environment(&frame);
-    return ask_print(&call->output, &question, &frame);
+    if (!report->census)
+        return ask_print(&call->output, &question, &frame);
+    int status = ask(&call->output, &question, &frame, &answer);
+    if (status)
+        return status;
+    json_object_set_new(answer, "census", report_census(answer, &report->models));
+    return call->output.json
+               ? output_result(&call->output, answer, NULL, NULL)
+               : report_print_census(json_object_get(answer, "census"), &report->models);
 }
+
+static const struct verb_option report_options[] = {
+    {"census", NULL,
+     "Print for each program the most memory that it needed on a device, and the percentage of "
+     "each model's memory that this is.",
+     OPTION_VALUE(struct report, census)},
+    {"models", "FILE",
+     "With --census: the models, as reseat simulate --models reads them. Default: the models that "
+     "it prints.",
+     .take = report_take_models},
+    {NULL},
+};
 
 const struct verb verb_report = {
     .name = "report",
@@ -157,7 +272,10 @@ const struct verb verb_report = {
     .text =
         "For each device and program: memory granted, held and at the peak, a graph of the memory "
         "held, and how much of its device a program needed at most; also for programs that ended.",
-    .members = "devices[] apps[] ended[]",
+    .options = report_options,
+    .size = sizeof(struct report),
+    .prepare = report_prepare,
+    .members = "devices[] apps[] ended[] census?",
     .users = true,
     .run = report_verb_run,
 };

@@ -378,6 +378,20 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     cr_assert(strstr(result->out, "needed at most 300 MiB, 15% of gpu0"), "%s", result->out);
     cr_assert(!strstr(result->out, "gpu1"), "%s", result->out);
 
+    result = PUPPETS_RESEAT("report", "--census");
+    cr_assert(strstr(result->out, "\nalpha   300 MiB  1.8%  1.8%"), "%s", result->out);
+    cr_assert(strstr(result->out, "\nbeta    100 MiB 0.61% 0.61%"), "%s", result->out);
+    const char *models = harness_path("models.csv");
+    harness_write(models, "model,memory_gib,speed,price\nsmall,0.5,1,1\n");
+    object =
+        harness_json(PUPPETS_RESEAT("report", "--census", "--json", "--models", models), "report");
+    one = json_array_get(json_object_get(object, "census"), 1);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "alpha");
+    cr_assert_eq(number(one, "peak_bytes"), 300 * MIB);
+    one = json_object_get(one, "percent");
+    cr_assert_float_eq(json_real_value(json_object_get(one, "small")), 58.6, 0.1);
+    json_decref(object);
+
     object = harness_json(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
     one = json_object_get(object, "app");
     cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "alpha");
@@ -548,6 +562,7 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
         {3, "explain", "alpha:5", NULL, NULL},
         {2, "report", "a", "b", NULL},
         {2, "report", "--wrong", NULL, NULL},
+        {2, "report", "--models", "/nowhere", NULL},
         {3, "report", "nobody", NULL, NULL},
     };
 
