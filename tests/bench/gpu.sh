@@ -10,8 +10,9 @@
 # wait for them), elastic (launches on several devices), spector (its eight kernels, moved in the
 # middle of launches of half a second, to another such GPU or out and in again; figures also in FILE),
 # isolate (calls, transfers, a solver and x264 with the driver in another process, beside native ones; of the
-# first device of $ISOLATE_ICD, nvidia.icd by default), protect (what protection and images cost, with
-# the last size; all its parts, or those that $PROTECT_PARTS names, with commas).
+# first device of $ISOLATE_ICD, nvidia.icd by default), overhead (x264 under reseat, by pairs of runs),
+# protect (what protection and images cost, with the last size; all its parts, or those that
+# $PROTECT_PARTS names, with commas).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 gpu='' cpu='' sizes=1024,8192 only='' json=''
@@ -23,7 +24,7 @@ while [ $# -gt 0 ]; do
     --only) only=$2 && shift 2 ;;
     --json) json=$2 && shift 2 ;;
     *)
-        sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     esac
@@ -134,6 +135,8 @@ isolation() {
         --reseat "$here/bin/reseat" --device "$gpu" --rounds 3
 }
 step isolate "what isolation costs on $gpu" isolation
+step overhead "x264 under reseat on $gpu" \
+    "$here/paired.py" --device "$gpu" --published 5.25 -- "$here/bin/bench-encode" 1000 "$work/x264.clbin"
 step protect "what protection and images cost on $gpu" \
     env RESEAT_SERVE="$here/bin/reseat-serve" RESEAT_REMOTE="$here/bin/libreseat-remote.so" \
     "$here/protect.py" --device "$gpu" --mib "${sizes##*,}" --solver-mib 1024 --steps 100000 --rounds 2 \
