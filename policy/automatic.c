@@ -68,7 +68,7 @@ static uint64_t automatic_spilled(const struct policy_program *p)
     return most > p->granted ? most - p->granted : 0;
 }
 
-bool next_regrow(struct view *view, struct policy_step *ret_step)
+bool automatic_next_regrow(struct view *view, struct policy_step *ret_step)
 {
     uint32_t best = POLICY_NONE;
     uint64_t best_bytes = 0;
@@ -152,8 +152,8 @@ static bool automatic_held_up(const struct view *view, const struct policy_progr
            device_at(view, p->device)->busy > view->settings->busy_high;
 }
 
-/* The part of its work that a move saves, if that is settings.gain or more. @then: what the same
- * work takes there, as a share of what it takes now. */
+/* The share of its work's time that a move saves, or 0 if that is below settings.gain. @then: the
+ * time of the same work on the other device, as a share of its time here. */
 static uint64_t automatic_gain_of(const struct view *view, double then)
 {
     if (then * (WHOLE + view->settings->gain) > WHOLE)
@@ -238,7 +238,7 @@ static uint32_t automatic_up_to(struct view *view, uint32_t program, const struc
                : POLICY_NONE;
 }
 
-bool next_up(struct view *view, bool held, struct policy_step *ret_step)
+bool automatic_next_up(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = automatic_look_out(view);
     uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
@@ -267,7 +267,8 @@ bool next_up(struct view *view, bool held, struct policy_step *ret_step)
     return true;
 }
 
-/* Cheaper, or shared so that its own device becomes free; and well below busy_high. */
+/* What a move to a slower device saves: the target is cheaper, or is shared so that the present
+ * device becomes free. 0 if the target would not stay well below busy_high. */
 static uint64_t automatic_gain_price(const struct view *view, const struct policy_program *p,
                                      uint32_t device)
 {
@@ -311,7 +312,7 @@ static uint32_t automatic_down_to(struct view *view, uint32_t program,
                : POLICY_NONE;
 }
 
-bool next_down(struct view *view, bool held, struct policy_step *ret_step)
+bool automatic_next_down(struct view *view, bool held, struct policy_step *ret_step)
 {
     struct outlook outlook = automatic_look_out(view);
 
@@ -342,7 +343,8 @@ bool next_down(struct view *view, bool held, struct policy_step *ret_step)
     return false;
 }
 
-/* If it pushes the target above busy_high, then by no more than its own device was. */
+/* False when the move would push the target above busy_high and make it busier than the present
+ * device is. */
 static bool automatic_is_no_busier(const struct view *view, const struct policy_program *p,
                                    uint32_t device)
 {
@@ -391,7 +393,7 @@ uint32_t prefer_best(struct view *view, uint32_t program, bool now)
     return best;
 }
 
-bool next_prefer(struct view *view, bool held, struct policy_step *ret_step)
+bool automatic_next_prefer(struct view *view, bool held, struct policy_step *ret_step)
 {
     uint32_t best = POLICY_NONE, best_to = POLICY_NONE;
     const struct policy_program *p;
@@ -434,7 +436,7 @@ static uint32_t automatic_next_to(struct view *view, uint32_t program,
     return to == POLICY_NONE ? automatic_down_to(view, program, outlook, ret_payback) : to;
 }
 
-uint32_t next_unpaid(struct view *view, uint32_t program, struct payback *ret_payback)
+uint32_t automatic_next_unpaid(struct view *view, uint32_t program, struct payback *ret_payback)
 {
     struct outlook outlook = automatic_look_out(view);
     uint32_t to;
@@ -495,7 +497,7 @@ bool next_ready_queued(struct view *view, struct policy_step *ret_step)
  * half the required gain (view.near). A program stays prewarmed for a device for the minimum stay,
  * so that it is not prewarmed for two devices in turns.
  */
-bool next_ready(struct view *view, struct policy_step *ret_step)
+bool automatic_next_ready(struct view *view, struct policy_step *ret_step)
 {
     const struct policy_settings *own = view->settings;
     struct outlook outlook = automatic_look_out(view);

@@ -57,8 +57,8 @@ void costs_add_power(struct costs *costs, uint64_t items, uint64_t power_mw);
  */
 void costs_merge(struct costs *costs, const struct costs *other);
 
-/** A point as numbers for a file or a message, and back: of more samples than COSTS_MEMORY so many
- *  are read. */
+/** One point of the model as whole numbers, for a file or a message. A record of more samples than
+ *  COSTS_MEMORY is read as one of COSTS_MEMORY samples. */
 struct cost_record {
     uint64_t items, ns;    /**< Geometric means. */
     uint64_t samples_k;    /**< Thousandths of a sample. */

@@ -128,16 +128,16 @@ void policy_next(const struct policy_world *world, const struct policy_settings 
     struct view view;
 
     view_init(&view, world, settings);
-    if (next_drain(&view, ret_step) || next_limit(&view, ret_step) ||
-        decide_serve_queue(&view, ret_step) || next_unfit(&view, ret_step) ||
-        next_regrow(&view, ret_step))
+    if (operator_next_drain(&view, ret_step) || operator_next_limit(&view, ret_step) ||
+        decide_serve_queue(&view, ret_step) || operator_next_unfit(&view, ret_step) ||
+        automatic_next_regrow(&view, ret_step))
         return;
     if (settings->automatic && world->recent_moves < settings->budget &&
-        (next_up(&view, true, ret_step) || next_prefer(&view, true, ret_step) ||
-         next_down(&view, true, ret_step)))
+        (automatic_next_up(&view, true, ret_step) || automatic_next_prefer(&view, true, ret_step) ||
+         automatic_next_down(&view, true, ret_step)))
         return;
     if (settings->prewarm && (next_ready_queued(&view, ret_step) ||
-                              (settings->automatic && next_ready(&view, ret_step))))
+                              (settings->automatic && automatic_next_ready(&view, ret_step))))
         return;
     decide_nothing(ret_step);
 }
@@ -149,7 +149,8 @@ void policy_rebalance(const struct policy_world *world, const struct policy_sett
 
     view_init(&view, world, settings);
     view.asked = true;
-    if (!next_up(&view, false, ret_step) && !next_prefer(&view, false, ret_step) &&
-        !next_down(&view, false, ret_step))
+    if (!automatic_next_up(&view, false, ret_step) &&
+        !automatic_next_prefer(&view, false, ret_step) &&
+        !automatic_next_down(&view, false, ret_step))
         decide_nothing(ret_step);
 }

@@ -112,8 +112,8 @@ struct policy_program {
     bool elastic;   /**< Its long launches may be spread over free devices (policy/elastic.h)... */
     bool any_float; /**< ...also where floats may differ from those of its own device. */
     bool kept; /**< An operator placed it: it leaves when it must or to fit, not to run faster. */
-    /** A bit for each device on which it cannot run (plan_fits refused); NULL: none. If the bit of
-        its own device is set it runs on, and is moved off when another has room. */
+    /** A bit for each device on which it cannot run (plan_fits refused); NULL: none. A program
+       whose present device is among them runs on, and is moved off when another device has room. */
     const uint64_t *barred;
     /** What it asked for beyond its minimum (policy/reseat.h); NULL: nothing. Devices below its
         minimum are in `barred`. Borrowed. */
@@ -168,8 +168,8 @@ struct policy_settings {
     /* The agent and the engine use these; no decision here depends on them. */
     uint64_t library_mib; /**< Size limit of the library of device binaries. */
     uint32_t slice_ms;    /**< Length of a piece of a launch, for programs that are started. */
-    uint32_t objective;   /**< Index of the setting's words, likewise. */
-    uint32_t floats;      /**< Likewise. */
+    uint32_t objective;   /**< Of programs that are started: index of the setting's words. */
+    uint32_t floats;      /**< The same for the setting `floats`. */
     bool isolate;         /**< Programs that are started run their drivers in other processes. */
     bool protect;         /**< Programs are protected from the loss of their device. */
     uint64_t fault_s;     /**< Mean time between faults of a device; 0: not known. */

@@ -158,7 +158,7 @@ static bool explain_say_unpaid(struct page *page, struct view *view, uint32_t pr
 {
     const struct policy_program *p = program_at(view, program);
     struct payback payback;
-    uint32_t to = next_unpaid(view, program, &payback);
+    uint32_t to = automatic_next_unpaid(view, program, &payback);
     char doubt[128] = "";
 
     if (to == POLICY_NONE)

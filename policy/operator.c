@@ -64,7 +64,7 @@ static bool operator_leave_early(struct view *view, const struct policy_device *
  * operator restricted them to other devices. They move when an allowed device has room, within the
  * minimum stay and the budget.
  */
-bool next_unfit(struct view *view, struct policy_step *ret_step)
+bool operator_next_unfit(struct view *view, struct policy_step *ret_step)
 {
     uint32_t first = POLICY_NONE;
     char why[POLICY_REASON / 2];
@@ -87,7 +87,7 @@ bool next_unfit(struct view *view, struct policy_step *ret_step)
     return ret_step->action == POLICY_DO_MOVE;
 }
 
-bool next_drain(struct view *view, struct policy_step *ret_step)
+bool operator_next_drain(struct view *view, struct policy_step *ret_step)
 {
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
@@ -190,7 +190,7 @@ static bool operator_keep_limit(struct view *view, uint32_t device, struct polic
     return true;
 }
 
-bool next_limit(struct view *view, struct policy_step *ret_step)
+bool operator_next_limit(struct view *view, struct policy_step *ret_step)
 {
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);

@@ -23,9 +23,9 @@ struct place_device {
 };
 
 /**
- * Choose the open device of the first kind in order, if there are any that are not small of those;
- * among them the one with the smallest share of
- * its memory in use, then the first listed: the same input always gives the same choice.
+ * Choose an open device: of those that are not small, if there are any, and of those of the kind
+ * that comes first in the order. Among these the one with the smallest share of its memory in use,
+ * then the first listed. The same input always gives the same choice.
  *
  * @ret_device  Index in @devices.
  * @ret_reason  At least 256 bytes: one line that says why, or why none. Longer lines are cut.

@@ -36,7 +36,7 @@ static struct amounts preference_wanted_by(const struct policy_program *p)
     };
 }
 
-/* What a device has of what the program prefers. */
+/* The preferred amounts, each reduced to what @device offers. */
 static struct amounts preference_had_on(const struct view *view, const struct policy_program *p,
                                         uint32_t device)
 {

@@ -35,7 +35,7 @@ struct schedule_candidate {
     uint64_t run_ns;      /**< How long the launch runs. */
     uint64_t energy_uj;   /**< Of the launch and of the transfers of its inputs, above idle. */
     uint64_t draw_mw;     /**< The most that the device draws above idle while the launch runs. */
-    uint64_t relieved_mw; /**< Of what is drawn now: what ends before the launch starts there. */
+    uint64_t relieved_mw; /**< Power drawn now that ends before the launch starts there. */
 };
 
 struct schedule_launch {

@@ -13,13 +13,14 @@ enum stage { FUTURE, PRESENT, ENDED, REFUSED };
 
 /* Memory held on a device, or in a node's host memory. */
 struct hold {
-    uint32_t of;
+    uint32_t where; /**< The device, or the node; SIM_NONE: not used. */
     uint64_t bytes;
 };
 
+/* A program, as far as the events told. */
 struct book {
     enum stage stage;
-    uint32_t rate;
+    uint32_t rate; /**< Speed of its work; 0: it does not work. */
     uint32_t last; /**< The rate when time last advanced. */
     uint32_t on;   /**< The device it works on. */
     uint64_t since_ms;
@@ -75,9 +76,9 @@ struct sim_check *sim_check_create(const struct sim_trace *trace, bool between)
         book->holds = &check->holds[holds];
         book->hold_count = TIMES * (trace->tasks[i].more + 1u);
         for (uint32_t j = 0; j < book->hold_count; j++)
-            book->holds[j].of = SIM_NONE;
+            book->holds[j].where = SIM_NONE;
         for (size_t j = 0; j < TIMES; j++)
-            book->hosts[j].of = SIM_NONE;
+            book->hosts[j].where = SIM_NONE;
         holds += book->hold_count;
     }
     return check;
@@ -137,10 +138,10 @@ static bool sim_check_within_time(struct sim_check *check, uint32_t device)
     return true;
 }
 
-static struct hold *sim_check_find(struct hold *holds, size_t count, uint32_t of)
+static struct hold *sim_check_find(struct hold *holds, size_t count, uint32_t where)
 {
     for (size_t i = 0; i < count; i++)
-        if (holds[i].of == of)
+        if (holds[i].where == where)
             return &holds[i];
     return NULL;
 }
@@ -180,7 +181,7 @@ static bool sim_check_has_memory(const struct book *book)
     bool host = false;
 
     for (size_t i = 0; i < TIMES; i++)
-        host = host || book->hosts[i].of != SIM_NONE;
+        host = host || book->hosts[i].where != SIM_NONE;
     return host || book->held;
 }
 
@@ -191,22 +192,21 @@ static bool sim_check_may_have(struct sim_check *check, uint32_t program, uint32
     struct book *book = &check->books[program];
 
     if (!sim_check_has_memory(book) && book->done - book->lost > book->kept) {
-        return sim_check_wrong(check,
-                               "program %u begins with %" PRIu64
-                               " done, of which nothing has more than "
-                               "%" PRIu64,
-                               program, book->done - book->lost, book->kept);
+        return sim_check_wrong(
+            check, "program %u begins with %" PRIu64 " done, but only %" PRIu64 " was saved",
+            program, book->done - book->lost, book->kept);
     }
     for (uint32_t i = 0; !check->between && i < book->hold_count; i++) {
-        if (book->holds[i].of != SIM_NONE && sim_check_node_of(check, book->holds[i].of) != node) {
+        if (book->holds[i].where != SIM_NONE &&
+            sim_check_node_of(check, book->holds[i].where) != node) {
             return sim_check_wrong(check, "program %u is on two nodes, %u and %u", program,
-                                   sim_check_node_of(check, book->holds[i].of), node);
+                                   sim_check_node_of(check, book->holds[i].where), node);
         }
     }
     for (size_t i = 0; !check->between && i < TIMES; i++) {
-        if (book->hosts[i].of != SIM_NONE && book->hosts[i].of != node) {
+        if (book->hosts[i].where != SIM_NONE && book->hosts[i].where != node) {
             return sim_check_wrong(check, "program %u is on two nodes, %u and %u", program,
-                                   book->hosts[i].of, node);
+                                   book->hosts[i].where, node);
         }
     }
     return true;
@@ -230,7 +230,7 @@ static bool sim_check_on_hold(struct sim_check *check, const struct sim_event *e
         return sim_check_wrong(check, "program %u leaves device %u while it works there",
                                event->program, event->device);
     }
-    uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
+    uint64_t before = hold->where == SIM_NONE ? 0 : hold->bytes;
     uint64_t held = check->devices[event->device].held - before + event->amount;
     if (event->amount > before && held > check->devices[event->device].memory) {
         return sim_check_wrong(
@@ -257,7 +257,7 @@ static bool sim_check_on_host(struct sim_check *check, const struct sim_event *e
     hold = hold ? hold : sim_check_find(book->hosts, TIMES, SIM_NONE);
     if (!hold)
         return sim_check_wrong(check, "program %u is on a third node, %u", event->program, node);
-    uint64_t before = hold->of == SIM_NONE ? 0 : hold->bytes;
+    uint64_t before = hold->where == SIM_NONE ? 0 : hold->bytes;
     uint64_t held = check->nodes[node].held - before + event->amount;
     if (event->amount > before &&
         (held > check->trace->nodes[node].host || !check->nodes[node].up)) {
@@ -297,11 +297,11 @@ static bool sim_check_is_whole(struct sim_check *check, uint32_t program, uint32
                                book->held, asked);
     }
     for (uint32_t i = 0; i < book->hold_count; i++) {
-        if (book->holds[i].of != SIM_NONE &&
-            sim_check_node_of(check, book->holds[i].of) != sim_check_node_of(check, device)) {
+        if (book->holds[i].where != SIM_NONE &&
+            sim_check_node_of(check, book->holds[i].where) != sim_check_node_of(check, device)) {
             return sim_check_wrong(check, "program %u works on node %u and has a device of node %u",
                                    program, sim_check_node_of(check, device),
-                                   sim_check_node_of(check, book->holds[i].of));
+                                   sim_check_node_of(check, book->holds[i].where));
         }
     }
     return true;

@@ -40,7 +40,7 @@ static bool sim_cluster_has_room(const struct sim_world *world, uint32_t task, u
            !sim_cluster_is_barred(world, task, device);
 }
 
-/* For @task, whoever it is kept for. */
+/* True when @node may take @task. A node that is kept for another task may not. */
 static bool sim_cluster_is_open(const struct sim_world *world, uint32_t task, uint32_t node)
 {
     const struct sim_shared *shared = world->shared;
@@ -51,7 +51,8 @@ static bool sim_cluster_is_open(const struct sim_world *world, uint32_t task, ui
            sim_host_fits(world, node, sim_task(world, task)->host);
 }
 
-/* As many free devices of a node as one of several needs, as bits; 0: it has not so many. */
+/* A bit for each of the free devices that a task with several devices gets on @node; 0: the node
+ * has too few. */
 static uint64_t sim_cluster_free_devices(const struct sim_world *world, uint32_t task,
                                          uint32_t node)
 {

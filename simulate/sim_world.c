@@ -225,7 +225,8 @@ void sim_unreserve_others(struct sim_world *world, uint32_t task, uint32_t node,
 
 /* ---- work ---- */
 
-uint64_t sim_next_checkpoint(const struct sim_world *world, uint32_t task)
+/* The progress at which the task writes its next checkpoint; UINT64_MAX: it writes none. */
+static uint64_t sim_world_next_checkpoint(const struct sim_world *world, uint32_t task)
 {
     const struct sim_program *program = &world->shared->programs[task];
     uint64_t step = world->options->checkpoint_ms * 1000;
@@ -317,7 +318,7 @@ static void sim_world_set_rate(struct sim_world *world, uint32_t task, uint32_t 
     program->generation++;
     if (rate) {
         uint64_t milestone = sim_milestone(world, task);
-        uint64_t checkpoint = sim_next_checkpoint(world, task);
+        uint64_t checkpoint = sim_world_next_checkpoint(world, task);
         milestone = checkpoint < milestone ? checkpoint : milestone;
         uint64_t left = milestone > program->progress ? milestone - program->progress : 0;
         sim_push(world, sim_now(world) + (left + rate - 1) / rate, SIM_DUE_PROGRAM, task,

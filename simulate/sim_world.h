@@ -223,7 +223,7 @@ void sim_detach(struct sim_world *world, uint32_t task);
 /** Reserve the additional devices @others of a node, all memory of each. */
 void sim_reserve_others(struct sim_world *world, uint32_t task, uint32_t node, uint64_t others);
 void sim_unreserve_others(struct sim_world *world, uint32_t task, uint32_t node, uint64_t others);
-/** Change what it holds where it is. */
+/** Change the bytes that @task holds on its device. */
 void sim_regrant(struct sim_world *world, uint32_t task, uint64_t bytes);
 void sim_queue_add(struct sim_world *world, uint32_t task, bool new_ticket);
 void sim_queue_remove(struct sim_world *world, uint32_t task);
@@ -238,8 +238,6 @@ void sim_settle(struct sim_world *world, uint32_t task);
 void sim_look(struct sim_world *world, bool again);
 /** Reset the program to what storage has, and count what it loses. */
 void sim_lose(struct sim_world *world, uint32_t task);
-/** Its next checkpoint, as progress; UINT64_MAX: none. */
-uint64_t sim_next_checkpoint(const struct sim_world *world, uint32_t task);
 
 static inline struct policy_program *sim_slot(const struct sim_world *world, uint32_t task)
 {

@@ -60,7 +60,8 @@ int stream_area_look(const _Atomic uint64_t *word, uint64_t to, uint64_t *total)
     return 0;
 }
 
-void stream_area_ring(_Atomic uint32_t *other_sleeps, int doorbell)
+/* Ring if the other sleeps. */
+static void stream_area_ring(_Atomic uint32_t *other_sleeps, int doorbell)
 {
     /* Before it sleeps, the other sets `sleeps` and then looks at the total; we advance the total
      * and then look at `sleeps`. All four are sequentially consistent, so one of us sees the other.

@@ -97,8 +97,6 @@ MUST_CHECK int stream_area_look(const _Atomic uint64_t *word, uint64_t to, uint6
 /** Publish a total, and ring if the other sleeps. @doorbell: the socket; -1: none. */
 void stream_area_advance(_Atomic uint64_t *word, uint64_t total, _Atomic uint32_t *other_sleeps,
                          int doorbell);
-/** Ring if the other sleeps. */
-void stream_area_ring(_Atomic uint32_t *other_sleeps, int doorbell);
 /** Take all bytes that have come from the doorbell. False: the other has hung up. */
 bool stream_area_hear(int doorbell);
 

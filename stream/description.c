@@ -27,13 +27,13 @@ bool stream_name_is_valid(const char *name)
     return length > 0 && length < STREAM_NAME_MAX && strspn(name, LETTERS "0123456789_-") == length;
 }
 
-/* A setting's row: a number, or, where `size` is not 0, a text. */
+/* A setting: a text where `size` is not 0, a number where `most` is not 0, else a list. */
 struct description_row {
     const char *name;
-    void *value;
+    void *value; /* char[size] or uint32_t */
     size_t size;
     uint32_t least, most;
-    bool given; /* At first: it may be left out. */
+    bool given; /* True at first for a setting that may be left out. */
 };
 
 static int description_read(const config_setting_t *group, struct description_row *rows,

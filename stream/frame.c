@@ -28,14 +28,14 @@ static char *stream_body_make_room(struct stream_body *body, size_t size)
     return bytes + body->size - size;
 }
 
-void stream_body_put(struct stream_body *body, uint64_t value, unsigned size)
+static void stream_body_put(struct stream_body *body, uint64_t value, unsigned size)
 {
     char *at = stream_body_make_room(body, size);
     if (at)
         little_endian_put((unsigned char *)at, value, size);
 }
 
-void stream_body_put_text(struct stream_body *body, const void *bytes, size_t size)
+static void stream_body_put_text(struct stream_body *body, const void *bytes, size_t size)
 {
     stream_body_put(body, size, 4);
     char *at = size ? stream_body_make_room(body, size) : NULL;
@@ -43,7 +43,7 @@ void stream_body_put_text(struct stream_body *body, const void *bytes, size_t si
         memcpy(at, bytes, size);
 }
 
-uint64_t stream_body_get(struct stream_body *body, unsigned size)
+static uint64_t stream_body_get(struct stream_body *body, unsigned size)
 {
     if (body->error || body->size - body->at < size) {
         body->error = -EPROTO;
@@ -53,7 +53,7 @@ uint64_t stream_body_get(struct stream_body *body, unsigned size)
     return little_endian_get((unsigned char *)body->bytes + body->at - size, size);
 }
 
-struct stream_text stream_body_get_text(struct stream_body *body)
+static struct stream_text stream_body_get_text(struct stream_body *body)
 {
     uint64_t size = stream_body_get(body, 4);
     if (body->error || body->size - body->at < size) {

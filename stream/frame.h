@@ -63,10 +63,6 @@ struct stream_body {
     int error; /**< -ENOMEM, or -EPROTO: what was read does not fit. */
 };
 
-void stream_body_put(struct stream_body *body, uint64_t value, unsigned size);
-void stream_body_put_text(struct stream_body *body, const void *bytes, size_t size);
-uint64_t stream_body_get(struct stream_body *body, unsigned size);
-struct stream_text stream_body_get_text(struct stream_body *body);
 void stream_body_finish(struct stream_body *body);
 
 /** Write the body of OPEN or OPENED; body->error says whether there was memory. */

@@ -98,22 +98,16 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
         aware_move_look_later(0);
     }
     /* Without a device nothing can be asked, and a callback may be waiting for one. */
-    bool nowhere = !atomic_load(&the_vdevs[request->vdev]->device);
-    while (!nowhere && aware.registered && !aware_move_is_settled()) {
+    bool has_device = atomic_load(&the_vdevs[request->vdev]->device);
+    while (has_device && aware.registered && !aware_move_is_settled() && !aware_move_is_overdue()) {
         int error = aware_move_check(request, ret_reason, size);
-        bool overdue = aware_move_is_overdue();
-        if (error == 0 && overdue && request->manner != MOVE_TAKEN) {
-            aware_move_say_overdue(ret_reason, size);
-            error = -EBUSY;
-        }
         if (error != 0)
             return error;
-        if (overdue)
-            break; /* the move goes on without the program's help */
         aware_move_look_later(aware.now.stage != AWARE_IDLE ? aware.now.deadline_ns : 0);
     }
+    /* A move that takes the program goes on without its help. */
     bool overdue = aware.registered && aware_move_is_overdue();
-    if (overdue && !nowhere && request->manner != MOVE_TAKEN) {
+    if (overdue && has_device && request->manner != MOVE_TAKEN) {
         aware_move_say_overdue(ret_reason, size);
         return -EBUSY;
     }
@@ -122,7 +116,7 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
     struct aware_vdev *vdev = &aware.vdevs[request->vdev];
     vdev->from = atomic_load(&the_vdevs[request->vdev]->device);
     vdev->elsewhere = false;
-    return aware.registered && !overdue && !nowhere ? 0 : 1;
+    return aware.registered && !overdue && has_device ? 0 : 1;
 }
 
 static void aware_move_release(void)

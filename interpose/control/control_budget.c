@@ -17,10 +17,10 @@
 /* How long an agent may take to start again. */
 #define PATIENCE_NS 3000000000u
 /* The answer to a need may take long, since the agent may let the call wait in a queue. So the
- * agent is asked each second whether it is there; after UNANSWERED questions in vain it counts as
- * hung. */
-#define ALIVE_NS   1000000000u
-#define UNANSWERED 5
+ * agent is asked each second whether it is there; after UNANSWERED_MAX questions without an answer
+ * it counts as hung. */
+#define ALIVE_NS       1000000000u
+#define UNANSWERED_MAX 5
 
 /** A need that a thread of the program waits to have answered. On the thread's stack. */
 struct need {
@@ -46,111 +46,111 @@ static struct {
     bool shrunk[PROTOCOL_VDEVS_MAX]; /**< A shrink ended: the agent is told, even if no bytes were
                                         given up. */
     unsigned turns;
-    uint64_t alive_ns; /**< When the agent was last asked whether it is there. */
-    unsigned unheard;  /**< How often it was asked since it last sent anything. */
+    uint64_t alive_ns;   /**< When the agent was last asked whether it is there. */
+    unsigned unanswered; /**< How often it was asked since it last sent anything. */
     void (*wake)(void);
-} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
+} ledger_link = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER};
 
 static enum budget_answer control_budget_ask(const struct budget_need *asked)
 {
     struct need need = {.asked = asked, .answer = BUDGET_FORCE};
 
-    pthread_mutex_lock(&room.lock);
-    need.id = ++room.last_id;
-    need.answered = !room.connected && clock_now_ns() >= room.until_ns;
-    need.next = room.needs;
-    room.needs = &need;
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_lock(&ledger_link.lock);
+    need.id = ++ledger_link.last_id;
+    need.answered = !ledger_link.connected && clock_now_ns() >= ledger_link.until_ns;
+    need.next = ledger_link.needs;
+    ledger_link.needs = &need;
+    pthread_mutex_unlock(&ledger_link.lock);
     int before = cancel_hold();
-    room.wake();
-    pthread_mutex_lock(&room.lock);
+    ledger_link.wake();
+    pthread_mutex_lock(&ledger_link.lock);
     while (!need.answered)
-        pthread_cond_wait(&room.answered, &room.lock);
-    struct need **at = &room.needs;
+        pthread_cond_wait(&ledger_link.answered, &ledger_link.lock);
+    struct need **at = &ledger_link.needs;
     while (*at != &need)
         at = &(*at)->next;
     *at = need.next;
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&ledger_link.lock);
     cancel_allow(before);
     return need.answer;
 }
 
 void control_budget_start(void (*wake)(void))
 {
-    room.wake = wake;
+    ledger_link.wake = wake;
     budget_set_policy(control_budget_ask);
 }
 
 /** Give the agent's initial grants to the virtual devices that have no limit yet. With the lock. */
 static void control_budget_grant_first(void)
 {
-    for (uint32_t vdev = 0; room.began && vdev < room.initial_count; vdev++) {
+    for (uint32_t vdev = 0; ledger_link.began && vdev < ledger_link.initial_count; vdev++) {
         struct budget_use use;
         budget_read(vdev, &use);
         if (!use.limited)
-            budget_grant(vdev, room.initial[vdev]);
+            budget_grant(vdev, ledger_link.initial[vdev]);
     }
-    if (room.began)
-        room.initial_count = 0;
+    if (ledger_link.began)
+        ledger_link.initial_count = 0;
 }
 
 void control_budget_begin(void)
 {
-    pthread_mutex_lock(&room.lock);
-    room.began = true;
+    pthread_mutex_lock(&ledger_link.lock);
+    ledger_link.began = true;
     control_budget_grant_first();
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&ledger_link.lock);
 }
 
 void control_budget_connected(const struct control_welcome *welcome)
 {
-    pthread_mutex_lock(&room.lock);
-    room.connected = true;
-    room.answers = welcome->alive;
-    room.unheard = 0;
+    pthread_mutex_lock(&ledger_link.lock);
+    ledger_link.connected = true;
+    ledger_link.answers = welcome->alive;
+    ledger_link.unanswered = 0;
     /* The first status tells a new agent what the program has: returns to an earlier one are moot.
      */
-    memset(room.returns, 0, sizeof(room.returns));
-    memset(room.shrunk, 0, sizeof(room.shrunk));
-    memcpy(room.initial, welcome->grants, sizeof(room.initial));
-    room.initial_count = welcome->grant_count;
+    memset(ledger_link.returns, 0, sizeof(ledger_link.returns));
+    memset(ledger_link.shrunk, 0, sizeof(ledger_link.shrunk));
+    memcpy(ledger_link.initial, welcome->grants, sizeof(ledger_link.initial));
+    ledger_link.initial_count = welcome->grant_count;
     control_budget_grant_first();
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&ledger_link.lock);
 }
 
 /** No agent will answer: let all waiting threads continue. With the lock. */
 static void control_budget_answer_all(void)
 {
-    for (struct need *need = room.needs; need; need = need->next)
+    for (struct need *need = ledger_link.needs; need; need = need->next)
         need->answered = true;
-    pthread_cond_broadcast(&room.answered);
+    pthread_cond_broadcast(&ledger_link.answered);
 }
 
 void control_budget_alone(void)
 {
-    pthread_mutex_lock(&room.lock);
-    if (room.connected) {
-        room.until_ns = clock_now_ns() + PATIENCE_NS;
-        for (struct need *need = room.needs; need; need = need->next)
+    pthread_mutex_lock(&ledger_link.lock);
+    if (ledger_link.connected) {
+        ledger_link.until_ns = clock_now_ns() + PATIENCE_NS;
+        for (struct need *need = ledger_link.needs; need; need = need->next)
             need->sent = false;
     }
-    room.connected = false;
-    if (clock_now_ns() >= room.until_ns)
+    ledger_link.connected = false;
+    if (clock_now_ns() >= ledger_link.until_ns)
         control_budget_answer_all();
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&ledger_link.lock);
 }
 
 void control_budget_again(void)
 {
-    pthread_mutex_lock(&room.lock);
-    room.until_ns = clock_now_ns() + PATIENCE_NS;
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_lock(&ledger_link.lock);
+    ledger_link.until_ns = clock_now_ns() + PATIENCE_NS;
+    pthread_mutex_unlock(&ledger_link.lock);
 }
 
 /** The next need that was not sent; NULL also without a connection. With the lock. */
 static struct need *control_budget_unsent(void)
 {
-    struct need *need = room.connected ? room.needs : NULL;
+    struct need *need = ledger_link.connected ? ledger_link.needs : NULL;
 
     while (need && (need->sent || need->answered))
         need = need->next;
@@ -159,9 +159,9 @@ static struct need *control_budget_unsent(void)
 
 bool control_budget_needs(void)
 {
-    pthread_mutex_lock(&room.lock);
+    pthread_mutex_lock(&ledger_link.lock);
     bool needs = control_budget_unsent() != NULL;
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&ledger_link.lock);
     return needs;
 }
 
@@ -170,7 +170,7 @@ static void control_budget_send_needs(void *data, void (*send)(void *data, struc
     for (;;) {
         struct frame frame;
 
-        pthread_mutex_lock(&room.lock);
+        pthread_mutex_lock(&ledger_link.lock);
         struct need *need = control_budget_unsent();
         if (need) {
             need->sent = true;
@@ -178,7 +178,7 @@ static void control_budget_send_needs(void *data, void (*send)(void *data, struc
             frame_u64(&frame, "id", need->id);
             put_need(&frame, need->asked);
         }
-        pthread_mutex_unlock(&room.lock);
+        pthread_mutex_unlock(&ledger_link.lock);
         if (!need)
             return;
         send(data, &frame);
@@ -187,38 +187,41 @@ static void control_budget_send_needs(void *data, void (*send)(void *data, struc
 
 void control_budget_heard(void)
 {
-    pthread_mutex_lock(&room.lock);
-    room.unheard = 0;
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_lock(&ledger_link.lock);
+    ledger_link.unanswered = 0;
+    pthread_mutex_unlock(&ledger_link.lock);
 }
 
-/** False when the agent has been silent for too long. */
+/**
+ * Ask the agent whether it is there if that is due, because calls wait for its answer or the
+ * program @waits as a whole. False when the agent is hung; then nobody waits for it any more.
+ */
 static bool control_budget_ask_whether_alive(bool waits, void *data,
                                              void (*send)(void *data, struct frame *frame))
 {
     struct frame frame;
 
-    pthread_mutex_lock(&room.lock);
-    waits = waits && room.answers;
-    for (struct need *need = room.needs; need; need = need->next)
-        waits = waits || (room.answers && need->sent && !need->answered);
+    pthread_mutex_lock(&ledger_link.lock);
+    waits = waits && ledger_link.answers;
+    for (struct need *need = ledger_link.needs; need; need = need->next)
+        waits = waits || (ledger_link.answers && need->sent && !need->answered);
     /* Questions are counted instead of time, because a program that was stopped itself has received
      * nothing meanwhile. */
-    bool due = waits && clock_now_ns() - room.alive_ns >= ALIVE_NS;
-    bool hung = due && room.unheard == UNANSWERED;
+    bool due = waits && clock_now_ns() - ledger_link.alive_ns >= ALIVE_NS;
+    bool hung = due && ledger_link.unanswered == UNANSWERED_MAX;
     if (!waits) {
-        room.unheard = 0;
-        room.alive_ns = clock_now_ns();
+        ledger_link.unanswered = 0;
+        ledger_link.alive_ns = clock_now_ns();
     } else if (hung) {
-        room.connected = false;
-        room.unheard = 0;
-        room.until_ns = clock_now_ns();
+        ledger_link.connected = false;
+        ledger_link.unanswered = 0;
+        ledger_link.until_ns = clock_now_ns();
         control_budget_answer_all();
     } else if (due) {
-        room.unheard++;
-        room.alive_ns = clock_now_ns();
+        ledger_link.unanswered++;
+        ledger_link.alive_ns = clock_now_ns();
     }
-    pthread_mutex_unlock(&room.lock);
+    pthread_mutex_unlock(&ledger_link.lock);
     if (due && !hung) {
         frame_init(&frame, MSG_ALIVE);
         send(data, &frame);
@@ -228,7 +231,7 @@ static bool control_budget_ask_whether_alive(bool waits, void *data,
 
 bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struct frame *frame))
 {
-    bool look = ++room.turns % SLACK_TURNS == 0;
+    bool look = ++ledger_link.turns % SLACK_TURNS == 0;
 
     if (!control_budget_ask_whether_alive(waits, data, send))
         return false;
@@ -236,12 +239,12 @@ bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struc
     for (uint32_t vdev = 0; vdev < PROTOCOL_VDEVS_MAX; vdev++) {
         struct amount given = {vdev, look ? budget_slack(vdev) : 0, true};
 
-        pthread_mutex_lock(&room.lock);
-        given.bytes += room.returns[vdev];
-        bool due = given.bytes != 0 || room.shrunk[vdev];
-        room.returns[vdev] = 0;
-        room.shrunk[vdev] = false;
-        pthread_mutex_unlock(&room.lock);
+        pthread_mutex_lock(&ledger_link.lock);
+        given.bytes += ledger_link.returns[vdev];
+        bool due = given.bytes != 0 || ledger_link.shrunk[vdev];
+        ledger_link.returns[vdev] = 0;
+        ledger_link.shrunk[vdev] = false;
+        pthread_mutex_unlock(&ledger_link.lock);
         if (!due)
             continue;
         struct frame frame;
@@ -254,11 +257,11 @@ bool control_budget_serve(bool waits, void *data, void (*send)(void *data, struc
 
 static void control_budget_shrink_ended(uint32_t vdev, uint64_t gone)
 {
-    pthread_mutex_lock(&room.lock);
-    room.returns[vdev] += gone;
-    room.shrunk[vdev] = true;
-    pthread_mutex_unlock(&room.lock);
-    room.wake();
+    pthread_mutex_lock(&ledger_link.lock);
+    ledger_link.returns[vdev] += gone;
+    ledger_link.shrunk[vdev] = true;
+    pthread_mutex_unlock(&ledger_link.lock);
+    ledger_link.wake();
 }
 
 static void *control_budget_shrink_main(void *data)
@@ -274,8 +277,8 @@ void control_budget_answer(const msgpack_object *map)
 {
     uint64_t id = field_u64(map, "id", 0);
 
-    pthread_mutex_lock(&room.lock);
-    for (struct need *need = room.needs; need; need = need->next) {
+    pthread_mutex_lock(&ledger_link.lock);
+    for (struct need *need = ledger_link.needs; need; need = need->next) {
         if (need->id != id || need->answered)
             continue;
         need->answer = field_is(map, "way", WAY_AGAIN)   ? BUDGET_AGAIN
@@ -283,8 +286,8 @@ void control_budget_answer(const msgpack_object *map)
                                                          : BUDGET_REFUSE;
         need->answered = true;
     }
-    pthread_cond_broadcast(&room.answered);
-    pthread_mutex_unlock(&room.lock);
+    pthread_cond_broadcast(&ledger_link.answered);
+    pthread_mutex_unlock(&ledger_link.lock);
 }
 
 /* Messages without a virtual device or a number of bytes are ignored. */
@@ -321,16 +324,16 @@ void control_budget_shrink(const msgpack_object *map)
 /* The needs are those of the parent's threads: the child forgets them. */
 static void control_budget_in_child(void)
 {
-    room.connected = false;
-    room.until_ns = 0;
-    room.unheard = 0;
-    room.needs = NULL;
-    room.initial_count = 0;
-    memset(room.returns, 0, sizeof(room.returns));
-    memset(room.shrunk, 0, sizeof(room.shrunk));
+    ledger_link.connected = false;
+    ledger_link.until_ns = 0;
+    ledger_link.unanswered = 0;
+    ledger_link.needs = NULL;
+    ledger_link.initial_count = 0;
+    memset(ledger_link.returns, 0, sizeof(ledger_link.returns));
+    memset(ledger_link.shrunk, 0, sizeof(ledger_link.shrunk));
 }
 
 FORK_PART = {.rank = FORK_TABLE,
-             .long_lock = &room.lock,
-             .changed = {&room.answered},
+             .long_lock = &ledger_link.lock,
+             .changed = {&ledger_link.answered},
              .in_child = control_budget_in_child};

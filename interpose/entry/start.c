@@ -406,7 +406,7 @@ static int start_all(struct machine *machine)
     start_machine_read(machine);
     /* Not for set-uid programs, which would load what their caller names. */
     served_set_library(secure_getenv(START_ENV_REMOTE));
-    /* Before the agent is heard, which may ask for an image, and say where launches are done too.
+    /* Before control_start(): the agent may ask for an image at once, or name helpers for launches.
      */
     recovery_install(control_agent_chooses);
     atomic_store(&pace_slice_ns, start_wanted_slice_ns());

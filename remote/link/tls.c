@@ -27,11 +27,6 @@ const char *tls_reason(void)
     return reason;
 }
 
-bool tls_server_is_open(void)
-{
-    return server.open;
-}
-
 int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX])
 {
     char path[PATH_MAX], revoked[PATH_MAX];
@@ -233,7 +228,7 @@ int tls_connect_to(const char *scheme, const char *where, tls_dial dial,
 
 int tls_listen_address(const char *scheme, const char *where, struct address *ret_address)
 {
-    if (!tls_server_is_open()) {
+    if (!server.open) {
         log_error("%s needs an authority: make one with reseat serve --init-ca", scheme);
         return -EPERM;
     }

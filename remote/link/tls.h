@@ -29,7 +29,6 @@
  * Returns 0, or as credentials_load() and revoked_check() do.
  */
 MUST_CHECK int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX]);
-bool tls_server_is_open(void);
 /** Forget the server's private key, which a process no longer needs once its client is admitted. */
 void tls_server_close(void);
 

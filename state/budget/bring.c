@@ -485,7 +485,7 @@ static cl_int bring(struct bringing *b)
         residency_token_take(b->command);
         return CL_SUCCESS; /* the command is checked again, with the token */
     }
-    /* An awaited command's error is reported by its own event. */
+    /* If a command before the marker fails, its own event reports that. */
     for (size_t i = 0; error == CL_SUCCESS && i < b->marker_count; i++)
         (void)residence_wait(b->markers[i].residence, 1, &b->markers[i].event);
     if (error == CL_SUCCESS && b->residence_index != RESIDENCE_NONE)

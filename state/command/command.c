@@ -80,8 +80,8 @@ static cl_int command_wait_for_deferred(const struct command_call *call, struct 
     return error;
 }
 
-/* It cannot go yet. A blocking call that is held needs an event of its own to wait for. Inside the
- * gate, which is left. */
+/* Defer a command that cannot be given to the driver yet. A blocking call gets an event to wait for
+ * if the program did not ask for one. Inside the gate, which is left. */
 cl_int command_run_deferred(struct command_call *call)
 {
     struct queue *queue = call->command->queue;

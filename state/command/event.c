@@ -573,7 +573,8 @@ cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *re
     return error != CL_SUCCESS && lost ? CL_PROFILING_INFO_NOT_AVAILABLE : error;
 }
 
-/* The times of a command that ended. What the driver does not say lies beside what it does. */
+/* Keep the profiling times of a command that ended. A time that the driver does not report is taken
+ * from its neighbours. */
 static void event_keep_times(struct event *event)
 {
     enum { COUNT = ARRAY_SIZE(event->times) };

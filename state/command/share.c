@@ -113,13 +113,11 @@ void share_give_back(const struct shared_launch *launch, struct groups *list)
     defer_pump_soon();
 }
 
-void share_rest(const struct shared_launch *launch, bool rests)
+void share_rest(const struct shared_launch *launch)
 {
     pthread_mutex_lock(&engine_lock);
-    launch->pieces->rests = rests;
+    launch->pieces->rests = true;
     pthread_mutex_unlock(&engine_lock);
-    if (!rests)
-        defer_pump_soon();
 }
 
 /* Ask the drivers, since some report ends only then. */
@@ -154,9 +152,9 @@ bool share_is_idle(const struct shared_launch *launch)
     return idle && !busy;
 }
 
-void share_fail(const struct shared_launch *launch, cl_int error)
+void share_fail(const struct shared_launch *launch)
 {
-    parts_close(launch->event->parts, error);
+    parts_close(launch->event->parts, CL_OUT_OF_RESOURCES);
 }
 
 void share_leave(struct shared_launch *launch)

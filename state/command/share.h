@@ -37,14 +37,14 @@ size_t share_claim(const struct shared_launch *launch, size_t count, size_t *ret
 void share_arrived(const struct shared_launch *launch, struct groups *list);
 /** The groups in @list, owned from now on, must be done by the queue after all. */
 void share_give_back(const struct shared_launch *launch, struct groups *list);
-/** Stop giving pieces to the queue for the moment (@rests), or continue. */
-void share_rest(const struct shared_launch *launch, bool rests);
+/** Give no pieces to the queue until share_leave. */
+void share_rest(const struct shared_launch *launch);
 /** True once a piece of it has ended in its own queue. */
 bool share_has_begun(const struct shared_launch *launch);
 /** True when nothing of it runs in its own queue. */
 bool share_is_idle(const struct shared_launch *launch);
-/** Let the launch end with @error. */
-void share_fail(const struct shared_launch *launch, cl_int error);
+/** Let the launch end with CL_OUT_OF_RESOURCES. */
+void share_fail(const struct shared_launch *launch);
 /** Leave the launch, which continues or ends. Gate open. */
 void share_leave(struct shared_launch *launch);
 

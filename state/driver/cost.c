@@ -109,7 +109,7 @@ struct search {
     size_t work_count;
     unsigned cores;
     double limit; /* upper bound: slower choices are dropped */
-    bool least;   /* of what is none longer, by threads and ring, not by time */
+    bool least;   /* of the choices within `limit`, prefer few threads and a small ring */
     struct cost_choice choice, best;
 };
 
@@ -328,7 +328,7 @@ struct flow {
 struct flow_search {
     const struct cost_flow *flow;
     double limit; /* seconds for a record: slower choices are dropped */
-    bool least;   /* of what is no slower, by memory, not by time */
+    bool least;   /* of the choices within `limit`, prefer little memory */
     bool found;
     struct cost_flow_choice choice, best;
 };

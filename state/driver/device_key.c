@@ -95,6 +95,7 @@ static bool device_key_take_number(const char *text, size_t length, uint32_t *re
 int device_key_parse(const char *text, struct device_key *ret_key)
 {
     struct device_key key = {0};
+    /* Unknown names are ignored. */
     const struct {
         const char *name;
         char *to;

@@ -27,11 +27,11 @@ bool icd_is_ours(const char *library)
     return !strncmp(slash ? slash + 1 : library, ours, sizeof(ours) - 1);
 }
 
-static bool icd_has_suffix(const char *name, const char *suffix)
+static bool icd_is_icd_name(const char *name)
 {
-    size_t length = strlen(name), end = strlen(suffix);
+    size_t length = strlen(name), end = strlen(ICD_SUFFIX);
 
-    return length > end && !strcmp(name + length - end, suffix);
+    return length > end && !strcmp(name + length - end, ICD_SUFFIX);
 }
 
 static int icd_list_add(struct icd_list *list, const char *library)
@@ -94,9 +94,9 @@ static int icd_add_file(struct icd_list *list, const char *path)
     return icd_list_add(list, name);
 }
 
-static int icd_is_icd_name(const struct dirent *entry)
+static int icd_is_icd_file(const struct dirent *entry)
 {
-    return icd_has_suffix(entry->d_name, ICD_SUFFIX);
+    return icd_is_icd_name(entry->d_name);
 }
 
 /* Not alphasort: the program's locale must not change the order. */
@@ -108,7 +108,7 @@ static int icd_compare_names(const struct dirent **a, const struct dirent **b)
 static int icd_add_folder(struct icd_list *list, const char *folder)
 {
     struct dirent **names = NULL;
-    int count = scandir(folder, &names, icd_is_icd_name, icd_compare_names);
+    int count = scandir(folder, &names, icd_is_icd_file, icd_compare_names);
     int err = 0;
 
     if (count < 0) {
@@ -136,7 +136,7 @@ static int icd_add_vendors(struct icd_list *list, const char *value, const char 
 
     if (value[strlen(value) - 1] == '/' || (stat(value, &status) == 0 && S_ISDIR(status.st_mode)))
         return icd_add_folder(list, value);
-    if (!icd_has_suffix(value, ICD_SUFFIX))
+    if (!icd_is_icd_name(value))
         return icd_list_add(list, value);
     if (strchr(value, '/') || access(value, R_OK) == 0)
         return icd_add_file(list, value);

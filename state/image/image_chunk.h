@@ -82,8 +82,8 @@ size_t image_parts_size(uint32_t parts, size_t size);
 
 void image_chunk_header(unsigned char ret[IMAGE_CHUNK_HEADER], const struct image_form *form);
 /**
- * Check the header of the file of a chunk of @size bytes; @header has as much of it as the file of
- * @file_size has. Returns NULL, or what is wrong.
+ * Check the header of a chunk's file. @header has the first bytes of the file, which may be shorter
+ * than a header. @size: bytes of the chunk. Returns NULL, or the problem.
  */
 const char *image_chunk_check(const unsigned char header[IMAGE_CHUNK_HEADER], uint64_t file_size,
                               size_t size, struct image_form *ret_form);

@@ -95,9 +95,9 @@ static int snapshot_decide(struct making *making)
                      (double)bytes / 1e6, (double)predicted / NS_PER_MS, (double)most / NS_PER_MS);
 }
 
-/* True when the moment would be in the middle of a launch and must not be. *ret_suspended: such a
- * launch continues only when the program is resumed, by a mover that waits for this snapshot. Gate
- * closed. */
+/* True when a launch is in progress in whose middle no snapshot may be made. *ret_suspended: it
+ * continues only when the program is resumed, by a mover that waits for this snapshot. Gate closed.
+ */
 static bool snapshot_is_in_pieces(const struct making *making, bool *ret_suspended)
 {
     bool any = false;

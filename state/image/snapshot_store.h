@@ -46,8 +46,8 @@ static inline uint32_t chunk_all_parts(size_t size)
     size_t count = digest_chunks(size);
     return count >= CHUNK_PARTS ? UINT32_MAX : (UINT32_C(1) << count) - 1;
 }
-/** True when so few parts of a chunk of @size bytes may be its own; snapshots that share the rest
- * then never need much more memory than whole chunks. */
+/** True when a chunk of @size bytes may have @parts of its own and share the rest: above a limit
+ * the snapshots that share chunks would need much more memory than with whole chunks. */
 bool chunk_parts_are_few(uint32_t parts, size_t size);
 
 /** Consecutive bytes of a chunk that first appeared in the same snapshot. */

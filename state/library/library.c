@@ -169,7 +169,7 @@ static unsigned char *library_entry_write(const struct library_entry *entry,
     return bytes;
 }
 
-/* The strings, as far as @size goes; what is left of the file are the facts and the binary. */
+/* Read the strings that lie within @size. The facts and the binary follow them in the file. */
 static int library_entry_read_strings(const unsigned char *bytes, size_t size, uint64_t file_size,
                                       size_t count, const char **ret_strings)
 {
@@ -199,10 +199,10 @@ static int library_entry_read_strings(const unsigned char *bytes, size_t size, u
 /*
  * Read what library_entry_write() wrote; nothing in @bytes is trusted.
  *
- * @size       Of what is at @bytes.
- * @file_size  The same; more: only the front is there, so that there is no log, no binary, and no
- *             checksum to compare.
- * @ret_entry  Its strings lead into @bytes; entry.bytes is left to the caller.
+ * @size       How much of the file is at @bytes.
+ * @file_size  Size of the file. If it is more than @size, the log and the binary are not read, and
+ *             the checksum is not compared.
+ * @ret_entry  Its strings point into @bytes; the caller sets entry.bytes.
  * Returns 0 or -EBADMSG.
  */
 static int library_entry_read(const unsigned char *bytes, size_t size, uint64_t file_size,
@@ -512,6 +512,7 @@ int library_list(const struct library *library, bool whole, struct library_list 
     err = library_files(&folder, &files, &count);
     if (!err && count && !(list.items = calloc(count, sizeof(*list.items))))
         err = -ENOMEM;
+    /* The most recently used entry comes first. */
     for (size_t i = count; !err && i-- > 0;) {
         struct library_item *item = &list.items[list.count];
         strcpy(item->name, files[i].name);

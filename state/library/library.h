@@ -46,8 +46,8 @@ void library_name(const struct library_key *key, char ret[LIBRARY_NAME_MAX]);
 bool library_key_read(const char *name, struct library_key *ret_key);
 
 /**
- * The entry of what following @recipe on such a device makes: devices that their driver describes
- * alike share it.
+ * The key of the entry for @recipe on a device. Devices that their driver describes alike share the
+ * entry.
  *
  * @prologue  What drivers get before each source. Not NULL.
  * Returns 0, -ENOMEM, or -ENOTSUP (recipe_hash()).
@@ -59,8 +59,8 @@ MUST_CHECK int library_key(const struct recipe *recipe, const char *prologue,
 enum library_origin {
     LIBRARY_BUILT = 1, /**< By the driver, from the recipe. */
     LIBRARY_ADDED,     /**< By an operator. */
-    LIBRARY_UNFIT,     /**< The driver's binary says other things than what it built from the
-                            recipe: it has none, so that nobody tries again. */
+    LIBRARY_UNFIT,     /**< No binary: the driver's own answers queries differently from a build
+                            of the recipe. Kept so that this is not tried again. */
 };
 
 struct library_entry {
@@ -72,8 +72,8 @@ struct library_entry {
     uint32_t type;    /**< cl_program_binary_type. */
     uint64_t globals; /**< CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE of the build. */
     const char *log;  /**< Of the build; "" where there is none. */
-    unsigned char answers[CONTENT_HASH_SIZE]; /**< Of what the program's kernels say. */
-    const void *facts; /**< What reading the source said, of whoever kept the entry. */
+    unsigned char answers[CONTENT_HASH_SIZE]; /**< Hash of the kernels' answers to queries. */
+    const void *facts; /**< Facts about the source (source_facts.h), as stored. */
     size_t facts_size; /**< 0: nothing. */
     const void *binary;
     size_t binary_size;

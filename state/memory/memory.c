@@ -278,8 +278,8 @@ static cl_int memory_settle(struct memory *memory, const void *initial, struct m
         residence_unref(residence);
         if (again)
             continue;
-        /* Where the device is not full, relieving it may free more than objects that were released.
-         */
+        /* First free objects that are kept only for the program's protection. If the driver itself
+         * ran out of memory, do so even if it was done a moment ago. */
         if (ask && !lost && !relieved && the_upcalls &&
             the_upcalls->relieve(error != OVER_BUDGET)) {
             relieved = true;
@@ -392,10 +392,10 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
     if (!desc)
         return CL_INVALID_IMAGE_DESCRIPTOR;
     struct memory *source = memory_get(desc->mem_object);
-    const struct image_source from = {source && source->context == context,
+    const struct image_parent from = {source && source->context == context,
                                       source ? source->flags : 0, source ? source->size : 0,
                                       source ? source->image : NULL};
-    cl_int error = image_source_check(desc, image_element_size(format), host_ptr, &from, &flags);
+    cl_int error = image_parent_check(desc, image_element_size(format), host_ptr, &from, &flags);
     if (error != CL_SUCCESS)
         return error;
     struct memory *memory =

@@ -52,7 +52,7 @@ struct host_copy {
         *farewell; /**< Of the program's: told when nobody needs it any more; or NULL. */
     struct write_tracked *_Atomic write_tracked; /**< Owned; or NULL (write_tracked.h). */
     struct registered registered;
-    struct lent_memory *lent; /**< That `bytes` are, borrowed of `lender`'s driver; or NULL. */
+    struct lent_memory *lent; /**< Where `bytes` lie if `lender`'s driver lent them; or NULL. */
     const struct device *lender;
     struct callback_job job; /**< To drop references on the callback thread. */
     _Atomic uint32_t drops;  /**< How many; the job is posted while there are any. */

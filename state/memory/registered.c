@@ -6,9 +6,9 @@
 #include "state/base/log.h"
 #include "state/base/threads/gate.h"
 
-/* Maps of so many times the host copy's bytes pay for registering it. */
+/* A host copy is registered once this many times its size was mapped. */
 #define MAPPED_TIMES 2
-/* At most one part in so many of the host's memory is registered: it cannot be swapped. */
+/* At most 1/HOST_PART of the host's memory is registered, because it cannot be swapped. */
 #define HOST_PART 4
 
 enum registered_state {
@@ -50,7 +50,8 @@ static struct residence *registered_where(const struct memory *root, unsigned vd
                : NULL;
 }
 
-/* With a reference to the residence, and the state REGISTERED_SOON; or NULL. */
+/* Set the state to REGISTERED_SOON, which one thread does. Returns the residence that registers the
+ * host copy, with a reference, or NULL. */
 static struct residence *registered_claim(struct memory *root, unsigned vdev)
 {
     uint8_t none = REGISTERED_NOT;
@@ -65,14 +66,15 @@ static struct residence *registered_claim(struct memory *root, unsigned vdev)
     return residence;
 }
 
-/* It is of use wherever the object is by now, if that has no host copy yet. */
+/* Have the driver of @residence lend a host copy. It stays usable if @root was moved meanwhile, and
+ * is given back if another thread made a host copy first. */
 static void registered_borrow_from(const struct residence *residence, struct memory *root)
 {
     const struct device *device = residence->device;
     struct lent_memory *lent = device->lend(residence->context, root->size);
     bool taken = false;
     if (lent) {
-        memset(lent->bytes, 0, root->size); /* what no command wrote is zero, as elsewhere */
+        memset(lent->bytes, 0, root->size); /* all host copies begin with zeros */
         gate_enter();
         taken = memory_host_copy_borrow(root, device, lent);
         gate_leave();
@@ -117,7 +119,8 @@ void registered_map(struct memory *root, unsigned vdev, size_t length)
     uint8_t state = REGISTERED_REFUSED;
     cl_mem buffer = NULL;
     const cl_icd_dispatch *cl = residence->cl;
-    /* Nothing is mapped or run with it, so that it takes no memory of the device. */
+    /* No command ever uses this buffer, so the driver gives it no memory of the device: creating it
+     * registers the host copy. */
     if (callback_start() == 0 && registered_reserve(root->size)) {
         buffer = cl->clCreateBuffer(residence->context,
                                     CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS,

@@ -476,6 +476,7 @@ int move_rescue(struct move *move, int error)
     bool lost = false;
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];
+        /* Only a target that replaces a lost source can have bytes that nothing else has. */
         if (!entry->made || entry->returns || move_source(entry, entry->from) == entry->from)
             continue;
         struct residence *to = entry->context->at[entry->to];
@@ -490,7 +491,7 @@ int move_rescue(struct move *move, int error)
         lost = lost || (failed != 0 && residence_is_lost(to));
         if (failed == 0 || residence_is_lost(to))
             continue;
-        log_warn("what is in %s alone cannot be brought to host memory (%s): it stays there",
+        log_warn("cannot copy to host memory what only %s has (%s): the context stays on it",
                  device_name(to->device), strerror(-failed));
         residence_lives(to, RESIDENCE_LIVE);
         entry->made = false;

@@ -319,7 +319,7 @@ static void spread_bring_home(struct helper *h)
              failed ? "lost, and so is the launch" : "done again",
              error == 0 ? "it could not be brought home" : strerror(-error));
     if (failed)
-        share_fail(&s->launch, CL_OUT_OF_RESOURCES);
+        share_fail(&s->launch);
     share_give_back(&s->launch, groups);
 }
 
@@ -336,7 +336,7 @@ static void spread_gather(struct spread *s)
     uint64_t begun = span_begin();
     /* The queue rests until the helpers' results are merged, also for groups that are given back.
      */
-    share_rest(&s->launch, true);
+    share_rest(&s->launch);
     spread_await_idle(s);
     for (unsigned i = 0; i < s->helper_count; i++)
         if (s->helpers[i].groups)

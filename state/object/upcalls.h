@@ -30,12 +30,12 @@ enum budget_answer {
 
 struct upcalls {
     /**
-     * @size more bytes did not fit on @device, for @reason (is_shortage). Blocks on the policy.
-     *        BUDGET_AGAIN, BUDGET_SPILL or BUDGET_REFUSE.
-     * BUDGET_AGAIN, BUDGET_SPILL or BUDGET_REFUSE.
+     * @size more bytes did not fit on @device. Blocks on the policy. Returns BUDGET_AGAIN,
+     * BUDGET_SPILL or BUDGET_REFUSE.
      *
-     * @least  Bytes that one command needs at once.
-     * @owns  The bytes belong to objects that the program has already, not to one being made.
+     * @least   Bytes that one command needs at once.
+     * @owns    The bytes belong to objects that the program has already, not to one being made.
+     * @reason  The error that said so: is_shortage() is true of it.
      */
     enum budget_answer (*ask_for_budget)(struct device *device, uint64_t size, uint64_t least,
                                          bool owns, cl_int reason);

@@ -253,11 +253,11 @@ cl_int image_extents_check(const cl_image_desc *desc,
     return CL_SUCCESS;
 }
 
-cl_int image_source_check(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
-                          const struct image_source *source, cl_mem_flags *flags)
+cl_int image_parent_check(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                          const struct image_parent *source, cl_mem_flags *flags)
 {
     bool over_buffer = desc->image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
-    const struct image_source *from = desc->mem_object ? source : NULL;
+    const struct image_parent *from = desc->mem_object ? source : NULL;
     if (desc->num_mip_levels != 0 || desc->num_samples != 0 || (over_buffer && !from))
         return CL_INVALID_IMAGE_DESCRIPTOR;
     if (from && (!from->is_valid || (over_buffer && from->shape) ||

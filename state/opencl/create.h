@@ -95,7 +95,7 @@ cl_int image_extents_check(const cl_image_desc *desc,
                            const void *whose);
 
 /** The object that an image is made from; or none. */
-struct image_source {
+struct image_parent {
     bool is_valid; /**< A memory object of the image's context. */
     cl_mem_flags flags;
     size_t size;
@@ -108,7 +108,7 @@ struct image_source {
  * @flags   Those that the image inherits are added.
  * @source  What desc->mem_object names; not looked at where that is NULL.
  */
-cl_int image_source_check(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
-                          const struct image_source *source, cl_mem_flags *flags);
+cl_int image_parent_check(const cl_image_desc *desc, size_t element_size, const void *host_ptr,
+                          const struct image_parent *source, cl_mem_flags *flags);
 
 #endif

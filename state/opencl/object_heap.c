@@ -73,10 +73,10 @@ static bool object_heap_map_at(uintptr_t start, uintptr_t size)
 }
 
 /*
- * A limit of the address space (RLIMIT_AS) counts what is reserved. Then nothing is: the range is
- * one of addresses that nobody uses, far below those that the kernel gives out, and regions are
- * mapped as they grow. Slots are recognised in the same way, and a region that meets another's
- * memory cannot grow, which is all.
+ * Choose the heap's range where it cannot be reserved, because a limit of the address space
+ * (RLIMIT_AS) counts reserved addresses. The range lies far below the addresses that the kernel
+ * gives out, and its regions are mapped as they grow. Slots are recognised as in a reserved range.
+ * If other memory is mapped in the way of a region, that region cannot grow.
  */
 static uintptr_t object_heap_unreserved(void)
 {

@@ -4,7 +4,7 @@
 
 #include "state/program/kernel_priv.h"
 
-/* Flag in a query's name: what is kept is the driver's error, not an answer. */
+/* Flag in the name of a kept query: the driver answered with an error, which is kept. */
 #define ANSWER_ERROR 0x80000000u
 
 /* Larger than any answer about a kernel; attributes and type names are program text. */

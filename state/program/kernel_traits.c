@@ -371,7 +371,7 @@ static bool kernel_traits_begins_one_of(struct token token, const char *const *w
     return begins;
 }
 
-/* Refuse what is never cut. */
+/* Refuse a kernel that uses something with which launches are never given in pieces. */
 static void kernel_traits_note_strange(struct reading *r, struct token token)
 {
     static const char *const enqueues[] = {"enqueue_kernel", "enqueue_marker", "ndrange_t",

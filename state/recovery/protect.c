@@ -181,7 +181,7 @@ static uint64_t protect_cost(void)
     return (state.error == 0 ? state.status.downtime_ns : 0) + state.total_ns / 10;
 }
 
-/* Mean time to a fault: as configured, or what the program has seen; 0: it saw none. Lock held. */
+/* Mean time to a fault: configured, or measured in this run; 0: there was no fault. Lock held. */
 static uint64_t protect_fault(void)
 {
     uint64_t configured = atomic_load(&protect_fault_ns), losses = recovery_count();

@@ -67,8 +67,10 @@ static int replay_restore_root(const struct replay *r, struct transfer *transfer
                            "an object of %zu bytes cannot be made on %s (OpenCL error %d)",
                            root->size, device_name(residence->device), made);
     if (replay_would_meet_program(root, residence_index))
-        return replay_fail(r, -ENOTSUP, "%s works in memory that the program lent or maps",
-                           device_name(residence->device));
+        return replay_fail(
+            r, -ENOTSUP,
+            "%s would write to memory that the program maps or gave (CL_MEM_USE_HOST_PTR)",
+            device_name(residence->device));
     compare_forget(root);
     for (size_t at = 0;
          error == 0 && index != SIZE_MAX && snapshot_run(r->snapshot, index, at, &run);

@@ -13,11 +13,6 @@
 #define PACED_LEAST   (64u << 10)   /* bytes that go at once however slow it is to be */
 #define PASSES_FROM   (64ull << 10) /* bytes for which two devices' ends meet */
 
-static size_t transfer_round_up(size_t size, size_t to)
-{
-    return (size + to - 1) / to * to;
-}
-
 static bool transfer_is_direct(const struct transfer *transfer)
 {
     return transfer->from && transfer->to;
@@ -51,8 +46,8 @@ static between_function transfer_find_between(const struct transfer *transfer, u
     return from->device->between;
 }
 
-/* Choose the shape for @total bytes, except what is only known once it is made. @predict: also
- * compute the prediction where the choice does not need it. */
+/* Choose the shape for @total bytes. @predict: compute the predicted time also where the choice
+ * does not depend on it. */
 static void transfer_choose(struct transfer *transfer, uint64_t total, bool predict)
 {
     struct transfer_shape *shape = &transfer->shape;
@@ -375,7 +370,7 @@ int transfer_add(struct transfer *transfer, const struct transfer_item *item)
         piece->at = slot->used;
         slot->piece_count++;
         slot->counted += piece->counted;
-        size_t end = transfer_round_up(slot->used + piece->size, PIECE_ALIGN);
+        size_t end = (slot->used + piece->size + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
         slot->used = end < transfer->room ? end : transfer->room;
         if (slot->used == transfer->room || slot->piece_count == SLOT_PIECES) {
             error = transfer_submit_filling(transfer);

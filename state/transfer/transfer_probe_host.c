@@ -64,7 +64,7 @@ static double transfer_probe_host_bandwidth_each(const double *rates, unsigned c
                        PROBE_BANDWIDTH_HI);
 }
 
-/* Measure with up to @most threads; returns what the cost model counts of one. */
+/* Measure with up to @most threads; returns the bandwidth that the cost model counts for one. */
 static double transfer_probe_host_measure_copy(char *pages, char *chunks, bool out, unsigned most)
 {
     struct crowd crowd = {.lock = PTHREAD_MUTEX_INITIALIZER,

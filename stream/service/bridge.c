@@ -37,8 +37,8 @@ struct bridge {
 /* How long a client may take to read why its stream has failed. */
 #define REFUSE_NS (2 * NS_PER_S)
 
-/* Until when a stranger may stop in the middle of a frame, its own or ours. What its stream holds
- * counts against its certificate, but is not held for ever. */
+/* The time until which a stranger may pause in the middle of a frame, so that it cannot occupy what
+ * its stream uses for ever. */
 static uint64_t bridge_deadline(const struct bridge *bridge)
 {
     uint64_t patience_ns = bridge->supervisor->patience_ns;
@@ -109,8 +109,8 @@ static void bridge_finish(struct bridge *bridge)
     (void)!send(bridge->supervisor->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* After the end: what a client sends is taken, since a socket that is closed before that is reset,
- * and the client may not get the reason. */
+/* Read and drop what the client still sends after the end. Closing a socket that has unread bytes
+ * resets it, and the client might not get the reason. */
 static void *bridge_discard(struct bridge *bridge)
 {
     char bytes[4096];
@@ -129,6 +129,7 @@ static void *bridge_receive(void *data)
         char reason[128];
         enum stream_frame type;
         size_t size;
+        /* A client may wait for long between two frames, but not within one. */
         int error = stream_frame_receive_all(bridge->link, bytes, 1, UINT64_MAX);
         error = error ? error
                       : stream_frame_receive_all(bridge->link, bytes + 1, sizeof(bytes) - 1,
@@ -275,7 +276,7 @@ int bridge_run(struct link *link, struct supervisor *supervisor)
     char reason[STREAM_REASON_MAX] = "";
     int failure = stream_area_failure(supervisor->area, reason, sizeof(reason));
     if (supervisor->begun && bridge.sender) {
-        /* What has failed is said by the sender; the link is then used by nobody. */
+        /* The sender tells the client the reason. After the join no thread uses the link. */
         bridge_end(&bridge, failure ? failure : error, reason);
         bridge_join(&bridge, bridge.sender);
         error = bridge.error;

@@ -217,8 +217,9 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
         choose->payloads[CHOOSE_UNPACK] = choose->payloads[CHOOSE_READ];
 }
 
-/* A payload of the size that was chosen. Is the stage far from what was predicted? Then its world
- * is another one; or, before it has settled, the prediction from other sizes was wrong. */
+/* A payload of the chosen size was measured: true when the stage's time is far from the predicted
+ * one. Then conditions have changed or, before the choice has settled, the prediction from other
+ * sizes was wrong. */
 static bool choose_is_off(struct choose *choose, enum choose_stage stage, double seconds,
                           uint64_t now_ns)
 {

@@ -309,10 +309,10 @@ static const cl_event *device_before(struct device *device, enum device_stage st
     return NULL;
 }
 
-/* Where a command goes, and what it waits for; NULL: the queue's order is enough. */
+/* Where a command is enqueued. */
 struct device_after {
     cl_command_queue queue;
-    const cl_event *event;
+    const cl_event *event; /* The command waits for it; NULL: the queue's order is enough. */
 };
 
 static cl_int device_read_guard(const struct device *device, struct device_payload *payload,
@@ -329,7 +329,7 @@ static cl_int device_read_guard(const struct device *device, struct device_paylo
                                      DEVICE_GUARD, payload->guard + front, 0, NULL, NULL);
 }
 
-/* Whole work-groups, and in a launch of its own what is left. */
+/* Launch the whole work-groups, and the remaining work-items in a second launch. */
 static cl_int device_launch(const struct device *device, size_t offset, size_t size,
                             const struct device_after *after, cl_event *event)
 {

@@ -243,7 +243,8 @@ static int worker_start(struct worker *worker, enum device_stage stage, bool *re
     return device_start(&worker->device, stage, count, host, guard);
 }
 
-/* Take back and start what is possible. @ret_any: was there anything? */
+/* Take back the payloads that have ended and start those that can start. *ret_any is set if there
+ * was any. */
 static int worker_step(struct worker *worker, bool *ret_any)
 {
     int error = worker_reap(worker, ret_any);

@@ -108,11 +108,11 @@ Test(sim_check, work_comes_from_where_it_was_kept)
     /* Nothing was saved, and its device is gone. */
     copy(log);
     log[6] = log[5];
-    expect_problem(log, "program 0 begins with 3000 done, of which nothing has more than 0");
+    expect_problem(log, "program 0 begins with 3000 done, but only 0 was saved");
     /* It keeps 1000 more than was saved. */
     copy(log);
     log[10].amount = 1000;
-    expect_problem(log, "program 0 begins with 4000 done, of which nothing has more than 3000");
+    expect_problem(log, "program 0 begins with 4000 done, but only 3000 was saved");
 }
 
 Test(sim_check, work_that_was_lost_has_to_be_done_again)

@@ -29,8 +29,8 @@ struct making {
     int process; /**< A pidfd, since a pid may be reused; -1: none. */
     int guard;   /**< The connection to the guard (checkpoint_process_guard()), or -1. */
     char name[SAY_PROGRAM_MAX];
-    bool session; /**< It is not the leader of its session. */
-    bool ran;     /**< It was not suspended before. */
+    bool in_session; /**< It is in another process's session: CRIU needs --shell-job. */
+    bool ran;        /**< It was not suspended before. */
     uint64_t begun_ns, parked_ns, went_ns;
     struct image_written written;
 };
@@ -133,7 +133,8 @@ static int checkpoint_process_tell(const struct making *m, int signal)
     return pidfd_send_signal(m->process, signal, NULL, 0);
 }
 
-static int checkpoint_process_is_parked(struct making *m, const json_t *report)
+/** Take the agent's report: which process is parked, and whether CRIU can save it. */
+static int checkpoint_process_take_parked(struct making *m, const json_t *report)
 {
     const json_t *app = json_object_get(report, "app");
     const char *result = member_text(report, "result"), *reason = member_text(report, "reason");
@@ -147,7 +148,7 @@ static int checkpoint_process_is_parked(struct making *m, const json_t *report)
                            "no image was made of %s: %s; it goes on", m->name,
                            reason[0] ? reason : result);
     }
-    m->session = getsid(m->parked.pid) != m->parked.pid;
+    m->in_session = getsid(m->parked.pid) != m->parked.pid;
     m->process = pidfd_open(m->parked.pid, 0);
     int error = m->process < 0 ? -errno : park_await(&m->parked);
     if (!error && checkpoint_process_tell(m, 0))
@@ -155,15 +156,15 @@ static int checkpoint_process_is_parked(struct making *m, const json_t *report)
     if (error) {
         return output_fail(m->output, error == -EPERM ? ERR_DENIED : ERR_FAILED,
                            "no image was made of %s: %s; it goes on", m->name,
-                           error == -EPERM       ? "its memory may not be looked at: be root"
-                           : error == -ECANCELED ? "it did not wait for us"
+                           error == -EPERM       ? "only root may read its memory"
+                           : error == -ECANCELED ? "it continued before it could be saved"
                                                  : strerror(-error));
     }
     if (!checkpoint_process_has_children(m->parked.pid))
         return 0;
     return output_fail(m->output, ERR_REFUSED,
-                       "no image was made of %s: it has processes of its own, which would have to "
-                       "be kept with it; it goes on",
+                       "no image was made of %s: it has child processes, which an image cannot "
+                       "have; it goes on",
                        m->name);
 }
 
@@ -223,11 +224,6 @@ static void checkpoint_process_guard_end(struct making *m)
         ;
 }
 
-static void checkpoint_process_beat(void *data)
-{
-    park_beat(&((struct making *)data)->parked);
-}
-
 static int checkpoint_process_dump(struct making *m)
 {
     char pid[16], problem[CRIU_PROBLEM_MAX];
@@ -240,7 +236,7 @@ static int checkpoint_process_dump(struct making *m)
                            leave,
                            "--file-locks",
                            "--manage-cgroups=ignore",
-                           m->session ? "--shell-job" : NULL,
+                           m->in_session ? "--shell-job" : NULL,
                            NULL};
 
     snprintf(pid, sizeof(pid), "%d", (int)m->parked.pid);
@@ -248,12 +244,15 @@ static int checkpoint_process_dump(struct making *m)
     const struct criu_call call = {.path = m->criu,
                                    .words = words,
                                    .log = m->files.log,
-                                   .terminal = m->session,
+                                   .terminal = m->in_session,
                                    .open = m->guard,
-                                   .tick = checkpoint_process_beat,
-                                   .data = m};
+                                   .tick = park_beat,
+                                   .data = &m->parked};
     if (error)
-        snprintf(problem, sizeof(problem), "nobody can watch over it: %s", strerror(-error));
+        snprintf(
+            problem, sizeof(problem),
+            "the process that would continue it if this command were killed cannot be started: %s",
+            strerror(-error));
     if (!error && criu_run(&call, problem) == 0)
         return 0;
     return output_fail(m->output, ERR_FAILED,
@@ -265,7 +264,7 @@ static int checkpoint_process_pack(struct making *m)
 {
     char problem[IMAGE_PROBLEM_MAX];
     int error =
-        process_image_write(m->folder, &m->files, &m->parked, m->session, &m->written, problem);
+        process_image_write(m->folder, &m->files, &m->parked, m->in_session, &m->written, problem);
 
     return error ? output_fail(m->output, ERR_FAILED, "no image was made of %s: %s; it goes on",
                                m->name, problem)
@@ -320,7 +319,7 @@ static int checkpoint_process_make(struct making *m, json_t **ret_report)
     if (status)
         return status;
     m->parked_ns = clock_now_ns();
-    status = checkpoint_process_is_parked(m, *ret_report);
+    status = checkpoint_process_take_parked(m, *ret_report);
     if (!status)
         status = checkpoint_process_keep(m);
     else if (m->parked.box)

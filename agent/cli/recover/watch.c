@@ -165,8 +165,8 @@ static uint64_t watch_room(const json_t *device, const json_t *apps, long priori
 }
 
 /**
- * False if no device of this host has room for the program's objects: then it waits, and another
- * host may take it. Where the agent does not say, it is started: it waits for room by itself.
+ * False if no device of this host has room for the program's objects: then another host may take
+ * it. True if the agent does not answer: the program is started, and waits for room by itself.
  */
 static bool watch_fits(const struct losses *losses, struct lost *lost)
 {

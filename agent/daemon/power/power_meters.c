@@ -235,8 +235,8 @@ static void power_meter(struct agent *agent, uint32_t device)
     before = metered->at_ns;
     if (before && now == before)
         return;
-    /* A total without a time that did not change has not been written since: the interval goes on
-     * until it is. */
+    /* The meter reports no time and the same total as before, so it was not updated since then:
+     * wait for its next value. */
     if (before && now == read_ns && uj == metered->uj && now - before < METER_OLD_MS * NS_PER_MS)
         return;
     uint64_t late_ms = read_ns > now ? (read_ns - now) / NS_PER_MS : 0;
@@ -248,7 +248,7 @@ static void power_meter(struct agent *agent, uint32_t device)
     if (!before || wrapped || now <= before)
         return;
     double drawn_mw = (double)drawn * NS_PER_MS / (double)(now - before);
-    if (drawn_mw > METER_MOST_MW) /* No device draws that: the total leapt, and begins anew. */
+    if (drawn_mw > METER_MOST_MW) /* No device draws that: the total was reset. */
         return;
     uint64_t mw = (uint64_t)drawn_mw;
     if (!said.idle_w && (!metered->read || mw < metered->idle_mw))

@@ -27,7 +27,7 @@ static bool image_lists(const struct devinfo_formats *list, const cl_image_forma
     return false;
 }
 
-/* Of those that a device has: does any other of the context's have it? Contexts offer the union. */
+/* A context offers each format that any of its devices offers. @ret_formats: free() it. */
 static cl_int image_context_formats(const struct context *context, cl_mem_flags flags,
                                     cl_mem_object_type type, cl_image_format **ret_formats,
                                     cl_uint *ret_count)
@@ -240,9 +240,9 @@ cl_int image_create(struct context *c, const cl_mem_properties *properties, cl_m
     if (error)
         return error;
     struct memory *parent = memory_get(desc->mem_object);
-    const struct image_source from = {parent && parent->context == c, parent ? parent->flags : 0,
+    const struct image_parent from = {parent && parent->context == c, parent ? parent->flags : 0,
                                       parent ? parent->size : 0, parent ? parent->image : NULL};
-    error = image_source_check(desc, image_element_size(format), host, &from, &flags);
+    error = image_parent_check(desc, image_element_size(format), host, &from, &flags);
     if (error == CL_SUCCESS && parent && !parent->image &&
         desc->image_type == CL_MEM_OBJECT_IMAGE2D && !image_takes_buffers(c))
         error = CL_INVALID_OPERATION;

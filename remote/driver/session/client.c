@@ -441,10 +441,11 @@ static int client_start(struct client *client)
     uint64_t until = deadline + CROWDED_NS;
     client_ask_for_features(client, &areas);
     int error = connect_first(client, deadline, &link);
-    /* Clients that were turned away together do not come back together. */
-    for (uint64_t turn = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
-         turn++) {
-        clock_sleep(PAUSE_NS * (1 + turn % 16));
+    /* A crowded server closed the connection. The pauses differ from process to process, so that
+     * clients that were turned away together do not come back together. */
+    for (uint64_t attempt = 1 + (uint64_t)getpid() % 16; error == -EPIPE && clock_now_ns() < until;
+         attempt++) {
+        clock_sleep(PAUSE_NS * (1 + attempt % 16));
         deadline = clock_now_ns() + CONNECT_NS;
         error = connect_first(client, deadline, &link);
     }

@@ -18,7 +18,7 @@
 #define ATTEMPT_NS (10 * NS_PER_S)
 /* The longest try of one address while there are others. */
 #define ADDRESS_NS (2 * NS_PER_S)
-/* Between attempts, from this to that. */
+/* The pause between attempts grows from PAUSE_NS to PAUSE_MAX_NS. */
 #define PAUSE_NS     (50 * NS_PER_MS)
 #define PAUSE_MAX_NS (2 * NS_PER_S)
 /* A host that has refused connections for so long has no server any more. Tunnels and forwarded

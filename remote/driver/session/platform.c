@@ -274,9 +274,9 @@ static cl_int platform_answer_device(const struct device_object *device, cl_devi
     if (param->extension && param->since == 0 &&
         !platform_is_carried(param->extension, strlen(param->extension)))
         return CL_INVALID_VALUE;
-    /* Answers of vendors' extensions identify the device; reseat recognises it by them. */
-    bool who = param->extension && param->since == 0;
-    if (!who && (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS))
+    /* Answers of vendors' extensions are given: the engine recognises the device by them. */
+    bool identifies = param->extension && param->since == 0;
+    if (!identifies && (param->rule == DEVINFO_NONE || param->rule == DEVINFO_PINS))
         return platform_answer_nothing(value, request);
     if (param->size == 0) /* The NUL of a string is not counted. */
         return info_bytes(request, value->bytes,

@@ -185,6 +185,8 @@ static void commands_tell_failure(struct giving *giving)
                            &(struct msg_failed){.queue = message->queue, .error = giving->error});
 }
 
+/* The driver took the command: name its event if the client wants to refer to it, and have its end
+ * seen if somebody or something waits for that. */
 static void commands_keep_event(struct giving *giving)
 {
     struct server *server = giving->server;

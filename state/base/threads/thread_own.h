@@ -29,12 +29,12 @@ union thread_own {
     struct {
         struct gate_thread gate;
         unsigned work_depth; /**< work.c's. */
-        bool worked;         /**< It may have called a driver; likewise. */
-        bool builds;         /**< In a compiler; likewise. */
+        bool worked;         /**< work.c's: it may have called a driver. */
+        bool builds;         /**< work.c's: it is in a compiler. */
         bool in_job;         /**< A thread of callback.c's, in a job. */
         bool starting;       /**< In the first call of the library (interpose/entry/start.c). */
-        uint64_t aware;      /**< Calls back a program that registered (interpose/aware/aware.c): in
-                                which      process; 0: another thread. */
+        uint64_t aware;      /**< aware.process (aware_priv.h) if this thread calls the callbacks of
+                                that process; 0: another thread. */
     };
     char all[THREAD_OWN_SIZE];
 };
