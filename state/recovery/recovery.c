@@ -209,9 +209,11 @@ static int recovery_replay(struct move_context *contexts, size_t count, struct r
                            char *ret_reason, size_t reason_size)
 {
     int error = replay_run(contexts, count, ret_reason, reason_size);
-    for (size_t i = 0; error != 0 && i < count; i++)
-        residence_lose(contexts[i].context->at[contexts[i].to],
-                       "what was lost elsewhere cannot be done again there", true);
+    for (size_t i = 0; error != 0 && i < count; i++) {
+        struct residence *residence = contexts[i].context->at[contexts[i].to];
+        if (!residence_failed(residence, CL_OUT_OF_RESOURCES))
+            residence_give_up(residence, "what was lost elsewhere cannot be done again there");
+    }
     for (; left; left = left->next)
         recovery_await_one(left);
     if (error == 0)

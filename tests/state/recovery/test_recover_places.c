@@ -468,3 +468,37 @@ Test(recover, what_was_to_be_given_again_fails_without_protection, .timeout = 60
     protect_end();
     failed_once(&play, event);
 }
+
+/* A device that refuses a command when it is given again works for all others, and may take it the
+ * next time. */
+Test(recover, a_device_where_the_journal_fails_is_not_lost, .timeout = 60)
+{
+    struct play play;
+    struct loss loss;
+    open_rig("");
+    open_play(&play, 0);
+    recovery_install(somebody_chooses);
+    launch(&play, 3, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_arm(rig.emu, "b", 1, "clEnqueueNDRangeKernel", EMU_ERROR_NATURAL), 0);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    const struct context *context = object_get(play.program.context, OBJECT_CONTEXT);
+    while (!residence_failed(context->at[context_home(context)], CL_OUT_OF_RESOURCES))
+        ;
+    while (recovery_state() != RECOVERY_CHOOSING)
+        clock_sleep(NS_PER_MS);
+    go("b");
+    cr_assert(is_on("b"));
+    cr_assert_eq(recovery_state(), RECOVERY_CHOOSING);
+    lost_last(&loss);
+    cr_assert(loss.works);
+    cr_assert_str_eq(loss.device->key.device, "b");
+    cr_assert_not(atomic_load(&loss.device->lost));
+    go("b");
+    cr_assert_eq(recoveries(), 1);
+    has(&play, play.b, play.b_is);
+    recovery_install(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
