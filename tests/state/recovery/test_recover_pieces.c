@@ -217,6 +217,43 @@ Test(recover_pieces, moves_between_pieces_and_snapshots, .timeout = 300)
     lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points);
 }
 
+/* The device is lost at its @n-th call from the middle of the launch on, in which a move begins.
+ * False: there were not so many. */
+static bool lose_in_move(struct lossy *l, uint64_t n)
+{
+    struct scene *s = &l->scene;
+    struct move_report report;
+    uint64_t fired = emu_shared_fired(s->rig.emu, "one");
+    cl_event event = launch(s, l->shape, ROUNDS);
+    l->add(s, l->shape, ROUNDS);
+    await_running(event);
+    cr_assert_eq(emu_shared_arm(s->rig.emu, "one", n, NULL, EMU_ERROR_VANISH), 0);
+    (void)engine_rig_move(&s->rig, "two", &report);
+    bool lost = emu_shared_fired(s->rig.emu, "one") != fired;
+    (void)emu_shared_disarm(s->rig.emu, "one");
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    check(s);
+    OK(clReleaseEvent(event));
+    lossy_again(l);
+    return lost;
+}
+
+Test(recover_pieces, a_device_that_is_lost_in_a_move_between_pieces_is_replaced, .timeout = 300)
+{
+    enum { MOST = 400 };
+    static struct lossy l;
+    lossy_open(&l, CONFIG, "plain", 0);
+    l.shape = &(const struct shape){1, {0}, {2048}, {16}};
+    uint64_t n = 1;
+    while (lose_in_move(&l, n)) {
+        n++;
+        cr_assert_lt(n, MOST);
+    }
+    cr_assert_gt(n, 10u);
+    lossy_close(&l);
+}
+
 /* Of the launch, the journal has the groups that were given since the snapshot. */
 static size_t journaled_groups(size_t *ret_first)
 {
