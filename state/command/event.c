@@ -624,13 +624,17 @@ static bool event_is_known_ended(const struct event *event)
 }
 
 /* Its device was lost, and its command is to be given again: it is DEFERRED until event_finish.
- * Gate closed. */
-static void event_again(struct event *event)
+ * False: the program may know that it ended. Gate closed. */
+static bool event_again(struct event *event)
 {
     pthread_mutex_lock(&engine_lock);
-    atomic_store(&event->status, event_told(event));
-    atomic_store_explicit(&event->state, EVENT_DEFERRED, memory_order_release);
+    bool again = !event_is_known_ended(event);
+    if (again) {
+        atomic_store(&event->status, event_told(event));
+        atomic_store_explicit(&event->state, EVENT_DEFERRED, memory_order_release);
+    }
     pthread_mutex_unlock(&engine_lock);
+    return again;
 }
 
 static void event_settle(struct event *event, struct residence *residence)
@@ -677,10 +681,9 @@ static void event_vacate(struct object *object, const struct move_context *move,
     if (residence_index != move->from || residence_index == RESIDENCE_HOST)
         return;
     if (move->recovers && event->kept && event->real && event->residence_index == residence_index &&
-        !event_is_known_ended(event)) {
+        event_again(event)) {
         residence_retire(move->context->at[residence_index], OBJECT_EVENT, event->real, NULL);
         event->real = NULL;
-        event_again(event);
         return;
     }
     if (event->real && event->residence_index == residence_index &&

@@ -16,7 +16,7 @@ _Atomic uint64_t journal_limit;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct journal_entry *first, **last = &first;
 static _Atomic uint64_t count, bytes;
-static const char *_Atomic broken = "no snapshot was made yet";
+static const char *_Atomic broken = JOURNAL_NONE;
 
 static struct journal_entry *journal_take_all(void)
 {
@@ -36,10 +36,10 @@ struct journal_entry *journal_begin(void)
     return list;
 }
 
-struct journal_entry *journal_end(void)
+struct journal_entry *journal_end(const char *why)
 {
     atomic_store(&journal_is_kept, false);
-    atomic_store(&broken, "no snapshot was made yet");
+    atomic_store(&broken, why);
     return journal_take_all();
 }
 
@@ -364,7 +364,7 @@ static void journal_in_child(void)
 {
     (void)journal_take_all();
     atomic_store(&journal_is_kept, false);
-    atomic_store(&broken, "no snapshot was made yet");
+    atomic_store(&broken, JOURNAL_NONE);
 }
 
 FORK_PART = {.rank = FORK_OBJECT, .long_lock = &lock, .in_child = journal_in_child};

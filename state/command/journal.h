@@ -38,8 +38,11 @@ struct journal_entry {
 /** Start with an empty journal; with the gate closed, at the moment of a snapshot. Returns the
  * former entries, for journal_free with the gate open. */
 struct journal_entry *journal_begin(void);
-/** Stop recording; gate closed. Returns the entries, for journal_free with the gate open. */
-struct journal_entry *journal_end(void);
+/** Stop recording; gate closed. @why: what journal_broken() says from now on; static. Returns the
+ * entries, for journal_free with the gate open. */
+struct journal_entry *journal_end(const char *why);
+/** For it: there is no snapshot that a journal could follow. */
+#define JOURNAL_NONE "no snapshot was made yet"
 /** NULL is allowed. Outside the gate, or with it closed by the caller. */
 void journal_free(struct journal_entry *list);
 /** Mark the journal as broken. @why: static text. Any thread. */

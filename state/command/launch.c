@@ -34,6 +34,7 @@ struct launch {
     struct pieces pieces;   /* when it is given so */
     uint32_t edition;       /* when held: of its program */
     bool under_way;         /* some offset-aware pieces were given: program_cut_begin was called */
+    bool recorded;          /* it is a piece of the journal's */
 };
 
 /* The object of an argument, or NULL; for a launch that is not deferred. */
@@ -262,7 +263,7 @@ static cl_int launch_issue_held(struct command *command, struct residence *resid
     residence->cl->clReleaseKernel(real);
     if (error == CL_SUCCESS && launch_is_offset_aware(launch) && !launch->under_way) {
         launch->under_way = true;
-        program_cut_begin(launch->kernel->program);
+        program_cut_begin(launch->kernel->program, false);
     }
     /* The launch was accepted before, so if it is deferred it is relocated instead of failing. */
     bool refused = error == CL_OUT_OF_RESOURCES ||
@@ -332,7 +333,7 @@ static void launch_drop(struct command *command)
     if (command->ops->pieces)
         pieces_finish(&launch->pieces);
     if (launch->under_way)
-        program_cut_end(launch->kernel->program);
+        program_cut_end(launch->kernel->program, launch->recorded);
     kernel_captured_args_unref(launch->captured_args);
     object_unhold(launch->kernel);
 }
@@ -357,10 +358,11 @@ static int launch_record_piece(const struct command *command, struct command **r
     command_begin_anew(&piece->base);
     (void)kernel_captured_args_ref(piece->captured_args);
     object_hold(piece->kernel);
-    /* Until the journal is rid of it, devices that the program moves to have the variant. */
+    /* Until the journal is rid of it, recoveries make the variant. */
+    piece->recorded = true;
     piece->under_way = launch_is_offset_aware(piece);
     if (piece->under_way)
-        program_cut_begin(piece->kernel->program);
+        program_cut_begin(piece->kernel->program, true);
     *ret_command = &piece->base;
     *ret_bytes = NULL;
     *ret_size = 0;
@@ -691,6 +693,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         launch.gone = &gone;
         launch.refused = NULL;
         launch.under_way = false;
+        launch.recorded = false;
         launch_scatter(&launch);
         if (UNLIKELY(is_task)) {
             error = command_run(&launch.base, false, waits, wait_list, ret_event);

@@ -385,7 +385,8 @@ void parts_wait(struct event *event)
             defer_pump();
         if (more && !any)
             parts_wait_for_more(parts, serial);
-    } while (more || event_is_doubted(event));
+        /* A doubt that is left when the program is not protected any more leads nowhere. */
+    } while (more || (event_is_doubted(event) && !event_has_ended(event)));
 }
 
 /* Start and end times since it was queued; 0 if the driver does not tell. */
@@ -666,17 +667,19 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t resi
     return gone && parts->lost == 0;
 }
 
-void parts_done_again(struct event *event)
+void parts_end_lost(struct event *event, cl_int status)
 {
     struct parts *parts = event->parts;
     pthread_mutex_lock(&engine_lock);
     bool any = parts->lost != 0;
     for (unsigned i = 0; any && i < parts->count; i++)
         if (!parts->of[i].real && atomic_load(&parts->of[i].status) > CL_COMPLETE) {
-            atomic_store(&parts->of[i].status, CL_COMPLETE);
+            atomic_store(&parts->of[i].status, status);
             parts->left--;
         }
     parts->lost = 0;
+    if (any && status < CL_COMPLETE)
+        parts_piece_failed(parts, parts->serial, status);
     if (any && event->profiled) {
         cl_ulong now = device_clock_guess(&event->queue->vdev->clock);
         parts->end = now > parts->end ? now : parts->end;

@@ -167,9 +167,9 @@ size_t parts_real_count(void);
  * no part has any left anywhere, and none is given again. */
 bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index,
                   bool recovers);
-/** The pieces of @event that parts_settle found lost were given again, and have ended. By a mover,
- * with the gate closed. */
-void parts_done_again(struct event *event);
+/** The pieces of @event that parts_settle found lost have ended in @status: they were given again,
+ * or never will be. Gate closed. */
+void parts_end_lost(struct event *event, cl_int status);
 /** Note that all pieces given so far have ended, as markers behind them have. By a mover, with the
  * gate closed. False: a driver says otherwise. */
 MUST_CHECK bool parts_note_ends(struct event *event);

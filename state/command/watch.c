@@ -249,7 +249,9 @@ static void watch_reported(struct watch *watch, cl_int status)
     /* With the release in ask: how a driver hands it over is not ours to see. */
     (void)atomic_load_explicit(&watch->refs, memory_order_acquire);
     pthread_mutex_lock(&engine_lock);
-    watch_advance_locked(watch, status);
+    /* A lost device may still report what is given again elsewhere: to nobody. */
+    if (watch->event && event_state(watch->event) == EVENT_ISSUED)
+        watch_advance_locked(watch, status);
     pthread_mutex_unlock(&engine_lock);
     watch_unref(watch);
 }

@@ -159,11 +159,11 @@ static struct {
 
 FORK_PART = {.rank = FORK_OBJECT, .lock = &last.lock};
 
-static void lost_remember(const struct device *device, const char *reason)
+static void lost_remember(const struct device *device, const char *reason, bool works)
 {
     bool isolated = isolated_is_on() && !served_is_address(device->key.icd);
     pthread_mutex_lock(&last.lock);
-    last.loss = (struct loss){last.loss.count + 1, device, reason, clock_now_ns(), isolated};
+    last.loss = (struct loss){last.loss.count + 1, device, reason, clock_now_ns(), isolated, works};
     pthread_mutex_unlock(&last.lock);
 }
 
@@ -174,13 +174,14 @@ void lost_last(struct loss *ret_loss)
     pthread_mutex_unlock(&last.lock);
 }
 
-void residence_lose(struct residence *residence, const char *reason, bool answers)
+static void lost_declare(struct residence *residence, const char *reason, bool answers, bool works)
 {
     if (atomic_exchange(&residence->life, RESIDENCE_LOST) == RESIDENCE_LOST)
         return;
-    lost_remember(residence->device, reason);
-    log_warn("%s is lost: %s", device_name(residence->device), reason);
-    atomic_store(&residence->device->lost, true);
+    lost_remember(residence->device, reason, works);
+    log_warn("%s is %s: %s", device_name(residence->device), works ? "left" : "lost", reason);
+    if (!works)
+        atomic_store(&residence->device->lost, true);
     /* Keep the table if a thread that saw the loss has found meanwhile that the driver hangs. */
     const cl_icd_dispatch *own = residence->device->cl;
     atomic_compare_exchange_strong(&residence->cl, &own,
@@ -188,6 +189,16 @@ void residence_lose(struct residence *residence, const char *reason, bool answer
     await_lost();
     if (the_upcalls)
         the_upcalls->lost();
+}
+
+void residence_lose(struct residence *residence, const char *reason, bool answers)
+{
+    lost_declare(residence, reason, answers, false);
+}
+
+void residence_give_up(struct residence *residence, const char *reason)
+{
+    lost_declare(residence, reason, true, true);
 }
 
 void residence_hangs(struct residence *residence)

@@ -66,6 +66,8 @@ void residence_doubt(struct residence *residence);
  * Anywhere, more than once.
  */
 void residence_lose(struct residence *residence, const char *reason, bool answers);
+/** The same where the device works, and the program alone cannot go on in @residence. */
+void residence_give_up(struct residence *residence, const char *reason);
 /** The latest loss of any residence. */
 struct loss {
     uint64_t count;              /**< Losses so far; 0: none, and the other fields are empty. */
@@ -73,6 +75,7 @@ struct loss {
     const char *reason;          /**< Static. */
     uint64_t at_ns;              /**< CLOCK_MONOTONIC. */
     bool isolated; /**< Its driver ran in a process of its own; recovery would start another one. */
+    bool works;    /**< residence_give_up. */
 };
 /** Thread-safe. */
 void lost_last(struct loss *ret_loss);

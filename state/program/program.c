@@ -201,7 +201,7 @@ static cl_int program_prepare(struct object *object, struct move_context *move)
     struct program_outcome CLEANUP(program_outcome_finish) outcome = {0};
     cl_int error = program_make_real(program, target, move->to, &outcome);
     if (error == CL_SUCCESS)
-        return program_cut_prepare(program, target, move->to);
+        return program_cut_prepare(program, target, move->to, move->recovers);
     program_log_line(outcome.log, move->build_log, sizeof(move->build_log));
     move->build_passing = program_log_lost_files(outcome.log);
     return error;

@@ -199,14 +199,19 @@ void program_cut_await(struct program *program, uint64_t deadline_ns)
     pthread_mutex_unlock(&program->lock);
 }
 
-void program_cut_begin(struct program *program)
+static _Atomic uint32_t *program_cut_uses(struct program *program, bool recorded)
 {
-    atomic_fetch_add(&program->details->cut_launches, 1);
+    return recorded ? &program->details->cut_recorded : &program->details->cut_launches;
 }
 
-void program_cut_end(struct program *program)
+void program_cut_begin(struct program *program, bool recorded)
 {
-    atomic_fetch_sub(&program->details->cut_launches, 1);
+    atomic_fetch_add(program_cut_uses(program, recorded), 1);
+}
+
+void program_cut_end(struct program *program, bool recorded)
+{
+    atomic_fetch_sub(program_cut_uses(program, recorded), 1);
 }
 
 static bool program_cut_is_made(const struct program *program)
@@ -218,9 +223,10 @@ static bool program_cut_is_made(const struct program *program)
 }
 
 cl_int program_cut_prepare(struct program *program, struct residence *residence,
-                           uint8_t residence_index)
+                           uint8_t residence_index, bool recovers)
 {
-    bool needed = atomic_load(&program->details->cut_launches) != 0;
+    bool needed = atomic_load(&program->details->cut_launches) != 0 ||
+                  (recovers && atomic_load(&program->details->cut_recorded) != 0);
     cl_program real;
     uint32_t edition;
     /* With the gate closed the program is stopped: do not make it wait for this build. */

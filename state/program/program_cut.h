@@ -35,16 +35,18 @@ uint64_t program_cut_expected_ns(const struct program *program);
  */
 void program_cut_await(struct program *program, uint64_t deadline_ns);
 
-/** A launch whose pieces use the variant begins, and ends. Any thread. */
-void program_cut_begin(struct program *program);
-void program_cut_end(struct program *program);
+/** A launch whose pieces use the variant begins, and ends. @recorded: instead, it is a piece that
+ * the journal has, which only a recovery gives. Any thread. */
+void program_cut_begin(struct program *program, bool recorded);
+void program_cut_end(struct program *program, bool recorded);
 /**
  * For movers, in PREPARE: make it in @residence, which is at @residence_index, if another residence
  * has it. If it does not build there, later launches are given whole; so this is an error only
- * while a launch uses it. Blocks on the compiler; does nothing with the gate closed.
+ * while a launch uses it, or when the move @recovers what the journal has. Blocks on the compiler;
+ * does nothing with the gate closed.
  */
 cl_int program_cut_prepare(struct program *program, struct residence *residence,
-                           uint8_t residence_index);
+                           uint8_t residence_index, bool recovers);
 /** Retire the variant in @residence_index with @residence. By a mover. */
 void program_cut_vacate(struct program *program, struct residence *residence,
                         uint8_t residence_index);

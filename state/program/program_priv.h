@@ -29,6 +29,7 @@ struct program_details {
     _Atomic(cl_program) cut[RESIDENCES_MAX]; /**< Written under the program's lock. */
     _Atomic uint32_t cut_refused;  /**< The edition, plus one, whose variant does not build. */
     _Atomic uint32_t cut_launches; /**< Launches of the variant that are under way. */
+    _Atomic uint32_t cut_recorded; /**< Pieces of it that the journal has. */
     atomic_bool cutting;           /**< A thread is making the variant. */
     _Atomic uint64_t build_ns;     /**< What the program's own build took; 0: not known. */
 

@@ -17,7 +17,7 @@
 #include "state/command/parts.h"
 #include "state/driver/served.h"
 #include "state/image/snapshot.h"
-#include "state/move/move.h"
+#include "state/move/move_priv.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
 #include "state/recovery/recovery.h"
@@ -231,6 +231,19 @@ static bool protect_was_lately(void)
     return lately;
 }
 
+void protect_end_journal(const char *why)
+{
+    struct journal_entry *former = NULL;
+    move_lock(); /* a recovery that has begun still adds to the events that have to end */
+    if (gate_close(0) == 0) {
+        replay_end_events(CL_OUT_OF_RESOURCES);
+        former = journal_end(why);
+        gate_open();
+    }
+    move_unlock();
+    journal_free(former);
+}
+
 /* Make a snapshot so that kept objects can be freed. If that fails, end the journal: without a
  * snapshot it is useless, and then nothing is kept for it. But if the snapshot failed because of a
  * loss, the recovery needs the journal first. */
@@ -248,11 +261,8 @@ bool protect_relieve(bool anyway)
         before = recovery_count();
         error = protect_now();
     } while (error != 0 && recovery_outlived(before, 0, NULL));
-    if (error != 0 && gate_close(0) == 0) {
-        struct journal_entry *former = journal_end();
-        gate_open();
-        journal_free(former);
-    }
+    if (error != 0)
+        protect_end_journal(JOURNAL_NONE);
     (void)protect_await_snapshots();
     return true;
 }
@@ -347,11 +357,7 @@ void protect_end(void)
     atomic_store(&on, false);
     recovery_await_end();
     protect_keep_standby(false);
-    if (gate_close(0) == 0) {
-        struct journal_entry *former = journal_end();
-        gate_open();
-        journal_free(former);
-    }
+    protect_end_journal(JOURNAL_NONE);
     snapshot_forget();
 }
 

@@ -106,6 +106,9 @@ bool protect_wants_thread(void);
  * protection is off. */
 bool protect_is_on(void);
 const char *protect_refusal(void);
+/** What the journal has is of no use any more, and its objects are let go: commands that a lost
+ * device did not end fail. @why: as journal_end. Not inside the gate. */
+void protect_end_journal(const char *why);
 /** Called by the thread while no device is lost: make a snapshot if it is time. */
 void protect_make_if_due(void);
 /** upcalls.h: relieve. */

@@ -209,9 +209,11 @@ static int recovery_replay(struct move_context *contexts, size_t count, struct r
                            char *ret_reason, size_t reason_size)
 {
     int error = replay_run(contexts, count, ret_reason, reason_size);
-    for (size_t i = 0; error != 0 && i < count; i++)
-        residence_lose(contexts[i].context->at[contexts[i].to],
-                       "what was lost elsewhere cannot be done again there", true);
+    for (size_t i = 0; error != 0 && i < count; i++) {
+        struct residence *residence = contexts[i].context->at[contexts[i].to];
+        if (!residence_failed(residence, CL_OUT_OF_RESOURCES))
+            residence_give_up(residence, "what was lost elsewhere cannot be done again there");
+    }
     for (; left; left = left->next)
         recovery_await_one(left);
     if (error == 0)
@@ -386,7 +388,8 @@ static bool recovery_await_turn(struct turn *ret_turn)
     if (!goes_on) {
         machine.running = false;
         recovery_enter(RECOVERY_RUNNING);
-    } else if (!lost && !machine.unseen && !machine.replace) {
+    } else if ((!lost || recovery_state() == RECOVERY_FAILED) && !machine.unseen &&
+               !machine.replace) {
         (void)clock_wait(&machine.changed, &machine.lock, clock_now_ns() + IDLE_NS);
     }
     *ret_turn = (struct turn){machine.unseen, machine.replace, machine.count};
@@ -416,12 +419,15 @@ static void *recovery_thread(void *unused)
         bool lost = recovery_is_lost() || (turn.unseen && budget_find_data_lost());
         if (lost)
             recovery_give_up_if_pinned();
-        enum recovery_state state = recovery_judge(lost, protect_refusal() != NULL, turn.count);
+        const char *refusal = protect_refusal();
+        enum recovery_state state = recovery_judge(lost, refusal != NULL, turn.count);
         bool (*chooses)(void) = atomic_load(&agent);
         if (recovery_is_movers(state) || (state == RECOVERY_CHOOSING && chooses && chooses()))
             clock_sleep(LOOK_NS);
         else if (state == RECOVERY_CHOOSING)
             (void)recovery_choose();
+        else if (state == RECOVERY_FAILED && refusal && atomic_load(&journal_is_kept))
+            protect_end_journal(refusal);
         else if (turn.replace)
             recovery_replace();
         else if (!lost)

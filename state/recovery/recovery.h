@@ -25,7 +25,8 @@
  *            All are copied: replaying. A copy fails: choosing.
  * replaying: the commands of the journal are given again.
  *            All have ended: running. One fails: choosing.
- * failed:    the program cannot be recovered, and its calls fail.
+ * failed:    the program cannot be recovered: its calls fail, and so do the commands that the lost
+ *            device did not end.
  *            A residence is lost: noticed. A mover begins: opening. The thread looks: running.
  *
  * Who causes the events:
@@ -109,6 +110,10 @@ struct move_context;
  */
 MUST_CHECK int replay_run(struct move_context *contexts, size_t count, char *ret_reason,
                           size_t reason_size);
+
+/** The journal's commands that a lost device did not end have ended in @status: they were given
+ * again, or never will be. Gate closed. */
+void replay_end_events(cl_int status);
 
 /** Replayed reads that gave other bytes than the program was given. */
 uint64_t replay_differences(void);

@@ -281,17 +281,17 @@ static int replay_give(const struct replay *r, struct journal_entry *entry, stru
     return queue && !queue->in_order ? replay_finish(r, pending) : 0;
 }
 
-static void replay_end_all(void)
+void replay_end_events(cl_int status)
 {
     for (struct journal_entry *entry = journal_first(); entry; entry = entry->next) {
         struct event *event = entry->event;
         if (event && event_state(event) == EVENT_ISSUED && event->parts)
-            parts_done_again(event);
+            parts_end_lost(event, status);
         if (!event || event_state(event) != EVENT_DEFERRED)
             continue;
         if (event->profiled)
             event_ended_at(event, device_clock_guess(&event->queue->vdev->clock));
-        event_finish(event, CL_COMPLETE);
+        event_finish(event, status);
     }
     journal_all_ended();
 }
@@ -320,7 +320,7 @@ int replay_run(struct move_context *contexts, size_t count, char *ret_reason, si
     if (error == 0)
         error = replay_finish(&r, &pending);
     if (error == 0)
-        replay_end_all();
+        replay_end_events(CL_COMPLETE);
     span_end(begun, "recovery", "journal", NULL, 0);
     snapshot_unpin(snapshot);
     return error;

@@ -115,6 +115,7 @@ static void put_loss(const struct puppet_vdev *vdev, struct frame *frame)
     frame_string(frame, "reason", "the test says so");
     frame_u64(frame, "count", vdev->losses_before + 1);
     frame_bool(frame, "isolated", vdev->isolated);
+    frame_bool(frame, "works", vdev->works);
     frame_end(frame);
 }
 

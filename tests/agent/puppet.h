@@ -40,6 +40,7 @@ struct puppet_vdev {
     bool lost;        /**< It says that its device is gone. */
     bool seeks;       /**< And that it waits for another one, where it goes on. */
     bool isolated;    /**< And that its driver was in a process of its own. */
+    bool works;       /**< And that it works: only this program cannot go on there. */
     bool loses_again; /**< It loses the next device too, and says so before it reports the move. */
     unsigned losses_before; /**< Losses that it counts beside the one that it says. */
     uint64_t granted, held, wanted, least, spilled;

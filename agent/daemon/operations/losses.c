@@ -9,7 +9,8 @@
  * A lost device accepts no program until it answers: a helper that lists the devices opens the
  * driver to find out, or the watcher of a server reports it. If a program then fails there, the
  * next query comes later than the last one did. A waiting program queues with the policy, in order
- * of arrival. Its grant on the lost device is free at once.
+ * of arrival. Its grant on the lost device is free at once. If it says that the device works, and
+ * that it alone cannot go on there, another device is tried for it.
  *
  * Where a driver runs in a process of its own, usually only that process has ended, and the device
  * works. The program's next session opens the driver in a new process, as the helper would. So the
@@ -68,7 +69,7 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
 
     if (vdev->lost && !before->lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
-        if (ledger_sync_believe(program))
+        if (ledger_sync_believe(program) && !loss->works)
             losses_take_away(agent, device, false, why);
         else
             exclusions_add(agent, program, device, EXCLUSION_FAILED,

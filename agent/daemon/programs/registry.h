@@ -244,6 +244,7 @@ struct program_loss {
     uint64_t at_ns; /**< CLOCK_MONOTONIC. */
     /** The driver was in a process of its own, and a new process can open it again. */
     bool isolated;
+    bool works; /**< The device works: this program alone cannot go on there. */
 };
 
 /** The periodic images of a program. */

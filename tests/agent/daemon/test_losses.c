@@ -181,6 +181,21 @@ Test(losses, a_lost_device_is_offered_to_nobody_until_it_answers)
     cr_assert_eq(ps_says("b", "displaced"), 1);
 }
 
+/* What one program cannot do again there keeps no other one away: nobody has to ask the device. */
+Test(losses, a_device_that_works_is_left_by_one_program_alone)
+{
+    struct puppet *a = start("a", "gpu:one", 300 * MIB), *b = start("b", "gpu:larger", 300 * MIB);
+
+    there_are("hang");
+    a->vdevs[0].works = true;
+    lose(a, true);
+    cr_assert(puppets_run(is_elsewhere, a, SOON));
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
+    lose(b, true);
+    cr_assert(puppets_run(is_elsewhere, b, SOON));
+    cr_assert_str_eq(b->vdevs[0].device, "gpu:one");
+}
+
 Test(losses, what_fails_is_tried_again)
 {
     struct puppet *a = start("a", "gpu:one", 300 * MIB);

@@ -9,6 +9,8 @@
 #include "state/command/place.h"
 #include "state/command/power.h"
 #include "state/move/elastic.h"
+#include "state/object/lost.h"
+#include "state/recovery/protect.h"
 #include "tests/support/engine_rig.h"
 
 /* Launches on other devices than their queue's: the bytes are those of one device. */
@@ -295,6 +297,44 @@ Test(placement, random_graphs_of_a_program_that_moves_and_is_suspended, .timeout
 Test(placement, random_graphs_whose_helper_is_lost, .timeout = 240)
 {
     run_random_graphs(true, true);
+}
+
+/* Protection begins while launches are with helpers, from when on they stay at home, and home is
+ * lost. */
+Test(placement, a_program_that_is_protected_from_now_on_outlives_its_device, .timeout = 240)
+{
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    static struct engine_rig rig;
+    static struct graph graph;
+    struct graph *g = &graph;
+    struct protect_status status;
+    struct move_report report;
+    uint64_t recovered = 0;
+    lost_patience_ns = 40000000;
+    lost_answer_ns = 500000000;
+    graph_open(&rig, g);
+    const struct device_key keys[] = {*engine_rig_key(&rig, "two"), *engine_rig_key(&rig, "three")};
+    OK(elastic_set(keys, 2));
+    for (unsigned round = 0; round < 20 || (round < 500 && launches(&rig, "three") == 0); round++) {
+        for (unsigned n = 0; n < 20; n++)
+            give_anything(g);
+        cr_assert_eq(protect_begin(&settings), 0);
+        set_user_event(g); /* a snapshot waits for what waits for it */
+        cr_assert_eq(protect_now(), 0);
+        for (unsigned n = 0; n < 10; n++)
+            give_anything(g);
+        cr_assert_eq(emu_shared_vanish(rig.emu, "one"), 0);
+        end_round(g, round);
+        OK(clFinish(g->program.queue));
+        protect_read(&status);
+        recovered = status.recoveries;
+        protect_end();
+        cr_assert_eq(emu_shared_restore(rig.emu, "one"), 0);
+        (void)engine_rig_move(&rig, "one", &report); /* it may be there */
+    }
+    cr_assert_gt(recovered, 0);
+    cr_assert_gt(launches(&rig, "three"), 0);
+    OK(elastic_set(NULL, 0));
 }
 
 /* Long launches, so that the time of a busy machine to wake a thread is little. */

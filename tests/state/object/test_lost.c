@@ -1,5 +1,7 @@
 #include <CL/cl.h>
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +327,37 @@ static bool lose_and_keep(const struct engine_rig *rig, uint64_t n)
     end(&play);
     again(rig, "a");
     return fired;
+}
+
+static void *finish(void *queue)
+{
+    return (void *)(intptr_t)clFinish(queue);
+}
+
+/* One that was under way when the device hung never ends; the next one is answered with an error.
+ */
+Test(lost, a_test_that_hangs_with_its_device_is_not_the_last, .timeout = 60)
+{
+    struct engine_rig rig;
+    struct play play;
+    pthread_t thread;
+    void *error;
+    lost_patience_ns = 40000000;
+    engine_rig_open(&rig, "[a] name=a base=1 lost_hangs=yes engines=yes setup_us=300000 paced=add "
+                          "items_per_s=1024");
+    cr_assert(begin(&play, &rig));
+    launch(&play, 3, NULL);
+    uint64_t before = emu_shared_calls(rig.emu, "a", "clFinish");
+    cr_assert_eq(pthread_create(&thread, NULL, finish, play.program.queue), 0);
+    while (emu_shared_calls(rig.emu, "a", "clFinish") < before + 2)
+        engine_rig_sleep(1);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    pthread_join(thread, &error);
+    cr_assert_eq((cl_int)(intptr_t)error, CL_OUT_OF_RESOURCES);
+    cr_assert(vdev_is_lost(the_vdevs[0]));
+    engine_rig_sleep(1500);
+    end(&play);
+    free(rig.devices);
 }
 
 Test(lost, what_has_a_replica_in_host_memory_goes_on_elsewhere, .timeout = 300)

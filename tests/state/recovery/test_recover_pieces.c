@@ -3,6 +3,7 @@
 
 #include "state/base/array.h"
 #include "state/base/threads/gate.h"
+#include "state/command/event.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"
 #include "state/command/pieces.h"
@@ -153,6 +154,32 @@ Test(recover_pieces, pieces_in_queues_of_their_own_are_given_again, .timeout = 3
     lose_at_each_piece(TWO(PACED_GPU), "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
 }
 
+/* The variant for such pieces does not build on `two`: only a recovery there would need it, for
+ * pieces that have ended. On `one` they are given again. */
+Test(recover_pieces, pieces_that_have_ended_do_not_keep_the_program_where_it_is, .timeout = 60)
+{
+    static struct lossy l;
+    struct scene *s = &l.scene;
+    uint64_t given = 0;
+    lossy_open(&l, TWO(PACED) "build_fails=RESEAT", "places", 0);
+    for (unsigned n = 0; given <= 2; n++) {
+        cr_assert_lt(n, WHOLE_MOST, "launches are not given in pieces");
+        uint64_t before = launches(s, "one");
+        cl_event event = launch(s, l.shape, ROUNDS);
+        l.add(s, l.shape, ROUNDS);
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+        given = launches(s, "one") - before;
+    }
+    engine_rig_moves(&s->rig, "two");
+    cr_assert_eq(emu_shared_vanish(s->rig.emu, "two"), 0);
+    check(s);
+    struct protect_status status;
+    protect_read(&status);
+    cr_assert_eq(status.recoveries, 1);
+    lossy_close(&l);
+}
+
 /* ---- snapshots in the middle ---- */
 
 /* Some are made while the device is being lost; then they fail, or come after the recovery. */
@@ -188,6 +215,43 @@ static void move_and_make_points(struct lossy *l, cl_event event)
 Test(recover_pieces, moves_between_pieces_and_snapshots, .timeout = 300)
 {
     lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points);
+}
+
+/* The device is lost at its @n-th call from the middle of the launch on, in which a move begins.
+ * False: there were not so many. */
+static bool lose_in_move(struct lossy *l, uint64_t n)
+{
+    struct scene *s = &l->scene;
+    struct move_report report;
+    uint64_t fired = emu_shared_fired(s->rig.emu, "one");
+    cl_event event = launch(s, l->shape, ROUNDS);
+    l->add(s, l->shape, ROUNDS);
+    await_running(event);
+    cr_assert_eq(emu_shared_arm(s->rig.emu, "one", n, NULL, EMU_ERROR_VANISH), 0);
+    (void)engine_rig_move(&s->rig, "two", &report);
+    bool lost = emu_shared_fired(s->rig.emu, "one") != fired;
+    (void)emu_shared_disarm(s->rig.emu, "one");
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    check(s);
+    OK(clReleaseEvent(event));
+    lossy_again(l);
+    return lost;
+}
+
+Test(recover_pieces, a_device_that_is_lost_in_a_move_between_pieces_is_replaced, .timeout = 300)
+{
+    enum { MOST = 400 };
+    static struct lossy l;
+    lossy_open(&l, CONFIG, "plain", 0);
+    l.shape = &(const struct shape){1, {0}, {2048}, {16}};
+    uint64_t n = 1;
+    while (lose_in_move(&l, n)) {
+        n++;
+        cr_assert_lt(n, MOST);
+    }
+    cr_assert_gt(n, 10u);
+    lossy_close(&l);
 }
 
 /* Of the launch, the journal has the groups that were given since the snapshot. */
@@ -292,4 +356,62 @@ Test(recover_pieces, a_piece_that_fails_by_itself_ends_the_launch, .timeout = 60
     protect_read(&status);
     cr_assert_eq(status.recoveries, 0);
     lossy_close(&l);
+}
+
+static bool somebody_chooses(void)
+{
+    return true;
+}
+
+/* Pieces run on a device that is lost, and nobody has chosen another one yet. */
+static cl_event lose_without_choice(struct lossy *l)
+{
+    struct scene *s = &l->scene;
+    cl_event event;
+    lossy_open(l, CONFIG, "plain", 0);
+    recovery_install(somebody_chooses);
+    for (unsigned whole = 0;; whole++) {
+        cr_assert_lt(whole, WHOLE_MOST, "launches are not given in pieces");
+        event = launch(s, &long_shape, ROUNDS);
+        await_running(event);
+        if (is_cut(event))
+            break;
+        OK(clWaitForEvents(1, &event));
+        OK(clReleaseEvent(event));
+    }
+    cr_assert_eq(emu_shared_vanish(s->rig.emu, "one"), 0);
+    while (recovery_state() != RECOVERY_CHOOSING || !event_is_doubted((struct event *)event))
+        engine_rig_sleep(1);
+    return event;
+}
+
+static void failed_with_the_device(struct lossy *l, cl_event event)
+{
+    cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    cr_assert_lt(status_of(event), 0);
+    (void)clFinish(l->scene.program.queue);
+    OK(clReleaseEvent(event));
+    recovery_install(NULL);
+    lossy_close(l);
+}
+
+Test(recover_pieces, pieces_that_cannot_be_given_again_fail, .timeout = 60)
+{
+    static struct lossy l;
+    cl_event event = lose_without_choice(&l);
+    journal_break("they cannot be");
+    failed_with_the_device(&l, event);
+}
+
+Test(recover_pieces, pieces_whose_recovery_failed_fail_without_protection, .timeout = 60)
+{
+    static struct lossy l;
+    struct move_report report;
+    cl_event event = lose_without_choice(&l);
+    cr_assert_eq(
+        emu_shared_arm(l.scene.rig.emu, "two", 1, "clEnqueueNDRangeKernel", EMU_ERROR_VANISH), 0);
+    cr_assert_neq(engine_rig_move(&l.scene.rig, "two", &report), MOVE_DONE);
+    cr_assert_eq(recovery_state(), RECOVERY_CHOOSING);
+    protect_end();
+    failed_with_the_device(&l, event);
 }

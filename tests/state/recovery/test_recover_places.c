@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "state/base/clock.h"
@@ -356,6 +357,147 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
     while (recovery_state() != RECOVERY_FAILED)
         clock_sleep(NS_PER_MS);
     OK(clReleaseProgram(program));
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+static bool somebody_chooses(void)
+{
+    return true;
+}
+
+/* A command ends just before its device is lost, which reports the end 20 ms later: while the
+ * command is given again, which takes longer. */
+static void report_late(struct play *play)
+{
+    const struct context *context = object_get(play->program.context, OBJECT_CONTEXT);
+    cl_event event;
+    cl_int status;
+    launch(play, 3, 0, NULL, &event);
+    watch(play, event);
+    OK(clFlush(play->program.queue));
+    clock_sleep(3 * NS_PER_MS);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    while (!residence_failed(context->at[context_home(context)], CL_OUT_OF_RESOURCES))
+        ;
+    go("b");
+    OK(clWaitForEvents(1, &event));
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_COMPLETE);
+    called_once(play);
+    has(play, play->b, play->b_is);
+    OK(clReleaseEvent(event));
+    again();
+    cr_assert_eq(protect_now(), 0);
+}
+
+Test(recover, what_a_lost_device_reports_late_is_heard_by_nobody, .timeout = 120)
+{
+    enum { TIMES = 20 };
+    struct play play;
+    open_rig_with("callbacks=late", "launch_ms=50");
+    open_play(&play, 0);
+    recovery_install(somebody_chooses);
+    for (unsigned i = 0; i < TIMES; i++)
+        report_late(&play);
+    recovery_install(NULL);
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* A command runs, and has a callback, whose device is lost: its recovery fails after COMMIT, and
+ * nobody has tried another one yet. */
+static cl_event fail_to_recover(struct play *play)
+{
+    cl_event event;
+    open_rig("paced=add items_per_s=2048 ");
+    open_play(play, CL_QUEUE_PROFILING_ENABLE);
+    recovery_install(somebody_chooses);
+    launch(play, 3, 0, NULL, &event);
+    watch(play, event);
+    OK(clFlush(play->program.queue));
+    cr_assert_eq(emu_shared_arm(rig.emu, "b", 1, "clEnqueueNDRangeKernel", EMU_ERROR_VANISH), 0);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    while (recovery_state() != RECOVERY_CHOOSING)
+        clock_sleep(NS_PER_MS);
+    go("b");
+    cr_assert(is_on("b"));
+    cr_assert_eq(recovery_state(), RECOVERY_CHOOSING);
+    cr_assert_eq(recoveries(), 0);
+    return event;
+}
+
+static void failed_once(struct play *play, cl_event event)
+{
+    cl_int status;
+    cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_OUT_OF_RESOURCES);
+    while (atomic_load(&play->called) != 1)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(atomic_load(&play->failed), 1);
+    OK(clReleaseEvent(event));
+    recovery_install(NULL);
+    close_play(play);
+    free(rig.devices);
+}
+
+/* No wait lasts for ever, no callback is left out, and nobody is busy with it. */
+Test(recover, what_cannot_be_given_again_fails, .timeout = 60)
+{
+    struct play play;
+    cl_event event = fail_to_recover(&play);
+    journal_break("it cannot be");
+    while (recovery_state() != RECOVERY_FAILED)
+        clock_sleep(NS_PER_MS);
+    clock_t before = clock();
+    clock_sleep(400 * NS_PER_MS);
+    cr_assert_lt(clock() - before, CLOCKS_PER_SEC / 5, "a thread does not rest");
+    cr_assert_eq(recovery_state(), RECOVERY_FAILED);
+    cr_assert_str_eq(journal_broken(), "it cannot be");
+    failed_once(&play, event);
+    protect_end();
+}
+
+Test(recover, what_was_to_be_given_again_fails_without_protection, .timeout = 60)
+{
+    struct play play;
+    cl_event event = fail_to_recover(&play);
+    protect_end();
+    failed_once(&play, event);
+}
+
+/* A device that refuses a command when it is given again works for all others, and may take it the
+ * next time. */
+Test(recover, a_device_where_the_journal_fails_is_not_lost, .timeout = 60)
+{
+    struct play play;
+    struct loss loss;
+    open_rig("");
+    open_play(&play, 0);
+    recovery_install(somebody_chooses);
+    launch(&play, 3, 0, NULL, NULL);
+    OK(clFinish(play.program.queue));
+    cr_assert_eq(emu_shared_arm(rig.emu, "b", 1, "clEnqueueNDRangeKernel", EMU_ERROR_NATURAL), 0);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    const struct context *context = object_get(play.program.context, OBJECT_CONTEXT);
+    while (!residence_failed(context->at[context_home(context)], CL_OUT_OF_RESOURCES))
+        ;
+    while (recovery_state() != RECOVERY_CHOOSING)
+        clock_sleep(NS_PER_MS);
+    go("b");
+    cr_assert(is_on("b"));
+    cr_assert_eq(recovery_state(), RECOVERY_CHOOSING);
+    lost_last(&loss);
+    cr_assert(loss.works);
+    cr_assert_str_eq(loss.device->key.device, "b");
+    cr_assert_not(atomic_load(&loss.device->lost));
+    go("b");
+    cr_assert_eq(recoveries(), 1);
+    has(&play, play.b, play.b_is);
+    recovery_install(NULL);
     close_play(&play);
     protect_end();
     free(rig.devices);
