@@ -58,7 +58,7 @@ static void start(unsigned from, unsigned to, bool added)
     for (unsigned i = 0; i < 2; i++) {
         cr_assert_eq(residence_create(NULL, devices[2 * i + (i ? to : from)], &ends[i], &error), 0);
         buffers[i] = MADE(ends[i]->cl->clCreateBuffer, ends[i]->context,
-                                       i ? 0 : CL_MEM_COPY_HOST_PTR, SIZE, i ? NULL : bytes);
+                          i ? 0 : CL_MEM_COPY_HOST_PTR, SIZE, i ? NULL : bytes);
     }
     free(devices);
 }
