@@ -23,6 +23,7 @@
 
 #include "agent/config/config.h"
 #include "agent/config/paths.h"
+#include "state/base/clock.h"
 #include "tests/scratch.h"
 
 #define ARGUMENTS_MAX 24
@@ -250,6 +251,36 @@ int harness_connect(void)
         return -1;
     }
     return fd;
+}
+
+bool harness_tell(int fd, struct frame *frame)
+{
+    cr_assert_eq(frame_seal(frame), 0);
+    bool sent = send(fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL) ==
+                (ssize_t)frame->buffer.size;
+    frame_finish(frame);
+    return sent;
+}
+
+bool harness_hear(int fd, struct frame_reader *reader, struct message *ret_message, unsigned ms)
+{
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    int64_t until = clock_now_ms() + ms;
+
+    for (;;) {
+        char bytes[8192];
+        int got = frame_reader_next(reader, ret_message);
+        cr_assert_geq(got, 0);
+        if (got == 1)
+            return true;
+        int64_t now = clock_now_ms();
+        if (now >= until || poll(&polled, 1, (int)(until - now)) <= 0)
+            return false;
+        ssize_t count = recv(fd, bytes, sizeof(bytes), 0);
+        if (count <= 0)
+            return false;
+        cr_assert_eq(frame_reader_feed(reader, bytes, (size_t)count), 0);
+    }
 }
 
 pid_t harness_start(const char *name, const char *how)

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "agent/protocol/protocol.h"
+
 /* A runtime folder and state of its own for each test, and the binaries under test in it. */
 
 /** What a command printed and how it ended. */
@@ -58,6 +60,12 @@ bool harness_prints(const char *verb, const char *option, const char *text, unsi
 pid_t harness_agent(void);
 /** A connected socket to the agent; nothing said yet. */
 int harness_connect(void);
+/** Send @frame to who is at the other end of @fd, agent or program, and finish it. False when it is
+ * gone. */
+bool harness_tell(int fd, struct frame *frame);
+/** The next message from there, to be given to message_finish(); false when there is none within
+ * @ms, or the connection ended. */
+bool harness_hear(int fd, struct frame_reader *reader, struct message *ret_message, unsigned ms);
 
 /** Be that user, in a forked child, which ends with its parent. */
 void harness_become(uid_t uid);

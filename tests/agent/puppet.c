@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "policy/decide.h"
+#include "state/base/clock.h"
 #include "state/driver/device_key.h"
 #include "tests/agent/harness.h"
 
@@ -20,14 +21,6 @@
 #define SOON_MS     10000
 
 static struct puppet *all[PUPPETS_MAX];
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /** The key that fake_lister gives to a device. */
 static void key_of(const char *device, char *ret_text)
@@ -75,17 +68,9 @@ static int connection(struct puppet *puppet)
 
 /* ---- what it says ---- */
 
-static void send_to(int fd, struct frame *frame)
-{
-    cr_assert_eq(frame_seal(frame), 0);
-    cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL),
-                 (ssize_t)frame->buffer.size);
-    frame_finish(frame);
-}
-
 void puppet_send(struct puppet *puppet, struct frame *frame)
 {
-    send_to(puppet->fd, frame);
+    cr_assert(harness_tell(puppet->fd, frame));
 }
 
 static void put_source(const struct puppet_vdev *vdev, struct frame *frame)
@@ -246,27 +231,6 @@ void puppet_return(struct puppet *puppet, unsigned vdev, uint64_t bytes)
     puppet_send(puppet, &frame);
 }
 
-static bool read_frame(int fd, struct frame_reader *reader, struct message *ret, unsigned ms)
-{
-    uint64_t until = now_ms() + ms;
-
-    for (;;) {
-        char bytes[8192];
-        int got = frame_reader_next(reader, ret);
-        cr_assert_geq(got, 0);
-        if (got == 1)
-            return true;
-        struct pollfd polled = {.fd = fd, .events = POLLIN};
-        uint64_t now = now_ms();
-        if (now >= until || poll(&polled, 1, (int)(until - now)) <= 0)
-            return false;
-        ssize_t count = recv(fd, bytes, sizeof(bytes), 0);
-        if (count <= 0)
-            return false;
-        cr_assert_eq(frame_reader_feed(reader, bytes, (size_t)count), 0);
-    }
-}
-
 static void say_hello(int fd, const char *role, const struct puppet *puppet, bool again)
 {
     struct frame frame;
@@ -280,7 +244,7 @@ static void say_hello(int fd, const char *role, const struct puppet *puppet, boo
     put_aware(puppet, &frame);
     if (again)
         put_vdevs(puppet, &frame);
-    send_to(fd, &frame);
+    cr_assert(harness_tell(fd, &frame));
 }
 
 static unsigned ways_of(const char *letters)
@@ -306,7 +270,7 @@ static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
 
     frame_reader_init(&reader);
     say_hello(fd, "client", puppet, false);
-    cr_assert(read_frame(fd, &reader, &message, SOON_MS));
+    cr_assert(harness_hear(fd, &reader, &message, SOON_MS));
     message_finish(&message);
     frame_init(&frame, MSG_REGISTER);
     frame_string(&frame, "name", puppet->name);
@@ -329,8 +293,8 @@ static void enroll(struct puppet *puppet, const struct puppet_kind *kind)
         frame_u64(&frame, "ways", ways_of(kind->ways));
     if (kind->quota)
         frame_u64(&frame, "quota", kind->quota);
-    send_to(fd, &frame);
-    cr_assert(read_frame(fd, &reader, &message, SOON_MS));
+    cr_assert(harness_tell(fd, &frame));
+    cr_assert(harness_hear(fd, &reader, &message, SOON_MS));
     cr_assert(field_is(&message.root, "type", MSG_REGISTER), "%s is not registered", puppet->name);
     field_string(&message.root, "id", puppet->id, sizeof(puppet->id));
     if (field_array(&message.root, "devices", &devices))
@@ -348,7 +312,7 @@ static void greet(struct puppet *puppet, bool again)
     puppet->fd = connection(puppet);
     frame_reader_init(&puppet->reader);
     say_hello(puppet->fd, "program", puppet, again);
-    cr_assert(read_frame(puppet->fd, &puppet->reader, &message, SOON_MS));
+    cr_assert(harness_hear(puppet->fd, &puppet->reader, &message, SOON_MS));
     cr_assert(field_is(&message.root, "type", MSG_WELCOME));
     size_t count = field_array(&message.root, "grants", &grants);
     for (size_t i = 0; i < count && i < puppet->vdev_count; i++)
@@ -628,14 +592,14 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
 
 bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
 {
-    uint64_t until = now_ms() + ms;
+    int64_t until = clock_now_ms() + ms;
 
     for (;;) {
         bool quiet = true;
         for (unsigned i = 0; i < PUPPETS_MAX; i++) {
             struct message message;
             while (all[i] && !all[i]->stopped && all[i]->fd >= 0 &&
-                   read_frame(all[i]->fd, &all[i]->reader, &message, 0)) {
+                   harness_hear(all[i]->fd, &all[i]->reader, &message, 0)) {
                 obey(all[i], &message.root);
                 message_finish(&message);
                 quiet = false;
@@ -653,7 +617,7 @@ bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
         }
         if (done(data))
             return true;
-        if (now_ms() >= until)
+        if (clock_now_ms() >= until)
             return false;
         if (quiet)
             usleep(2000);

@@ -6,21 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "state/base/clock.h"
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
 
 /* What the agent says, while puppets do what they are told. */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 struct running {
     pid_t pid;
@@ -175,19 +167,19 @@ uint64_t ps_says(const char *app, const char *field)
 
 bool devices_come_to(const char *device, const char *field, uint64_t value, unsigned ms)
 {
-    uint64_t until = now_ms() + ms;
+    int64_t until = clock_now_ms() + ms;
 
     do {
         if (devices_say(device, field) == value)
             return true;
         puppets_for(5);
-    } while (now_ms() < until);
+    } while (clock_now_ms() < until);
     return false;
 }
 
 bool state_comes_to(const char *app, const char *state, unsigned ms)
 {
-    uint64_t until = now_ms() + ms;
+    int64_t until = clock_now_ms() + ms;
     bool is = false;
 
     do {
@@ -197,6 +189,6 @@ bool state_comes_to(const char *app, const char *state, unsigned ms)
         is = says && strcmp(says, state) == 0;
         json_decref(object);
         puppets_for(5);
-    } while (!is && now_ms() < until);
+    } while (!is && clock_now_ms() < until);
     return is;
 }

@@ -1,7 +1,6 @@
 #include "tests/agent/visitor.h"
 
 #include <criterion/criterion.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,26 +48,12 @@ void visitor_leave(struct visitor *visitor)
 
 void visitor_tell(struct visitor *visitor, struct frame *frame)
 {
-    cr_assert_eq(frame_seal(frame), 0);
-    (void)!send(visitor->fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL);
-    frame_finish(frame);
+    (void)harness_tell(visitor->fd, frame);
 }
 
 bool visitor_hear(struct visitor *visitor, struct message *ret_message, int ms)
 {
-    for (;;) {
-        char bytes[8192];
-        struct pollfd polled = {.fd = visitor->fd, .events = POLLIN};
-        int got = frame_reader_next(&visitor->reader, ret_message);
-        if (got)
-            return got == 1;
-        if (poll(&polled, 1, ms) <= 0)
-            return false;
-        ssize_t count = recv(visitor->fd, bytes, sizeof(bytes), 0);
-        if (count <= 0)
-            return false;
-        cr_assert_eq(frame_reader_feed(&visitor->reader, bytes, (size_t)count), 0);
-    }
+    return harness_hear(visitor->fd, &visitor->reader, ret_message, (unsigned)ms);
 }
 
 bool visitor_ask(struct visitor *visitor, struct frame *frame, struct message *ret_message)

@@ -191,15 +191,12 @@ static void blocking_write(struct subject *s, int n)
 
 static void map_large(struct subject *s, int n, cl_map_flags flags)
 {
-    cl_int err;
-
     while (n--) {
-        char *map = cl->clEnqueueMapBuffer(s->queue, s->large, CL_TRUE, flags, 0, LARGE, 0, NULL,
-                                           NULL, &err);
-        MUST(err);
+        char *map = MADE(cl->clEnqueueMapBuffer, s->queue, s->large, CL_TRUE, flags, 0, LARGE, 0,
+                         NULL, NULL);
         if (flags == CL_MAP_WRITE)
             map[n]++;
-        MUST(cl->clEnqueueUnmapMemObject(s->queue, s->large, map, 0, NULL, NULL));
+        OK(cl->clEnqueueUnmapMemObject(s->queue, s->large, map, 0, NULL, NULL));
         cl->clFinish(s->queue);
     }
 }
@@ -248,25 +245,17 @@ enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
 static cl_kernel make_kernel(const struct subject *s, cl_program program, cl_mem *ret_mem)
 {
-    cl_int err;
     const cl_uint k = 0;
-    cl_kernel kernel = s->cl->clCreateKernel(program, "tiny", &err);
-
-    MUST(err);
-    *ret_mem = s->cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, 4096, NULL, &err);
-    MUST(err);
-    MUST(s->cl->clSetKernelArg(kernel, 0, sizeof *ret_mem, ret_mem));
-    MUST(s->cl->clSetKernelArg(kernel, 1, sizeof k, &k));
+    cl_kernel kernel = MADE(s->cl->clCreateKernel, program, "tiny");
+    *ret_mem = MADE(s->cl->clCreateBuffer, s->context, CL_MEM_READ_WRITE, 4096, NULL);
+    OK(s->cl->clSetKernelArg(kernel, 0, sizeof *ret_mem, ret_mem));
+    OK(s->cl->clSetKernelArg(kernel, 1, sizeof k, &k));
     return kernel;
 }
 
 static cl_command_queue make_queue(const struct subject *s, cl_device_id device)
 {
-    cl_int err;
-    cl_command_queue queue = s->cl->clCreateCommandQueue(s->context, device, 0, &err);
-
-    MUST(err);
-    return queue;
+    return MADE(s->cl->clCreateCommandQueue, s->context, device, 0);
 }
 
 /** On the first device of the first of @platforms that has one. */
@@ -274,7 +263,6 @@ static void open_subject(struct subject *s, const cl_platform_id *platforms, cl_
 {
     cl_device_id device = NULL;
     const char *text = source;
-    cl_int err;
 
     for (cl_uint i = 0; i < count && !device; i++) {
         s->cl = *(const cl_icd_dispatch *const *)platforms[i];
@@ -283,21 +271,17 @@ static void open_subject(struct subject *s, const cl_platform_id *platforms, cl_
     }
     if (!device)
         bench_fail("no device");
-    s->context = s->cl->clCreateContext(NULL, 1, &device, NULL, NULL, &err);
-    MUST(err);
-    cl_program program = s->cl->clCreateProgramWithSource(s->context, 1, &text, NULL, &err);
-    MUST(err);
-    MUST(s->cl->clBuildProgram(program, 1, &device, "", NULL, NULL));
+    s->context = MADE(s->cl->clCreateContext, NULL, 1, &device, NULL, NULL);
+    cl_program program = MADE(s->cl->clCreateProgramWithSource, s->context, 1, &text, NULL);
+    OK(s->cl->clBuildProgram(program, 1, &device, "", NULL, NULL));
     s->kernel = make_kernel(s, program, &s->mem);
     s->queue = make_queue(s, device);
-    s->large = s->cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, LARGE, NULL, &err);
-    MUST(err);
+    s->large = MADE(s->cl->clCreateBuffer, s->context, CL_MEM_READ_WRITE, LARGE, NULL);
     s->bytes = malloc(LARGE);
     if (!s->bytes)
         bench_fail("no memory");
     memset(s->bytes, 1, LARGE);
-    MUST(s->cl->clEnqueueWriteBuffer(s->queue, s->large, CL_TRUE, 0, LARGE, s->bytes, 0, NULL,
-                                     NULL));
+    OK(s->cl->clEnqueueWriteBuffer(s->queue, s->large, CL_TRUE, 0, LARGE, s->bytes, 0, NULL, NULL));
     for (int i = 0; i < THREADS; i++) {
         struct lane *lane = &s->lanes[i];
         lane->kernel = make_kernel(s, program, &lane->mem);
@@ -331,7 +315,7 @@ static void measure(const char *driver)
     cl_uint count = 0;
     int sides = driver ? 2 : 1;
 
-    MUST(clGetPlatformIDs(PLATFORMS, platforms, &count));
+    OK(clGetPlatformIDs(PLATFORMS, platforms, &count));
     open_subject(&subjects[0], platforms, count < PLATFORMS ? count : PLATFORMS);
     if (driver) {
         count = own_platforms(driver, platforms, PLATFORMS);

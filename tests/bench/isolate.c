@@ -26,8 +26,8 @@ static char *host;
 static void launch(cl_uint k)
 {
     const size_t items = 64;
-    MUST(clSetKernelArg(kernel, 1, sizeof(k), &k));
-    MUST(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
+    OK(clSetKernelArg(kernel, 1, sizeof(k), &k));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL));
 }
 
 /* Microseconds of a call each, of a batch that nobody waits for; the wait is not counted. */
@@ -37,7 +37,7 @@ static double batched(void)
     for (cl_uint i = 0; i < BATCH; i++)
         launch(i);
     double took = prog_now() - begin;
-    MUST(clFinish(queue));
+    OK(clFinish(queue));
     return took / BATCH * 1e6;
 }
 
@@ -46,7 +46,7 @@ static double launch_finish(void)
     double begin = prog_now();
     for (cl_uint i = 0; i < SINGLES; i++) {
         launch(i);
-        MUST(clFinish(queue));
+        OK(clFinish(queue));
     }
     return (prog_now() - begin) / SINGLES * 1e6;
 }
@@ -56,7 +56,7 @@ static double read_four(void)
     cl_uint got;
     double begin = prog_now();
     for (int i = 0; i < SINGLES; i++)
-        MUST(clEnqueueReadBuffer(queue, small, CL_TRUE, 0, sizeof(got), &got, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(queue, small, CL_TRUE, 0, sizeof(got), &got, 0, NULL, NULL));
     return (prog_now() - begin) / SINGLES * 1e6;
 }
 
@@ -68,33 +68,31 @@ static double rate(double begin)
 static double read_large(void)
 {
     double begin = prog_now();
-    MUST(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, bytes, host, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, bytes, host, 0, NULL, NULL));
     return rate(begin);
 }
 
 static double write_large(void)
 {
     double begin = prog_now();
-    MUST(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, bytes, host, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, bytes, host, 0, NULL, NULL));
     return rate(begin);
 }
 
 /* A blocking map to read of all of @buffer; or, of a map to write, the unmap and its end. */
 static double map_rate(cl_mem buffer, bool unmap)
 {
-    cl_int error;
     cl_uint fill = 0;
-    MUST(clEnqueueFillBuffer(queue, buffer, &fill, sizeof(fill), 0, bytes, 0, NULL, NULL));
-    MUST(clFinish(queue));
+    OK(clEnqueueFillBuffer(queue, buffer, &fill, sizeof(fill), 0, bytes, 0, NULL, NULL));
+    OK(clFinish(queue));
     double begin = prog_now();
-    char *at = clEnqueueMapBuffer(queue, buffer, CL_TRUE, unmap ? CL_MAP_WRITE : CL_MAP_READ, 0,
-                                  bytes, 0, NULL, NULL, &error);
-    MUST(error);
+    char *at = MADE(clEnqueueMapBuffer, queue, buffer, CL_TRUE, unmap ? CL_MAP_WRITE : CL_MAP_READ,
+                    0, bytes, 0, NULL, NULL);
     double mapped = rate(begin);
     at[bytes / 2] += unmap;
     begin = prog_now();
-    MUST(clEnqueueUnmapMemObject(queue, buffer, at, 0, NULL, NULL));
-    MUST(clFinish(queue));
+    OK(clEnqueueUnmapMemObject(queue, buffer, at, 0, NULL, NULL));
+    OK(clFinish(queue));
     return unmap ? rate(begin) : mapped;
 }
 
@@ -127,14 +125,14 @@ static char *staging;
 static double read_pinned(void)
 {
     double begin = prog_now();
-    MUST(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, bytes, staging, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, bytes, staging, 0, NULL, NULL));
     return rate(begin);
 }
 
 static double write_pinned(void)
 {
     double begin = prog_now();
-    MUST(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, bytes, staging, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, bytes, staging, 0, NULL, NULL));
     return rate(begin);
 }
 
@@ -153,25 +151,22 @@ static void print(const char *name, double (*measure)(void), int repeats, bool m
 
 int main(int argc, char **argv)
 {
-    cl_int error;
     bytes = 64u << 20;
     if (argc == 3 && strcmp(argv[1], "--mib") == 0)
         bytes = strtoul(argv[2], NULL, 10) << 20;
     prog_open(&prog);
-    queue = clCreateCommandQueue(prog.context, prog.device, 0, &error);
-    MUST(error);
+    queue = MADE(clCreateCommandQueue, prog.context, prog.device, 0);
     kernel = prog_kernel(prog_build(&prog, source, ""), "tiny");
     small = prog_buffer(prog.context, CL_MEM_READ_WRITE, 4096, NULL);
     large = prog_buffer(prog.context, CL_MEM_READ_WRITE, bytes, NULL);
     allocated = prog_buffer(prog.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL);
     pinned = prog_buffer(prog.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL);
-    staging = clEnqueueMapBuffer(queue, pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
-                                 NULL, NULL, &error);
-    MUST(error);
+    staging = MADE(clEnqueueMapBuffer, queue, pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes,
+                   0, NULL, NULL);
     memset(staging, 2, bytes);
     host = prog_alloc(bytes);
     memset(host, 1, bytes);
-    MUST(clSetKernelArg(kernel, 0, sizeof(small), (void *)&small));
+    OK(clSetKernelArg(kernel, 0, sizeof(small), (void *)&small));
     print("batched_us", batched, REPEATS, false);
     print("launch_finish_us", launch_finish, REPEATS, false);
     print("read_4_us", read_four, REPEATS, false);
@@ -183,7 +178,7 @@ int main(int argc, char **argv)
     print("unmap_allocated_gb_s", unmap_allocated, LARGE, true);
     print("read_pinned_gb_s", read_pinned, LARGE, true);
     print("write_pinned_gb_s", write_pinned, LARGE, true);
-    MUST(clEnqueueUnmapMemObject(queue, pinned, staging, 0, NULL, NULL));
-    MUST(clFinish(queue));
+    OK(clEnqueueUnmapMemObject(queue, pinned, staging, 0, NULL, NULL));
+    OK(clFinish(queue));
     return 0;
 }

@@ -30,22 +30,20 @@ static double launches(const struct prog *p, long count)
     for (cl_uint i = 0; i < 2; i++)
         prog_arg(kernel, i + 1, sizeof got, &got);
     prog_run(p->queue, kernel, ITEMS);
-    MUST(clFinish(p->queue));
+    OK(clFinish(p->queue));
     double begin = prog_now();
     for (long i = 0; i < count; i++) {
         const uint32_t b = (uint32_t)i, c = (uint32_t)i * 3 + 1;
         prog_arg(kernel, 1, sizeof b, &b);
         prog_arg(kernel, 2, sizeof c, &c);
-        MUST(clEnqueueNDRangeKernel(p->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL));
+        OK(clEnqueueNDRangeKernel(p->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL));
         want += b * c;
     }
-    MUST(clFinish(p->queue));
+    OK(clFinish(p->queue));
     double seconds = prog_now() - begin;
     prog_read(p->queue, memory, 0, sizeof got, &got);
     REQUIRE(got == want);
-    MUST(clReleaseMemObject(memory));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(memory, kernel, program);
     return seconds;
 }
 
@@ -57,16 +55,16 @@ static void bulk(const struct prog *p, size_t size, double ret_speeds[2])
         bytes[i] = (unsigned char)(i ^ i >> 9);
     memset(got, 0, size);
     cl_mem memory = prog_buffer(p->context, CL_MEM_READ_WRITE, size, NULL);
-    MUST(clEnqueueWriteBuffer(p->queue, memory, CL_TRUE, 0, size, got, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(p->queue, memory, CL_TRUE, 0, size, got, 0, NULL, NULL));
     double begin = prog_now();
-    MUST(clEnqueueWriteBuffer(p->queue, memory, CL_TRUE, 0, size, bytes, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(p->queue, memory, CL_TRUE, 0, size, bytes, 0, NULL, NULL));
     double written = prog_now();
-    MUST(clEnqueueReadBuffer(p->queue, memory, CL_TRUE, 0, size, got, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(p->queue, memory, CL_TRUE, 0, size, got, 0, NULL, NULL));
     double read = prog_now();
     REQUIRE(memcmp(bytes, got, size) == 0);
     ret_speeds[0] = (double)size / (written - begin);
     ret_speeds[1] = (double)size / (read - written);
-    MUST(clReleaseMemObject(memory));
+    OK(clReleaseMemObject(memory));
     free(bytes);
     free(got);
 }
@@ -79,7 +77,7 @@ static double trip(const struct prog *p)
     double begin = prog_now();
     prog_read(p->queue, memory, 0, sizeof word, &word);
     double seconds = prog_now() - begin;
-    MUST(clReleaseMemObject(memory));
+    OK(clReleaseMemObject(memory));
     return seconds;
 }
 

@@ -40,7 +40,7 @@ static double pass(const struct work *w, size_t used)
         prog_arg(w->touch, 0, sizeof(cl_mem), &w->mem[b]);
         prog_run(w->prog.queue, w->touch, BLOCK / 64);
     }
-    MUST(clFinish(w->prog.queue));
+    OK(clFinish(w->prog.queue));
     return prog_now() - begin;
 }
 
@@ -50,9 +50,8 @@ static double copy(const struct work *w, char *host)
     double begin = prog_now();
 
     for (size_t b = 0; b < w->count; b++) {
-        MUST(clEnqueueReadBuffer(w->prog.queue, w->mem[b], CL_TRUE, 0, BLOCK, host, 0, NULL, NULL));
-        MUST(
-            clEnqueueWriteBuffer(w->prog.queue, w->mem[b], CL_TRUE, 0, BLOCK, host, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(w->prog.queue, w->mem[b], CL_TRUE, 0, BLOCK, host, 0, NULL, NULL));
+        OK(clEnqueueWriteBuffer(w->prog.queue, w->mem[b], CL_TRUE, 0, BLOCK, host, 0, NULL, NULL));
     }
     return prog_now() - begin;
 }
@@ -91,9 +90,8 @@ static int work(size_t blocks, size_t used, int passes)
     check(&w, used, passes + 1);
     printf("%.9f %.9f\n", bench_median(times, (size_t)passes), copy(&w, host));
     for (size_t b = 0; b < blocks; b++)
-        MUST(clReleaseMemObject(w.mem[b]));
-    MUST(clReleaseKernel(w.touch));
-    MUST(clReleaseProgram(program));
+        OK(clReleaseMemObject(w.mem[b]));
+    RELEASE(w.touch, program);
     prog_close(&w.prog);
     free(w.mem);
     free(host);

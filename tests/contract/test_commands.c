@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/contract/samples.h"
+#include "tests/support/calls.h"
 #include "tests/support/leaks.h"
 
 /* What the entry points answer by themselves: information, and errors that no driver is asked
@@ -89,9 +90,7 @@ Test(commands, transfers_of_nothing_are_commands)
 
 Test(commands, copies_beyond_either_end_are_refused)
 {
-    cl_int error;
-    cl_mem small = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 64, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem small = MADE(clCreateBuffer, s.context, CL_MEM_READ_WRITE, 64, NULL);
 #define COPY(from, to, a, b, size) clEnqueueCopyBuffer(s.queue, from, to, a, b, size, 0, NULL, NULL)
     expect_error(COPY(s.buffer, small, 4032, 0, 64), CL_SUCCESS);
     expect_error(COPY(s.buffer, small, 4033, 0, 64), CL_INVALID_VALUE);
@@ -126,11 +125,9 @@ Test(commands, boxes_beyond_the_end_are_refused)
 
 Test(commands, boxes_are_copied_within_both_buffers)
 {
-    cl_int error;
     const size_t zero[3] = {0}, last[3] = {0, 0, 63}, past[3] = {0, 0, 64}, region[3] = {8, 8, 1};
     const size_t none[3] = {8, 0, 1};
-    cl_mem other = clCreateBuffer(s.context, CL_MEM_READ_WRITE, 4096, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem other = MADE(clCreateBuffer, s.context, CL_MEM_READ_WRITE, 4096, NULL);
 #define COPY(from, to, region, row, slice)                                                         \
     clEnqueueCopyBufferRect(s.queue, s.buffer, other, from, to, region, row, slice, 8, 64, 0,      \
                             NULL, NULL)
@@ -286,8 +283,7 @@ Test(commands, host_access_flags_hold)
 {
     char bytes[16];
     cl_int error;
-    cl_mem secret = clCreateBuffer(s.context, CL_MEM_HOST_NO_ACCESS, 64, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem secret = MADE(clCreateBuffer, s.context, CL_MEM_HOST_NO_ACCESS, 64, NULL);
     expect_error(clEnqueueReadBuffer(s.queue, secret, CL_TRUE, 0, 16, bytes, 0, NULL, NULL),
                  CL_INVALID_OPERATION);
     expect_error(clEnqueueWriteBuffer(s.queue, secret, CL_TRUE, 0, 16, bytes, 0, NULL, NULL),
@@ -387,10 +383,8 @@ Test(commands, objects_say_what_they_were_made_of)
     cl_context context = NULL;
     cl_mem parent = NULL;
     size_t size = 0, offset = 0, pitch = 0, height = 1;
-    cl_int error;
     const cl_buffer_region region = {1024, 256};
-    cl_mem part = clCreateSubBuffer(s.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem part = MADE(clCreateSubBuffer, s.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     clGetMemObjectInfo(part, CL_MEM_SIZE, sizeof(size), &size, NULL);
     clGetMemObjectInfo(part, CL_MEM_OFFSET, sizeof(offset), &offset, NULL);
     clGetMemObjectInfo(part, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof(parent), &parent, NULL);
@@ -409,8 +403,7 @@ Test(commands, objects_keep_alive_what_they_are_made_of)
 {
     cl_int error;
     cl_context context = clCreateContext(NULL, 1, &s.device, NULL, NULL, &error), asked = NULL;
-    cl_command_queue queue = clCreateCommandQueue(context, s.device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_command_queue queue = MADE(clCreateCommandQueue, context, s.device, 0);
     expect_error(clReleaseContext(context), CL_SUCCESS);
     expect_error(clRetainContext(context), CL_INVALID_CONTEXT);
     clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(asked), &asked, NULL);
@@ -435,8 +428,7 @@ Test(commands, queues_keep_their_properties)
     cl_command_queue_properties bits = 0;
     size_t size = 0;
     cl_int error;
-    cl_command_queue queue = clCreateCommandQueueWithProperties(s.context, s.device, list, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_command_queue queue = MADE(clCreateCommandQueueWithProperties, s.context, s.device, list);
     clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(bits), &bits, NULL);
     clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES_ARRAY, sizeof(answer), answer, &size);
     cr_expect_eq(bits, CL_QUEUE_PROFILING_ENABLE);
@@ -462,8 +454,7 @@ Test(commands, contexts_take_known_properties_once)
     const cl_context_properties graphics[] = {CL_GL_CONTEXT_KHR, 1, 0};
     cl_context_properties answer[8];
     size_t size = 0;
-    cl_context context = clCreateContextFromType(good, CL_DEVICE_TYPE_DEFAULT, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(clCreateContextFromType, good, CL_DEVICE_TYPE_DEFAULT, NULL, NULL);
     clGetContextInfo(context, CL_CONTEXT_PROPERTIES, sizeof(answer), answer, &size);
     cr_expect_eq(size, sizeof(good));
     cr_expect_arr_eq(answer, good, sizeof(good));
@@ -495,8 +486,7 @@ Test(commands, destructor_callbacks_come_once_each)
     int contexts = 0, memories = 0;
     cl_int error;
     cl_context context = clCreateContext(NULL, 1, &s.device, NULL, NULL, &error);
-    cl_mem buffer = clCreateBuffer(context, 0, 64, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem buffer = MADE(clCreateBuffer, context, 0, 64, NULL);
     expect_error(clSetContextDestructorCallback(context, count_context, &contexts), CL_SUCCESS);
     expect_error(clSetContextDestructorCallback(context, count_context, &contexts), CL_SUCCESS);
     expect_error(clSetMemObjectDestructorCallback(buffer, count_memory, &memories), CL_SUCCESS);
@@ -565,13 +555,11 @@ Test(commands, all_devices_may_be_asked_for_with_a_sign)
     const cl_device_type type = (cl_device_type)(int64_t)(int32_t)CL_DEVICE_TYPE_ALL;
     cl_device_id device = NULL;
     cl_uint count = 0;
-    cl_int error;
     cr_assert_eq(type, UINT64_MAX);
     expect_error(clGetDeviceIDs(s.platform, type, 1, &device, &count), CL_SUCCESS);
     cr_expect_eq(count, 1);
     cr_expect_eq(device, s.device);
-    cl_context context = clCreateContextFromType(NULL, type, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(clCreateContextFromType, NULL, type, NULL, NULL);
     expect_error(clReleaseContext(context), CL_SUCCESS);
     expect_error(clGetDeviceIDs(s.platform, type & ~UINT64_C(0x100), 1, &device, &count),
                  CL_INVALID_DEVICE_TYPE);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/contract/samples.h"
+#include "tests/support/calls.h"
 
 /* Programs, kernels, arguments and launches, as the specification words their errors. */
 
@@ -21,10 +22,7 @@ static const char source[] =
 
 static cl_program make_program(const char *text)
 {
-    cl_int error;
-    cl_program made = clCreateProgramWithSource(s.context, 1, &text, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    return made;
+    return MADE(clCreateProgramWithSource, s.context, 1, &text, NULL);
 }
 
 static void make(void)
@@ -55,10 +53,7 @@ static cl_mem make_image(cl_mem_flags flags)
     const cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 4, .image_height = 4};
-    cl_int error;
-    cl_mem image = clCreateImage(s.context, flags, &format, &desc, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    return image;
+    return MADE(clCreateImage, s.context, flags, &format, &desc, NULL);
 }
 
 Test(kernels, image_arguments_fit_the_access_that_is_declared)
@@ -113,13 +108,10 @@ Test(kernels, values_have_the_size_of_their_type)
 Test(kernels, a_clone_misses_the_arguments_that_its_model_misses)
 {
     cl_kernel kernel = make_kernel("required");
-    cl_int error;
     const size_t items[2] = {4, 2};
-    cl_kernel unset = clCloneKernel(kernel, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel unset = MADE(clCloneKernel, kernel);
     expect_error(clSetKernelArg(kernel, 0, sizeof(cl_mem), &s.buffer), CL_SUCCESS);
-    cl_kernel set = clCloneKernel(kernel, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel set = MADE(clCloneKernel, kernel);
     expect_error(clEnqueueNDRangeKernel(s.queue, unset, 2, NULL, items, items, 0, NULL, NULL),
                  CL_INVALID_KERNEL_ARGS);
     expect_error(clEnqueueNDRangeKernel(s.queue, set, 2, NULL, items, items, 0, NULL, NULL),
@@ -359,9 +351,7 @@ Test(kernels, links_in_the_background_have_their_program_at_once)
     cl_program_binary_type type = 0;
     cl_int error, word = 0;
     const size_t one = 1;
-    cl_program whole =
-        clLinkProgram(s.context, 0, NULL, "", 2, parts, notice_call, &linked, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program whole = MADE(clLinkProgram, s.context, 0, NULL, "", 2, parts, notice_call, &linked);
     cr_assert_not_null(whole);
     cl_program hollow =
         clLinkProgram(s.context, 0, NULL, "", 1, &parts[1], notice_call, &failed, &error);
@@ -372,8 +362,7 @@ Test(kernels, links_in_the_background_have_their_program_at_once)
     cr_expect_eq(linked.program, whole);
     clGetProgramBuildInfo(whole, s.device, CL_PROGRAM_BINARY_TYPE, sizeof(type), &type, NULL);
     cr_expect_eq(type, CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
-    cl_kernel kernel = clCreateKernel(whole, "k", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(clCreateKernel, whole, "k");
     clSetKernelArg(kernel, 0, sizeof(cl_mem), &s.buffer);
     expect_error(clEnqueueNDRangeKernel(s.queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL),
                  CL_SUCCESS);
@@ -415,11 +404,10 @@ Test(kernels, only_what_was_compiled_is_linked)
 Test(kernels, a_held_launch_keeps_its_program_from_being_rebuilt)
 {
     cl_program text = make_program("kernel void k(global int *a) { *a = X; }");
-    cl_int error, word = 0;
+    cl_int word = 0;
     const size_t one = 1;
     expect_error(clBuildProgram(text, 0, NULL, "-DX=1", NULL, NULL), CL_SUCCESS);
-    cl_kernel kernel = clCreateKernel(text, "k", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(clCreateKernel, text, "k");
     clSetKernelArg(kernel, 0, sizeof(cl_mem), &s.buffer);
     expect_error(clEnqueueNDRangeKernel(s.queue, kernel, 1, NULL, &one, NULL, 1, &s.event, NULL),
                  CL_SUCCESS);
@@ -448,13 +436,12 @@ static unsigned char *binary_of(cl_program of, size_t *ret_size)
 Test(kernels, a_binary_stays_the_same_however_often_it_is_loaded_and_built)
 {
     size_t size, again;
-    cl_int error, status;
+    cl_int status;
     unsigned char *bytes = binary_of(program, &size);
     for (int i = 0; i < 3; i++) {
         const unsigned char *given = bytes;
         cl_program loaded =
-            clCreateProgramWithBinary(s.context, 1, &s.device, &size, &given, &status, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+            MADE(clCreateProgramWithBinary, s.context, 1, &s.device, &size, &given, &status);
         expect_error(clBuildProgram(loaded, 0, NULL, i % 2 ? "-DY" : "", NULL, NULL), CL_SUCCESS);
         unsigned char *copy = binary_of(loaded, &again);
         cr_assert_eq(again, size);
@@ -490,9 +477,7 @@ Test(kernels, nobody_is_told_that_a_program_is_released)
 {
     bool called = false;
     const char *text = "kernel void k() {}";
-    cl_int error;
-    cl_program released = clCreateProgramWithSource(s.context, 1, &text, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program released = MADE(clCreateProgramWithSource, s.context, 1, &text, NULL);
     expect_error(clSetProgramReleaseCallback(released, never_called, &called),
                  CL_INVALID_OPERATION);
     expect_error(clSetProgramReleaseCallback(released, NULL, NULL), CL_INVALID_VALUE);
@@ -505,11 +490,8 @@ Test(kernels, nobody_is_told_that_a_program_is_released)
 Test(kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
 {
     const size_t one = 1;
-    cl_int error;
-    cl_kernel bare = clCreateKernel(s.program, "fill", &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_event gate = clCreateUserEvent(s.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel bare = MADE(clCreateKernel, s.program, "fill");
+    cl_event gate = MADE(clCreateUserEvent, s.context);
     for (int given = 0; given <= 2; given++) {
         expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 1, &gate, NULL),
                      given < 2 ? CL_INVALID_KERNEL_ARGS : CL_SUCCESS);
@@ -529,13 +511,10 @@ Test(kernels, memory_arguments_are_of_the_kernels_context)
 {
     cl_int error;
     const size_t one = 1;
-    cl_context context = clCreateContext(NULL, 1, &s.device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem foreign = clCreateBuffer(context, CL_MEM_READ_WRITE, 64, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(clCreateContext, NULL, 1, &s.device, NULL, NULL);
+    cl_mem foreign = MADE(clCreateBuffer, context, CL_MEM_READ_WRITE, 64, NULL);
     cl_mem wrong[] = {foreign, (cl_mem)s.queue, (cl_mem)(uintptr_t)&error};
-    cl_kernel bare = clCreateKernel(s.program, "fill", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel bare = MADE(clCreateKernel, s.program, "fill");
     for (size_t i = 0; i < 3; i++)
         expect_error(clSetKernelArg(bare, 0, sizeof(wrong[i]), &wrong[i]), CL_INVALID_MEM_OBJECT);
     expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 0, NULL, NULL),

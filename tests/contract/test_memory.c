@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/contract/samples.h"
+#include "tests/support/calls.h"
 #include "tests/support/leaks.h"
 
 /* What 5.2 to 5.5 and 5.7 of the specification ask of memory objects and samplers, where a driver
@@ -109,8 +110,7 @@ Test(memory_objects, views_inherit_what_may_be_done_with_them)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         cl_int error;
-        cl_mem whole = clCreateBuffer(s.context, cases[i].whole, 4096, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        cl_mem whole = MADE(clCreateBuffer, s.context, cases[i].whole, 4096, NULL);
         error = part_of(whole, cases[i].part, 0, 64);
         cr_expect_eq(error, cases[i].error, "part %zu: %d", i, error);
         error = try_view(whole, cases[i].part, 64);
@@ -125,11 +125,9 @@ Test(memory_objects, views_keep_the_host_out_where_the_buffer_does)
     const size_t zero[3] = {0}, some[3] = {4, 1, 1};
     cl_int error;
     cl_mem whole =
-        clCreateBuffer(s.context, CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS, 4096, host, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+        MADE(clCreateBuffer, s.context, CL_MEM_USE_HOST_PTR | CL_MEM_HOST_NO_ACCESS, 4096, host);
     const cl_buffer_region region = {1024, 512};
-    cl_mem part = clCreateSubBuffer(whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem part = MADE(clCreateSubBuffer, whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     cl_mem view = view_of(whole, CL_MEM_READ_ONLY, 64, &error);
     cr_assert_eq(error, CL_SUCCESS);
     cr_expect_eq(MEMORY_INFO(part, CL_MEM_FLAGS, cl_mem_flags),
@@ -180,8 +178,7 @@ Test(memory_objects, host_access_is_forbidden_call_by_call)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char bytes[64] = {0};
         cl_int error;
-        cl_mem buffer = clCreateBuffer(s.context, cases[i].flags, 256, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        cl_mem buffer = MADE(clCreateBuffer, s.context, cases[i].flags, 256, NULL);
         expect_error(clEnqueueReadBuffer(s.queue, buffer, CL_TRUE, 0, 16, bytes, 0, NULL, NULL),
                      cases[i].reads);
         expect_error(clEnqueueReadBufferRect(s.queue, buffer, CL_TRUE, zero, zero, box, 0, 0, 0, 0,
@@ -253,9 +250,7 @@ Test(memory_objects, buffers_take_the_flags_and_sizes_there_are)
     expect_error(try_buffer(0, (size_t)most + 1, NULL), CL_INVALID_BUFFER_SIZE);
     cr_expect_null(clCreateBufferWithProperties(s.context, unknown, 0, 64, NULL, &error));
     cr_expect_eq(error, CL_INVALID_PROPERTY);
-    cl_mem buffer =
-        clCreateBufferWithProperties(s.context, none, CL_MEM_READ_ONLY, 64, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem buffer = MADE(clCreateBufferWithProperties, s.context, none, CL_MEM_READ_ONLY, 64, NULL);
     cl_mem_properties answer[2] = {1, 1};
     size_t size = 77;
     expect_error(clGetMemObjectInfo(buffer, CL_MEM_PROPERTIES, sizeof(answer), answer, &size),
@@ -367,8 +362,7 @@ Test(memory_objects, images_tell_the_pitches_that_they_were_given)
                  part[3] = {3, 2, 2};
     size_t row = 0, slice = 0;
     cl_int error;
-    cl_mem image = clCreateImage(s.context, CL_MEM_USE_HOST_PTR, &format, &rows, s.scratch, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem image = MADE(clCreateImage, s.context, CL_MEM_USE_HOST_PTR, &format, &rows, s.scratch);
     cr_expect_eq(IMAGE_INFO(image, CL_IMAGE_ROW_PITCH), 40);
     cr_expect_eq(IMAGE_INFO(image, CL_IMAGE_SLICE_PITCH), 80);
     cr_expect_eq(IMAGE_INFO(image, CL_IMAGE_ARRAY_SIZE), 4);
@@ -381,8 +375,7 @@ Test(memory_objects, images_tell_the_pitches_that_they_were_given)
     expect_error(clFinish(s.queue), CL_SUCCESS);
     clReleaseMemObject(image);
 
-    image = clCreateImage(s.context, CL_MEM_USE_HOST_PTR, &format, &deep, s.scratch, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    image = MADE(clCreateImage, s.context, CL_MEM_USE_HOST_PTR, &format, &deep, s.scratch);
     cr_expect_eq(IMAGE_INFO(image, CL_IMAGE_ROW_PITCH), 40);
     cr_expect_eq(IMAGE_INFO(image, CL_IMAGE_SLICE_PITCH), 200);
     cr_expect_eq(IMAGE_INFO(image, CL_IMAGE_ARRAY_SIZE), 0);
@@ -408,9 +401,8 @@ Test(memory_objects, several_maps_of_one_object_end_one_by_one)
     expect_error(clEnqueueFillBuffer(s.queue, s.buffer, &pattern, 1, 0, 4096, 0, NULL, NULL),
                  CL_SUCCESS);
     for (int i = 0; i < 3; i++) {
-        maps[i] = clEnqueueMapBuffer(s.queue, s.buffer, i == 1, CL_MAP_READ, from[i], size[i], 0,
-                                     NULL, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        maps[i] = MADE(clEnqueueMapBuffer, s.queue, s.buffer, i == 1, CL_MAP_READ, from[i], size[i],
+                       0, NULL, NULL);
         cr_expect_eq(MEMORY_INFO(s.buffer, CL_MEM_MAP_COUNT, cl_uint), (cl_uint)i + 1);
     }
     expect_error(clFinish(s.queue), CL_SUCCESS);
@@ -433,14 +425,10 @@ Test(memory_objects, several_maps_of_one_object_end_one_by_one)
 /* Unmapped before its own map was given to a driver: wrong, but no harm to us. */
 Test(memory_objects, an_unmap_may_overtake_its_map)
 {
-    cl_int error;
-    cl_event gate = clCreateUserEvent(s.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_command_queue other = clCreateCommandQueue(s.context, s.device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    void *map = clEnqueueMapBuffer(s.queue, s.buffer, CL_FALSE, CL_MAP_WRITE, 0, 64, 1, &gate, NULL,
-                                   &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_event gate = MADE(clCreateUserEvent, s.context);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.context, s.device, 0);
+    void *map =
+        MADE(clEnqueueMapBuffer, s.queue, s.buffer, CL_FALSE, CL_MAP_WRITE, 0, 64, 1, &gate, NULL);
     expect_error(clEnqueueUnmapMemObject(other, s.buffer, map, 0, NULL, NULL), CL_SUCCESS);
     expect_error(clFinish(other), CL_SUCCESS);
     cr_expect_eq(MEMORY_INFO(s.buffer, CL_MEM_MAP_COUNT, cl_uint), 0);
@@ -456,8 +444,7 @@ Test(memory_objects, a_map_that_failed_was_never_there)
     cl_int error;
     cl_event gate = clCreateUserEvent(s.context, &error), ended;
     cr_assert_eq(error, CL_SUCCESS);
-    clEnqueueMapBuffer(s.queue, s.buffer, CL_FALSE, CL_MAP_WRITE, 0, 64, 1, &gate, &ended, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    MADE(clEnqueueMapBuffer, s.queue, s.buffer, CL_FALSE, CL_MAP_WRITE, 0, 64, 1, &gate, &ended);
     cr_expect_eq(MEMORY_INFO(s.buffer, CL_MEM_MAP_COUNT, cl_uint), 1);
     expect_error(clSetUserEventStatus(gate, -5), CL_SUCCESS);
     expect_error(clWaitForEvents(1, &ended), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);

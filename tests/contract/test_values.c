@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/contract/samples.h"
+#include "tests/support/calls.h"
 #include "tests/support/leaks.h"
 
 /* Values that are wrong beside handles that are right, and handles that are bad where
@@ -41,11 +42,9 @@ static void make(void)
     const char *text = source;
 
     samples_make(&s);
-    program = clCreateProgramWithSource(s.context, 1, &text, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    program = MADE(clCreateProgramWithSource, s.context, 1, &text, NULL);
     cr_assert_eq(clBuildProgram(program, 1, &s.device, "", NULL, NULL), CL_SUCCESS);
-    kernel = clCreateKernel(program, "one", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    kernel = MADE(clCreateKernel, program, "one");
 }
 
 /* What all of this was done beside still works. */
@@ -263,15 +262,13 @@ Test(values, programs_and_arguments_are_what_the_source_says)
     EXPECT_NONE(CL_INVALID_KERNEL_NAME, clCreateKernel(program, "no such kernel", &error));
     EXPECT_NONE(CL_INVALID_VALUE, clCreateKernel(program, NULL, &error));
 
-    cl_program fresh = clCreateProgramWithSource(s.context, 1, &text, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program fresh = MADE(clCreateProgramWithSource, s.context, 1, &text, NULL);
     EXPECT_NONE(CL_INVALID_PROGRAM_EXECUTABLE, clCreateKernel(fresh, "k", &error));
     EXPECT(CL_INVALID_VALUE, clBuildProgram(fresh, 0, &s.device, "", NULL, NULL));
     EXPECT(CL_INVALID_VALUE, clBuildProgram(fresh, 1, NULL, "", NULL, NULL));
     EXPECT(CL_INVALID_VALUE, clBuildProgram(fresh, 1, &s.device, "", NULL, &word));
     cr_expect_eq(clReleaseProgram(fresh), CL_SUCCESS);
-    cl_program wrong = clCreateProgramWithSource(s.context, 1, &broken, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program wrong = MADE(clCreateProgramWithSource, s.context, 1, &broken, NULL);
     EXPECT(CL_BUILD_PROGRAM_FAILURE, clBuildProgram(wrong, 1, &s.device, "", NULL, NULL));
     cr_expect_eq(clReleaseProgram(wrong), CL_SUCCESS);
     /* A program with kernels attached is not rebuilt. */

@@ -103,27 +103,28 @@ static void *wrong_one_of(struct wrong *w, const char *name, void *const *all, u
     return at < count ? all[at] : NULL;
 }
 #define PICK(w, name, array) wrong_one_of(w, name, (void *const *)(array), COUNT(array))
+/* Functions by the types of what they choose from an array or write to. */
+#define CHOOSES(type, array)                                                                       \
+    type wrong_##type(struct wrong *w, const char *name)                                           \
+    {                                                                                              \
+        return PICK(w, name, array);                                                               \
+    }
+#define LISTS(type, array, count)                                                                  \
+    const type *wrong_const_##type##_ptr(struct wrong *w, const char *name)                        \
+    {                                                                                              \
+        return wrong_list(w, name, (void *const *)(array), count);                                 \
+    }
+#define WRITES(type, to)                                                                           \
+    type *wrong_##type##_ptr(struct wrong *w, const char *name)                                    \
+    {                                                                                              \
+        return wrong_out(w, name, to);                                                             \
+    }
 
-cl_platform_id wrong_cl_platform_id(struct wrong *w, const char *name)
-{
-    return wrong_one_of(w, name, (void *const *)&good.platform, 1);
-}
-cl_device_id wrong_cl_device_id(struct wrong *w, const char *name)
-{
-    return wrong_one_of(w, name, (void *const *)&good.device, 1);
-}
-cl_context wrong_cl_context(struct wrong *w, const char *name)
-{
-    return PICK(w, name, good.contexts);
-}
-cl_command_queue wrong_cl_command_queue(struct wrong *w, const char *name)
-{
-    return PICK(w, name, good.queues);
-}
-cl_sampler wrong_cl_sampler(struct wrong *w, const char *name)
-{
-    return PICK(w, name, good.samplers);
-}
+CHOOSES(cl_platform_id, (cl_platform_id[]){good.platform})
+CHOOSES(cl_device_id, (cl_device_id[]){good.device})
+CHOOSES(cl_context, good.contexts)
+CHOOSES(cl_command_queue, good.queues)
+CHOOSES(cl_sampler, good.samplers)
 cl_kernel wrong_cl_kernel(struct wrong *w, const char *name)
 {
     if (wrong_is(w->call, "NDRange") || wrong_is(w->call, "Task"))
@@ -177,22 +178,10 @@ static const void *wrong_list(struct wrong *w, const char *name, void *const *al
     return given ? list : NULL;
 }
 
-const cl_event *wrong_const_cl_event_ptr(struct wrong *w, const char *name)
-{
-    return wrong_list(w, name, (void *const *)good.events, COUNT(good.events));
-}
-const cl_mem *wrong_const_cl_mem_ptr(struct wrong *w, const char *name)
-{
-    return wrong_list(w, name, (void *const *)good.buffers, COUNT(good.buffers));
-}
-const cl_program *wrong_const_cl_program_ptr(struct wrong *w, const char *name)
-{
-    return wrong_list(w, name, (void *const *)(good.programs + 1), 3);
-}
-const cl_device_id *wrong_const_cl_device_id_ptr(struct wrong *w, const char *name)
-{
-    return wrong_list(w, name, (void *const *)&good.device, 1);
-}
+LISTS(cl_event, good.events, COUNT(good.events))
+LISTS(cl_mem, good.buffers, COUNT(good.buffers))
+LISTS(cl_program, good.programs + 1, 3)
+LISTS(cl_device_id, &good.device, 1)
 
 /* ---- numbers ---- */
 
@@ -291,25 +280,10 @@ cl_int wrong_cl_int(struct wrong *w, const char *name)
 
 size_t wrong_size_t(struct wrong *w, const char *name)
 {
-    static const uint64_t odd[] = {0,
-                                   1,
-                                   2,
-                                   3,
-                                   4,
-                                   5,
-                                   8,
-                                   12,
-                                   16,
-                                   64,
-                                   100,
-                                   128,
-                                   4080,
-                                   4095,
-                                   4096,
-                                   4097,
-                                   SIZE_MAX,
-                                   SIZE_MAX - 15,
-                                   (size_t)1 << 40};
+    static const uint64_t odd[] = {0,         1,    2,    3,    4,        5,
+                                   8,         12,   16,   64,   100,      128,
+                                   4080,      4095, 4096, 4097, SIZE_MAX, SIZE_MAX - 15,
+                                   1ull << 40};
     size_t usual = wrong_is(name, "arg_size")       ? arguments[w->index].size
                    : wrong_is(name, "value_size")   ? sizeof(answer)
                    : wrong_is(name, "spec_size")    ? 4
@@ -357,18 +331,9 @@ static void *wrong_out(struct wrong *w, const char *name, void *out)
     return null ? NULL : out;
 }
 
-size_t *wrong_size_t_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, &w->sizes[wrong_is(name, "slice")]);
-}
-cl_uint *wrong_cl_uint_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, &w->counts[0]);
-}
-cl_int *wrong_cl_int_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, &w->errors[wrong_is(name, "status")]);
-}
+WRITES(size_t, &w->sizes[wrong_is(name, "slice")])
+WRITES(cl_uint, &w->counts[0])
+WRITES(cl_int, &w->errors[wrong_is(name, "status")])
 cl_event *wrong_cl_event_ptr(struct wrong *w, const char *name)
 {
     bool given = wrong_below(w, 2) == 0;
@@ -377,22 +342,10 @@ cl_event *wrong_cl_event_ptr(struct wrong *w, const char *name)
         wrong_say(w, " %s=NULL", name);
     return given ? &w->event : NULL;
 }
-cl_device_id *wrong_cl_device_id_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, w->handles);
-}
-cl_platform_id *wrong_cl_platform_id_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, w->handles);
-}
-cl_kernel *wrong_cl_kernel_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, w->handles);
-}
-cl_image_format *wrong_cl_image_format_ptr(struct wrong *w, const char *name)
-{
-    return wrong_out(w, name, answer);
-}
+WRITES(cl_device_id, w->handles)
+WRITES(cl_platform_id, w->handles)
+WRITES(cl_kernel, w->handles)
+WRITES(cl_image_format, (cl_image_format *)(void *)answer)
 
 /* ---- pointers ---- */
 
@@ -541,33 +494,18 @@ const cl_image_desc *wrong_const_cl_image_desc_ptr(struct wrong *w, const char *
         desc.mem_object = good.buffers[0];
     if (wrong_is_odd(w)) {
         size_t size = sizes[wrong_below(w, COUNT(sizes))];
-        switch (wrong_below(w, 9)) {
-        case 0:
-            desc.image_width = size;
-            break;
-        case 1:
-            desc.image_height = size;
-            break;
-        case 2:
-            desc.image_depth = size;
-            break;
-        case 3:
-            desc.image_array_size = size;
-            break;
-        case 4:
-            desc.image_row_pitch = size;
-            break;
-        case 5:
-            desc.image_slice_pitch = size;
-            break;
-        case 6:
+        size_t *const fields[] = {&desc.image_width,     &desc.image_height,
+                                  &desc.image_depth,     &desc.image_array_size,
+                                  &desc.image_row_pitch, &desc.image_slice_pitch};
+        unsigned which = wrong_below(w, COUNT(fields) + 3);
+        if (which < COUNT(fields)) {
+            *fields[which] = size;
+        } else if (which == COUNT(fields)) {
             desc.num_mip_levels = wrong_below(w, 2);
             desc.num_samples = wrong_below(w, 2);
-            break;
-        case 7:
+        } else if (which == COUNT(fields) + 1) {
             desc.image_type = (cl_mem_object_type)(CL_MEM_OBJECT_BUFFER + wrong_below(w, 9));
-            break;
-        default:
+        } else {
             of = 1 + wrong_below(w, COUNT(good.buffers) + 4);
             desc.mem_object = of > COUNT(good.buffers) ? good.images[of - COUNT(good.buffers) - 1]
                                                        : good.buffers[of - 1];

@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     prog_arg(rewrite, 0, sizeof buffer, &buffer);
     prog_arg(rewrite, 1, sizeof few, &few);
     prog_run(p.queue, fill, size / sizeof(uint32_t));
-    MUST(clFinish(p.queue));
+    OK(clFinish(p.queue));
     puts("ready");
     fflush(stdout);
     do {
@@ -90,17 +90,14 @@ int main(int argc, char **argv)
             round++;
             prog_arg(rewrite, 2, sizeof round, &round);
             prog_run(p.queue, rewrite, hundreds * percent * WORDS);
-            MUST(clFinish(p.queue));
+            OK(clFinish(p.queue));
             if (rest)
                 (void)nanosleep(&pause, NULL);
         }
     } while (prog_again());
     check(&p, buffer, size, period, few, round);
     puts("every word is right");
-    MUST(clReleaseMemObject(buffer));
-    MUST(clReleaseKernel(fill));
-    MUST(clReleaseKernel(rewrite));
-    MUST(clReleaseProgram(program));
+    RELEASE(buffer, fill, rewrite, program);
     prog_close(&p);
     return 0;
 }

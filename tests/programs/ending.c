@@ -67,12 +67,9 @@ static void early_handler(void)
 {
     if (state.kept)
         return;
-    MUST(clReleaseMemObject(state.mem));
-    MUST(clReleaseKernel(state.kernel));
-    MUST(clReleaseProgram(state.program));
-    MUST(clFinish(state.prog.queue));
-    MUST(clReleaseCommandQueue(state.prog.queue));
-    MUST(clReleaseContext(state.prog.context));
+    RELEASE(state.mem, state.kernel, state.program);
+    OK(clFinish(state.prog.queue));
+    RELEASE(state.prog.queue, state.prog.context);
     state.open = false;
     printf("ending: an early handler has released all\n");
     fflush(stdout);
@@ -82,8 +79,7 @@ __attribute__((destructor)) static void destructor(void)
 {
     if (!state.open)
         return;
-    MUST(clReleaseMemObject(state.mem));
-    MUST(clReleaseCommandQueue(state.prog.queue));
+    RELEASE(state.mem, state.prog.queue);
     printf("ending: a destructor has released\n");
     fflush(stdout);
 }
@@ -114,15 +110,15 @@ static void work_for(double seconds)
 
     for (cl_uint k = 0; prog_now() < end; k++) {
         prog_arg(state.kernel, 1, sizeof k, &k);
-        MUST(clEnqueueNDRangeKernel(state.prog.queue, state.kernel, 1, NULL, &items, NULL, 0, NULL,
-                                    &event));
+        OK(clEnqueueNDRangeKernel(state.prog.queue, state.kernel, 1, NULL, &items, NULL, 0, NULL,
+                                  &event));
         state.total += k;
-        MUST(clSetEventCallback(event, CL_COMPLETE, on_complete, NULL));
-        MUST(clReleaseEvent(event));
+        OK(clSetEventCallback(event, CL_COMPLETE, on_complete, NULL));
+        OK(clReleaseEvent(event));
         if (k % 8 == 7)
-            MUST(clFinish(state.prog.queue));
+            OK(clFinish(state.prog.queue));
     }
-    MUST(clFinish(state.prog.queue));
+    OK(clFinish(state.prog.queue));
 }
 
 static void end_by_callback(void)
@@ -132,11 +128,11 @@ static void end_by_callback(void)
     cl_event event;
 
     prog_arg(state.kernel, 1, sizeof none, &none);
-    MUST(clEnqueueNDRangeKernel(state.prog.queue, state.kernel, 1, NULL, &items, NULL, 0, NULL,
-                                &event));
-    MUST(clFlush(state.prog.queue));
+    OK(clEnqueueNDRangeKernel(state.prog.queue, state.kernel, 1, NULL, &items, NULL, 0, NULL,
+                              &event));
+    OK(clFlush(state.prog.queue));
     /* The last call of this thread: handlers release the queue as soon as it is called back. */
-    MUST(clSetEventCallback(event, CL_COMPLETE, exit_in_callback, NULL));
+    OK(clSetEventCallback(event, CL_COMPLETE, exit_in_callback, NULL));
     sleep(FOREVER_S);
 }
 
@@ -160,11 +156,11 @@ int main(int argc, char **argv)
     if (state.kept) {
         cl_event never = clCreateUserEvent(state.prog.context, &err);
         cl_uint k = 0;
-        MUST(err);
+        OK(err);
         state.held = prog_queue(&state.prog, 0);
         prog_arg(state.kernel, 1, sizeof k, &k);
-        MUST(clEnqueueNDRangeKernel(state.held, state.kernel, 1, NULL, &items, NULL, 1, &never,
-                                    NULL));
+        OK(clEnqueueNDRangeKernel(state.held, state.kernel, 1, NULL, &items, NULL, 1, &never,
+                                  NULL));
     }
     printf("ending: begins\n"); /* whoever moves it may begin as well */
     fflush(stdout);

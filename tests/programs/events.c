@@ -74,7 +74,7 @@ static cl_int status_of(cl_event event)
 {
     cl_int status = 0;
 
-    MUST(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     return status;
 }
 
@@ -105,7 +105,7 @@ static void *set_users(void *data)
     }
     for (int i = 0; i < USERS; i++) {
         usleep(rng_below(&r, MOST_DELAY_US));
-        MUST(clSetUserEventStatus(s->users[order[i]], CL_COMPLETE));
+        OK(clSetUserEventStatus(s->users[order[i]], CL_COMPLETE));
     }
     return NULL;
 }
@@ -155,37 +155,36 @@ static void enqueue(struct scene *s, int queue)
     default:
         prog_arg(s->kernel, 0, sizeof(cl_mem), &s->buffers[a]);
         prog_arg(s->kernel, 1, sizeof k, &k);
-        MUST(clEnqueueNDRangeKernel(q, s->kernel, 1, NULL, &items, NULL, n, waits, &c->event));
+        OK(clEnqueueNDRangeKernel(q, s->kernel, 1, NULL, &items, NULL, n, waits, &c->event));
         advance(s->model[a], k);
         break;
     case 3:
     case 4:
-        MUST(
-            clEnqueueCopyBuffer(q, s->buffers[a], s->buffers[b], 0, 0, BYTES, n, waits, &c->event));
+        OK(clEnqueueCopyBuffer(q, s->buffers[a], s->buffers[b], 0, 0, BYTES, n, waits, &c->event));
         memcpy(s->model[b], s->model[a], BYTES);
         s->last[b] = s->count;
         break;
     case 5:
-        MUST(clEnqueueFillBuffer(q, s->buffers[a], &k, sizeof k, 0, BYTES, n, waits, &c->event));
+        OK(clEnqueueFillBuffer(q, s->buffers[a], &k, sizeof k, 0, BYTES, n, waits, &c->event));
         for (int i = 0; i < WORDS; i++)
             s->model[a][i] = k;
         break;
     case 6:
-        MUST(clEnqueueMarkerWithWaitList(q, n, waits, &c->event));
+        OK(clEnqueueMarkerWithWaitList(q, n, waits, &c->event));
         break;
     case 7:
-        MUST(clEnqueueBarrierWithWaitList(q, n, waits, &c->event));
+        OK(clEnqueueBarrierWithWaitList(q, n, waits, &c->event));
         break;
     }
     if (kind < 6)
         s->last[a] = s->count;
-    MUST(clGetEventInfo(c->event, CL_EVENT_COMMAND_TYPE, sizeof c->type, &c->type, NULL));
+    OK(clGetEventInfo(c->event, CL_EVENT_COMMAND_TYPE, sizeof c->type, &c->type, NULL));
     c->profiled = s->profiled[queue];
     atomic_store(&c->lowest, CL_QUEUED);
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--) {
         struct told *told = &s->told[s->count * TYPES + type];
         *told = (struct told){c, type};
-        MUST(clSetEventCallback(c->event, type, on_status, told));
+        OK(clSetEventCallback(c->event, type, on_status, told));
     }
     s->count++;
 }
@@ -194,7 +193,7 @@ static cl_ulong time_of(cl_event event, cl_profiling_info which)
 {
     cl_ulong t = 0;
 
-    MUST(clGetEventProfilingInfo(event, which, sizeof t, &t, NULL));
+    OK(clGetEventProfilingInfo(event, which, sizeof t, &t, NULL));
     return t;
 }
 
@@ -248,13 +247,13 @@ static void wait_for_all(struct scene *s)
     cl_event events[COMMANDS_MAX];
 
     for (int q = 0; q < QUEUES; q++)
-        MUST(how == 0 ? clFinish(s->queues[q]) : clFlush(s->queues[q]));
+        OK(how == 0 ? clFinish(s->queues[q]) : clFlush(s->queues[q]));
     for (int i = 0; i < s->count; i++)
         events[i] = s->commands[i].event;
     if (how == 1)
-        MUST(clWaitForEvents((cl_uint)s->count, events));
+        OK(clWaitForEvents((cl_uint)s->count, events));
     for (int i = s->count; how == 2 && i-- > 0;)
-        MUST(clWaitForEvents(1, &events[i]));
+        OK(clWaitForEvents(1, &events[i]));
     for (int i = 0; i < s->count; i++)
         if (status_of(events[i]) != CL_COMPLETE)
             prog_fail("command %d has status %d after wait %u", i, status_of(events[i]), how);
@@ -262,14 +261,10 @@ static void wait_for_all(struct scene *s)
 
 static void begin(struct scene *s)
 {
-    cl_int err;
-
     s->count = 0;
     memset(s->commands, 0, sizeof s->commands);
-    for (int i = 0; i < USERS; i++) {
-        s->users[i] = clCreateUserEvent(s->prog->context, &err);
-        MUST(err);
-    }
+    for (int i = 0; i < USERS; i++)
+        s->users[i] = MADE(clCreateUserEvent, s->prog->context);
     for (int i = 0; i < BUFFERS; i++) {
         rng_fill(&s->rng, s->model[i], BYTES);
         s->buffers[i] = prog_buffer(s->prog->context, CL_MEM_COPY_HOST_PTR, BYTES, s->model[i]);
@@ -283,7 +278,7 @@ static void enqueue_many(struct scene *s, int commands)
     for (int i = 0; i < commands; i++) {
         enqueue(s, (int)rng_below(&s->rng, QUEUES));
         if (rng_below(&s->rng, 16) == 0)
-            MUST(clFlush(s->queues[rng_below(&s->rng, QUEUES)]));
+            OK(clFlush(s->queues[rng_below(&s->rng, QUEUES)]));
     }
 }
 
@@ -299,12 +294,12 @@ static void play(struct scene *s, int commands)
     wait_for_all(s);
     REQUIRE(pthread_join(setter, NULL) == 0);
     for (int i = 0; i < s->count; i++)
-        MUST(clWaitForEvents(1, &s->commands[i].event));
+        OK(clWaitForEvents(1, &s->commands[i].event));
     for (int i = 0; i < BUFFERS; i++) {
         prog_read(s->queues[0], s->buffers[i], 0, BYTES, got);
         prog_same("buffer", got, s->model[i], BYTES);
         sum_bytes(&s->sum, got, BYTES);
-        MUST(clReleaseMemObject(s->buffers[i]));
+        OK(clReleaseMemObject(s->buffers[i]));
     }
     for (int i = 0; i < s->count; i++) {
         REQUIRE(status_of(s->commands[i].event) == CL_COMPLETE);
@@ -312,15 +307,15 @@ static void play(struct scene *s, int commands)
         check_callbacks(&s->commands[i]);
     }
     for (int i = 0; i < s->count; i++)
-        MUST(clReleaseEvent(s->commands[i].event));
+        OK(clReleaseEvent(s->commands[i].event));
     for (int i = 0; i < USERS; i++)
-        MUST(clReleaseEvent(s->users[i]));
+        OK(clReleaseEvent(s->users[i]));
 }
 
 static void CL_CALLBACK set_lost(cl_event event, cl_int status, void *user)
 {
     (void)event, (void)status;
-    MUST(clSetUserEventStatus(user, LOST));
+    OK(clSetUserEventStatus(user, LOST));
 }
 
 /** An error that a callback sets reaches what depends on it across queues, and nothing else. */
@@ -329,26 +324,23 @@ static void lose(struct scene *s)
     cl_int err;
     cl_event user = clCreateUserEvent(s->prog->context, &err), first, chain[QUEUES], apart;
 
-    MUST(err);
+    OK(err);
     for (int q = 0; q < QUEUES; q++)
-        MUST(clEnqueueMarkerWithWaitList(s->queues[q], 1, q ? &chain[q - 1] : &user, &chain[q]));
+        OK(clEnqueueMarkerWithWaitList(s->queues[q], 1, q ? &chain[q - 1] : &user, &chain[q]));
     cl_command_queue queue = prog_queue(s->prog, 0);
-    MUST(clEnqueueMarkerWithWaitList(queue, 0, NULL, &first));
-    MUST(clSetEventCallback(first, CL_COMPLETE, set_lost, user));
-    MUST(clEnqueueMarkerWithWaitList(queue, 1, &first, &apart));
-    MUST(clFlush(queue));
+    OK(clEnqueueMarkerWithWaitList(queue, 0, NULL, &first));
+    OK(clSetEventCallback(first, CL_COMPLETE, set_lost, user));
+    OK(clEnqueueMarkerWithWaitList(queue, 1, &first, &apart));
+    OK(clFlush(queue));
     REQUIRE(clWaitForEvents(QUEUES, chain) == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     REQUIRE(status_of(user) == LOST);
     for (int q = 0; q < QUEUES; q++) {
         REQUIRE(status_of(chain[q]) < 0);
-        MUST(clReleaseEvent(chain[q]));
+        OK(clReleaseEvent(chain[q]));
     }
-    MUST(clWaitForEvents(1, &apart));
+    OK(clWaitForEvents(1, &apart));
     REQUIRE(status_of(apart) == CL_COMPLETE);
-    MUST(clReleaseEvent(first));
-    MUST(clReleaseEvent(apart));
-    MUST(clReleaseEvent(user));
-    MUST(clReleaseCommandQueue(queue));
+    RELEASE(first, apart, user, queue);
 }
 
 int main(int argc, char **argv)
@@ -382,9 +374,8 @@ int main(int argc, char **argv)
         first = s.sum;
     } while (prog_again());
     for (int q = 0; q < QUEUES; q++)
-        MUST(clReleaseCommandQueue(s.queues[q]));
-    MUST(clReleaseKernel(s.kernel));
-    MUST(clReleaseProgram(program));
+        OK(clReleaseCommandQueue(s.queues[q]));
+    RELEASE(s.kernel, program);
     prog_close(&p);
     printf("events checksum %016lx\n", (unsigned long)first);
     return 0;

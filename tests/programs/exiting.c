@@ -46,11 +46,9 @@ static void build_many(const struct prog *p)
     for (int i = 0; i < BUILDS; i++) {
         char options[OPTION_BYTES];
         const char *text = source;
-        cl_int err;
-        cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &err);
-        MUST(err);
+        cl_program program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
         snprintf(options, sizeof options, "-DBUILD=%d -DBY=%d", i, getpid());
-        MUST(clBuildProgram(program, 1, &p->device, options, built, NULL));
+        OK(clBuildProgram(program, 1, &p->device, options, built, NULL));
     }
 }
 
@@ -82,11 +80,9 @@ static void CL_CALLBACK built_late(cl_program program, void *data)
 static void build_late(const struct prog *p)
 {
     const char *text = source;
-    cl_int err;
-    cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &err);
-    MUST(err);
-    MUST(clBuildProgram(program, 1, &p->device, "", built_late, NULL));
-    MUST(clReleaseProgram(program));
+    cl_program program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
+    OK(clBuildProgram(program, 1, &p->device, "", built_late, NULL));
+    OK(clReleaseProgram(program));
     while (!atomic_load(&begun))
         usleep(STEP_US);
 }
@@ -101,28 +97,26 @@ int main(int argc, char **argv)
     const char *how = argc > 1 ? argv[1] : "return";
     int status = argc > 2 ? atoi(argv[2]) : 0;
     struct prog p;
-    cl_int err;
 
     if (strcmp(how, "late") == 0)
         REQUIRE(atexit(last) == 0);
     prog_open(&p);
     cl_kernel kernel = prog_kernel(prog_build(&p, source, ""), "spin");
     cl_mem mem = prog_buffer(p.context, CL_MEM_READ_WRITE, WORDS * sizeof(cl_uint), NULL);
-    cl_event never = clCreateUserEvent(p.context, &err);
-    MUST(err);
+    cl_event never = MADE(clCreateUserEvent, p.context);
     cl_command_queue held = prog_queue(&p, 0);
     const size_t items = WORDS;
     prog_arg(kernel, 0, sizeof mem, &mem);
     for (int i = 0; i < QUEUED; i++)
         prog_run(p.queue, kernel, WORDS);
-    MUST(clEnqueueNDRangeKernel(held, kernel, 1, NULL, &items, NULL, 1, &never, NULL));
-    MUST(clFlush(p.queue));
+    OK(clEnqueueNDRangeKernel(held, kernel, 1, NULL, &items, NULL, 1, &never, NULL));
+    OK(clFlush(p.queue));
     printf("exiting: %s %d\n", how, status);
     fflush(stdout);
     if (strcmp(how, "build") == 0)
         build_many(&p);
     if (strcmp(how, "late") == 0) {
-        MUST(clFinish(p.queue));
+        OK(clFinish(p.queue));
         build_late(&p);
     }
     if (strcmp(how, "exit") == 0)

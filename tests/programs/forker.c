@@ -36,9 +36,7 @@ static uint64_t compute(const struct prog *p, uint64_t seed)
         want[i] *= 2;
     prog_same("kernel", got, want, sizeof got);
     sum_bytes(&sum, got, sizeof got);
-    MUST(clReleaseMemObject(mem));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(mem, kernel, program);
     return sum;
 }
 

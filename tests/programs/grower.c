@@ -73,7 +73,7 @@ static void grow(struct grower *g, long count)
             fprintf(stderr, "full: ");
             break;
         }
-        prog_must(err, "clCreateBuffer", __FILE__, __LINE__);
+        CALLS_CHECK("clCreateBuffer", err);
     }
     fprintf(stderr, "%ld blocks\n", g->count);
 }
@@ -84,14 +84,13 @@ static void pass(struct grower *g, uint32_t n)
         long other = (b + 1) % g->count;
         cl_uint k = n + (uint32_t)b;
 
-        prog_arg(g->mix, 0, sizeof(cl_mem), &g->mem[b]);
-        prog_arg(g->mix, 1, sizeof(cl_mem), &g->mem[other]);
+        ARGS(g->mix, g->mem[b], g->mem[other]);
         prog_arg(g->mix, 2, sizeof k, &k);
         prog_run(g->prog.queue, g->mix, g->words);
         for (size_t i = 0; i < g->words; i++)
             g->want[b][i] = g->want[b][i] * 3 + g->want[other][i] + k;
     }
-    MUST(clFinish(g->prog.queue));
+    OK(clFinish(g->prog.queue));
 }
 
 static void verify(struct grower *g, uint64_t *sum)
@@ -145,9 +144,7 @@ static void *beside_main(void *data)
         sleep_ms(BESIDE_PAUSE_MS);
     }
     fclose(file);
-    MUST(clReleaseKernel(mix));
-    MUST(clReleaseMemObject(mem));
-    MUST(clReleaseMemObject(zero));
+    RELEASE(mix, mem, zero);
     return NULL;
 }
 
@@ -166,7 +163,7 @@ static void beside_end(struct beside *b)
 {
     atomic_store(&b->ends, true);
     REQUIRE(pthread_join(b->thread, NULL) == 0);
-    MUST(clReleaseCommandQueue(b->prog.queue));
+    OK(clReleaseCommandQueue(b->prog.queue));
 }
 
 int main(int argc, char **argv)
@@ -211,11 +208,10 @@ int main(int argc, char **argv)
         beside_end(&beside);
     printf("%016llx\n", (unsigned long long)sum);
     for (long b = 0; b < g.count; b++) {
-        MUST(clReleaseMemObject(g.mem[b]));
+        OK(clReleaseMemObject(g.mem[b]));
         free(g.want[b]);
     }
-    MUST(clReleaseKernel(g.mix));
-    MUST(clReleaseProgram(program));
+    RELEASE(g.mix, program);
     prog_close(&g.prog);
     free(g.mem);
     free(g.want);

@@ -40,24 +40,24 @@ int main(int argc, char **argv)
     cl_event event;
 
     prog_open(&p);
-    MUST(clGetPlatformInfo(p.platform, CL_PLATFORM_NAME, sizeof name, name, NULL));
+    OK(clGetPlatformInfo(p.platform, CL_PLATFORM_NAME, sizeof name, name, NULL));
     if (!strstr(name, wanted))
         prog_fail("platform is %s, not %s", name, wanted);
-    MUST(clGetPlatformIDs(0, NULL, &n_platforms));
+    OK(clGetPlatformIDs(0, NULL, &n_platforms));
     REQUIRE(n_platforms >= 1);
     for (uint32_t i = 0; i < WORDS; i++)
         want[i] = i;
     cl_mem mem =
         prog_buffer(p.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof want, want);
-    MUST(clRetainMemObject(mem));
-    MUST(clGetMemObjectInfo(mem, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL));
+    OK(clRetainMemObject(mem));
+    OK(clGetMemObjectInfo(mem, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL));
     REQUIRE(references == 2);
-    MUST(clReleaseMemObject(mem));
+    OK(clReleaseMemObject(mem));
     cl_program program = prog_build(&p, source, "");
     cl_kernel kernel = prog_kernel(program, "add");
     prog_arg(kernel, 0, sizeof mem, &mem);
-    MUST(clEnqueueNDRangeKernel(p.queue, kernel, 1, NULL, &items, NULL, 0, NULL, &event));
-    MUST(clSetEventCallback(event, CL_COMPLETE, on_complete, &calls));
+    OK(clEnqueueNDRangeKernel(p.queue, kernel, 1, NULL, &items, NULL, 0, NULL, &event));
+    OK(clSetEventCallback(event, CL_COMPLETE, on_complete, &calls));
     prog_read(p.queue, mem, 0, sizeof got, got);
     /* Added once: a launch that was handled twice would have added two. */
     for (uint32_t i = 0; i < WORDS; i++)
@@ -68,10 +68,7 @@ int main(int argc, char **argv)
     usleep(QUIET_US);
     REQUIRE(atomic_load(&calls) == 1);
     sum_bytes(&sum, got, sizeof got);
-    MUST(clReleaseEvent(event));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
-    MUST(clReleaseMemObject(mem));
+    RELEASE(event, kernel, program, mem);
     prog_close(&p);
     printf("layered checksum %016lx\n", (unsigned long)sum);
     return 0;

@@ -113,10 +113,7 @@ static cl_mem make_image(struct scene *s, cl_mem_flags flags, const struct shape
                             : shape->type == CL_MEM_OBJECT_IMAGE2D_ARRAY ? shape->dims[2]
                                                                          : 0,
     };
-    cl_int err;
-    cl_mem image = clCreateImage(s->prog.context, flags, &format, &desc, host, &err);
-    MUST(err);
-    return image;
+    return MADE(clCreateImage, s->prog.context, flags, &format, &desc, host);
 }
 
 static size_t shape_bytes(const struct shape *shape)
@@ -136,9 +133,7 @@ static void kept_open(struct scene *s, struct kept *k)
                          : prog_buffer(s->prog.context, flags, k->size, k->bytes);
     if (!k->shape && k->size >= 2 * (size_t)PAGE) {
         const cl_buffer_region half = {PAGE, k->size - PAGE};
-        cl_int err;
-        k->part = clCreateSubBuffer(k->object, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &err);
-        MUST(err);
+        k->part = MADE(clCreateSubBuffer, k->object, 0, CL_BUFFER_CREATE_TYPE_REGION, &half);
     }
 }
 
@@ -159,14 +154,14 @@ static void kept_copy(struct scene *s, const struct kept *k, cl_mem object, size
     prog_arg(kernel, 0, sizeof object, &object);
     prog_arg(kernel, 1, sizeof out, &out);
     if (k->shape)
-        MUST(clEnqueueNDRangeKernel(s->prog.queue, kernel, 3, NULL, k->shape->dims, NULL, 0, NULL,
-                                    NULL));
+        OK(clEnqueueNDRangeKernel(s->prog.queue, kernel, 3, NULL, k->shape->dims, NULL, 0, NULL,
+                                  NULL));
     else
         prog_run(s->prog.queue, kernel, size / sizeof(uint32_t));
     pause_here(s);
     prog_read(s->prog.queue, out, 0, size, got);
     check(s, "what a kernel saw", got, k->want + from, size / 4 * 4);
-    MUST(clReleaseMemObject(out));
+    OK(clReleaseMemObject(out));
     free(got);
 }
 
@@ -176,8 +171,8 @@ static void kept_read(struct scene *s, const struct kept *k)
     void *got = prog_alloc(k->size);
 
     if (k->shape)
-        MUST(clEnqueueReadImage(s->prog.queue, k->object, CL_TRUE, origin, k->shape->dims, 0, 0,
-                                got, 0, NULL, NULL));
+        OK(clEnqueueReadImage(s->prog.queue, k->object, CL_TRUE, origin, k->shape->dims, 0, 0, got,
+                              0, NULL, NULL));
     else
         prog_read(s->prog.queue, k->object, 0, k->size, got);
     check(s, "what was read", got, k->want, k->size);
@@ -186,26 +181,24 @@ static void kept_read(struct scene *s, const struct kept *k)
 
 static void kept_map(struct scene *s, const struct kept *k)
 {
-    cl_int err;
     /* Where an image's rows lie is the driver's to say; and of what kernels may write, the device's
      * bytes are brought. */
     if (k->shape || k->writable)
         return;
-    void *map = clEnqueueMapBuffer(s->prog.queue, k->object, CL_TRUE, CL_MAP_READ, 0, k->size, 0,
-                                   NULL, NULL, &err);
-    MUST(err);
+    void *map = MADE(clEnqueueMapBuffer, s->prog.queue, k->object, CL_TRUE, CL_MAP_READ, 0, k->size,
+                     0, NULL, NULL);
     pause_here(s);
     check(s, "what was mapped", map, k->want, k->size);
-    MUST(clEnqueueUnmapMemObject(s->prog.queue, k->object, map, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(s->prog.queue, k->object, map, 0, NULL, NULL));
 }
 
 static void kept_close(struct scene *s, struct kept *k)
 {
     check(s, "the memory itself", k->bytes, k->want, k->size);
     if (k->part)
-        MUST(clReleaseMemObject(k->part));
-    MUST(clReleaseMemObject(k->object));
-    MUST(clFinish(s->prog.queue));
+        OK(clReleaseMemObject(k->part));
+    OK(clReleaseMemObject(k->object));
+    OK(clFinish(s->prog.queue));
     munmap(k->bytes, whole_pages(k->size));
     free(k->want);
 }
@@ -247,7 +240,7 @@ static void give_back(struct scene *s, cl_mem object, unsigned char *bytes, size
                       bool reused)
 {
     size_t whole = whole_pages(size);
-    MUST(clFinish(s->prog.queue));
+    OK(clFinish(s->prog.queue));
     munmap(bytes, whole);
     if (reused) {
         void *again = mmap(bytes, whole, PROT_READ | PROT_WRITE,
@@ -259,7 +252,7 @@ static void give_back(struct scene *s, cl_mem object, unsigned char *bytes, size
     if (reused)
         memset(bytes, 0xa5, whole);
     pause_here(s);
-    MUST(clReleaseMemObject(object));
+    OK(clReleaseMemObject(object));
     pause_here(s);
     for (size_t i = 0; reused && i < whole; i++)
         if (bytes[i] != 0xa5)
@@ -304,11 +297,10 @@ static void play_given_image(struct scene *s, bool reused)
     cl_mem object = make_image(s, CL_MEM_USE_HOST_PTR, shape, bytes);
     prog_arg(s->invert, 0, sizeof object, &object);
     prog_arg(s->invert, 1, sizeof add, &add);
-    MUST(clEnqueueNDRangeKernel(s->prog.queue, s->invert, 2, NULL, shape->dims, NULL, 0, NULL,
-                                NULL));
+    OK(clEnqueueNDRangeKernel(s->prog.queue, s->invert, 2, NULL, shape->dims, NULL, 0, NULL, NULL));
     pause_here(s);
-    MUST(clEnqueueReadImage(s->prog.queue, object, CL_TRUE, origin, shape->dims, 0, 0, got, 0, NULL,
-                            NULL));
+    OK(clEnqueueReadImage(s->prog.queue, object, CL_TRUE, origin, shape->dims, 0, 0, got, 0, NULL,
+                          NULL));
     check(s, "written by a kernel", got, want, size);
     give_back(s, object, (unsigned char *)bytes, size, reused);
     free(want);
@@ -320,7 +312,6 @@ static void play_mapped(struct scene *s, size_t size)
 {
     uint32_t *words = pages(size), *want = prog_alloc(size);
     size_t count = size / sizeof *words;
-    cl_int err;
 
     rng_fill(&s->rng, words, size);
     memcpy(want, words, size);
@@ -330,10 +321,8 @@ static void play_mapped(struct scene *s, size_t size)
         pause_here(s);
         prog_run(s->prog.queue, s->twice, count);
         pause_here(s);
-        uint32_t *map =
-            clEnqueueMapBuffer(s->prog.queue, object, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, size,
-                               0, NULL, NULL, &err);
-        MUST(err);
+        uint32_t *map = MADE(clEnqueueMapBuffer, s->prog.queue, object, CL_TRUE,
+                             CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL);
         REQUIRE(map == words);
         for (size_t i = 0; i < count; i++)
             want[i] *= 2;
@@ -341,7 +330,7 @@ static void play_mapped(struct scene *s, size_t size)
         for (size_t i = round; i < count; i += 7)
             want[i] = words[i] = (uint32_t)i + round;
         pause_here(s);
-        MUST(clEnqueueUnmapMemObject(s->prog.queue, object, map, 0, NULL, NULL));
+        OK(clEnqueueUnmapMemObject(s->prog.queue, object, map, 0, NULL, NULL));
     }
     give_back(s, object, (unsigned char *)words, size, true);
     free(want);
@@ -380,12 +369,12 @@ static void play_guarded(struct scene *s)
         memcpy(guarded, bytes, MOST);
         REQUIRE(mprotect(guarded, MOST, PROT_NONE) == 0);
         pause_here(s);
-        MUST(clEnqueueWriteBuffer(s->prog.queue, object, CL_TRUE, 0, MOST, guarded, 0, NULL, NULL));
+        OK(clEnqueueWriteBuffer(s->prog.queue, object, CL_TRUE, 0, MOST, guarded, 0, NULL, NULL));
     }
     REQUIRE(faults >= GUARDED_ROUNDS * 2 * (MOST / PAGE));
     REQUIRE(sigaction(SIGSEGV, &before, NULL) == 0);
-    MUST(clReleaseMemObject(object));
-    MUST(clFinish(s->prog.queue));
+    OK(clReleaseMemObject(object));
+    OK(clFinish(s->prog.queue));
     munmap(guarded, MOST);
     free(bytes);
 }
@@ -412,7 +401,7 @@ static void open_kernels(struct scene *s)
     char name[32];
     cl_bool images = CL_FALSE;
 
-    MUST(clGetDeviceInfo(s->prog.device, CL_DEVICE_IMAGE_SUPPORT, sizeof images, &images, NULL));
+    OK(clGetDeviceInfo(s->prog.device, CL_DEVICE_IMAGE_SUPPORT, sizeof images, &images, NULL));
     s->has_images = images;
     s->program = prog_build(&s->prog, source, images ? "-DIMAGES" : "");
     s->copy = prog_kernel(s->program, "copy");
@@ -427,13 +416,12 @@ static void open_kernels(struct scene *s)
 
 static void close_kernels(struct scene *s)
 {
-    MUST(clReleaseKernel(s->copy));
-    MUST(clReleaseKernel(s->twice));
+    RELEASE(s->copy, s->twice);
     for (int i = 0; s->has_images && i < SHAPES; i++)
-        MUST(clReleaseKernel(s->images[i]));
+        OK(clReleaseKernel(s->images[i]));
     if (s->has_images)
-        MUST(clReleaseKernel(s->invert));
-    MUST(clReleaseProgram(s->program));
+        OK(clReleaseKernel(s->invert));
+    OK(clReleaseProgram(s->program));
 }
 
 int main(int argc, char **argv)

@@ -139,8 +139,8 @@ static void clear(struct work *w)
 {
     const cl_uint zero = 0;
 
-    MUST(clEnqueueFillBuffer(w->prog.queue, w->sums, &zero, sizeof zero, 0, w->items * sizeof zero,
-                             0, NULL, NULL));
+    OK(clEnqueueFillBuffer(w->prog.queue, w->sums, &zero, sizeof zero, 0, w->items * sizeof zero, 0,
+                           NULL, NULL));
     w->launches = 0;
 }
 
@@ -151,8 +151,7 @@ static void make(struct work *w, size_t table_bytes)
     for (int form = 0; form < FORMS; form++) {
         cl_program program = prog_build(&w->prog, w->kind->sources[form], "");
         cl_kernel kernel = prog_kernel(program, w->kind->kernels[form]);
-        prog_arg(kernel, 0, sizeof(cl_mem), &w->sums);
-        prog_arg(kernel, 1, sizeof(cl_mem), &w->table);
+        ARGS(kernel, w->sums, w->table);
         prog_arg(kernel, 2, sizeof w->mask, &w->mask);
         prog_arg(kernel, 3, sizeof w->stride, &w->stride);
         w->kernels[form] = kernel;
@@ -160,12 +159,12 @@ static void make(struct work *w, size_t table_bytes)
             cl_kernel fill = prog_kernel(program, "fill");
             prog_arg(fill, 0, sizeof(cl_mem), &w->table);
             prog_run(w->prog.queue, fill, table_bytes / sizeof(cl_uint));
-            MUST(clReleaseKernel(fill));
+            OK(clReleaseKernel(fill));
         }
-        MUST(clReleaseProgram(program));
+        OK(clReleaseProgram(program));
     }
     clear(w);
-    MUST(clFinish(w->prog.queue));
+    OK(clFinish(w->prog.queue));
 }
 
 /** A launch, waited for; the seconds that it took. */
@@ -173,9 +172,9 @@ static double launch(struct work *w, enum form form)
 {
     prog_arg(w->kernels[form], 4, sizeof w->loops, &w->loops);
     double begun = prog_now();
-    MUST(clEnqueueNDRangeKernel(w->prog.queue, w->kernels[form], 1, NULL, &w->items, &w->group, 0,
-                                NULL, NULL));
-    MUST(clFinish(w->prog.queue));
+    OK(clEnqueueNDRangeKernel(w->prog.queue, w->kernels[form], 1, NULL, &w->items, &w->group, 0,
+                              NULL, NULL));
+    OK(clFinish(w->prog.queue));
     w->launches++;
     return prog_now() - begun;
 }
@@ -290,10 +289,9 @@ int main(int argc, char **argv)
     check(&w, first);
     printf("%s: every word is right\n", w.kind->name);
     free(first);
-    MUST(clReleaseMemObject(w.sums));
-    MUST(clReleaseMemObject(w.table));
+    RELEASE(w.sums, w.table);
     for (int form = 0; form < FORMS; form++)
-        MUST(clReleaseKernel(w.kernels[form]));
+        OK(clReleaseKernel(w.kernels[form]));
     prog_close(&w.prog);
     return 0;
 }

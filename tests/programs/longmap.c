@@ -21,17 +21,17 @@ static void one_round(const struct prog *p, cl_kernel kernel, cl_mem work, uint3
 {
     rng_fill(r, want, BYTES);
     memcpy(locked, want, BYTES);
-    MUST(clEnqueueWriteBuffer(p->queue, work, CL_FALSE, 0, BYTES, locked, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(p->queue, work, CL_FALSE, 0, BYTES, locked, 0, NULL, NULL));
     prog_arg(kernel, 0, sizeof work, &work);
     prog_run(p->queue, kernel, WORDS);
     /* The result goes to the second half of the locked memory, in parts that are waited for once.
      */
     for (size_t i = 0; i < PARTS; i++) {
         size_t at = i * (BYTES / PARTS);
-        MUST(clEnqueueReadBuffer(p->queue, work, CL_FALSE, at, BYTES / PARTS,
-                                 (unsigned char *)(locked + WORDS) + at, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(p->queue, work, CL_FALSE, at, BYTES / PARTS,
+                               (unsigned char *)(locked + WORDS) + at, 0, NULL, NULL));
     }
-    MUST(clFinish(p->queue));
+    OK(clFinish(p->queue));
     for (size_t i = 0; i < WORDS; i++)
         want[i] = want[i] * 3 + 1;
     prog_same("read into the long map", locked + WORDS, want, BYTES);
@@ -43,7 +43,6 @@ int main(int argc, char **argv)
     uint64_t seed = (uint64_t)prog_option(argc, argv, "--seed", 1), first = 0;
     uint32_t *want = prog_alloc(BYTES);
     struct prog p;
-    cl_int err;
 
     prog_open(&p);
     cl_program program = prog_build(&p, source, "");
@@ -51,9 +50,8 @@ int main(int argc, char **argv)
     cl_mem work = prog_buffer(p.context, CL_MEM_READ_WRITE, BYTES, NULL);
     cl_mem page_locked =
         prog_buffer(p.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, 2 * BYTES, NULL);
-    uint32_t *locked = clEnqueueMapBuffer(p.queue, page_locked, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                          0, 2 * BYTES, 0, NULL, NULL, &err);
-    MUST(err);
+    uint32_t *locked = MADE(clEnqueueMapBuffer, p.queue, page_locked, CL_TRUE,
+                            CL_MAP_READ | CL_MAP_WRITE, 0, 2 * BYTES, 0, NULL, NULL);
     do {
         struct rng r = rng_seed(seed);
         uint64_t sum = 0;
@@ -64,12 +62,9 @@ int main(int argc, char **argv)
         REQUIRE(first == 0 || sum == first);
         first = sum;
     } while (prog_again());
-    MUST(clEnqueueUnmapMemObject(p.queue, page_locked, locked, 0, NULL, NULL));
-    MUST(clFinish(p.queue));
-    MUST(clReleaseMemObject(page_locked));
-    MUST(clReleaseMemObject(work));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    OK(clEnqueueUnmapMemObject(p.queue, page_locked, locked, 0, NULL, NULL));
+    OK(clFinish(p.queue));
+    RELEASE(page_locked, work, kernel, program);
     prog_close(&p);
     free(want);
     printf("longmap checksum %016lx\n", (unsigned long)first);

@@ -42,7 +42,7 @@ static uint32_t *map(cl_mem buffer, cl_map_flags flags, uint32_t *before)
     uint32_t *at =
         clEnqueueMapBuffer(prog.queue, buffer, CL_TRUE, flags, 0, BYTES, 0, NULL, NULL, &error);
     touchable(before, true);
-    MUST(error);
+    OK(error);
     REQUIRE(!before || !shared || at == before);
     return at;
 }
@@ -50,8 +50,8 @@ static uint32_t *map(cl_mem buffer, cl_map_flags flags, uint32_t *before)
 static void unmap(cl_mem buffer, uint32_t *at)
 {
     touchable(at, false);
-    MUST(clEnqueueUnmapMemObject(prog.queue, buffer, at, 0, NULL, NULL));
-    MUST(clFinish(prog.queue));
+    OK(clEnqueueUnmapMemObject(prog.queue, buffer, at, 0, NULL, NULL));
+    OK(clFinish(prog.queue));
     touchable(at, true);
 }
 
@@ -79,8 +79,7 @@ static void fork_over(uint32_t *at, const uint32_t *want)
 
 static void compute(cl_mem buffer, uint32_t *want, uint32_t k)
 {
-    prog_arg(kernel, 0, sizeof(cl_mem), &buffer);
-    prog_arg(kernel, 1, sizeof(k), &k);
+    ARGS(kernel, buffer, k);
     prog_run(prog.queue, kernel, WORDS);
     for (size_t i = 0; i < WORDS; i++)
         want[i] = want[i] * 5 + k;
@@ -93,7 +92,7 @@ static void one_round(cl_mem buffer, cl_mem other, uint32_t **at, uint32_t *want
     *at = map(buffer, CL_MAP_READ | CL_MAP_WRITE, *at);
     prog_same("map", *at, want, BYTES);
     compute(other, others, round + 1); /* The pointer is valid over that, and over what comes. */
-    MUST(clFinish(prog.queue));
+    OK(clFinish(prog.queue));
     usleep(pause_us);
     if (round % 4 == 1) {
         fork_over(*at, want);
@@ -131,8 +130,8 @@ int main(int argc, char **argv)
         uint64_t sum = 0;
         for (int i = 0; i < BUFFERS; i++) {
             rng_fill(&r, want[i], BYTES);
-            MUST(clEnqueueWriteBuffer(prog.queue, buffers[i], CL_TRUE, 0, BYTES, want[i], 0, NULL,
-                                      NULL));
+            OK(clEnqueueWriteBuffer(prog.queue, buffers[i], CL_TRUE, 0, BYTES, want[i], 0, NULL,
+                                    NULL));
         }
         for (long k = 0; k < rounds; k++)
             for (int i = 0; i < BUFFERS; i++)
@@ -143,11 +142,10 @@ int main(int argc, char **argv)
         first = sum;
     } while (prog_again());
     for (int i = 0; i < BUFFERS; i++) {
-        MUST(clReleaseMemObject(buffers[i]));
+        OK(clReleaseMemObject(buffers[i]));
         free(want[i]);
     }
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(kernel, program);
     prog_close(&prog);
     printf("mapped checksum %016lx\n", (unsigned long)first);
     return 0;

@@ -69,21 +69,21 @@ struct svm {
 static void to_host(const struct svm *s, void *pointer, size_t size)
 {
     if (!s->fine)
-        MUST(clEnqueueSVMMap(s->p->queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, pointer, size, 0,
-                             NULL, NULL));
+        OK(clEnqueueSVMMap(s->p->queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, pointer, size, 0, NULL,
+                           NULL));
 }
 
 static void to_device(const struct svm *s, void *pointer)
 {
     if (!s->fine)
-        MUST(clEnqueueSVMUnmap(s->p->queue, pointer, 0, NULL, NULL));
+        OK(clEnqueueSVMUnmap(s->p->queue, pointer, 0, NULL, NULL));
 }
 
 static void CL_CALLBACK free_list(cl_command_queue queue, cl_uint count, void *list[], void *data)
 {
     cl_context context;
 
-    MUST(clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
+    OK(clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL));
     for (cl_uint i = 0; i < count; i++)
         clSVMFree(context, list[i]);
     *(cl_uint *)data += count;
@@ -96,35 +96,34 @@ static uint64_t svm_pass(const struct svm *s)
     cl_command_queue q = s->p->queue;
     cl_int err;
 
-    MUST(clEnqueueSVMMemFill(q, s->words, pattern, sizeof pattern, BYTES, 0, NULL, NULL));
+    OK(clEnqueueSVMMemFill(q, s->words, pattern, sizeof pattern, BYTES, 0, NULL, NULL));
     for (size_t i = 0; i < WORDS; i++)
         want[i] = pattern[i % 2];
     for (uint32_t round = 0; round < ROUNDS; round++) {
         cl_event go = clCreateUserEvent(s->p->context, &err);
         const size_t items = WORDS;
 
-        MUST(err);
-        MUST(clSetKernelArgSVMPointer(s->stir, 0, s->words));
+        OK(err);
+        OK(clSetKernelArgSVMPointer(s->stir, 0, s->words));
         prog_arg(s->stir, 1, sizeof round, &round);
-        MUST(clEnqueueNDRangeKernel(q, s->stir, 1, NULL, &items, NULL, 1, &go, NULL));
+        OK(clEnqueueNDRangeKernel(q, s->stir, 1, NULL, &items, NULL, 1, &go, NULL));
         expect_mixed(want, round);
-        MUST(clSetUserEventStatus(go, CL_COMPLETE));
-        MUST(clFinish(q));
+        OK(clSetUserEventStatus(go, CL_COMPLETE));
+        OK(clFinish(q));
         to_host(s, s->node, sizeof *s->node);
         *s->node = (struct node){s->words, round * 77};
         to_device(s, s->node);
-        MUST(clSetKernelArgSVMPointer(s->walk, 0, s->node));
-        MUST(
-            clSetKernelExecInfo(s->walk, CL_KERNEL_EXEC_INFO_SVM_PTRS, sizeof s->words, &s->words));
+        OK(clSetKernelArgSVMPointer(s->walk, 0, s->node));
+        OK(clSetKernelExecInfo(s->walk, CL_KERNEL_EXEC_INFO_SVM_PTRS, sizeof s->words, &s->words));
         prog_run(q, s->walk, WORDS);
         expect_walked(want, round * 77);
-        MUST(clEnqueueSVMMemcpy(q, CL_TRUE, s->copy, s->words, BYTES, 0, NULL, NULL));
+        OK(clEnqueueSVMMemcpy(q, CL_TRUE, s->copy, s->words, BYTES, 0, NULL, NULL));
         to_host(s, s->copy, BYTES);
         prog_same("the copy", s->copy, want, BYTES);
         to_device(s, s->copy);
-        MUST(clReleaseEvent(go));
+        OK(clReleaseEvent(go));
     }
-    MUST(clEnqueueSVMMemcpy(q, CL_TRUE, got, s->words, BYTES, 0, NULL, NULL));
+    OK(clEnqueueSVMMemcpy(q, CL_TRUE, got, s->words, BYTES, 0, NULL, NULL));
     prog_same("the words", got, want, BYTES);
     uint64_t sum = sum_of(got);
     free(got);
@@ -151,13 +150,10 @@ static uint64_t run_svm(const struct prog *p, bool fine)
     uint64_t sum = svm_pass(&s);
     while (prog_again())
         REQUIRE(svm_pass(&s) == sum);
-    MUST(clEnqueueSVMFree(p->queue, 3, list, free_list, &freed, 0, NULL, &done));
-    MUST(clWaitForEvents(1, &done));
+    OK(clEnqueueSVMFree(p->queue, 3, list, free_list, &freed, 0, NULL, &done));
+    OK(clWaitForEvents(1, &done));
     REQUIRE(freed == 3);
-    MUST(clReleaseEvent(done));
-    MUST(clReleaseKernel(s.stir));
-    MUST(clReleaseKernel(s.walk));
-    MUST(clReleaseProgram(program));
+    RELEASE(done, s.stir, s.walk, program);
     return sum;
 }
 
@@ -183,8 +179,7 @@ static void refuse_svm(const struct prog *p)
     REQUIRE(clSetKernelArgSVMPointer(stir, 0, &word) == CL_INVALID_OPERATION);
     REQUIRE(clSetKernelExecInfo(stir, CL_KERNEL_EXEC_INFO_SVM_PTRS, sizeof list, list) ==
             CL_INVALID_OPERATION);
-    MUST(clReleaseKernel(stir));
-    MUST(clReleaseProgram(program));
+    RELEASE(stir, program);
 }
 
 /* Native kernels. */
@@ -209,13 +204,13 @@ static uint64_t native_pass(const struct prog *p, const cl_mem buffers[2])
 
     for (uint32_t i = 0; i < WORDS; i++)
         want[i] = i * i;
-    MUST(clEnqueueWriteBuffer(p->queue, buffers[0], CL_TRUE, 0, BYTES, want, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(p->queue, buffers[0], CL_TRUE, 0, BYTES, want, 0, NULL, NULL));
     for (uint32_t round = 0; round < ROUNDS; round++) {
         struct native n = {{NULL, NULL}, round};
         const void *places[] = {&n.words[0], &n.words[1]};
 
-        MUST(clEnqueueNativeKernel(p->queue, native_stir, &n, sizeof n, 2, buffers, places, 0, NULL,
-                                   NULL));
+        OK(clEnqueueNativeKernel(p->queue, native_stir, &n, sizeof n, 2, buffers, places, 0, NULL,
+                                 NULL));
         memset(&n, 0xff, sizeof n);
         expect_mixed(want, round);
     }
@@ -235,8 +230,7 @@ static uint64_t run_native(const struct prog *p)
 
     while (prog_again())
         REQUIRE(native_pass(p, buffers) == sum);
-    MUST(clReleaseMemObject(buffers[0]));
-    MUST(clReleaseMemObject(buffers[1]));
+    RELEASE(buffers[0], buffers[1]);
     return sum;
 }
 
@@ -256,14 +250,13 @@ static uint64_t parts_pass(const struct prog *p, const cl_device_id *parts, cl_u
     cl_context context = clCreateContext(NULL, count, parts, NULL, NULL, &err);
     uint32_t *want = prog_alloc(BYTES), *got = prog_alloc(BYTES);
 
-    MUST(err);
+    OK(err);
     for (uint32_t i = 0; i < WORDS; i++)
         want[i] = i;
     struct prog part = {.platform = p->platform, .device = parts[0], .context = context};
     const char *text = source;
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &err);
-    MUST(err);
-    MUST(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     cl_kernel stir = prog_kernel(program, "stir");
     cl_mem mem = prog_buffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, want);
     prog_arg(stir, 0, sizeof mem, &mem);
@@ -271,20 +264,17 @@ static uint64_t parts_pass(const struct prog *p, const cl_device_id *parts, cl_u
         part.device = parts[round % count];
         cl_command_queue queue = prog_queue(&part, 0);
         cl_device_id device;
-        MUST(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
+        OK(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
         REQUIRE(device == part.device);
         prog_arg(stir, 1, sizeof round, &round);
         prog_run(queue, stir, WORDS);
         expect_mixed(want, round);
         prog_read(queue, mem, 0, BYTES, got);
         prog_same("what parts of a device wrote", got, want, BYTES);
-        MUST(clReleaseCommandQueue(queue));
+        OK(clReleaseCommandQueue(queue));
     }
     uint64_t sum = sum_of(got);
-    MUST(clReleaseMemObject(mem));
-    MUST(clReleaseKernel(stir));
-    MUST(clReleaseProgram(program));
-    MUST(clReleaseContext(context));
+    RELEASE(mem, stir, program, context);
     free(got);
     free(want);
     return sum;
@@ -297,18 +287,18 @@ static uint64_t run_parts(const struct prog *p, cl_device_id parts[2])
     cl_device_id parent;
     cl_uint count = 0, units, references;
 
-    MUST(clCreateSubDevices(p->device, one_each, 2, parts, &count));
+    OK(clCreateSubDevices(p->device, one_each, 2, parts, &count));
     REQUIRE(count == 2);
     for (cl_uint i = 0; i < count; i++) {
-        MUST(clGetDeviceInfo(parts[i], CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent, NULL));
+        OK(clGetDeviceInfo(parts[i], CL_DEVICE_PARENT_DEVICE, sizeof parent, &parent, NULL));
         REQUIRE(parent == p->device);
-        MUST(clGetDeviceInfo(parts[i], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL));
+        OK(clGetDeviceInfo(parts[i], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL));
         REQUIRE(units == 1);
-        MUST(clRetainDevice(parts[i]));
-        MUST(clGetDeviceInfo(parts[i], CL_DEVICE_REFERENCE_COUNT, sizeof references, &references,
-                             NULL));
+        OK(clRetainDevice(parts[i]));
+        OK(clGetDeviceInfo(parts[i], CL_DEVICE_REFERENCE_COUNT, sizeof references, &references,
+                           NULL));
         REQUIRE(references == 2);
-        MUST(clReleaseDevice(parts[i]));
+        OK(clReleaseDevice(parts[i]));
     }
     uint64_t sum = parts_pass(p, parts, count);
     while (prog_again())
@@ -345,9 +335,7 @@ static uint64_t run_variables(const struct prog *p)
             REQUIRE(got == want++);
         }
     } while (prog_again());
-    MUST(clReleaseMemObject(mem));
-    MUST(clReleaseKernel(next));
-    MUST(clReleaseProgram(program));
+    RELEASE(mem, next, program);
     return ROUNDS;
 }
 
@@ -381,8 +369,7 @@ int main(int argc, char **argv)
         fflush(stdout);
         if (parts) {
             /* POCL 3.1's threads look at a part after its release, and now and then crash. */
-            MUST(clReleaseDevice(halves[0]));
-            MUST(clReleaseDevice(halves[1]));
+            RELEASE(halves[0], halves[1]);
             _exit(0);
         }
         return 0;

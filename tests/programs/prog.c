@@ -22,12 +22,6 @@ _Noreturn void prog_fail(const char *fmt, ...)
     _exit(EXIT_FAILURE);
 }
 
-void prog_must(cl_int err, const char *call, const char *file, int line)
-{
-    if (err != CL_SUCCESS)
-        prog_fail("%s:%d: %s: error %d", file, line, call, err);
-}
-
 void prog_same(const char *what, const void *got, const void *want, size_t size)
 {
     const unsigned char *a = got, *b = want;
@@ -71,7 +65,7 @@ static cl_device_id pick_device(cl_platform_id *ret_platform)
     const char *text = getenv("TEST_DEVICE");
     cl_uint wanted = text ? (cl_uint)strtoul(text, NULL, 10) : 0;
 
-    MUST(clGetPlatformIDs(MAX_PLATFORMS, platforms, &n_platforms));
+    OK(clGetPlatformIDs(MAX_PLATFORMS, platforms, &n_platforms));
     for (cl_uint i = 0; i < n_platforms && i < MAX_PLATFORMS; i++) {
         cl_device_id devices[MAX_DEVICES];
         cl_uint n = 0;
@@ -89,29 +83,23 @@ static cl_device_id pick_device(cl_platform_id *ret_platform)
 
 void prog_open(struct prog *p)
 {
-    cl_int err;
-
     p->device = pick_device(&p->platform);
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)p->platform, 0};
-    p->context = clCreateContext(properties, 1, &p->device, NULL, NULL, &err);
-    MUST(err);
+    p->context = MADE(clCreateContext, properties, 1, &p->device, NULL, NULL);
     p->queue = prog_queue(p, CL_QUEUE_PROFILING_ENABLE);
 }
 
 void prog_close(struct prog *p)
 {
-    MUST(clFinish(p->queue));
-    MUST(clReleaseCommandQueue(p->queue));
-    MUST(clReleaseContext(p->context));
+    OK(clFinish(p->queue));
+    RELEASE(p->queue, p->context);
 }
 
 cl_program prog_build(const struct prog *p, const char *source, const char *options)
 {
     cl_int err;
-    cl_program program = clCreateProgramWithSource(p->context, 1, &source, NULL, &err);
-
-    MUST(err);
+    cl_program program = MADE(clCreateProgramWithSource, p->context, 1, &source, NULL);
     err = clBuildProgram(program, 1, &p->device, options, NULL, NULL);
     if (err) {
         char *log = prog_alloc(LOG_BYTES);
@@ -124,52 +112,40 @@ cl_program prog_build(const struct prog *p, const char *source, const char *opti
 
 cl_kernel prog_kernel(cl_program program, const char *name)
 {
-    cl_int err;
-    cl_kernel kernel = clCreateKernel(program, name, &err);
-
-    MUST(err);
-    return kernel;
+    return MADE(clCreateKernel, program, name);
 }
 
 cl_mem prog_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host)
 {
-    cl_int err;
-    cl_mem mem = clCreateBuffer(context, flags, size, host, &err);
-
-    MUST(err);
-    return mem;
+    return MADE(clCreateBuffer, context, flags, size, host);
 }
 
 cl_command_queue prog_queue(const struct prog *p, cl_command_queue_properties properties)
 {
-    cl_int err;
-    cl_command_queue queue = clCreateCommandQueue(p->context, p->device, properties, &err);
-
-    MUST(err);
-    return queue;
+    return MADE(clCreateCommandQueue, p->context, p->device, properties);
 }
 
 cl_command_queue prog_queue_out_of_order(const struct prog *p)
 {
     cl_command_queue_properties offered = 0;
 
-    MUST(clGetDeviceInfo(p->device, CL_DEVICE_QUEUE_PROPERTIES, sizeof offered, &offered, NULL));
+    OK(clGetDeviceInfo(p->device, CL_DEVICE_QUEUE_PROPERTIES, sizeof offered, &offered, NULL));
     return prog_queue(p, offered & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 }
 
 void prog_read(cl_command_queue queue, cl_mem buffer, size_t offset, size_t size, void *to)
 {
-    MUST(clEnqueueReadBuffer(queue, buffer, CL_TRUE, offset, size, to, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, offset, size, to, 0, NULL, NULL));
 }
 
 void prog_arg(cl_kernel kernel, cl_uint index, size_t size, const void *value)
 {
-    MUST(clSetKernelArg(kernel, index, size, value));
+    OK(clSetKernelArg(kernel, index, size, value));
 }
 
 void prog_run(cl_command_queue queue, cl_kernel kernel, size_t items)
 {
-    MUST(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
 }
 
 struct rng rng_seed(uint64_t seed)

@@ -27,9 +27,9 @@ void prog_close(struct prog *p);
 /** Say what went wrong on stderr and end the process at once with status 1. */
 void prog_fail(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/** End the process unless @err is CL_SUCCESS; use MUST(). */
-void prog_must(cl_int err, const char *call, const char *file, int line);
-#define MUST(call) prog_must((call), #call, __FILE__, __LINE__)
+/* What calls.h has ends the process. */
+#define CALLS_FAIL(call, error) prog_fail("%s:%d: %s: %d", __FILE__, __LINE__, call, error)
+#include "tests/support/calls.h"
 
 /** End the process unless @ok; use REQUIRE(). */
 #define REQUIRE(what)                                                                              \

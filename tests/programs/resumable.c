@@ -65,7 +65,7 @@ static void step(struct solver *s)
     pthread_mutex_lock(&s->lock);
     prog_arg(s->kernel, 0, sizeof from, &from);
     prog_arg(s->kernel, 1, sizeof to, &to);
-    MUST(clEnqueueNDRangeKernel(s->prog.queue, s->kernel, 2, NULL, items, NULL, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(s->prog.queue, s->kernel, 2, NULL, items, NULL, 0, NULL, NULL));
     if (++p->done % READ_EVERY == 0) {
         size_t bytes = p->n * sizeof *s->row;
         prog_read(s->prog.queue, to, p->done / READ_EVERY % p->n * bytes, bytes, s->row);
@@ -113,8 +113,8 @@ static void make(struct solver *s, bool restored)
             prog_fail("the grid %s was not restored", name);
     }
     if (!restored)
-        MUST(clEnqueueWriteBuffer(s->prog.queue, s->grids[0], CL_TRUE, 0, bytes, first, 0, NULL,
-                                  NULL));
+        OK(clEnqueueWriteBuffer(s->prog.queue, s->grids[0], CL_TRUE, 0, bytes, first, 0, NULL,
+                                NULL));
     free(first);
 }
 
@@ -164,9 +164,8 @@ int main(int argc, char **argv)
     free(last);
     free(s.row);
     for (unsigned i = 0; i < 2; i++)
-        MUST(clReleaseMemObject(s.grids[i]));
-    MUST(clReleaseKernel(s.kernel));
-    MUST(clReleaseProgram(built));
+        OK(clReleaseMemObject(s.grids[i]));
+    RELEASE(s.kernel, built);
     prog_close(&s.prog);
     return 0;
 }

@@ -128,7 +128,7 @@ static void start_slab(struct solver *s, struct slab *slab)
     for (int i = 0; i < 2; i++) {
         prog_arg(s->start, 0, sizeof slab->cells[i], &slab->cells[i]);
         prog_arg(s->start, 1, sizeof slab->seed, &slab->seed);
-        MUST(clEnqueueNDRangeKernel(s->prog.queue, s->start, 2, NULL, items, NULL, 0, NULL, NULL));
+        OK(clEnqueueNDRangeKernel(s->prog.queue, s->start, 2, NULL, items, NULL, 0, NULL, NULL));
     }
 }
 
@@ -139,7 +139,7 @@ static void step_slab(struct solver *s, struct slab *slab)
 
     prog_arg(s->step, 0, sizeof from, &from);
     prog_arg(s->step, 1, sizeof to, &to);
-    MUST(clEnqueueNDRangeKernel(s->prog.queue, s->step, 2, NULL, items, NULL, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(s->prog.queue, s->step, 2, NULL, items, NULL, 0, NULL, NULL));
     slab->steps++;
 }
 
@@ -151,8 +151,8 @@ static void check_tile(struct solver *s, struct slab *slab, struct rng *r)
     const size_t from[3] = {x * sizeof(uint32_t), y, 0}, to[3] = {0, 0, 0};
     const size_t region[3] = {TILE * sizeof(uint32_t), TILE, 1};
 
-    MUST(clEnqueueReadBufferRect(s->prog.queue, slab->cells[slab->steps % 2], CL_TRUE, from, to,
-                                 region, row, 0, TILE * sizeof(uint32_t), 0, got, 0, NULL, NULL));
+    OK(clEnqueueReadBufferRect(s->prog.queue, slab->cells[slab->steps % 2], CL_TRUE, from, to,
+                               region, row, 0, TILE * sizeof(uint32_t), 0, got, 0, NULL, NULL));
     host_cells(s, slab, (long)x, (long)y, TILE, TILE, want);
     prog_same("tile", got, want, sizeof got);
 }
@@ -222,7 +222,7 @@ static uint64_t one_pass(struct solver *s, bool report)
         for (size_t i = 0; i < s->active; i++)
             step_slab(s, &s->slabs[i]);
         /* A bounded queue: no more than one step ahead of the device. */
-        MUST(clFinish(s->prog.queue));
+        OK(clFinish(s->prog.queue));
         if (s->pulse)
             fputc('.', stderr);
         if (report && s->every && step % s->every == 0) {
@@ -248,7 +248,7 @@ static void solver_init(struct solver *s, long mib)
     cl_program program = prog_build(&s->prog, source, "");
     s->start = prog_kernel(program, "start");
     s->step = prog_kernel(program, "advance");
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
     s->slabs = prog_alloc(s->n_slabs * sizeof *s->slabs);
     for (size_t i = 0; i < s->n_slabs; i++) {
         s->slabs[i].seed = (uint32_t)(s->seed * 7919 + i);
@@ -262,9 +262,8 @@ static void solver_finish(struct solver *s)
 {
     for (size_t i = 0; i < s->n_slabs; i++)
         for (int k = 0; k < 2; k++)
-            MUST(clReleaseMemObject(s->slabs[i].cells[k]));
-    MUST(clReleaseKernel(s->start));
-    MUST(clReleaseKernel(s->step));
+            OK(clReleaseMemObject(s->slabs[i].cells[k]));
+    RELEASE(s->start, s->step);
     prog_close(&s->prog);
     free(s->slabs);
 }

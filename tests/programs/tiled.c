@@ -64,9 +64,8 @@ static bool serves(const struct tiled *t, size_t tile)
 {
     size_t group = 0;
     cl_ulong local = 0;
-    MUST(
-        clGetDeviceInfo(t->prog.device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL));
-    MUST(clGetDeviceInfo(t->prog.device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL));
+    OK(clGetDeviceInfo(t->prog.device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL));
+    OK(clGetDeviceInfo(t->prog.device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL));
     return tile * tile <= group && 2 * tile * tile * sizeof(uint32_t) <= local;
 }
 
@@ -77,8 +76,7 @@ static void write_log(const struct tiled *t)
     FILE *file = t->log ? fopen(t->log, "a") : NULL;
     if (!file)
         return;
-    MUST(
-        clGetDeviceInfo(t->prog.device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL));
+    OK(clGetDeviceInfo(t->prog.device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL));
     if (reseat_current(t->prog.device, &device) != RESEAT_OK)
         snprintf(device.name, sizeof device.name, "native");
     fprintf(file, "%zu %zu %s\n", t->tile, group, device.name);
@@ -112,11 +110,7 @@ static void release(struct tiled *t)
 {
     if (!t->program)
         return;
-    MUST(clReleaseKernel(t->kernel));
-    MUST(clReleaseProgram(t->program));
-    MUST(clReleaseMemObject(t->mem_a));
-    MUST(clReleaseMemObject(t->mem_b));
-    MUST(clReleaseMemObject(t->mem_c));
+    RELEASE(t->kernel, t->program, t->mem_a, t->mem_b, t->mem_c);
     t->program = NULL;
 }
 
@@ -131,8 +125,8 @@ static void step(struct tiled *t)
 {
     const size_t items[2] = {t->n, ROWS}, group[2] = {t->tile, t->tile};
     prog_arg(t->kernel, 4, sizeof t->done, &t->done);
-    MUST(clEnqueueNDRangeKernel(t->prog.queue, t->kernel, 2, NULL, items, group, 0, NULL, NULL));
-    MUST(clFinish(t->prog.queue));
+    OK(clEnqueueNDRangeKernel(t->prog.queue, t->kernel, 2, NULL, items, group, 0, NULL, NULL));
+    OK(clFinish(t->prog.queue));
     t->done += ROWS;
 }
 

@@ -41,30 +41,26 @@ struct work {
 static void work_open(struct work *w, cl_uint least)
 {
     cl_uint found;
-    cl_int err;
 
     prog_open(&w->p);
-    MUST(clGetDeviceIDs(w->p.platform, CL_DEVICE_TYPE_ALL, MOST, w->devices, &found));
+    OK(clGetDeviceIDs(w->p.platform, CL_DEVICE_TYPE_ALL, MOST, w->devices, &found));
     w->count = found < MOST ? found : MOST;
     if (w->count < least)
         prog_fail("%u devices, wanted %u", w->count, least);
     for (cl_uint i = 0; i < w->count; i++)
         for (cl_uint j = 0; j < i; j++)
             REQUIRE(w->devices[i] != w->devices[j]);
-    w->context = clCreateContext(NULL, w->count, w->devices, NULL, NULL, &err);
-    MUST(err);
+    w->context = MADE(clCreateContext, NULL, w->count, w->devices, NULL, NULL);
     const char *text = source;
-    w->program = clCreateProgramWithSource(w->context, 1, &text, NULL, &err);
-    MUST(err);
-    MUST(clBuildProgram(w->program, 0, NULL, "", NULL, NULL));
+    w->program = MADE(clCreateProgramWithSource, w->context, 1, &text, NULL);
+    OK(clBuildProgram(w->program, 0, NULL, "", NULL, NULL));
     for (cl_uint i = 0; i < w->count; i++) {
         cl_build_status status;
-        MUST(clGetProgramBuildInfo(w->program, w->devices[i], CL_PROGRAM_BUILD_STATUS,
-                                   sizeof status, &status, NULL));
+        OK(clGetProgramBuildInfo(w->program, w->devices[i], CL_PROGRAM_BUILD_STATUS, sizeof status,
+                                 &status, NULL));
         REQUIRE(status == CL_BUILD_SUCCESS);
         w->queues[i] =
-            clCreateCommandQueue(w->context, w->devices[i], CL_QUEUE_PROFILING_ENABLE, &err);
-        MUST(err);
+            MADE(clCreateCommandQueue, w->context, w->devices[i], CL_QUEUE_PROFILING_ENABLE);
         w->advance[i] = prog_kernel(w->program, "advance");
         w->gather[i] = prog_kernel(w->program, "gather");
         /* Slices begin where every device lets sub-buffers begin. */
@@ -76,30 +72,22 @@ static void work_open(struct work *w, cl_uint least)
 
 static void work_close(struct work *w)
 {
-    for (cl_uint i = 0; i < w->count; i++) {
-        MUST(clReleaseKernel(w->advance[i]));
-        MUST(clReleaseKernel(w->gather[i]));
-        MUST(clReleaseCommandQueue(w->queues[i]));
-    }
-    MUST(clReleaseProgram(w->program));
-    MUST(clReleaseContext(w->context));
+    for (cl_uint i = 0; i < w->count; i++)
+        RELEASE(w->advance[i], w->gather[i], w->queues[i]);
+    RELEASE(w->program, w->context);
     prog_close(&w->p);
 }
 
 static void finish_all(const struct work *w)
 {
     for (cl_uint i = 0; i < w->count; i++)
-        MUST(clFinish(w->queues[i]));
+        OK(clFinish(w->queues[i]));
 }
 
 static cl_mem slice_of(const struct work *w, cl_mem buffer, cl_uint i)
 {
     const cl_buffer_region region = {w->first[i] * 4, w->words[i] * 4};
-    cl_int err;
-    cl_mem slice = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
-
-    MUST(err);
-    return slice;
+    return MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
 }
 
 static void advance(const struct work *w, cl_uint on, cl_mem mem, size_t first, size_t words,
@@ -110,8 +98,8 @@ static void advance(const struct work *w, cl_uint on, cl_mem mem, size_t first, 
     prog_arg(w->advance[on], 0, sizeof mem, &mem);
     prog_arg(w->advance[on], 1, sizeof from, &from);
     prog_arg(w->advance[on], 2, sizeof k, &k);
-    MUST(clEnqueueNDRangeKernel(w->queues[on], w->advance[on], 1, NULL, &words, NULL, waits,
-                                wait_list, ret_event));
+    OK(clEnqueueNDRangeKernel(w->queues[on], w->advance[on], 1, NULL, &words, NULL, waits,
+                              wait_list, ret_event));
 }
 
 static void host_advance(uint32_t *words, size_t first, size_t count, cl_uint k)
@@ -142,8 +130,8 @@ static void slices(const struct work *w, struct rng *r, uint32_t *words, uint32_
         sum_bytes(sum, got, BYTES);
     }
     for (cl_uint i = 0; i < w->count; i++)
-        MUST(clReleaseMemObject(parts[i]));
-    MUST(clReleaseMemObject(buffer));
+        OK(clReleaseMemObject(parts[i]));
+    OK(clReleaseMemObject(buffer));
 }
 
 /** Each step of each device waits for the step before of all, by events. */
@@ -165,34 +153,32 @@ static void exchange(const struct work *w, struct rng *r, uint32_t *words, uint3
         int from = (int)(step % 2), to = 1 - from;
         for (cl_uint i = 0; i < w->count; i++) {
             const cl_uint first = (cl_uint)w->first[i];
-            prog_arg(w->gather[i], 0, sizeof(cl_mem), &buffers[from]);
-            prog_arg(w->gather[i], 1, sizeof(cl_mem), &parts[to][i]);
+            ARGS(w->gather[i], buffers[from], parts[to][i]);
             prog_arg(w->gather[i], 2, sizeof first, &first);
             prog_arg(w->gather[i], 3, sizeof all, &all);
-            MUST(clEnqueueNDRangeKernel(w->queues[i], w->gather[i], 1, NULL, &w->words[i], NULL,
-                                        step ? w->count : 0, step ? done[from] : NULL,
-                                        &done[to][i]));
+            OK(clEnqueueNDRangeKernel(w->queues[i], w->gather[i], 1, NULL, &w->words[i], NULL,
+                                      step ? w->count : 0, step ? done[from] : NULL, &done[to][i]));
         }
         for (cl_uint i = 0; i < w->count; i++) {
-            MUST(clFlush(w->queues[i]));
+            OK(clFlush(w->queues[i]));
             if (step)
-                MUST(clReleaseEvent(done[from][i]));
+                OK(clReleaseEvent(done[from][i]));
         }
         for (size_t i = 0; i < WORDS; i++)
             got[i] = words[i] * 3 + words[(i + 1) % WORDS];
         memcpy(words, got, BYTES);
     }
-    MUST(clWaitForEvents(w->count, done[steps % 2]));
+    OK(clWaitForEvents(w->count, done[steps % 2]));
     prog_read(w->queues[w->count - 1], buffers[steps % 2], 0, BYTES, got);
     prog_same("exchange", got, words, BYTES);
     sum_bytes(sum, got, BYTES);
     for (cl_uint i = 0; i < w->count; i++) {
-        MUST(clReleaseEvent(done[steps % 2][i]));
+        OK(clReleaseEvent(done[steps % 2][i]));
         for (int b = 0; b < 2; b++)
-            MUST(clReleaseMemObject(parts[b][i]));
+            OK(clReleaseMemObject(parts[b][i]));
     }
     for (int b = 0; b < 2; b++)
-        MUST(clReleaseMemObject(buffers[b]));
+        OK(clReleaseMemObject(buffers[b]));
 }
 
 /** One buffer goes round the devices without the host ever waiting. */
@@ -206,26 +192,23 @@ static void chain(const struct work *w, struct rng *r, uint32_t *words, uint32_t
     for (cl_uint i = 0; i < CHAIN; i++) {
         cl_uint on = i % w->count;
         advance(w, on, buffer, 0, WORDS, i, last ? 1 : 0, last ? &last : NULL, &next);
-        MUST(clFlush(w->queues[on]));
+        OK(clFlush(w->queues[on]));
         host_advance(words, 0, WORDS, i);
         if (last)
-            MUST(clReleaseEvent(last));
+            OK(clReleaseEvent(last));
         last = next;
     }
     cl_command_queue end = w->queues[CHAIN % w->count];
-    MUST(clEnqueueMarkerWithWaitList(end, 1, &last, &marker));
-    MUST(clEnqueueReadBuffer(end, buffer, CL_FALSE, 0, BYTES, got, 1, &marker, &next));
-    MUST(clWaitForEvents(1, &next));
+    OK(clEnqueueMarkerWithWaitList(end, 1, &last, &marker));
+    OK(clEnqueueReadBuffer(end, buffer, CL_FALSE, 0, BYTES, got, 1, &marker, &next));
+    OK(clWaitForEvents(1, &next));
     prog_same("chain", got, words, BYTES);
     sum_bytes(sum, got, BYTES);
     cl_ulong from = 0, to = 0;
-    MUST(clGetEventProfilingInfo(last, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL));
-    MUST(clGetEventProfilingInfo(last, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL));
+    OK(clGetEventProfilingInfo(last, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL));
+    OK(clGetEventProfilingInfo(last, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL));
     REQUIRE(from <= to);
-    MUST(clReleaseEvent(last));
-    MUST(clReleaseEvent(marker));
-    MUST(clReleaseEvent(next));
-    MUST(clReleaseMemObject(buffer));
+    RELEASE(last, marker, next, buffer);
 }
 
 /** What one device's queue maps another's unmaps; a third works on it; copies and fills. */
@@ -233,31 +216,29 @@ static void maps_and_copies(const struct work *w, struct rng *r, uint32_t *words
                             uint64_t *sum)
 {
     const cl_uint pattern = 0x01020304;
-    cl_int err;
 
     rng_fill(r, words, BYTES);
     cl_mem buffer = prog_buffer(w->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, words);
     cl_mem copy = prog_buffer(w->context, CL_MEM_READ_WRITE, BYTES, NULL);
     for (cl_uint i = 0; i < 2 * w->count; i++) {
         cl_command_queue a = w->queues[i % w->count], b = w->queues[(i + 1) % w->count];
-        uint32_t *map = clEnqueueMapBuffer(a, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 4096,
-                                           BYTES / 2, 0, NULL, NULL, &err);
-        MUST(err);
+        uint32_t *map = MADE(clEnqueueMapBuffer, a, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
+                             4096, BYTES / 2, 0, NULL, NULL);
         prog_same("a map", map, words + 1024, BYTES / 2);
         for (size_t k = 0; k < BYTES / 8; k++) {
             map[k] ^= 0x55aa0000 + i;
             words[1024 + k] = map[k];
         }
-        MUST(clEnqueueUnmapMemObject(b, buffer, map, 0, NULL, NULL));
-        MUST(clFinish(b));
+        OK(clEnqueueUnmapMemObject(b, buffer, map, 0, NULL, NULL));
+        OK(clFinish(b));
         advance(w, (i + 2) % w->count, buffer, 0, WORDS, i, 0, NULL, NULL);
         host_advance(words, 0, WORDS, i);
-        MUST(clFinish(w->queues[(i + 2) % w->count]));
-        MUST(clEnqueueMigrateMemObjects(a, 1, &buffer, 0, 0, NULL, NULL));
-        MUST(clEnqueueCopyBuffer(a, buffer, copy, 0, 0, BYTES, 0, NULL, NULL));
-        MUST(clFinish(a));
-        MUST(clEnqueueFillBuffer(b, buffer, &pattern, 4, 0, 4096, 0, NULL, NULL));
-        MUST(clFinish(b));
+        OK(clFinish(w->queues[(i + 2) % w->count]));
+        OK(clEnqueueMigrateMemObjects(a, 1, &buffer, 0, 0, NULL, NULL));
+        OK(clEnqueueCopyBuffer(a, buffer, copy, 0, 0, BYTES, 0, NULL, NULL));
+        OK(clFinish(a));
+        OK(clEnqueueFillBuffer(b, buffer, &pattern, 4, 0, 4096, 0, NULL, NULL));
+        OK(clFinish(b));
         prog_read(b, copy, 0, BYTES, got);
         prog_same("a copy", got, words, BYTES);
         for (size_t k = 0; k < 1024; k++)
@@ -267,8 +248,7 @@ static void maps_and_copies(const struct work *w, struct rng *r, uint32_t *words
     }
     /* How often the loop went depends on the number of devices: the checks above are all. */
     sum_word(sum, 1);
-    MUST(clReleaseMemObject(copy));
-    MUST(clReleaseMemObject(buffer));
+    RELEASE(copy, buffer);
 }
 
 struct thread {
@@ -293,7 +273,7 @@ static void *thread_main(void *arg)
             prog_same("a thread's slice", got, t->words + w->first[t->on], bytes);
         }
     }
-    MUST(clFinish(w->queues[t->on]));
+    OK(clFinish(w->queues[t->on]));
     free(got);
     return NULL;
 }
@@ -317,8 +297,8 @@ static void threads(const struct work *w, struct rng *r, uint32_t *words, uint32
     prog_same("after the threads", got, words, BYTES);
     sum_bytes(sum, got, BYTES);
     for (cl_uint i = 0; i < w->count; i++)
-        MUST(clReleaseMemObject(each[i].slice));
-    MUST(clReleaseMemObject(buffer));
+        OK(clReleaseMemObject(each[i].slice));
+    OK(clReleaseMemObject(buffer));
 }
 
 int main(int argc, char **argv)

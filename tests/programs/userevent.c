@@ -28,7 +28,7 @@ static void *set_later(void *arg)
     const struct setter *s = arg;
 
     usleep((useconds_t)s->delay_us);
-    MUST(clSetUserEventStatus(s->event, s->status));
+    OK(clSetUserEventStatus(s->event, s->status));
     return NULL;
 }
 
@@ -36,7 +36,7 @@ static cl_int status_of(cl_event event)
 {
     cl_int status = 0;
 
-    MUST(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     return status;
 }
 
@@ -51,14 +51,14 @@ static void released(const struct prog *p, cl_kernel kernel, struct rng *r, long
     const size_t items = WORDS;
     pthread_t thread;
 
-    MUST(err);
+    OK(err);
     rng_fill(r, want, sizeof want);
     cl_mem mem = prog_buffer(p->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, want);
     prog_arg(kernel, 0, sizeof mem, &mem);
     for (cl_uint i = 0; i < CHAIN; i++) {
         prog_arg(kernel, 1, sizeof i, &i);
-        MUST(clEnqueueNDRangeKernel(p->queue, kernel, 1, NULL, &items, NULL, i ? 0 : 1,
-                                    i ? NULL : &gate, i == CHAIN - 1 ? &last : NULL));
+        OK(clEnqueueNDRangeKernel(p->queue, kernel, 1, NULL, &items, NULL, i ? 0 : 1,
+                                  i ? NULL : &gate, i == CHAIN - 1 ? &last : NULL));
         for (size_t k = 0; k < WORDS; k++)
             want[k] = want[k] * 5 + i;
     }
@@ -66,13 +66,11 @@ static void released(const struct prog *p, cl_kernel kernel, struct rng *r, long
     REQUIRE(pthread_create(&thread, NULL, set_later, &setter) == 0);
     prog_read(p->queue, mem, 0, sizeof got, got);
     prog_same("after a held chain", got, want, sizeof got);
-    MUST(clWaitForEvents(1, &last)); /* rusticl says so late of what lies before a blocking read */
+    OK(clWaitForEvents(1, &last)); /* rusticl says so late of what lies before a blocking read */
     REQUIRE(status_of(last) == CL_COMPLETE);
     sum_bytes(sum, got, sizeof got);
     REQUIRE(pthread_join(thread, NULL) == 0);
-    MUST(clReleaseEvent(gate));
-    MUST(clReleaseEvent(last));
-    MUST(clReleaseMemObject(mem));
+    RELEASE(gate, last, mem);
 }
 
 /** An event set to an error ends what waits for it with an error; the queue goes on. */
@@ -85,21 +83,18 @@ static void failed(const struct prog *p, cl_kernel kernel, long delay_us)
     pthread_t thread;
     cl_uint k = 1;
 
-    MUST(err);
+    OK(err);
     cl_command_queue queue = prog_queue(p, 0);
     cl_mem mem = prog_buffer(p->context, CL_MEM_READ_WRITE, BYTES, NULL);
     prog_arg(kernel, 0, sizeof mem, &mem);
     prog_arg(kernel, 1, sizeof k, &k);
-    MUST(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 1, &gate, &held));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 1, &gate, &held));
     REQUIRE(pthread_create(&thread, NULL, set_later, &setter) == 0);
     REQUIRE(clWaitForEvents(1, &held) == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     REQUIRE(status_of(held) < 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
     REQUIRE(clSetUserEventStatus(gate, CL_COMPLETE) == CL_INVALID_OPERATION);
-    MUST(clReleaseEvent(held));
-    MUST(clReleaseEvent(gate));
-    MUST(clReleaseCommandQueue(queue));
-    MUST(clReleaseMemObject(mem));
+    RELEASE(held, gate, queue, mem);
 }
 
 int main(int argc, char **argv)
@@ -122,8 +117,7 @@ int main(int argc, char **argv)
         REQUIRE(first == 0 || sum == first);
         first = sum;
     } while (prog_again());
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(kernel, program);
     prog_close(&p);
     printf("userevent checksum %016lx\n", (unsigned long)first);
     return 0;

@@ -11,6 +11,7 @@
 #include "state/driver/between.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* Copies from a device to one of another context, or another server: the program's process carries
    none of the bytes. */
@@ -53,22 +54,17 @@ static void check(const struct place *place)
 static void place_make(struct place *place, int server, unsigned device, size_t size, unsigned seed)
 {
     cl_device_id devices[2];
-    cl_int error;
     cr_assert_eq(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 2, devices, NULL),
                  CL_SUCCESS);
     place->device = devices[device];
-    place->context = clCreateContext(NULL, 1, &place->device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    place->queue = clCreateCommandQueue(place->context, place->device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    place->context = MADE(clCreateContext, NULL, 1, &place->device, NULL, NULL);
+    place->queue = MADE(clCreateCommandQueue, place->context, place->device, 0);
     place->size = size;
     place->bytes = malloc(size);
     cr_assert(place->bytes);
     for (size_t i = 0; i < size; i++)
         place->bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
-    place->buffer =
-        clCreateBuffer(place->context, CL_MEM_COPY_HOST_PTR, size, place->bytes, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    place->buffer = MADE(clCreateBuffer, place->context, CL_MEM_COPY_HOST_PTR, size, place->bytes);
 }
 
 static void place_free(struct place *place)
@@ -241,12 +237,10 @@ Test(between, every_byte_goes_between_contexts_of_one_session)
 Test(between, in_one_context_it_is_an_ordinary_copy)
 {
     struct place a, b;
-    cl_int error;
     place_make(&a, 0, 1, SIZE, 5);
     b = a;
     b.bytes = calloc(1, SIZE);
-    b.buffer = clCreateBuffer(a.context, CL_MEM_COPY_HOST_PTR, SIZE, b.bytes, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    b.buffer = MADE(clCreateBuffer, a.context, CL_MEM_COPY_HOST_PTR, SIZE, b.bytes);
     must_copy(&a, &b, (struct range){9, 5, SIZE - 9});
     cr_assert_eq(copy(&a, &a, (struct range){0, 1, 2}, 0, NULL, NULL), CL_MEM_COPY_OVERLAP);
     cr_assert_eq(clReleaseMemObject(b.buffer), CL_SUCCESS);
@@ -259,12 +253,10 @@ Test(between, what_is_wrong_is_said_at_the_call)
 {
     struct place a, b, c;
     cl_event foreign;
-    cl_int error;
     place_make(&a, 0, 1, 4096, 6);
     place_make(&b, 1, 1, 4096, 7);
     place_make(&c, 0, 0, 4096, 8);
-    foreign = clCreateUserEvent(c.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    foreign = MADE(clCreateUserEvent, c.context);
     cr_assert_eq(copy(&a, &b, (struct range){1, 0, 4096}, 0, NULL, NULL), CL_INVALID_VALUE);
     cr_assert_eq(copy(&a, &b, (struct range){0, 4096, 1}, 0, NULL, NULL), CL_INVALID_VALUE);
     cr_assert_eq(copy(&a, &b, (struct range){0, 0, 0}, 0, NULL, NULL), CL_INVALID_VALUE);
@@ -291,15 +283,13 @@ static void keep_order(int server)
 {
     struct place a, b;
     cl_event gates[2], event;
-    cl_int error, status;
+    cl_int status;
     unsigned char *got = malloc(SIZE);
     place_make(&a, 0, 1, SIZE, 9);
     place_make(&b, server, 1, SIZE, 10);
     cr_assert(got);
-    for (int i = 0; i < 2; i++) {
-        gates[i] = clCreateUserEvent(i ? b.context : a.context, &error);
-        cr_assert_eq(error, CL_SUCCESS);
-    }
+    for (int i = 0; i < 2; i++)
+        gates[i] = MADE(clCreateUserEvent, i ? b.context : a.context);
     const unsigned char one = 1, two = 2, three = 3;
     /* Before: a becomes ones, late. */
     cr_assert_eq(clEnqueueFillBuffer(a.queue, a.buffer, &one, 1, 0, SIZE, 1, &gates[0], NULL),
@@ -473,11 +463,9 @@ static void fail_wait(int which)
 {
     struct place a, b;
     cl_event gate, event;
-    cl_int error;
     place_make(&a, 0, 1, SIZE, 11);
     place_make(&b, 1, 1, SIZE, 12);
-    gate = clCreateUserEvent(which ? b.context : a.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    gate = MADE(clCreateUserEvent, which ? b.context : a.context);
     cr_assert_eq(copy(&a, &b, (struct range){0, 0, SIZE}, 1, &gate, &event), CL_SUCCESS);
     cr_assert_eq(clSetUserEventStatus(gate, -7), CL_SUCCESS);
     cr_assert_lt(ended(event), 0);
@@ -553,12 +541,10 @@ static void kill_one(int victim)
 {
     struct place places[2];
     cl_event gate, event;
-    cl_int error;
     for (int i = 0; i < 2; i++)
         place_make(&places[i], i, 1, (size_t)64 << 20, 13);
     /* The other end is not ready before that. */
-    gate = clCreateUserEvent(places[!victim].context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    gate = MADE(clCreateUserEvent, places[!victim].context);
     cr_assert_eq(
         copy(&places[0], &places[1], (struct range){0, 0, places[0].size}, 1, &gate, &event),
         CL_SUCCESS);

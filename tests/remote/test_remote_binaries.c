@@ -16,6 +16,7 @@
 #include "state/base/threads/thread.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* A binary that many servers need leaves this host once. What leaves it is counted by a network
    between the driver and each server, by which the servers do not reach each other. The emulated
@@ -113,12 +114,10 @@ struct place {
 
 static void place_make(struct place *place, int server)
 {
-    cl_int error;
     place->server = server;
     cr_assert_eq(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 1, &place->device, NULL),
                  CL_SUCCESS);
-    place->context = clCreateContext(NULL, 1, &place->device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    place->context = MADE(clCreateContext, NULL, 1, &place->device, NULL, NULL);
 }
 
 /* What the first server's driver makes of the source. */
@@ -127,10 +126,8 @@ static void make_binary(void)
     struct place place;
     const char *text = source;
     size_t size = 0;
-    cl_int error;
     place_make(&place, 0);
-    cl_program program = clCreateProgramWithSource(place.context, 1, &text, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program program = MADE(clCreateProgramWithSource, place.context, 1, &text, NULL);
     cr_assert_eq(clBuildProgram(program, 0, NULL, NULL, NULL, NULL), CL_SUCCESS);
     cr_assert_eq(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL),
                  CL_SUCCESS);

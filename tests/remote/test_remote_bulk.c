@@ -13,6 +13,7 @@
 #include "remote/rings/area.h"
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* Bulk data in shared memory: blocks of areas, and who copies there. */
 
@@ -55,14 +56,11 @@ Test(remote_bulk, a_map_after_another_needs_no_memory_of_its_own)
     struct served served;
     struct seat seat = seat_take(emulated_device(&served, "own_memory=yes"));
     for (int i = 0; i < 50; i++) {
-        cl_int error;
         /* More than half of an area: none has two of them. */
-        cl_mem large = clCreateBuffer(seat.context, 0, 3 * SEAT_SIZE, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        cl_mem large = MADE(clCreateBuffer, seat.context, 0, 3 * SEAT_SIZE, NULL);
         for (int k = 0; k < 2; k++) {
-            char *at = clEnqueueMapBuffer(seat.queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                          3 * SEAT_SIZE, 0, NULL, NULL, &error);
-            cr_assert_eq(error, CL_SUCCESS);
+            char *at = MADE(clEnqueueMapBuffer, seat.queue, large, CL_TRUE,
+                            CL_MAP_READ | CL_MAP_WRITE, 0, 3 * SEAT_SIZE, 0, NULL, NULL);
             cr_assert(k == 0 || at[3 * SEAT_SIZE - 1] == (char)i);
             at[3 * SEAT_SIZE - 1] = (char)i;
             cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
@@ -79,10 +77,8 @@ Test(remote_bulk, a_long_write_that_nobody_waits_for_may_have_a_short_rest)
 {
     static char bytes[3 * SEAT_SIZE + 77], got[sizeof(bytes)];
     struct served served;
-    cl_int error;
     struct seat seat = seat_take(emulated_device(&served, ""));
-    cl_mem large = clCreateBuffer(seat.context, 0, sizeof(bytes), NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = MADE(clCreateBuffer, seat.context, 0, sizeof(bytes), NULL);
     memset(bytes, 0x37, sizeof(bytes));
     cr_assert_eq(
         clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL, NULL),
@@ -157,12 +153,9 @@ static struct seat shared_seat;
 
 static void *copy_beside(void *data)
 {
-    cl_int error;
     struct seat seat = shared_seat;
-    seat.queue = clCreateCommandQueue(seat.context, *(cl_device_id *)data, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem large = clCreateBuffer(seat.context, 0, LARGE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    seat.queue = MADE(clCreateCommandQueue, seat.context, *(cl_device_id *)data, 0);
+    cl_mem large = MADE(clCreateBuffer, seat.context, 0, LARGE, NULL);
     copy_through(seat, large, 2);
     cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
     cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
@@ -173,11 +166,9 @@ Test(remote_bulk, several_threads_copy_what_is_large)
 {
     struct served served;
     pthread_t beside;
-    cl_int error;
     cl_device_id device = pocl_device(&served, "3");
     shared_seat = seat_take(device);
-    cl_mem large = clCreateBuffer(shared_seat.context, 0, LARGE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = MADE(clCreateBuffer, shared_seat.context, 0, LARGE, NULL);
     copy_through(shared_seat, large, 1);
     unsigned threads = threads_of_name("reseat-copy");
     cr_assert(threads > 0 && threads <= 3, "%u threads copy", threads);
@@ -203,10 +194,8 @@ Test(remote_bulk, several_threads_copy_what_is_one_command)
         bytes[i] = (unsigned char)(i * 2654435761u >> 13);
     struct seat other = seat;
     other.queue =
-        clCreateCommandQueue(seat.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem large = clCreateBuffer(seat.context, CL_MEM_USE_HOST_PTR, LARGE, lent, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+        MADE(clCreateCommandQueue, seat.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    cl_mem large = MADE(clCreateBuffer, seat.context, CL_MEM_USE_HOST_PTR, LARGE, lent);
     copy_through(other, large, 4);
     cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL),
                  CL_SUCCESS);

@@ -13,6 +13,7 @@
 
 #include "state/base/clock.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* What certificates allow and keep out, as programs see it that name a server by TCP. */
 
@@ -155,14 +156,11 @@ struct program {
 static void begin(struct program *program)
 {
     cl_platform_id platform;
-    cl_int error;
     cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
     cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &program->device, NULL),
                  CL_SUCCESS);
-    program->context = clCreateContext(NULL, 1, &program->device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program->queue = clCreateCommandQueue(program->context, program->device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    program->context = MADE(clCreateContext, NULL, 1, &program->device, NULL, NULL);
+    program->queue = MADE(clCreateCommandQueue, program->context, program->device, 0);
 }
 
 /* What becomes of a byte that is written to it. */
@@ -174,10 +172,7 @@ static cl_int use(const struct program *program, cl_mem memory)
 
 static cl_mem make(const struct program *program, size_t size)
 {
-    cl_int error;
-    cl_mem memory = clCreateBuffer(program->context, 0, size, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    return memory;
+    return MADE(clCreateBuffer, program->context, 0, size, NULL);
 }
 
 Test(remote_certificates, a_device_has_no_more_memory_than_it_says)
@@ -211,13 +206,11 @@ Test(remote_certificates, buffers_have_no_more_memory_than_it_says)
 Test(remote_certificates, memory_counts_until_nothing_uses_it)
 {
     struct program program;
-    cl_int error;
     be("laptop", "--memory", "64MiB");
     begin(&program);
     const cl_buffer_region region = {0, MIB};
     cl_mem whole = make(&program, 40 * MIB);
-    cl_mem part = clCreateSubBuffer(whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem part = MADE(clCreateSubBuffer, whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     cr_assert_eq(use(&program, part), CL_SUCCESS);
     clReleaseMemObject(whole);
     cr_assert_eq(use(&program, make(&program, 40 * MIB)), CL_MEM_OBJECT_ALLOCATION_FAILURE);

@@ -24,6 +24,7 @@
 #include "state/base/compiler.h"
 #include "tests/remote/contained.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /*
  * What a client's kernel can do on the server's machine where it is native code: a kernel of
@@ -138,19 +139,13 @@ static void check_targets(int before_niceness)
 
 static cl_mem buffer_of(void *bytes, size_t size)
 {
-    cl_int error;
-    cl_mem buffer =
-        clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, bytes, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    return buffer;
+    return MADE(clCreateBuffer, context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, bytes);
 }
 
 static void run(const char *name, cl_uint count, const size_t *sizes, const void *const *values)
 {
     const size_t one = 1;
-    cl_int error;
-    cl_kernel kernel = clCreateKernel(program, name, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(clCreateKernel, program, name);
     for (cl_uint i = 0; i < count; i++)
         cr_assert_eq(clSetKernelArg(kernel, i, sizes[i], values[i]), CL_SUCCESS);
     cr_assert_eq(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, 0, NULL, NULL),
@@ -196,12 +191,9 @@ static void begin_client(void)
     error = clGetPlatformIDs(1, &platform, NULL);
     cr_assert(error == CL_SUCCESS || !served_wrote(&served, "")); /* Which prints all. */
     cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
-    context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    queue = clCreateCommandQueue(context, device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program = clCreateProgramWithSource(context, 1, &text_, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    context = MADE(clCreateContext, NULL, 1, &device, NULL, NULL);
+    queue = MADE(clCreateCommandQueue, context, device, 0);
+    program = MADE(clCreateProgramWithSource, context, 1, &text_, NULL);
     char log[4096] = "";
     error = clBuildProgram(program, 1, &device, "", NULL, NULL);
     clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof(log), log, NULL);

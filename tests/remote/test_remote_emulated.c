@@ -5,6 +5,7 @@
 
 #include "tests/remote/rogue.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* What a server does for devices with memory of their own: small reads, and ends that their drivers
    are late to tell of. */
@@ -35,9 +36,7 @@ static cl_uint *numbers(void)
 static void read_many(struct seat seat, const cl_uint *want)
 {
     cl_uint got[READS] = {0}, large[LARGE] = {0};
-    cl_int error;
-    cl_event gate = clCreateUserEvent(seat.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_event gate = MADE(clCreateUserEvent, seat.context);
     for (cl_uint i = 0; i < READS; i++)
         cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, i * sizeof(*got),
                                          sizeof(*got), &got[i], 1, &gate, NULL),
@@ -166,14 +165,11 @@ Test(remote_emulated, a_context_goes_when_what_is_read_from_it_has_come)
 static struct seat sit_at_mute(struct served *served, const char *keys, cl_kernel *ret_kernel)
 {
     const char *source = "kernel void nothing(void) {}";
-    cl_int error;
     setenv("RESEAT_RINGS", "no", 1);
     struct seat seat = seat_take(emulated_device(served, keys));
-    cl_program program = clCreateProgramWithSource(seat.context, 1, &source, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
     cr_assert_eq(clBuildProgram(program, 0, NULL, NULL, NULL, NULL), CL_SUCCESS);
-    *ret_kernel = clCreateKernel(program, "nothing", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    *ret_kernel = MADE(clCreateKernel, program, "nothing");
     cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
     return seat;
 }
@@ -231,14 +227,11 @@ Test(remote_emulated, ends_are_seen_soon_beside_a_command_that_is_looked_at_rare
 {
     struct served served;
     cl_kernel kernel;
-    cl_int error;
     cl_event old;
     struct seat seat = sit_at_mute(&served, "callbacks=never items_per_s=1000", &kernel);
-    cl_event gate = clCreateUserEvent(seat.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_event gate = MADE(clCreateUserEvent, seat.context);
     struct seat other = seat;
-    other.queue = clCreateCommandQueue(seat.context, device_of(seat), 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    other.queue = MADE(clCreateCommandQueue, seat.context, device_of(seat), 0);
     cr_assert_eq(clEnqueueMarkerWithWaitList(other.queue, 1, &gate, &old), CL_SUCCESS);
     cr_assert_eq(clFlush(other.queue), CL_SUCCESS);
     clock_sleep(2 * NS_PER_S);
@@ -307,14 +300,11 @@ Test(remote_emulated, what_was_released_is_invalid_and_nothing_worse)
     struct served served;
     struct seat seat = seat_take(emulated_device(&served, ""));
     cl_uint references;
-    cl_int error;
-    cl_event event = clCreateUserEvent(seat.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_event event = MADE(clCreateUserEvent, seat.context);
     cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
     cr_assert_eq(clReleaseEvent(event), CL_INVALID_EVENT);
-    void *mapped = clEnqueueMapBuffer(seat.queue, seat.buffer, CL_TRUE, CL_MAP_WRITE, 0, SEAT_SIZE,
-                                      0, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    void *mapped = MADE(clEnqueueMapBuffer, seat.queue, seat.buffer, CL_TRUE, CL_MAP_WRITE, 0,
+                        SEAT_SIZE, 0, NULL, NULL);
     cr_assert_eq(clReleaseMemObject(seat.buffer), CL_SUCCESS);
     cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
     /* A map keeps nothing, as in the library itself. */
@@ -342,7 +332,6 @@ static uint64_t transfers(const char *call)
 Test(remote_emulated, what_is_long_goes_over_a_link_in_parts)
 {
     struct served served;
-    cl_int error;
     char *bytes = malloc(LONG), *got = calloc(1, LONG);
     cr_assert(bytes && got);
     for (size_t i = 0; i < LONG; i++)
@@ -350,13 +339,11 @@ Test(remote_emulated, what_is_long_goes_over_a_link_in_parts)
     setenv("RESEAT_RINGS", "no", 1);
     cl_device_id device = emulated_device(&served, "own_memory=yes");
     struct seat seat = seat_take(device);
-    cl_mem large = clCreateBuffer(seat.context, 0, LONG, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = MADE(clCreateBuffer, seat.context, 0, LONG, NULL);
     for (cl_command_queue_properties properties = 0; properties <= 1; properties++) {
         uint64_t writes = transfers("clEnqueueWriteBuffer"),
                  reads = transfers("clEnqueueReadBuffer");
-        cl_command_queue queue = clCreateCommandQueue(seat.context, device, properties, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        cl_command_queue queue = MADE(clCreateCommandQueue, seat.context, device, properties);
         cr_assert_eq(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, LONG, bytes, 0, NULL, NULL),
                      CL_SUCCESS);
         memset(got, 0, LONG);
@@ -382,17 +369,14 @@ Test(remote_emulated, what_is_long_goes_over_a_link_in_parts)
 Test(remote_emulated, what_was_sent_is_kept_for_a_device_that_waits)
 {
     struct served served;
-    cl_int error;
     char *bytes = malloc(PIECES * PIECE), *got = calloc(PIECES, PIECE);
     cr_assert(bytes && got);
     for (size_t i = 0; i < PIECES * PIECE; i++)
         bytes[i] = (char)(i * 2654435761u >> 13);
     setenv("RESEAT_RINGS", "no", 1);
     struct seat seat = seat_take(emulated_device(&served, "own_memory=yes"));
-    cl_event gate = clCreateUserEvent(seat.context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem large = clCreateBuffer(seat.context, 0, PIECES * PIECE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_event gate = MADE(clCreateUserEvent, seat.context);
+    cl_mem large = MADE(clCreateBuffer, seat.context, 0, PIECES * PIECE, NULL);
     for (size_t at = 0; at < PIECES * PIECE; at += PIECE)
         cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, at, PIECE, bytes + at, 1,
                                           &gate, NULL),
@@ -426,15 +410,12 @@ Test(remote_emulated, what_the_server_adds_to_options_fails_no_build)
     const size_t items = SEAT_SIZE / sizeof(cl_uint);
     struct served served;
     cl_uint *want = numbers(), last = 0, by = 7;
-    cl_int error;
     cl_device_id device = emulated_device(&served, "arg_info_fails=yes");
     struct seat seat = seat_take(device);
     seat_write(seat, (const char *)want);
-    cl_program program = clCreateProgramWithSource(seat.context, 1, &source, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
     cr_assert_eq(clBuildProgram(program, 1, &device, "", NULL, NULL), CL_SUCCESS);
-    cl_kernel kernel = clCreateKernel(program, "add", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(clCreateKernel, program, "add");
     cr_assert_eq(clSetKernelArg(kernel, 0, sizeof(seat.buffer), &seat.buffer), CL_SUCCESS);
     cr_assert_eq(clSetKernelArg(kernel, 1, sizeof(by), &by), CL_SUCCESS);
     cr_assert_eq(clEnqueueNDRangeKernel(seat.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),

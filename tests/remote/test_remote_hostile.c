@@ -14,6 +14,7 @@
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* What a server says that is not so: the program gets errors, and only what it asked for is
    written. Between the driver and a real server stands one that changes what is said. */
@@ -123,7 +124,6 @@ static void start(void)
     cl_platform_id platforms[2];
     cl_device_id devices[2];
     char servers[256];
-    cl_int error;
     served_start(&between.served, NULL);
     snprintf(between.address, sizeof(between.address), "unix:%s/p", between.served.folder);
     cr_assert_eq(link_unix.listen(between.address + strlen("unix:"), &between.fd), 0);
@@ -138,12 +138,9 @@ static void start(void)
     honest = devices[1];
     cr_assert_eq(clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &program.device, NULL),
                  CL_SUCCESS);
-    program.context = clCreateContext(NULL, 1, &program.device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program.queue = clCreateCommandQueue(program.context, program.device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program.buffer = clCreateBuffer(program.context, 0, SIZE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    program.context = MADE(clCreateContext, NULL, 1, &program.device, NULL, NULL);
+    program.queue = MADE(clCreateCommandQueue, program.context, program.device, 0);
+    program.buffer = MADE(clCreateBuffer, program.context, 0, SIZE, NULL);
     const cl_uchar bytes[SIZE] = {1, 2, 3};
     cr_assert_eq(
         clEnqueueWriteBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL),
@@ -337,17 +334,13 @@ static bool of_all(struct stream *client, const struct message *message)
 Test(remote_hostile, objects_of_another_server_are_not_its)
 {
     unsigned char bytes[SIZE];
-    cl_int error, status = CL_COMPLETE;
+    cl_int status = CL_COMPLETE;
     cl_event read;
     memset(bytes, 0x55, sizeof(bytes));
-    cl_context context = clCreateContext(NULL, 1, &honest, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_command_queue queue = clCreateCommandQueue(context, honest, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem buffer = clCreateBuffer(context, 0, SIZE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_event gate = clCreateUserEvent(context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(clCreateContext, NULL, 1, &honest, NULL, NULL);
+    cl_command_queue queue = MADE(clCreateCommandQueue, context, honest, 0);
+    cl_mem buffer = MADE(clCreateBuffer, context, 0, SIZE, NULL);
+    cl_event gate = MADE(clCreateUserEvent, context);
     cr_assert_eq(clEnqueueReadBuffer(queue, buffer, CL_FALSE, 0, SIZE, bytes, 1, &gate, &read),
                  CL_SUCCESS);
     atomic_store(&between.meddler, of_all);
@@ -384,9 +377,7 @@ Test(remote_hostile, the_end_of_what_is_no_event_ends_the_session)
 
 static cl_program build(const char *source)
 {
-    cl_int error;
-    cl_program built = clCreateProgramWithSource(program.context, 1, &source, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program built = MADE(clCreateProgramWithSource, program.context, 1, &source, NULL);
     (void)clBuildProgram(built, 1, &program.device, "", NULL, NULL);
     return built;
 }

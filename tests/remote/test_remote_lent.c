@@ -14,6 +14,7 @@
 #include "state/driver/between.h"
 #include "state/driver/served.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* Memory that the driver shares with its server and gives to the program: what it lends to the
  * engine, and the memory of its own maps. */
@@ -254,9 +255,8 @@ Test(remote_lent, a_child_has_its_own_copy_of_what_is_mapped)
     cl_mem whole = clCreateBuffer(seat.context, CL_MEM_ALLOC_HOST_PTR, SEAT_SIZE, NULL, &error);
     cl_mem buffers[] = {seat.buffer, whole};
     for (int i = 0; i < 2; i++) {
-        char *at = clEnqueueMapBuffer(seat.queue, buffers[i], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                      0, SEAT_SIZE, 0, NULL, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        char *at = MADE(clEnqueueMapBuffer, seat.queue, buffers[i], CL_TRUE,
+                        CL_MAP_READ | CL_MAP_WRITE, 0, SEAT_SIZE, 0, NULL, NULL);
         fork_over(at, 0x33, 0x33);
         cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, buffers[i], at, 0, NULL, NULL),
                      CL_SUCCESS);

@@ -11,6 +11,7 @@
 
 #include "state/base/clock.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* What a program sees of a server that is not there, dies, or stops: errors, soon, and no hang. */
 
@@ -26,18 +27,14 @@ struct program {
 
 static void begin(struct program *program)
 {
-    cl_int error;
     cl_uint count = 0;
     cr_assert_eq(clGetPlatformIDs(1, &program->platform, &count), CL_SUCCESS);
     cr_assert_eq(count, 1);
     cr_assert_eq(clGetDeviceIDs(program->platform, CL_DEVICE_TYPE_ALL, 1, &program->device, NULL),
                  CL_SUCCESS);
-    program->context = clCreateContext(NULL, 1, &program->device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program->queue = clCreateCommandQueue(program->context, program->device, 0, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program->buffer = clCreateBuffer(program->context, 0, 4096, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    program->context = MADE(clCreateContext, NULL, 1, &program->device, NULL, NULL);
+    program->queue = MADE(clCreateCommandQueue, program->context, program->device, 0);
+    program->buffer = MADE(clCreateBuffer, program->context, 0, 4096, NULL);
     cr_assert_eq(clFinish(program->queue), CL_SUCCESS);
 }
 
@@ -54,8 +51,7 @@ static void lose(struct program *program, pid_t victim, int signal)
 {
     char got[64];
     cl_int error;
-    cl_event read, gate = clCreateUserEvent(program->context, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_event read, gate = MADE(clCreateUserEvent, program->context);
     cr_assert_eq(clEnqueueReadBuffer(program->queue, program->buffer, CL_FALSE, 0, sizeof(got), got,
                                      1, &gate, &read),
                  CL_SUCCESS);

@@ -12,6 +12,7 @@
 #include "remote/server/listener/processes.h"
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* The processes that a driver starts in a session, as compilers start linkers. */
 
@@ -57,8 +58,7 @@ static cl_int build(struct seat seat, cl_device_id device)
 {
     const char *source = "__kernel void k(__global int *a) { a[0] = 1; }";
     cl_int error;
-    cl_program program = clCreateProgramWithSource(seat.context, 1, &source, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
     error = clBuildProgram(program, 1, &device, "", NULL, NULL);
     cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
     return error;

@@ -11,6 +11,7 @@
 #include "state/base/clock.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /*
  * What a program sees of links that break: nothing, but time. What it computes is compared with
@@ -66,30 +67,22 @@ static void start_behind(unsigned networks, const char *const *options)
 static void build(struct program *p)
 {
     const char *text = source;
-    cl_int error;
-    p->program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    p->program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
     cr_assert_eq(clBuildProgram(p->program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
-    p->kernel = clCreateKernel(p->program, "turn", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    p->kernel = MADE(clCreateKernel, p->program, "turn");
 }
 
 static void begin(struct program *p)
 {
     cl_platform_id platform;
-    cl_int error;
     memset(p, 0, sizeof(*p));
     cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
     cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &p->device, NULL), CL_SUCCESS);
-    p->context = clCreateContext(NULL, 1, &p->device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    p->queue = clCreateCommandQueue(p->context, p->device, CL_QUEUE_PROFILING_ENABLE, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    p->context = MADE(clCreateContext, NULL, 1, &p->device, NULL, NULL);
+    p->queue = MADE(clCreateCommandQueue, p->context, p->device, CL_QUEUE_PROFILING_ENABLE);
     for (cl_uint i = 0; i < WORDS; i++)
         p->words[i] = i * 2654435761u;
-    p->buffer =
-        clCreateBuffer(p->context, CL_MEM_COPY_HOST_PTR, sizeof(p->words), p->words, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    p->buffer = MADE(clCreateBuffer, p->context, CL_MEM_COPY_HOST_PTR, sizeof(p->words), p->words);
     build(p);
 }
 
@@ -188,13 +181,11 @@ Test(remote_resume, large_transfers_go_on_where_they_were, .timeout = 300)
 {
     enum { BYTES = 24 << 20 };
     struct program p;
-    cl_int error;
     unsigned char *sent = malloc(BYTES), *got = calloc(1, BYTES);
     cr_assert(sent && got);
     start_behind(1, NULL);
     begin(&p);
-    cl_mem large = clCreateBuffer(p.context, 0, BYTES, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem large = MADE(clCreateBuffer, p.context, 0, BYTES, NULL);
     for (size_t i = 0; i < BYTES; i++)
         sent[i] = (unsigned char)(i * 31 + (i >> 12));
     proxy_cut_after(proxies[0], PROXY_UP, 5 << 20);

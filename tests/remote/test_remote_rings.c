@@ -22,6 +22,7 @@
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* Sessions over rings: what clients do there that break the rules, and what is left when either
    side is gone. */
@@ -392,22 +393,19 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
 {
     struct served served;
     const cl_icd_dispatch *cl = NULL;
-    cl_int error;
     char own[16];
     snprintf(own, sizeof(own), "%d", getpid());
     setenv("POCL_DEVICES", "basic basic pthread", 1); /* The server's own are two. */
     served_start(&served, (const char *const[]){"--while", own, NULL});
     cl_device_id device = open_isolated(&served, &cl);
-    cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
     cr_assert_eq(use(cl, context, device), CL_SUCCESS);
     kill(served_session(&served), SIGKILL);
     uint64_t until = clock_now_ns() + SILENCE_NS;
     while (use(cl, context, device) == CL_SUCCESS && clock_now_ns() < until)
         clock_sleep(NS_PER_MS);
     cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
-    cl_context other = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context other = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
     cr_assert_eq(use(cl, other, device), CL_SUCCESS);
     cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
     cr_assert_eq(cl->clReleaseContext(context), CL_SUCCESS);
@@ -471,7 +469,6 @@ Test(remote_rings, a_standby_session_takes_the_place_of_one_whose_process_was_ki
 {
     struct served served;
     const cl_icd_dispatch *cl = NULL;
-    cl_int error;
     cl_platform_id platform;
     isolated_standby_fn standby;
     served_leave_fn leave;
@@ -487,8 +484,7 @@ Test(remote_rings, a_standby_session_takes_the_place_of_one_whose_process_was_ki
     first = served_session(&served);
 
     for (int round = 0; round < 3; round++) {
-        cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        cl_context context = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
         cr_assert_eq(await_standby(&served, standby, platform, pids), 2, "round %d", round);
         pid_t ready = pids[pids[0] == first];
         clock_sleep(300 * NS_PER_MS); /* It tells its devices. */
@@ -498,8 +494,7 @@ Test(remote_rings, a_standby_session_takes_the_place_of_one_whose_process_was_ki
         uint64_t until = clock_now_ns() + SILENCE_NS;
         while (use(cl, context, device) == CL_SUCCESS && clock_now_ns() < until)
             clock_sleep(NS_PER_MS);
-        context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        context = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
         cr_assert_eq(use(cl, context, device), CL_SUCCESS, "another session was begun");
         kill(served.pid, SIGCONT);
         cr_assert_eq(await_sessions(&served, 1, pids), 1, "there are more than one spare");

@@ -8,6 +8,7 @@
 #include "state/object/residence.h"
 #include "state/transfer/transfer.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* The library's transfers between devices of two servers: past the host where there is a way. */
 
@@ -56,9 +57,8 @@ static void start(unsigned from, unsigned to, bool added)
         bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
     for (unsigned i = 0; i < 2; i++) {
         cr_assert_eq(residence_create(NULL, devices[2 * i + (i ? to : from)], &ends[i], &error), 0);
-        buffers[i] = ends[i]->cl->clCreateBuffer(ends[i]->context, i ? 0 : CL_MEM_COPY_HOST_PTR,
-                                                 SIZE, i ? NULL : bytes, &error);
-        cr_assert_eq(error, CL_SUCCESS);
+        buffers[i] = MADE(ends[i]->cl->clCreateBuffer, ends[i]->context,
+                          i ? 0 : CL_MEM_COPY_HOST_PTR, SIZE, i ? NULL : bytes);
     }
     free(devices);
 }

@@ -7,6 +7,7 @@
 #include "state/base/clock.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
+#include "tests/support/calls.h"
 
 /* Which calls wait for a round trip. On a network that passes nothing on any more, those that wait
  * for none return; on a late one, those that have to wait do. */
@@ -29,7 +30,6 @@ static cl_mem buffer;
 static void start(void)
 {
     cl_platform_id platform;
-    cl_int error;
     char path[PATH_MAX];
     const cl_uint zero[ITEMS] = {0};
     served_start_tcp(&served, NULL);
@@ -41,15 +41,11 @@ static void start(void)
     served_use(&served);
     cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
     cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
-    context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    program = clCreateProgramWithSource(context, 1, (const char *[]){source}, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    context = MADE(clCreateContext, NULL, 1, &device, NULL, NULL);
+    program = MADE(clCreateProgramWithSource, context, 1, (const char *[]){source}, NULL);
     cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
-    kernel = clCreateKernel(program, "add", &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(zero), (void *)zero, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    kernel = MADE(clCreateKernel, program, "add");
+    buffer = MADE(clCreateBuffer, context, CL_MEM_COPY_HOST_PTR, sizeof(zero), (void *)zero);
     cr_assert_eq(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer), CL_SUCCESS);
 }
 
@@ -63,10 +59,7 @@ TestSuite(trips, .init = start, .fini = stop, .timeout = 30);
 
 static cl_command_queue queue_of(cl_command_queue_properties properties)
 {
-    cl_int error;
-    cl_command_queue queue = clCreateCommandQueue(context, device, properties, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    return queue;
+    return MADE(clCreateCommandQueue, context, device, properties);
 }
 
 static void launch(cl_command_queue queue)
@@ -103,12 +96,10 @@ Test(trips, none_for_what_a_device_says_of_a_kernel)
 
 Test(trips, none_for_the_other_kernels_of_a_program)
 {
-    cl_int error;
     cl_uint arguments = 0;
     size_t size = 0;
     proxy_set_stalled(proxy, true);
-    cl_kernel set = clCreateKernel(program, "set", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel set = MADE(clCreateKernel, program, "set");
     cr_assert_eq(clGetKernelInfo(set, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, NULL),
                  CL_SUCCESS);
     cr_assert_eq(arguments, 2);

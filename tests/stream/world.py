@@ -165,8 +165,9 @@ class Jvm:
 
     def __init__(self, classes, env, case, count=1000, **properties):
         self.process = subprocess.Popen(
-            ["java", "-Xmx32m", "-XX:+UseSerialGC", *(f"-D{k}={v}" for k, v in properties.items()), "-cp", classes,
-             "Clients", case, str(count)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+            ["java", "-Xmx32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+             *(f"-D{k}={v}" for k, v in properties.items()), "-cp", classes, "Clients", case, str(count)],
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
         self.lines, self.done, self.program = [], 0, None
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -184,8 +185,8 @@ class Jvm:
         self.process.kill()
         self.process.wait()
         self.reader.join()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        for pipe in self.process.stdin, self.process.stdout, self.process.stderr:
+            pipe.close()
 
     def more(self, test):
         """Wait until it has done something since."""
@@ -195,7 +196,8 @@ class Jvm:
             self.end(test)
 
     def end(self, test, seconds=SECONDS):
-        """Wait until it has ended well. Returns what it printed before "ok"."""
+        """End its input, and wait until it has ended well. Returns what it printed before "ok"."""
+        self.process.stdin.close()
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

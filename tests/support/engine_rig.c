@@ -182,18 +182,12 @@ void engine_rig_sleep(unsigned ms)
 void engine_program_open(const struct engine_rig *rig, cl_command_queue_properties properties,
                          const char *source, struct engine_program *ret_program)
 {
-    cl_int error;
     memset(ret_program, 0, sizeof(*ret_program));
-    ret_program->context = clCreateContext(NULL, 1, &rig->device, NULL, NULL, &error);
-    OK(error);
-    ret_program->queue =
-        clCreateCommandQueue(ret_program->context, rig->device, properties, &error);
-    OK(error);
+    ret_program->context = MADE(clCreateContext, NULL, 1, &rig->device, NULL, NULL);
+    ret_program->queue = MADE(clCreateCommandQueue, ret_program->context, rig->device, properties);
     if (!source)
         return;
-    ret_program->program =
-        clCreateProgramWithSource(ret_program->context, 1, &source, NULL, &error);
-    OK(error);
+    ret_program->program = MADE(clCreateProgramWithSource, ret_program->context, 1, &source, NULL);
     OK(clBuildProgram(ret_program->program, 0, NULL, "", NULL, NULL));
 }
 
@@ -201,16 +195,12 @@ void engine_program_close(struct engine_program *program)
 {
     if (program->program)
         OK(clReleaseProgram(program->program));
-    OK(clReleaseCommandQueue(program->queue));
-    OK(clReleaseContext(program->context));
+    RELEASE(program->queue, program->context);
 }
 
 cl_mem engine_buffer(cl_context context, cl_mem_flags flags, size_t size, void *host_ptr)
 {
-    cl_int error;
-    cl_mem buffer = clCreateBuffer(context, flags, size, host_ptr, &error);
-    OK(error);
-    return buffer;
+    return MADE(clCreateBuffer, context, flags, size, host_ptr);
 }
 
 void engine_read_there(cl_command_queue queue, cl_mem buffer, size_t offset, size_t size,
@@ -226,8 +216,5 @@ void engine_read_there(cl_command_queue queue, cl_mem buffer, size_t offset, siz
 
 cl_kernel engine_kernel(cl_program program, const char *name)
 {
-    cl_int error;
-    cl_kernel kernel = clCreateKernel(program, name, &error);
-    OK(error);
-    return kernel;
+    return MADE(clCreateKernel, program, name);
 }

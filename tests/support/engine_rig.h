@@ -7,6 +7,7 @@
 #include "state/move/status.h"
 #include "state/object/context.h"
 #include "tests/emu/emu.h"
+#include "tests/support/calls.h"
 
 /*
  * The whole engine in the test's own process: the entry points (cl*) beside what stands behind them
@@ -77,12 +78,5 @@ cl_mem engine_buffer(cl_context context, cl_mem_flags flags, size_t size, void *
 void engine_read_there(cl_command_queue queue, cl_mem buffer, size_t offset, size_t size,
                        void *ret_bytes);
 cl_kernel engine_kernel(cl_program program, const char *name);
-
-/** Fail the test when @expression is not CL_SUCCESS. */
-#define OK(expression)                                                                             \
-    do {                                                                                           \
-        cl_int ok_ = (expression);                                                                 \
-        cr_assert_eq(ok_, CL_SUCCESS, "%s: %d", #expression, ok_);                                 \
-    } while (0)
 
 #endif

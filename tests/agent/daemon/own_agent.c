@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/governor.h"
@@ -59,4 +61,14 @@ void own_agent_finish(void)
     config_finish(&agent->config);
     snprintf(command, sizeof(command), "rm -r %s", folder);
     cr_expect_eq(system(command), 0);
+}
+
+int own_agent_connect(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(address.sun_path, own_agent.paths.socket, sizeof(address.sun_path));
+    cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
 }

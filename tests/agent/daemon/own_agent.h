@@ -11,5 +11,7 @@ extern struct agent own_agent;
 void own_agent_begin(void);
 /** Fails when it left a handle open. */
 void own_agent_finish(void);
+/** A socket connected to it, where it listens; nothing said yet. */
+int own_agent_connect(void);
 
 #endif

@@ -11,17 +11,11 @@
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
+#include "tests/agent/visitor.h"
 
 /* Agents that are another user's. */
 
-#define OTHER   64002
-#define SOON_MS 5000
-
 TestSuite(impostor, .init = harness_init, .fini = harness_finish, .timeout = 60);
-
-#define NEEDS_ROOT()                                                                               \
-    if (geteuid() != 0)                                                                            \
-    cr_skip_test("only root can be other users")
 
 struct impostor {
     pid_t pid;

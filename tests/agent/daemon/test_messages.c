@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent/daemon/messages/messages.h"
@@ -70,16 +69,6 @@ Test(messages, every_type_of_the_protocol_has_one_row)
 
 /* ---- what is refused ---- */
 
-static int connect_to_it(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    memcpy(address.sun_path, agent->paths.socket, sizeof(address.sun_path));
-    cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
-
 static void say(int fd, struct frame *frame)
 {
     cr_assert_eq(frame_seal(frame), 0);
@@ -114,7 +103,7 @@ static bool hears(int fd, const char *code)
 
 static int call_as(const char *role)
 {
-    int fd = connect_to_it();
+    int fd = own_agent_connect();
     struct frame frame;
     char bytes[4096];
 
@@ -157,7 +146,7 @@ Test(messages, what_another_may_say_is_refused_and_changes_nothing)
 
 Test(messages, the_first_is_a_hello_or_the_last)
 {
-    int fd = connect_to_it();
+    int fd = own_agent_connect();
 
     expect_refused(fd, MSG_APPS);
     cr_expect_eq(agent->peer_count, 0);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent/daemon/operations/governor.h"
@@ -22,16 +21,6 @@ static struct agent *const agent = &own_agent;
 TestSuite(time, .init = own_agent_begin, .fini = own_agent_finish, .timeout = 30);
 
 /* ---- who connects and says nothing ---- */
-
-static int connect_to_it(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    memcpy(address.sun_path, agent->paths.socket, sizeof(address.sun_path));
-    cr_assert_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
 
 static void say_hello(int fd)
 {
@@ -65,7 +54,7 @@ static bool is_closed(int fd)
 Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
 {
     cr_assert_eq(peers_listen(agent), 0);
-    int silent = connect_to_it(), client = connect_to_it();
+    int silent = own_agent_connect(), client = own_agent_connect();
     say_hello(client);
     run();
     cr_assert_eq(agent->peer_count, 2);

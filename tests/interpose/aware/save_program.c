@@ -52,8 +52,7 @@ void open_program(void)
 
 void close_program(void)
 {
-    OK(clReleaseKernel(f.kernel));
-    OK(clReleaseMemObject(f.buffer));
+    RELEASE(f.kernel, f.buffer);
     engine_program_close(&f.program);
     engine_rig_ends_empty(&f.rig);
 }

@@ -28,8 +28,7 @@ struct work {
 static void work_launch(struct work *work, cl_uint value)
 {
     cl_kernel add = work->add;
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &work->buffer));
-    OK(clSetKernelArg(add, 1, sizeof(value), &value));
+    ARGS(add, work->buffer, value);
     OK(clEnqueueNDRangeKernel(work->engine.queue, add, 1, NULL, &work->words, &work->group, 0, NULL,
                               NULL));
     work->sum += value;
@@ -61,8 +60,7 @@ static void let_go(struct aware_program *program, const struct reseat_change *ch
 {
     struct work *work = program->own;
     (void)change;
-    OK(clReleaseMemObject(work->buffer));
-    OK(clReleaseKernel(work->add));
+    RELEASE(work->buffer, work->add);
     work->buffer = NULL;
 }
 

@@ -22,11 +22,7 @@ static cl_mem make_image2d(size_t width)
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = 7};
-    cl_int error;
-    cl_mem image =
-        clCreateImage(f.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
-    OK(error);
-    return image;
+    return MADE(clCreateImage, f.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL);
 }
 
 static void make_objects(struct objects *o, int byte)
@@ -44,11 +40,7 @@ static void make_objects(struct objects *o, int byte)
 
 static void release_objects(struct objects *o)
 {
-    OK(clReleaseMemObject(o->fresh));
-    OK(clReleaseMemObject(o->begun));
-    OK(clReleaseMemObject(o->user_memory));
-    OK(clReleaseMemObject(o->image));
-    OK(clReleaseMemObject(o->none));
+    RELEASE(o->fresh, o->begun, o->user_memory, o->image, o->none);
 }
 
 static void is_filled(cl_mem memory, const char *name)

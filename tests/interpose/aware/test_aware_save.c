@@ -239,13 +239,11 @@ static void *set_event(void *event)
 
 Test(aware_save, what_is_held_may_go_while_the_program_stands)
 {
-    cl_int error;
     pthread_t thread;
     const size_t items = COUNT;
     open_program();
     take_part(on_save, 0);
-    cl_event event = clCreateUserEvent(f.program.context, &error);
-    OK(error);
+    cl_event event = MADE(clCreateUserEvent, f.program.context);
     OK(clEnqueueNDRangeKernel(f.program.queue, f.kernel, 1, NULL, &items, NULL, 1, &event, NULL));
     f.steps = 1;
     cr_assert_eq(pthread_create(&thread, NULL, set_event, event), 0);
@@ -354,12 +352,10 @@ Test(aware_save, a_loss_while_the_callback_runs_is_recovered_from_first)
 Test(aware_save, a_name_is_one_living_object_s)
 {
     char longest[RESEAT_NAME_MAX + 1];
-    cl_int error;
     open_program();
     cl_mem other = engine_buffer(f.program.context, CL_MEM_READ_WRITE, 64, NULL);
     const cl_buffer_region region = {0, 16};
-    cl_mem part = clCreateSubBuffer(other, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    cl_mem part = MADE(clCreateSubBuffer, other, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     memset(longest, 'x', sizeof(longest) - 1);
     longest[RESEAT_NAME_MAX] = '\0';
     cr_assert_eq(reseat_name(other, NULL, NULL), RESEAT_INVALID);
@@ -390,8 +386,7 @@ Test(aware_save, a_name_is_one_living_object_s)
     }
     cr_assert_eq(names, 2);
     close_image();
-    OK(clReleaseMemObject(part));
-    OK(clReleaseMemObject(other));
+    RELEASE(part, other);
     cr_assert_eq(reseat_name(f.buffer, "a", NULL), RESEAT_OK, "the other one is gone");
     close_program();
 }

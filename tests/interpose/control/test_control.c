@@ -67,25 +67,7 @@ struct talk {
 /** The next message, to be given to message_finish(). */
 static void hear(struct talk *talk, struct message *ret_message)
 {
-    char bytes[4096];
-    int got;
-
-    while ((got = frame_reader_next(&talk->reader, ret_message)) == 0) {
-        struct pollfd polled = {.fd = talk->fd, .events = POLLIN};
-        cr_assert_eq(poll(&polled, 1, SOON_MS), 1, "it says nothing");
-        ssize_t count = recv(talk->fd, bytes, sizeof(bytes), 0);
-        cr_assert_gt(count, 0);
-        cr_assert_eq(frame_reader_feed(&talk->reader, bytes, (size_t)count), 0);
-    }
-    cr_assert_eq(got, 1);
-}
-
-static void put(struct talk *talk, struct frame *frame)
-{
-    cr_assert_eq(frame_seal(frame), 0);
-    cr_assert_eq(send(talk->fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL),
-                 (ssize_t)frame->buffer.size);
-    frame_finish(frame);
+    cr_assert(harness_hear(talk->fd, &talk->reader, ret_message, SOON_MS), "it says nothing");
 }
 
 static bool places; /* the agent says that it finds them */
@@ -101,7 +83,7 @@ static void say(struct talk *talk, const char *type, uint64_t request)
     frame_u64(&frame, "request", request);
     frame_string(&frame, "device", text);
     frame_bool(&frame, "places", places);
-    put(talk, &frame);
+    cr_assert(harness_tell(talk->fd, &frame));
 }
 
 /** Take the program's connection; it has said hello and was welcomed. */
@@ -230,7 +212,7 @@ Test(control, an_agent_finds_a_place_for_a_program_whose_device_is_lost)
     frame_init(&frame, MSG_MOVE);
     frame_u64(&frame, "request", 5);
     frame_string(&frame, "device", text);
-    put(&talk, &frame);
+    cr_assert(harness_tell(talk.fd, &frame));
     for (bool ended = false; !ended;) {
         hear(&talk, &message);
         ended = field_is(&message.root, "type", MSG_REPORT);
@@ -295,7 +277,7 @@ static bool granted(struct talk *talk, uint64_t turn, uint64_t for_ms)
     frame_bool(&frame, "granted", true);
     if (for_ms)
         frame_u64(&frame, "for_ms", for_ms);
-    put(talk, &frame);
+    cr_assert(harness_tell(talk->fd, &frame));
     for (;;) {
         struct message message;
         hear(talk, &message);

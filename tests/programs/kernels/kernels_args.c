@@ -32,8 +32,7 @@ void kernels_values(struct bench *b)
     memset(value, 0, sizeof value); /* they were copied */
     prog_run(b->prog->queue, kernel, 1);
     kernels_verify(b, "values of all types", out, want, sizeof want);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(out));
+    RELEASE(kernel, out);
 }
 
 void kernels_null(struct bench *b)
@@ -52,9 +51,7 @@ void kernels_null(struct bench *b)
         prog_run(b->prog->queue, kernel, 1);
         kernels_verify(b, "NULL buffers", out, want, sizeof want);
     }
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(in));
-    MUST(clReleaseMemObject(out));
+    RELEASE(kernel, in, out);
 }
 
 /* Launches in a row on one kernel: each has the arguments of its time. */
@@ -78,10 +75,10 @@ void kernels_changes(struct bench *b)
         for (unsigned k = 0; k < WORDS; k++)
             want[which][k] = want[which][k] * 3 + value;
     }
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     for (unsigned i = 0; i < BUFFERS; i++) {
         kernels_verify(b, "arguments that change", mems[i], want[i], sizeof want[i]);
-        MUST(clReleaseMemObject(mems[i]));
+        OK(clReleaseMemObject(mems[i]));
     }
 }
 
@@ -93,22 +90,19 @@ void kernels_samplers(struct bench *b)
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE};
     uint32_t pixels[SIDE][SIDE][4], want[SIDE + 4][SIDE + 4][4];
     const size_t items[2] = {SIDE + 4, SIDE + 4};
-    cl_int err;
 
     rng_fill(&b->rng, pixels, sizeof pixels);
-    cl_mem image = clCreateImage(b->prog->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, &format,
-                                 &desc, pixels, &err);
-    MUST(err);
+    cl_mem image = MADE(clCreateImage, b->prog->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                        &format, &desc, pixels);
     cl_mem out = prog_buffer(b->prog->context, CL_MEM_WRITE_ONLY, sizeof want, NULL);
     cl_kernel kernel = prog_kernel(b->program, "sample");
     prog_arg(kernel, 0, sizeof image, &image);
     prog_arg(kernel, 2, sizeof out, &out);
     for (unsigned m = 0; m < 2; m++) {
         cl_sampler sampler =
-            clCreateSampler(b->prog->context, CL_FALSE, modes[m], CL_FILTER_NEAREST, &err);
-        MUST(err);
+            MADE(clCreateSampler, b->prog->context, CL_FALSE, modes[m], CL_FILTER_NEAREST);
         prog_arg(kernel, 1, sizeof sampler, &sampler);
-        MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, 2, NULL, items, NULL, 0, NULL, NULL));
+        OK(clEnqueueNDRangeKernel(b->prog->queue, kernel, 2, NULL, items, NULL, 0, NULL, NULL));
         for (int y = 0; y < SIDE + 4; y++) {
             for (int x = 0; x < SIDE + 4; x++) {
                 int px = x - 2, py = y - 2;
@@ -121,11 +115,9 @@ void kernels_samplers(struct bench *b)
             }
         }
         kernels_verify(b, "a sampler argument", out, want, sizeof want);
-        MUST(clReleaseSampler(sampler));
+        OK(clReleaseSampler(sampler));
     }
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(out));
-    MUST(clReleaseMemObject(image));
+    RELEASE(kernel, out, image);
 }
 
 static void check_text(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name, const char *want)
@@ -133,7 +125,7 @@ static void check_text(cl_kernel kernel, cl_uint index, cl_kernel_arg_info name,
     char text[64] = "";
     size_t size = 0;
 
-    MUST(clGetKernelArgInfo(kernel, index, name, sizeof text, text, &size));
+    OK(clGetKernelArgInfo(kernel, index, name, sizeof text, text, &size));
     if (strcmp(text, want) != 0 || size != strlen(want) + 1)
         prog_fail("argument %u: \"%s\" (%zu bytes), not \"%s\"", index, text, size, want);
 }
@@ -156,35 +148,35 @@ void kernels_info(struct bench *b)
     size_t group = 0, most = 0, multiple = 0;
     cl_ulong local = 0, more = 0;
 
-    MUST(clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL));
+    OK(clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL));
     REQUIRE(count == 4);
-    MUST(clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL));
+    OK(clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL));
     REQUIRE(strcmp(name, "turn") == 0);
     for (cl_uint i = 0; i < count; i++) {
-        MUST(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address,
-                                &address, NULL));
+        OK(clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address,
+                              NULL));
         REQUIRE(address == turn[i].address);
         check_text(kernel, i, CL_KERNEL_ARG_TYPE_NAME, turn[i].type);
         check_text(kernel, i, CL_KERNEL_ARG_NAME, turn[i].name);
     }
     REQUIRE(clGetKernelArgInfo(kernel, 4, CL_KERNEL_ARG_NAME, sizeof name, name, NULL) ==
             CL_INVALID_ARG_INDEX);
-    MUST(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group,
-                                  &group, NULL));
-    MUST(clGetDeviceInfo(b->prog->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group,
+                                &group, NULL));
+    OK(clGetDeviceInfo(b->prog->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL));
     REQUIRE(group >= 1 && group <= most);
-    MUST(clGetKernelWorkGroupInfo(kernel, NULL, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
-                                  sizeof multiple, &multiple, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, NULL, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                                sizeof multiple, &multiple, NULL));
     REQUIRE(multiple >= 1 && multiple <= most);
-    MUST(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local,
-                                  &local, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local,
+                                &local, NULL));
     REQUIRE(local >= 16 * sizeof(cl_uint));
-    MUST(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof more,
-                                  &more, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof more,
+                                &more, NULL));
     REQUIRE(more == local);
     REQUIRE(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_GLOBAL_WORK_SIZE,
                                      sizeof name, name, NULL) == CL_INVALID_VALUE);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
 }
 
 /* Errors that drivers agree about. */
@@ -214,10 +206,8 @@ void kernels_refusals(struct bench *b)
     REQUIRE(!clCreateKernel(b->program, "absent", &err) && err == CL_INVALID_KERNEL_NAME);
     REQUIRE(!clCreateKernel(b->program, NULL, &err) && err == CL_INVALID_VALUE);
     REQUIRE(clBuildProgram(b->program, 0, NULL, "", NULL, NULL) == CL_INVALID_OPERATION);
-    MUST(clFinish(b->prog->queue));
-    MUST(clReleaseKernel(local));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(mem));
+    OK(clFinish(b->prog->queue));
+    RELEASE(local, kernel, mem);
 }
 
 struct setter {
@@ -243,8 +233,8 @@ static void *set_and_launch(void *data)
         for (unsigned k = 0; k < WORDS; k++)
             s->want[k] = s->want[k] * 3 + value;
     }
-    MUST(clFinish(s->queue));
-    MUST(clReleaseKernel(kernel));
+    OK(clFinish(s->queue));
+    OK(clReleaseKernel(kernel));
     return NULL;
 }
 
@@ -265,7 +255,6 @@ void kernels_threads(struct bench *b)
     for (unsigned i = 0; i < THREADS; i++) {
         kernels_verify(b, "kernels of many threads", setters[i].mem, setters[i].want,
                        sizeof setters[i].want);
-        MUST(clReleaseCommandQueue(setters[i].queue));
-        MUST(clReleaseMemObject(setters[i].mem));
+        RELEASE(setters[i].queue, setters[i].mem);
     }
 }

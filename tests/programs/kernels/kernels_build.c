@@ -10,19 +10,15 @@ enum { BUILDS = 4, OPTION_BYTES = 64, LOG_BYTES = 1 << 16, TRIPS = 3 };
 
 static cl_program source(struct bench *b, const char *text)
 {
-    cl_int err;
-    cl_program program = clCreateProgramWithSource(b->prog->context, 1, &text, NULL, &err);
-
-    MUST(err);
-    return program;
+    return MADE(clCreateProgramWithSource, b->prog->context, 1, &text, NULL);
 }
 
 static cl_build_status status_of(const struct bench *b, cl_program program)
 {
     cl_build_status status;
 
-    MUST(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
-                               &status, NULL));
+    OK(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
+                             &status, NULL));
     return status;
 }
 
@@ -30,8 +26,8 @@ static cl_program_binary_type type_of(const struct bench *b, cl_program program)
 {
     cl_program_binary_type type;
 
-    MUST(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type,
-                               NULL));
+    OK(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BINARY_TYPE, sizeof type, &type,
+                             NULL));
     return type;
 }
 
@@ -44,8 +40,7 @@ static void check_result(struct bench *b, const char *what, cl_program program, 
     prog_arg(kernel, 0, sizeof out, &out);
     prog_run(b->prog->queue, kernel, 1);
     kernels_verify(b, what, out, &want, sizeof want);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(out));
+    RELEASE(kernel, out);
 }
 
 /* Headers that include one another, with the macros of the compilation. */
@@ -62,16 +57,13 @@ void kernels_headers(struct bench *b)
     cl_int err;
 
     snprintf(options, sizeof options, "-D BASE=%uu", base);
-    MUST(clCompileProgram(main, 1, &b->prog->device, options, 2, headers, names, NULL, NULL));
+    OK(clCompileProgram(main, 1, &b->prog->device, options, 2, headers, names, NULL, NULL));
     REQUIRE(type_of(b, main) == CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT);
     REQUIRE(!clCreateKernel(main, "k", &err) && err != CL_SUCCESS);
-    cl_program linked = clLinkProgram(b->prog->context, 0, NULL, NULL, 1, &main, NULL, NULL, &err);
-    MUST(err);
-    MUST(clReleaseProgram(outer));
-    MUST(clReleaseProgram(inner));
-    MUST(clReleaseProgram(main));
+    cl_program linked = MADE(clLinkProgram, b->prog->context, 0, NULL, NULL, 1, &main, NULL, NULL);
+    RELEASE(outer, inner, main);
     check_result(b, "nested headers", linked, (base + 2) * 11);
-    MUST(clReleaseProgram(linked));
+    OK(clReleaseProgram(linked));
 }
 
 /* A library of two objects, and a program that was compiled beside it. */
@@ -84,27 +76,21 @@ void kernels_libraries(struct bench *b)
                                 "__kernel void k(__global uint *a) { *a = more(SEED); }\n");
     uint32_t seed = rng_below(&b->rng, 4);
     char options[OPTION_BYTES];
-    cl_int err;
 
     for (unsigned i = 0; i < 2; i++)
-        MUST(clCompileProgram(parts[i], 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
-    cl_program library = clLinkProgram(b->prog->context, 1, &b->prog->device, "-create-library", 2,
-                                       parts, NULL, NULL, &err);
-    MUST(err);
+        OK(clCompileProgram(parts[i], 0, NULL, NULL, 0, NULL, NULL, NULL, NULL));
+    cl_program library = MADE(clLinkProgram, b->prog->context, 1, &b->prog->device,
+                              "-create-library", 2, parts, NULL, NULL);
     REQUIRE(type_of(b, library) == CL_PROGRAM_BINARY_TYPE_LIBRARY);
     snprintf(options, sizeof options, "-DSEED=%uu", seed);
-    MUST(clCompileProgram(user, 0, NULL, options, 0, NULL, NULL, NULL, NULL));
+    OK(clCompileProgram(user, 0, NULL, options, 0, NULL, NULL, NULL, NULL));
     cl_program inputs[2] = {user, library};
     cl_program linked =
-        clLinkProgram(b->prog->context, 1, &b->prog->device, "", 2, inputs, NULL, NULL, &err);
-    MUST(err);
+        MADE(clLinkProgram, b->prog->context, 1, &b->prog->device, "", 2, inputs, NULL, NULL);
     REQUIRE(type_of(b, linked) == CL_PROGRAM_BINARY_TYPE_EXECUTABLE);
-    MUST(clReleaseProgram(user));
-    MUST(clReleaseProgram(library));
-    MUST(clReleaseProgram(parts[0]));
-    MUST(clReleaseProgram(parts[1]));
+    RELEASE(user, library, parts[0], parts[1]);
     check_result(b, "a library", linked, seed * 2 + 1);
-    MUST(clReleaseProgram(linked));
+    OK(clReleaseProgram(linked));
 }
 
 /* Builds that call back. */
@@ -120,8 +106,8 @@ static void CL_CALLBACK noticed(cl_program program, void *data)
     struct notices *notices = data;
     cl_build_status status = CL_BUILD_NONE;
 
-    MUST(clGetProgramBuildInfo(program, notices->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
-                               &status, NULL));
+    OK(clGetProgramBuildInfo(program, notices->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
+                             &status, NULL));
     pthread_mutex_lock(&notices->lock);
     notices->count++;
     notices->good += status == CL_BUILD_SUCCESS;
@@ -154,7 +140,7 @@ void kernels_background(struct bench *b)
         REQUIRE(status_of(b, programs[i]) == (i == 1 ? CL_BUILD_ERROR : CL_BUILD_SUCCESS));
         if (i != 1)
             check_result(b, "a build in the background", programs[i], (first + i) * 7);
-        MUST(clReleaseProgram(programs[i]));
+        OK(clReleaseProgram(programs[i]));
     }
     REQUIRE(notices.count == BUILDS);
 }
@@ -171,38 +157,37 @@ void kernels_failures(struct bench *b)
     REQUIRE(clBuildProgram(program, 0, NULL, "-DX=undeclared_word", NULL, NULL) ==
             CL_BUILD_PROGRAM_FAILURE);
     REQUIRE(status_of(b, program) == CL_BUILD_ERROR);
-    MUST(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BUILD_LOG, LOG_BYTES, log,
-                               &size));
+    OK(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BUILD_LOG, LOG_BYTES, log,
+                             &size));
     REQUIRE(strstr(log, "undeclared_word") && size == strlen(log) + 1);
     REQUIRE(!clCreateKernel(program, "k", &err) && err != CL_SUCCESS);
     /* Then it is built all the same. */
-    MUST(clBuildProgram(program, 0, NULL, "-DX=5u", NULL, NULL));
-    MUST(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BUILD_OPTIONS, sizeof options,
-                               options, NULL));
+    OK(clBuildProgram(program, 0, NULL, "-DX=5u", NULL, NULL));
+    OK(clGetProgramBuildInfo(program, b->prog->device, CL_PROGRAM_BUILD_OPTIONS, sizeof options,
+                             options, NULL));
     REQUIRE(strcmp(options, "-DX=5u") == 0);
     REQUIRE(status_of(b, program) == CL_BUILD_SUCCESS);
     check_result(b, "a build after a failure", program, 5);
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
     free(log);
 }
 
 static cl_program from_binary(struct bench *b, cl_program program)
 {
     size_t size = 0;
-    cl_int status, err;
+    cl_int status;
 
-    MUST(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL));
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL));
     REQUIRE(size > 0);
     unsigned char *binary = prog_alloc(size);
-    MUST(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
     const unsigned char *given = binary;
-    cl_program loaded = clCreateProgramWithBinary(b->prog->context, 1, &b->prog->device, &size,
-                                                  &given, &status, &err);
-    MUST(err);
-    MUST(status);
+    cl_program loaded = MADE(clCreateProgramWithBinary, b->prog->context, 1, &b->prog->device,
+                             &size, &given, &status);
+    OK(status);
     free(binary);
-    MUST(clBuildProgram(loaded, 0, NULL, "", NULL, NULL));
-    MUST(clReleaseProgram(program));
+    OK(clBuildProgram(loaded, 0, NULL, "", NULL, NULL));
+    OK(clReleaseProgram(program));
     return loaded;
 }
 
@@ -217,7 +202,7 @@ void kernels_binaries(struct bench *b)
     for (unsigned i = 0; i < TRIPS; i++)
         program = from_binary(b, program);
     check_result(b, "a binary of a binary", program, x + 40);
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
 }
 
 void kernels_all_at_once(struct bench *b)
@@ -233,25 +218,24 @@ void kernels_all_at_once(struct bench *b)
     char names[32] = "";
     uint32_t seen = 0;
 
-    MUST(clCreateKernelsInProgram(program, 0, NULL, &count));
+    OK(clCreateKernelsInProgram(program, 0, NULL, &count));
     REQUIRE(count == 2);
     REQUIRE(clCreateKernelsInProgram(program, 1, kernels, NULL) == CL_INVALID_VALUE);
-    MUST(clCreateKernelsInProgram(program, 2, kernels, NULL));
-    MUST(clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof number, &number, NULL));
+    OK(clCreateKernelsInProgram(program, 2, kernels, NULL));
+    OK(clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof number, &number, NULL));
     REQUIRE(number == 2);
-    MUST(clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, sizeof names, names, NULL));
+    OK(clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, sizeof names, names, NULL));
     REQUIRE(strcmp(names, "one;two") == 0 || strcmp(names, "two;one") == 0);
     for (unsigned i = 0; i < 2; i++) {
         char name[16] = "";
-        MUST(clGetKernelInfo(kernels[i], CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL));
+        OK(clGetKernelInfo(kernels[i], CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL));
         uint32_t want = strcmp(name, "one") == 0 ? 1 : 2;
         prog_arg(kernels[i], 0, sizeof out, &out);
         prog_run(b->prog->queue, kernels[i], 1);
         kernels_verify(b, "kernels made all at once", out, &want, sizeof want);
         seen |= want;
-        MUST(clReleaseKernel(kernels[i]));
+        OK(clReleaseKernel(kernels[i]));
     }
     REQUIRE(seen == 3);
-    MUST(clReleaseMemObject(out));
-    MUST(clReleaseProgram(program));
+    RELEASE(out, program);
 }

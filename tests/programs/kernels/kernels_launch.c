@@ -42,10 +42,10 @@ static void check_space(struct bench *b, cl_kernel kernel, const struct space *s
         want[i] = id_hash(s, at);
     }
     prog_arg(kernel, 0, sizeof out, &out);
-    MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, s->dims, s->offset, s->global, s->local, 0,
-                                NULL, NULL));
+    OK(clEnqueueNDRangeKernel(b->prog->queue, kernel, s->dims, s->offset, s->global, s->local, 0,
+                              NULL, NULL));
     kernels_verify(b, "ids", out, want, count * sizeof *want);
-    MUST(clReleaseMemObject(out));
+    OK(clReleaseMemObject(out));
     free(want);
 }
 
@@ -62,7 +62,7 @@ void kernels_ids(struct bench *b)
         }
         check_space(b, kernel, &s);
     }
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
 }
 
 /* Since 2.1 a launch without work-items does nothing, in its turn. */
@@ -84,14 +84,13 @@ void kernels_empty(struct bench *b)
     prog_run(b->prog->queue, kernel, 1);
     if (allowed) {
         cl_command_type type = 0;
-        MUST(clWaitForEvents(1, &event));
-        MUST(clGetEventInfo(event, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL));
+        OK(clWaitForEvents(1, &event));
+        OK(clGetEventInfo(event, CL_EVENT_COMMAND_TYPE, sizeof type, &type, NULL));
         REQUIRE(type == CL_COMMAND_NDRANGE_KERNEL);
-        MUST(clReleaseEvent(event));
+        OK(clReleaseEvent(event));
     }
     kernels_verify(b, "a launch of nothing", mem, &want, sizeof want);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(mem));
+    RELEASE(kernel, mem);
 }
 
 /* Groups whose size is left to the driver fit into an array as long as the device's largest. */
@@ -111,7 +110,7 @@ void kernels_unsized(struct bench *b)
     size_t most = 0;
     char options[32];
 
-    MUST(clGetDeviceInfo(b->prog->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL));
+    OK(clGetDeviceInfo(b->prog->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof most, &most, NULL));
     snprintf(options, sizeof options, "-DMOST=%zuu", most);
     cl_program program = prog_build(b->prog, source, options);
     cl_kernel kernel = prog_kernel(program, "mirror");
@@ -123,9 +122,7 @@ void kernels_unsized(struct bench *b)
         prog_run(b->prog->queue, kernel, items[i]);
         kernels_verify(b, "groups of a size that was left out", out, want, items[i] * sizeof *want);
     }
-    MUST(clReleaseMemObject(out));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(out, kernel, program);
     free(want);
 }
 
@@ -139,19 +136,18 @@ void kernels_required(struct bench *b)
     cl_kernel kernel = prog_kernel(b->program, "required");
     cl_command_queue queue = b->prog->queue;
 
-    MUST(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
-                                  sizeof required, required, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, b->prog->device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                sizeof required, required, NULL));
     REQUIRE(required[0] == 4 && required[1] == 2 && required[2] == 1);
     prog_arg(kernel, 0, sizeof out, &out);
     REQUIRE(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, items, other, 0, NULL, NULL) ==
             CL_INVALID_WORK_GROUP_SIZE);
-    MUST(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, items, group, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 2, NULL, items, group, 0, NULL, NULL));
     for (uint32_t y = 0; y < HEIGHT; y++)
         for (uint32_t x = 0; x < WIDTH; x++)
             want[y][x] = 420 + x % 4;
     kernels_verify(b, "required work-groups", out, want, sizeof want);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(out));
+    RELEASE(kernel, out);
 }
 
 void kernels_local(struct bench *b)
@@ -166,14 +162,13 @@ void kernels_local(struct bench *b)
     prog_arg(kernel, 1, GROUP * sizeof(cl_uint), NULL);
     prog_arg(kernel, 2, GROUP * sizeof(cl_ushort), NULL);
     prog_arg(kernel, 3, sizeof c, &c);
-    MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(b->prog->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL));
     for (uint32_t i = 0; i < GROUP * GROUPS; i++) {
         uint32_t l = i % GROUP;
         want[i] = (i / GROUP * GROUP + GROUP - 1 - l) * c + ((l + 1) % GROUP * 3 + c) + l + c;
     }
     kernels_verify(b, "local arguments", out, want, sizeof want);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(out));
+    RELEASE(kernel, out);
 }
 
 /* One kernel, enqueued twice with other arguments, released, and only then let go. */
@@ -184,20 +179,16 @@ void kernels_held(struct bench *b)
     const size_t one = 1;
     cl_mem mem = prog_buffer(b->prog->context, CL_MEM_COPY_HOST_PTR, sizeof word, &word);
     cl_kernel kernel = prog_kernel(b->program, "add");
-    cl_int err;
-    cl_event go = clCreateUserEvent(b->prog->context, &err);
-
-    MUST(err);
+    cl_event go = MADE(clCreateUserEvent, b->prog->context);
     prog_arg(kernel, 0, sizeof mem, &mem);
     prog_arg(kernel, 1, sizeof first, &first);
-    MUST(clEnqueueNDRangeKernel(b->prog->queue, kernel, 1, NULL, &one, NULL, 1, &go, NULL));
+    OK(clEnqueueNDRangeKernel(b->prog->queue, kernel, 1, NULL, &one, NULL, 1, &go, NULL));
     prog_arg(kernel, 1, sizeof second, &second);
-    MUST(clEnqueueTask(b->prog->queue, kernel, 0, NULL, NULL));
-    MUST(clReleaseKernel(kernel));
-    MUST(clSetUserEventStatus(go, CL_COMPLETE));
+    OK(clEnqueueTask(b->prog->queue, kernel, 0, NULL, NULL));
+    OK(clReleaseKernel(kernel));
+    OK(clSetUserEventStatus(go, CL_COMPLETE));
     kernels_verify(b, "launches behind an event", mem, &want, sizeof want);
-    MUST(clReleaseEvent(go));
-    MUST(clReleaseMemObject(mem));
+    RELEASE(go, mem);
 }
 
 /* What the file that stdout is meanwhile holds in the end. */
@@ -223,7 +214,7 @@ void kernels_printf(struct bench *b)
     int file = mkstemp(path), before;
 
     REQUIRE(file >= 0 && unlink(path) == 0);
-    MUST(clFinish(b->prog->queue));
+    OK(clFinish(b->prog->queue));
     REQUIRE(fflush(stdout) == 0);
     before = dup(STDOUT_FILENO);
     REQUIRE(before >= 0 && dup2(file, STDOUT_FILENO) >= 0);
@@ -232,11 +223,11 @@ void kernels_printf(struct bench *b)
         prog_arg(kernel, 0, sizeof numbers[i], &numbers[i]);
         prog_run(b->prog->queue, kernel, 1);
     }
-    MUST(clFinish(b->prog->queue));
+    OK(clFinish(b->prog->queue));
     REQUIRE(fflush(stdout) == 0);
     REQUIRE(dup2(before, STDOUT_FILENO) >= 0);
     close(before);
     check_output(b, file, numbers);
     close(file);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
 }

@@ -192,7 +192,7 @@ static cl_mem zeroed(const struct test *t, size_t size)
     cl_mem mem = prog_buffer(t->prog.context, CL_MEM_READ_WRITE, size, NULL);
     const cl_uint zero = 0;
 
-    MUST(clEnqueueFillBuffer(t->prog.queue, mem, &zero, sizeof zero, 0, size, 0, NULL, NULL));
+    OK(clEnqueueFillBuffer(t->prog.queue, mem, &zero, sizeof zero, 0, size, 0, NULL, NULL));
     return mem;
 }
 
@@ -208,11 +208,10 @@ static uint64_t *records(struct test *t, cl_kernel kernel, const struct space *s
     prog_arg(kernel, 0, sizeof out, &out);
     prog_arg(kernel, 1, sizeof at, &at);
     prog_arg(kernel, 2, sizeof t->work, &t->work);
-    MUST(clEnqueueNDRangeKernel(t->prog.queue, kernel, s->dims, begins_at_0 ? NULL : s->offset,
-                                s->global, local, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(t->prog.queue, kernel, s->dims, begins_at_0 ? NULL : s->offset,
+                              s->global, local, 0, NULL, NULL));
     prog_read(t->prog.queue, out, 0, size, got);
-    MUST(clReleaseMemObject(out));
-    MUST(clReleaseMemObject(at));
+    RELEASE(out, at);
     return got;
 }
 
@@ -236,7 +235,7 @@ static void indices(struct test *t, cl_program program, const char *name, enum g
     uint64_t *got = records(t, kernel, &s, s.local);
 
     check_indices(name, t, &s, got);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     free(got);
 }
 
@@ -290,7 +289,7 @@ static void play_positions(struct test *t)
             memcpy(want + ASKED + 7 * d + 1, all + ASKED + 7 * d + 1, 3 * sizeof *want);
         same_record("positions", &s, i, got + i * RECORD, want);
     }
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     free(got);
 }
 
@@ -309,8 +308,8 @@ static void play_unsized(struct test *t)
     uint64_t *got = records(t, kernel, &s, NULL);
     size_t most = 0, group = 1;
 
-    MUST(clGetKernelWorkGroupInfo(kernel, t->prog.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
-                                  &most, NULL));
+    OK(clGetKernelWorkGroupInfo(kernel, t->prog.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
+                                &most, NULL));
     for (cl_uint d = 0; d < s.dims; d++) {
         /* The first item's group begins at 0, and is as wide as any. */
         s.local[d] = got[ASKED + 7 * d + 2];
@@ -325,7 +324,7 @@ static void play_unsized(struct test *t)
         prog_fail("unsized: a group of %zu, of at most %zu", group, most);
     }
     check_indices("unsized", t, &s, got);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     free(got);
 }
 
@@ -341,7 +340,7 @@ static void play_required(struct test *t)
     }
     uint64_t *got = records(t, kernel, &s, s.local);
     check_indices("required", t, &s, got);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     free(got);
 }
 
@@ -395,7 +394,7 @@ static void play_shared(struct test *t)
         want[2] = total;
         same_record("shared", &s, i, got + i * RECORD, want);
     }
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     free(got);
 }
 
@@ -448,8 +447,7 @@ static void play_atomics(struct test *t)
         record[2] = ticket;
         same_record("atomics", &s, i, got + i * RECORD, record);
     }
-    MUST(clReleaseMemObject(totals));
-    MUST(clReleaseKernel(kernel));
+    RELEASE(totals, kernel);
     free(want);
     free(words);
     free(taken);
@@ -503,24 +501,21 @@ static void chain(struct test *t, cl_event gate)
         prog_arg(kernel, 0, sizeof cells, &cells);
         prog_arg(kernel, 1, sizeof at, &at);
         prog_arg(kernel, 2, sizeof t->work, &t->work);
-        MUST(clEnqueueNDRangeKernel(queue, kernel, s.dims, s.offset, s.global, s.local, waits,
-                                    waits ? &last : NULL, &event));
-        MUST(clReleaseMemObject(at));
+        OK(clEnqueueNDRangeKernel(queue, kernel, s.dims, s.offset, s.global, s.local, waits,
+                                  waits ? &last : NULL, &event));
+        OK(clReleaseMemObject(at));
         if (last && last != gate)
-            MUST(clReleaseEvent(last));
+            OK(clReleaseEvent(last));
         last = event;
         chain_on_host(t, &s, ordered, want);
         memset(&s, 0, sizeof s);
     }
     if (gate)
-        MUST(clSetUserEventStatus(gate, CL_COMPLETE));
-    MUST(clEnqueueReadBuffer(queue, cells, CL_TRUE, 0, sizeof got, got, 1, &last, NULL));
+        OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clEnqueueReadBuffer(queue, cells, CL_TRUE, 0, sizeof got, got, 1, &last, NULL));
     prog_same("chained", got, want, sizeof want);
     sum_bytes(&t->sum, got, sizeof got);
-    MUST(clReleaseEvent(last));
-    MUST(clReleaseMemObject(cells));
-    MUST(clReleaseKernel(kernels[0]));
-    MUST(clReleaseKernel(kernels[1]));
+    RELEASE(last, cells, kernels[0], kernels[1]);
 }
 
 static void play_chained(struct test *t)
@@ -530,12 +525,9 @@ static void play_chained(struct test *t)
 
 static void play_gated(struct test *t)
 {
-    cl_int err;
-    cl_event gate = clCreateUserEvent(t->prog.context, &err);
-
-    MUST(err);
+    cl_event gate = MADE(clCreateUserEvent, t->prog.context);
     chain(t, gate);
-    MUST(clReleaseEvent(gate));
+    OK(clReleaseEvent(gate));
 }
 
 static const struct part {
@@ -557,12 +549,12 @@ static void open_test(struct test *t)
 
     prog_open(&t->prog);
     t->loose = prog_queue_out_of_order(&t->prog);
-    MUST(clGetDeviceInfo(t->prog.device, CL_DEVICE_VERSION, sizeof text, text, NULL));
+    OK(clGetDeviceInfo(t->prog.device, CL_DEVICE_VERSION, sizeof text, text, NULL));
     REQUIRE(sscanf(text, "OpenCL %u.%u", &major, &minor) == 2);
     t->since2 = major >= 2;
     if (major >= 3)
-        MUST(clGetDeviceInfo(t->prog.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
-                             sizeof remainders, &remainders, NULL));
+        OK(clGetDeviceInfo(t->prog.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
+                           sizeof remainders, &remainders, NULL));
     t->remainders = major == 2 || remainders;
     snprintf(options, sizeof options, "-DDIMENSIONS=%d%s", t->beyond ? 4 : 3,
              major >= 3   ? " -cl-std=CL3.0"
@@ -601,9 +593,7 @@ int main(int argc, char **argv)
     uint64_t sum = pass(&t, rounds, seed, without);
     while (prog_again())
         REQUIRE(pass(&t, rounds, seed, without) == sum);
-    MUST(clReleaseProgram(t.plain));
-    MUST(clReleaseProgram(t.spelled));
-    MUST(clReleaseCommandQueue(t.loose));
+    RELEASE(t.plain, t.spelled, t.loose);
     prog_close(&t.prog);
     printf("launches checksum %016llx\n", (unsigned long long)sum);
     return 0;

@@ -50,7 +50,7 @@ void memory_launch(cl_command_queue queue, cl_kernel kernel, const size_t items[
 {
     const size_t one[3] = {1, 1, 1};
 
-    MUST(clEnqueueNDRangeKernel(queue, kernel, 3, NULL, items, one, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 3, NULL, items, one, 0, NULL, NULL));
 }
 
 /* One context of the platform's first two devices, which must be two. */
@@ -58,23 +58,17 @@ static void open_two(struct memory_run *run)
 {
     cl_device_id devices[2];
     cl_uint count = 0;
-    cl_int err;
     const char *source = memory_source;
 
-    MUST(clGetDeviceIDs(run->prog.platform, CL_DEVICE_TYPE_ALL, 2, devices, &count));
+    OK(clGetDeviceIDs(run->prog.platform, CL_DEVICE_TYPE_ALL, 2, devices, &count));
     REQUIRE(count >= 2);
-    MUST(clReleaseCommandQueue(run->prog.queue));
-    MUST(clReleaseContext(run->prog.context));
+    RELEASE(run->prog.queue, run->prog.context);
     run->prog.device = devices[0];
-    run->prog.context = clCreateContext(NULL, 2, devices, NULL, NULL, &err);
-    MUST(err);
-    run->prog.queue = clCreateCommandQueue(run->prog.context, devices[0], 0, &err);
-    MUST(err);
-    run->other = clCreateCommandQueue(run->prog.context, devices[1], 0, &err);
-    MUST(err);
-    run->program = clCreateProgramWithSource(run->prog.context, 1, &source, NULL, &err);
-    MUST(err);
-    MUST(clBuildProgram(run->program, 2, devices, "", NULL, NULL));
+    run->prog.context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
+    run->prog.queue = MADE(clCreateCommandQueue, run->prog.context, devices[0], 0);
+    run->other = MADE(clCreateCommandQueue, run->prog.context, devices[1], 0);
+    run->program = MADE(clCreateProgramWithSource, run->prog.context, 1, &source, NULL);
+    OK(clBuildProgram(run->program, 2, devices, "", NULL, NULL));
 }
 
 int main(int argc, char **argv)
@@ -104,8 +98,7 @@ int main(int argc, char **argv)
             first = run.sum;
         REQUIRE(run.sum == first);
     } while (prog_again());
-    MUST(clReleaseProgram(run.program));
-    MUST(clReleaseCommandQueue(run.other));
+    RELEASE(run.program, run.other);
     prog_close(&run.prog);
     printf("memory checksum %016lx\n", (unsigned long)first);
     return 0;

@@ -51,7 +51,7 @@ static uint32_t below(struct play *p, size_t n)
 static size_t device_alignment(const struct prog *prog)
 {
     cl_uint bits = 0;
-    MUST(clGetDeviceInfo(prog->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL));
+    OK(clGetDeviceInfo(prog->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL));
     REQUIRE(bits / 8 <= ALIGN && ALIGN % (bits / 8) == 0);
     return bits / 8;
 }
@@ -62,21 +62,17 @@ static void family_views(struct play *p, struct family *f)
     f->parts[0].origin = 0;
     f->parts[0].size = f->size;
     for (unsigned i = 1; i < PARTS; i++) {
-        cl_int err;
         size_t origin = below(p, f->size / ALIGN) * (size_t)ALIGN;
         cl_buffer_region region = {origin, 1 + below(p, f->size - origin)};
         f->parts[i].memory =
-            clCreateSubBuffer(f->root, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
-        MUST(err);
+            MADE(clCreateSubBuffer, f->root, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
         f->parts[i].origin = region.origin;
         f->parts[i].size = region.size;
     }
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = VIEW_PIXELS, .buffer = f->root};
-    cl_int err;
-    f->view = clCreateImage(p->run->prog.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &err);
-    MUST(err);
+    f->view = MADE(clCreateImage, p->run->prog.context, CL_MEM_READ_WRITE, &format, &desc, NULL);
 }
 
 static void family_make(struct play *p, struct family *f, size_t size)
@@ -96,7 +92,7 @@ static void family_make(struct play *p, struct family *f, size_t size)
     f->root = prog_buffer(p->run->prog.context, CL_MEM_READ_WRITE | f->flags, size,
                           hosted ? f->host : NULL);
     if (!hosted)
-        MUST(clEnqueueWriteBuffer(p->queue, f->root, CL_TRUE, 0, size, f->want, 0, NULL, NULL));
+        OK(clEnqueueWriteBuffer(p->queue, f->root, CL_TRUE, 0, size, f->want, 0, NULL, NULL));
     if (!(f->flags & CL_MEM_USE_HOST_PTR))
         memset(f->host, 0xee, size); /* it was copied */
     family_views(p, f);
@@ -137,9 +133,9 @@ static void do_write(struct play *p, struct family *f)
     if (!pick_range(p, f, true, &r))
         return;
     rng_fill(&p->run->rng, f->want + r.at, r.size);
-    MUST(clEnqueueWriteBuffer(p->queue, r.memory, below(p, 2), r.offset, r.size, f->want + r.at, 0,
-                              NULL, NULL));
-    MUST(clFinish(p->queue)); /* the model's bytes may change next */
+    OK(clEnqueueWriteBuffer(p->queue, r.memory, below(p, 2), r.offset, r.size, f->want + r.at, 0,
+                            NULL, NULL));
+    OK(clFinish(p->queue)); /* the model's bytes may change next */
 }
 
 static void do_read(struct play *p, struct family *f)
@@ -164,8 +160,8 @@ static void do_fill(struct play *p, struct family *f)
     size_t skip = (unit - r.offset % unit) % unit;
     size_t size = (r.size - skip) / unit * unit;
     rng_fill(&p->run->rng, pattern, unit);
-    MUST(clEnqueueFillBuffer(p->queue, r.memory, pattern, unit, r.offset + skip, size, 0, NULL,
-                             NULL));
+    OK(clEnqueueFillBuffer(p->queue, r.memory, pattern, unit, r.offset + skip, size, 0, NULL,
+                           NULL));
     for (size_t i = 0; i < size; i++)
         f->want[r.at + skip + i] = pattern[i % unit];
 }
@@ -231,11 +227,11 @@ static void do_rect(struct play *p, struct family *f)
     bool left_out = in.row == region[0] && in.slice == region[0] * region[1];
     size_t row = left_out ? 0 : in.row, slice = left_out ? 0 : in.slice;
     if (write)
-        MUST(clEnqueueWriteBufferRect(p->queue, f->parts[i].memory, CL_TRUE, in.origin, out.origin,
-                                      region, row, slice, out.row, out.slice, host, 0, NULL, NULL));
+        OK(clEnqueueWriteBufferRect(p->queue, f->parts[i].memory, CL_TRUE, in.origin, out.origin,
+                                    region, row, slice, out.row, out.slice, host, 0, NULL, NULL));
     else
-        MUST(clEnqueueReadBufferRect(p->queue, f->parts[i].memory, CL_TRUE, in.origin, out.origin,
-                                     region, row, slice, out.row, out.slice, host, 0, NULL, NULL));
+        OK(clEnqueueReadBufferRect(p->queue, f->parts[i].memory, CL_TRUE, in.origin, out.origin,
+                                   region, row, slice, out.row, out.slice, host, 0, NULL, NULL));
     for (size_t z = 0; z < region[2]; z++)
         for (size_t y = 0; y < region[1]; y++) {
             unsigned char *a = want + box_at(&in, y, z), *b = host + box_at(&out, y, z);
@@ -259,8 +255,8 @@ static void do_copy_rect(struct play *p, struct family *f)
     if (f == to || in.bytes > f->size || out.bytes > to->size || !is_free(f, 0, in.bytes, false) ||
         !is_free(to, 0, out.bytes, true))
         return;
-    MUST(clEnqueueCopyBufferRect(p->queue, f->root, to->root, in.origin, out.origin, region, in.row,
-                                 in.slice, out.row, out.slice, 0, NULL, NULL));
+    OK(clEnqueueCopyBufferRect(p->queue, f->root, to->root, in.origin, out.origin, region, in.row,
+                               in.slice, out.row, out.slice, 0, NULL, NULL));
     for (size_t z = 0; z < region[2]; z++)
         for (size_t y = 0; y < region[1]; y++)
             memcpy(to->want + box_at(&out, y, z), f->want + box_at(&in, y, z), region[0]);
@@ -281,7 +277,7 @@ static void do_kernel(struct play *p, struct family *f)
         unsigned char *b = &f->want[f->parts[i].origin + at];
         *b = (unsigned char)(*b * 3 + key + at);
     }
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
 }
 
 static void do_add(struct play *p, struct family *f)
@@ -292,12 +288,11 @@ static void do_add(struct play *p, struct family *f)
     if (f == to || !is_free(f, 0, size, false) || !is_free(to, 0, size, true))
         return;
     cl_kernel kernel = prog_kernel(p->run->program, "add_bytes");
-    prog_arg(kernel, 0, sizeof(cl_mem), &f->root);
-    prog_arg(kernel, 1, sizeof(cl_mem), &to->root);
+    ARGS(kernel, f->root, to->root);
     memory_launch(p->queue, kernel, (const size_t[3]){size, 1, 1});
     for (size_t at = 0; at < size; at++)
         to->want[at] = (unsigned char)(to->want[at] + f->want[at]);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
 }
 
 /* Through the image that lies over the buffer. */
@@ -311,12 +306,12 @@ static void do_view(struct play *p, struct family *f)
         return;
     if (write) {
         rng_fill(&p->run->rng, f->want + x * PIXEL, n * PIXEL);
-        MUST(clEnqueueWriteImage(p->queue, f->view, CL_TRUE, origin, region, 0, 0,
-                                 f->want + x * PIXEL, 0, NULL, NULL));
+        OK(clEnqueueWriteImage(p->queue, f->view, CL_TRUE, origin, region, 0, 0,
+                               f->want + x * PIXEL, 0, NULL, NULL));
     }
     if (!p->run->no_views) {
-        MUST(clEnqueueReadImage(p->queue, f->view, CL_TRUE, origin, region, 0, 0, got, 0, NULL,
-                                NULL));
+        OK(clEnqueueReadImage(p->queue, f->view, CL_TRUE, origin, region, 0, 0, got, 0, NULL,
+                              NULL));
         prog_same("an image over a buffer", got, f->want + x * PIXEL, n * PIXEL);
     }
     cl_mem out = prog_buffer(p->run->prog.context, CL_MEM_WRITE_ONLY, sizeof got, NULL);
@@ -326,8 +321,7 @@ static void do_view(struct play *p, struct family *f)
     memory_launch(p->queue, kernel, (const size_t[3]){VIEW_PIXELS, 1, 1});
     prog_read(p->queue, out, 0, sizeof got, got);
     prog_same("a kernel's view of a buffer", got, f->want, sizeof got);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(out));
+    RELEASE(kernel, out);
 }
 
 /* Drivers differ in what a map of a part counts for the whole. */
@@ -337,7 +331,7 @@ static void expect_count(const struct family *f)
     cl_uint count = 99;
     for (unsigned m = 0; m < MAPS; m++)
         any = any || f->maps[m].pointer;
-    MUST(clGetMemObjectInfo(f->root, CL_MEM_MAP_COUNT, sizeof count, &count, NULL));
+    OK(clGetMemObjectInfo(f->root, CL_MEM_MAP_COUNT, sizeof count, &count, NULL));
     if (!any && count != 0)
         prog_fail("a map count of %u, with nothing mapped", count);
 }
@@ -351,15 +345,13 @@ static void do_map(struct play *p, struct family *f)
     bool blocking = below(p, 2);
     struct range r;
     cl_event event;
-    cl_int err;
     if (m->pointer || !pick_range(p, f, flags != CL_MAP_READ, &r))
         return;
-    unsigned char *pointer = clEnqueueMapBuffer(p->queue, r.memory, blocking, flags, r.offset,
-                                                r.size, 0, NULL, &event, &err);
-    MUST(err);
+    unsigned char *pointer = MADE(clEnqueueMapBuffer, p->queue, r.memory, blocking, flags, r.offset,
+                                  r.size, 0, NULL, &event);
     if (!blocking)
-        MUST(clWaitForEvents(1, &event));
-    MUST(clReleaseEvent(event));
+        OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
     *m = (struct held_map){r.memory, r.at, r.size, flags, pointer};
     if (f->flags & CL_MEM_USE_HOST_PTR)
         REQUIRE(pointer == f->host + r.at);
@@ -380,9 +372,9 @@ static void unmap(struct play *p, struct family *f, struct held_map *m)
     if (m->flags != CL_MAP_READ)
         memcpy(m->pointer, f->want + m->at, m->size);
     prog_same("what was mapped", m->pointer, f->want + m->at, m->size);
-    MUST(clEnqueueUnmapMemObject(p->queue, m->memory, m->pointer, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(p->queue, m->memory, m->pointer, 0, NULL, NULL));
     m->pointer = NULL;
-    MUST(clFinish(p->queue));
+    OK(clFinish(p->queue));
     expect_count(f);
 }
 
@@ -403,14 +395,14 @@ static void do_migrate(struct play *p, struct family *f)
     (void)f;
     for (unsigned i = 0; i < FAMILIES; i++)
         all[i] = p->families[i].root;
-    MUST(clEnqueueMigrateMemObjects(p->queue, 1 + below(p, FAMILIES), all, kinds[kind], 0, NULL,
-                                    NULL));
+    OK(clEnqueueMigrateMemObjects(p->queue, 1 + below(p, FAMILIES), all, kinds[kind], 0, NULL,
+                                  NULL));
 }
 
 static void do_switch(struct play *p, struct family *f)
 {
     (void)f;
-    MUST(clFinish(p->queue));
+    OK(clFinish(p->queue));
     p->queue = p->queue == p->run->other ? p->run->prog.queue : p->run->other;
 }
 
@@ -423,19 +415,19 @@ static void family_end(struct play *p, struct family *f)
     prog_read(p->queue, f->root, 0, f->size, got);
     prog_same("the whole of it", got, f->want, f->size);
     sum_bytes(&p->run->sum, got, f->size < 65536 ? f->size : 65536);
-    MUST(clFinish(p->queue));
+    OK(clFinish(p->queue));
     /* Parts keep what they are of. */
     bool first = below(p, 2);
     if (first)
-        MUST(clReleaseMemObject(f->root));
+        OK(clReleaseMemObject(f->root));
     for (unsigned i = 1; i < PARTS; i++) {
         prog_read(p->queue, f->parts[i].memory, 0, f->parts[i].size, got);
         prog_same("a part", got, f->want + f->parts[i].origin, f->parts[i].size);
-        MUST(clReleaseMemObject(f->parts[i].memory));
+        OK(clReleaseMemObject(f->parts[i].memory));
     }
-    MUST(clReleaseMemObject(f->view));
+    OK(clReleaseMemObject(f->view));
     if (!first)
-        MUST(clReleaseMemObject(f->root));
+        OK(clReleaseMemObject(f->root));
     memset(f->host, 0xdd, f->size);
     free(got);
     free(f->host);

@@ -41,7 +41,7 @@ static void watch(cl_mem memory, struct obituary *o, struct notice notices[CALLB
 {
     for (unsigned i = 0; i < CALLBACKS; i++) {
         notices[i] = (struct notice){o, i};
-        MUST(clSetMemObjectDestructorCallback(memory, object_ended, &notices[i]));
+        OK(clSetMemObjectDestructorCallback(memory, object_ended, &notices[i]));
     }
 }
 
@@ -81,10 +81,9 @@ static void ends_in_a_callback(struct memory_run *run)
     prog_arg(kernel, 1, sizeof key, &key);
     for (int i = 0; i < 8; i++)
         memory_launch(run->prog.queue, kernel, (const size_t[3]){o.size, 1, 1});
-    MUST(clFlush(run->prog.queue));
-    MUST(clReleaseMemObject(buffer));
-    MUST(clReleaseKernel(kernel));
-    MUST(clFinish(run->prog.queue));
+    OK(clFlush(run->prog.queue));
+    RELEASE(buffer, kernel);
+    OK(clFinish(run->prog.queue));
     expect_end(&o);
 }
 
@@ -94,36 +93,33 @@ static void ends_at_once(struct memory_run *run)
     unsigned char *memory = program_memory(HOSTED), bytes[64];
     uint32_t value = (uint32_t)rng_next(&run->rng), got[4];
     cl_mem buffer = prog_buffer(run->prog.context, CL_MEM_USE_HOST_PTR, HOSTED, memory);
-    cl_int err;
-    MUST(clEnqueueFillBuffer(run->prog.queue, buffer, &value, sizeof value, 0, HOSTED, 0, NULL,
-                             NULL));
+    OK(clEnqueueFillBuffer(run->prog.queue, buffer, &value, sizeof value, 0, HOSTED, 0, NULL,
+                           NULL));
     size_t at = rng_below(&run->rng, HOSTED / 64 - 1) * (size_t)64;
     prog_read(run->prog.queue, buffer, at, sizeof got, got);
     for (int i = 0; i < 4; i++)
         REQUIRE(got[i] == value);
     /* What the host writes in a map is what the device has. */
-    unsigned char *map = clEnqueueMapBuffer(run->prog.queue, buffer, CL_TRUE, CL_MAP_WRITE, at,
-                                            sizeof bytes, 0, NULL, NULL, &err);
-    MUST(err);
+    unsigned char *map = MADE(clEnqueueMapBuffer, run->prog.queue, buffer, CL_TRUE, CL_MAP_WRITE,
+                              at, sizeof bytes, 0, NULL, NULL);
     REQUIRE(map == memory + at);
     rng_fill(&run->rng, map, sizeof bytes);
     memcpy(bytes, map, sizeof bytes);
-    MUST(clEnqueueUnmapMemObject(run->prog.queue, buffer, map, 0, NULL, NULL));
-    map = clEnqueueMapBuffer(run->prog.queue, buffer, CL_TRUE, CL_MAP_READ, 0, HOSTED, 0, NULL,
-                             NULL, &err);
-    MUST(err);
+    OK(clEnqueueUnmapMemObject(run->prog.queue, buffer, map, 0, NULL, NULL));
+    map = MADE(clEnqueueMapBuffer, run->prog.queue, buffer, CL_TRUE, CL_MAP_READ, 0, HOSTED, 0,
+               NULL, NULL);
     prog_same("the program's own memory", memory + at, bytes, sizeof bytes);
-    MUST(clEnqueueUnmapMemObject(run->prog.queue, buffer, map, 0, NULL, NULL));
-    MUST(clFinish(run->prog.queue));
+    OK(clEnqueueUnmapMemObject(run->prog.queue, buffer, map, 0, NULL, NULL));
+    OK(clFinish(run->prog.queue));
     sum_bytes(&run->sum, bytes, sizeof bytes);
-    MUST(clReleaseMemObject(buffer));
+    OK(clReleaseMemObject(buffer));
     munmap(memory, HOSTED);
 }
 
 static cl_uint refs_of(cl_mem memory)
 {
     cl_uint refs = 0;
-    MUST(clGetMemObjectInfo(memory, CL_MEM_REFERENCE_COUNT, sizeof refs, &refs, NULL));
+    OK(clGetMemObjectInfo(memory, CL_MEM_REFERENCE_COUNT, sizeof refs, &refs, NULL));
     return refs;
 }
 
@@ -135,24 +131,21 @@ static void parts_outlive(struct memory_run *run)
     unsigned char bytes[8192], got[8192];
     const cl_buffer_region region = {4096, 4096};
     cl_mem owner = NULL;
-    cl_int err;
     rng_fill(&run->rng, bytes, sizeof bytes);
     cl_mem buffer = prog_buffer(run->prog.context, CL_MEM_COPY_HOST_PTR, sizeof bytes, bytes);
-    cl_mem sub = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
-    MUST(err);
+    cl_mem sub = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     watch(buffer, &whole, notices[0]);
     watch(sub, &part, notices[1]);
     REQUIRE(refs_of(sub) == 1);
-    MUST(clRetainMemObject(sub));
+    OK(clRetainMemObject(sub));
     REQUIRE(refs_of(sub) == 2);
-    MUST(clReleaseMemObject(buffer));
-    MUST(clReleaseMemObject(sub));
-    MUST(clGetMemObjectInfo(sub, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof owner, &owner, NULL));
+    RELEASE(buffer, sub);
+    OK(clGetMemObjectInfo(sub, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof owner, &owner, NULL));
     REQUIRE(owner == buffer);
     prog_read(run->prog.queue, sub, 0, 4096, got);
     prog_same("a part of a released buffer", got, bytes + 4096, 4096);
     REQUIRE(whole.count == 0 && part.count == 0);
-    MUST(clReleaseMemObject(sub));
+    OK(clReleaseMemObject(sub));
     expect_end(&part);
     expect_end(&whole);
 }
@@ -165,21 +158,20 @@ static void ends_behind_an_event(struct memory_run *run)
     unsigned char bytes[4096], got[4096];
     cl_int err;
     cl_event gate = clCreateUserEvent(run->prog.context, &err), read;
-    MUST(err);
+    OK(err);
     rng_fill(&run->rng, bytes, sizeof bytes);
     cl_mem buffer = prog_buffer(run->prog.context, CL_MEM_COPY_HOST_PTR, sizeof bytes, bytes);
     watch(buffer, &o, notices);
-    MUST(clEnqueueReadBuffer(run->other, buffer, CL_FALSE, 0, sizeof got, got, 1, &gate, &read));
-    MUST(clReleaseMemObject(buffer));
+    OK(clEnqueueReadBuffer(run->other, buffer, CL_FALSE, 0, sizeof got, got, 1, &gate, &read));
+    OK(clReleaseMemObject(buffer));
     pthread_mutex_lock(&lock);
     REQUIRE(o.count == 0);
     pthread_mutex_unlock(&lock);
-    MUST(clSetUserEventStatus(gate, CL_COMPLETE));
-    MUST(clWaitForEvents(1, &read));
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clWaitForEvents(1, &read));
     prog_same("a read of a released buffer", got, bytes, sizeof got);
-    MUST(clFinish(run->other));
-    MUST(clReleaseEvent(read));
-    MUST(clReleaseEvent(gate));
+    OK(clFinish(run->other));
+    RELEASE(read, gate);
     expect_end(&o);
 }
 

@@ -70,8 +70,8 @@ static bool is_offered(struct memory_run *run, const struct type *type, const st
     if (f->format.image_channel_order == CL_DEPTH && type->type != CL_MEM_OBJECT_IMAGE2D &&
         type->type != CL_MEM_OBJECT_IMAGE2D_ARRAY)
         return false;
-    MUST(clGetSupportedImageFormats(run->prog.context, CL_MEM_READ_WRITE, type->type, FORMATS_MOST,
-                                    all, &count));
+    OK(clGetSupportedImageFormats(run->prog.context, CL_MEM_READ_WRITE, type->type, FORMATS_MOST,
+                                  all, &count));
     for (cl_uint i = 0; i < count && i < FORMATS_MOST; i++)
         if (memcmp(&all[i], &f->format, sizeof *all) == 0)
             return true;
@@ -138,11 +138,11 @@ static void check_info(const struct picture *p, bool pitched)
 {
     size_t row = 0, width = 0, slice = 0, pixel = 0;
     cl_uint refs = 0;
-    MUST(clGetImageInfo(p->image, CL_IMAGE_ROW_PITCH, sizeof row, &row, NULL));
-    MUST(clGetImageInfo(p->image, CL_IMAGE_SLICE_PITCH, sizeof slice, &slice, NULL));
-    MUST(clGetImageInfo(p->image, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
-    MUST(clGetImageInfo(p->image, CL_IMAGE_ELEMENT_SIZE, sizeof pixel, &pixel, NULL));
-    MUST(clGetMemObjectInfo(p->image, CL_MEM_REFERENCE_COUNT, sizeof refs, &refs, NULL));
+    OK(clGetImageInfo(p->image, CL_IMAGE_ROW_PITCH, sizeof row, &row, NULL));
+    OK(clGetImageInfo(p->image, CL_IMAGE_SLICE_PITCH, sizeof slice, &slice, NULL));
+    OK(clGetImageInfo(p->image, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
+    OK(clGetImageInfo(p->image, CL_IMAGE_ELEMENT_SIZE, sizeof pixel, &pixel, NULL));
+    OK(clGetMemObjectInfo(p->image, CL_MEM_REFERENCE_COUNT, sizeof refs, &refs, NULL));
     REQUIRE(width == p->dims[0] && pixel == p->format->pixel && refs == 1);
     REQUIRE(row >= width * pixel && (p->type->layered || slice == 0));
     if (pitched)
@@ -185,8 +185,8 @@ static void picture_make(struct memory_run *run, struct picture *p, const struct
                   format->format.image_channel_order, format->format.image_channel_data_type, err);
     check_info(p, pitched);
     if (!hosted)
-        MUST(clEnqueueWriteImage(run->prog.queue, p->image, CL_TRUE, zero, p->dims, 0, 0, p->want,
-                                 0, NULL, NULL));
+        OK(clEnqueueWriteImage(run->prog.queue, p->image, CL_TRUE, zero, p->dims, 0, 0, p->want, 0,
+                               NULL, NULL));
     if (flags & CL_MEM_USE_HOST_PTR)
         p->host = host;
     else
@@ -195,8 +195,8 @@ static void picture_make(struct memory_run *run, struct picture *p, const struct
 
 static void picture_end(struct memory_run *run, struct picture *p)
 {
-    MUST(clReleaseMemObject(p->image));
-    MUST(clFinish(run->prog.queue));
+    OK(clReleaseMemObject(p->image));
+    OK(clFinish(run->prog.queue));
     free(p->host);
     free(p->want);
 }
@@ -242,11 +242,11 @@ static void transfer(struct memory_run *run, struct picture *p)
     paint(run, p->format, host, size);
     size_t give_row = tight ? 0 : row, give_slice = tight || !p->type->layered ? 0 : slice;
     if (write)
-        MUST(clEnqueueWriteImage(run->prog.queue, p->image, CL_TRUE, origin, region, give_row,
-                                 give_slice, host, 0, NULL, NULL));
+        OK(clEnqueueWriteImage(run->prog.queue, p->image, CL_TRUE, origin, region, give_row,
+                               give_slice, host, 0, NULL, NULL));
     else
-        MUST(clEnqueueReadImage(run->prog.queue, p->image, CL_TRUE, origin, region, give_row,
-                                give_slice, host, 0, NULL, NULL));
+        OK(clEnqueueReadImage(run->prog.queue, p->image, CL_TRUE, origin, region, give_row,
+                              give_slice, host, 0, NULL, NULL));
     each_row(p, origin, region, host, row, slice, write, "a region of an image");
     free(host);
 }
@@ -257,11 +257,9 @@ static void map(struct memory_run *run, struct picture *p)
                                          CL_MAP_WRITE_INVALIDATE_REGION};
     cl_map_flags flags = kinds[rng_below(&run->rng, 3)];
     size_t origin[3], region[3], row = 0, slice = 77;
-    cl_int err;
     pick_region(run, p, origin, region);
-    unsigned char *at = clEnqueueMapImage(run->prog.queue, p->image, CL_TRUE, flags, origin, region,
-                                          &row, &slice, 0, NULL, NULL, &err);
-    MUST(err);
+    unsigned char *at = MADE(clEnqueueMapImage, run->prog.queue, p->image, CL_TRUE, flags, origin,
+                             region, &row, &slice, 0, NULL, NULL);
     REQUIRE(row >= region[0] * p->format->pixel && (p->type->layered ? slice != 0 : slice == 0));
     if (p->host) {
         REQUIRE(row == p->row && (!p->type->layered || slice == p->slice));
@@ -277,7 +275,7 @@ static void map(struct memory_run *run, struct picture *p)
                 paint(run, p->format, at + pitched_at(p, row, slice, y, z), bytes);
         each_row(p, origin, region, at, row, slice, true, "");
     }
-    MUST(clEnqueueUnmapMemObject(run->prog.queue, p->image, at, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(run->prog.queue, p->image, at, 0, NULL, NULL));
 }
 
 /* What one channel of a fill leaves. */
@@ -328,7 +326,7 @@ static void fill(struct memory_run *run, struct picture *p)
         size_t from = format.image_channel_order == CL_BGRA && i != 3 ? 2 - i : i;
         fill_channel(f, values[from], pixel + i * f->pixel / channels, f->pixel / channels);
     }
-    MUST(clEnqueueFillImage(run->prog.queue, p->image, &color, origin, region, 0, NULL, NULL));
+    OK(clEnqueueFillImage(run->prog.queue, p->image, &color, origin, region, 0, NULL, NULL));
     for (size_t z = 0; z < region[2]; z++)
         for (size_t y = 0; y < region[1]; y++)
             for (size_t x = 0; x < region[0]; x++)
@@ -342,7 +340,7 @@ static void copy(struct memory_run *run, struct picture *from, struct picture *t
     pick_region(run, from, a, region);
     for (int i = 0; i < 3; i++)
         b[i] = rng_below(&run->rng, (uint32_t)(to->dims[i] - region[i] + 1));
-    MUST(clEnqueueCopyImage(run->prog.queue, from->image, to->image, a, b, region, 0, NULL, NULL));
+    OK(clEnqueueCopyImage(run->prog.queue, from->image, to->image, a, b, region, 0, NULL, NULL));
     for (size_t z = 0; z < region[2]; z++)
         for (size_t y = 0; y < region[1]; y++)
             memcpy(to->want + packed_at(to, b[0], b[1] + y, b[2] + z),
@@ -358,8 +356,7 @@ static void through_buffer(struct memory_run *run, struct picture *p)
     size_t bytes = region[0] * region[1] * region[2] * p->format->pixel, at = 64;
     cl_mem buffer = prog_buffer(run->prog.context, CL_MEM_READ_WRITE, at + bytes, NULL);
     unsigned char *got = prog_alloc(bytes);
-    MUST(clEnqueueCopyImageToBuffer(run->prog.queue, p->image, buffer, a, region, at, 0, NULL,
-                                    NULL));
+    OK(clEnqueueCopyImageToBuffer(run->prog.queue, p->image, buffer, a, region, at, 0, NULL, NULL));
     prog_read(run->prog.queue, buffer, at, bytes, got);
     size_t row = region[0] * p->format->pixel;
     for (size_t z = 0; z < region[2]; z++)
@@ -368,13 +365,12 @@ static void through_buffer(struct memory_run *run, struct picture *p)
                       p->want + packed_at(p, a[0], a[1] + y, a[2] + z), row);
     for (int i = 0; i < 3; i++)
         b[i] = rng_below(&run->rng, (uint32_t)(p->dims[i] - region[i] + 1));
-    MUST(clEnqueueCopyBufferToImage(run->prog.queue, buffer, p->image, at, b, region, 0, NULL,
-                                    NULL));
+    OK(clEnqueueCopyBufferToImage(run->prog.queue, buffer, p->image, at, b, region, 0, NULL, NULL));
     for (size_t z = 0; z < region[2]; z++)
         for (size_t y = 0; y < region[1]; y++)
             memcpy(p->want + packed_at(p, b[0], b[1] + y, b[2] + z),
                    got + (z * region[1] + y) * row, row);
-    MUST(clReleaseMemObject(buffer));
+    OK(clReleaseMemObject(buffer));
     free(got);
 }
 
@@ -388,7 +384,7 @@ static void by_kernel(struct memory_run *run, struct picture *from, struct pictu
     prog_arg(kernel, 0, sizeof from->image, &from->image);
     prog_arg(kernel, 1, sizeof to->image, &to->image);
     memory_launch(run->prog.queue, kernel, from->dims);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     memcpy(to->want, from->want, from->size);
 }
 
@@ -396,8 +392,8 @@ static void check(struct memory_run *run, const struct picture *p)
 {
     const size_t zero[3] = {0};
     unsigned char *got = prog_alloc(p->size);
-    MUST(clEnqueueReadImage(run->prog.queue, p->image, CL_TRUE, zero, p->dims, 0, 0, got, 0, NULL,
-                            NULL));
+    OK(clEnqueueReadImage(run->prog.queue, p->image, CL_TRUE, zero, p->dims, 0, 0, got, 0, NULL,
+                          NULL));
     prog_same("an image", got, p->want, p->size);
     if (p->format->required)
         sum_bytes(&run->sum, got, p->size);

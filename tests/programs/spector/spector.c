@@ -61,14 +61,14 @@ void spector_launch(struct spector *s, size_t kernel, size_t x, size_t y, size_t
 {
     const size_t global[2] = {x, y}, local[2] = {group, group_y};
 
-    MUST(clEnqueueNDRangeKernel(s->prog->queue, s->kernels[kernel], y > 1 ? 2 : 1, NULL, global,
-                                local, 0, NULL, NULL));
+    OK(clEnqueueNDRangeKernel(s->prog->queue, s->kernels[kernel], y > 1 ? 2 : 1, NULL, global,
+                              local, 0, NULL, NULL));
 }
 
 void spector_fill(struct spector *s, size_t index, cl_uint word, size_t size)
 {
-    MUST(clEnqueueFillBuffer(s->prog->queue, s->buffers[index], &word, sizeof word, 0, size, 0,
-                             NULL, NULL));
+    OK(clEnqueueFillBuffer(s->prog->queue, s->buffers[index], &word, sizeof word, 0, size, 0, NULL,
+                           NULL));
 }
 
 static void make(struct spector *s)
@@ -77,17 +77,17 @@ static void make(struct spector *s)
 
     for (int i = 0; i < MAX_KERNELS && s->ops->kernels[i]; i++)
         s->kernels[i] = prog_kernel(program, s->ops->kernels[i]);
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
     s->ops->make(s);
 }
 
 static void release(struct spector *s)
 {
     for (int i = 0; i < MAX_KERNELS && s->kernels[i]; i++)
-        MUST(clReleaseKernel(s->kernels[i]));
+        OK(clReleaseKernel(s->kernels[i]));
     for (int i = 0; i < MAX_BUFFERS; i++) {
         if (s->buffers[i])
-            MUST(clReleaseMemObject(s->buffers[i]));
+            OK(clReleaseMemObject(s->buffers[i]));
         free(s->inputs[i]);
     }
 }
@@ -139,13 +139,13 @@ static void look(struct spector *s, bool checks)
 
 static void pass(struct spector *s, FILE *times)
 {
-    MUST(clFinish(s->prog->queue));
+    OK(clFinish(s->prog->queue));
     if (times) {
         fprintf(times, "%s %.9f", s->ops->name, prog_now());
         fflush(times);
     }
     s->ops->pass(s);
-    MUST(clFinish(s->prog->queue));
+    OK(clFinish(s->prog->queue));
     if (times) {
         fprintf(times, " %.9f\n", prog_now());
         fflush(times);
@@ -159,7 +159,7 @@ static FILE *times_open(const char *path, cl_device_id device)
 
     if (!times)
         prog_fail("cannot write %s", path);
-    MUST(clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL));
+    OK(clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL));
     fprintf(times, "%s\n", name);
     fflush(times);
     return times;

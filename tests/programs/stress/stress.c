@@ -73,12 +73,9 @@ static void worker_init(struct worker *w, const struct prog *p, unsigned id, uns
 
 static void worker_finish(struct worker *w)
 {
-    MUST(clFinish(w->queue));
-    MUST(clFinish(w->other));
-    MUST(clReleaseKernel(w->scramble));
-    MUST(clReleaseProgram(w->program));
-    MUST(clReleaseCommandQueue(w->queue));
-    MUST(clReleaseCommandQueue(w->other));
+    OK(clFinish(w->queue));
+    OK(clFinish(w->other));
+    RELEASE(w->scramble, w->program, w->queue, w->other);
 }
 
 static void one_round(struct job *j, unsigned round)

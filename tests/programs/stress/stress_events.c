@@ -26,7 +26,7 @@ static void *set_later(void *arg)
     const struct setter *s = arg;
 
     usleep(s->delay_us);
-    MUST(clSetUserEventStatus(s->event, CL_COMPLETE));
+    OK(clSetUserEventStatus(s->event, CL_COMPLETE));
     return NULL;
 }
 
@@ -42,34 +42,30 @@ void stress_userevents(struct worker *w)
     pthread_t thread;
     cl_event held;
 
-    MUST(err);
+    OK(err);
     /* One command is held by the event, the next by its place on the queue, a third by the second.
      */
     stress_enqueue(w, w->queue, a, b, n, key, 1, &setter.event, &held);
     stress_enqueue(w, w->queue, b, a, n, ~key, 0, NULL, NULL);
     cl_event last;
     stress_enqueue(w, w->other, b, b, n, 1, 1, &held, &last);
-    MUST(clGetEventInfo(held, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    OK(clGetEventInfo(held, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     REQUIRE(status == CL_QUEUED || status == CL_SUBMITTED);
-    MUST(clFlush(w->queue));
-    MUST(clFlush(w->other));
+    OK(clFlush(w->queue));
+    OK(clFlush(w->other));
     REQUIRE(pthread_create(&thread, NULL, set_later, &setter) == 0);
-    MUST(clWaitForEvents(1, &held));
-    MUST(clFinish(w->queue));
-    MUST(clWaitForEvents(1, &last));
+    OK(clWaitForEvents(1, &held));
+    OK(clFinish(w->queue));
+    OK(clWaitForEvents(1, &last));
     REQUIRE(pthread_join(thread, NULL) == 0);
-    MUST(clGetEventInfo(setter.event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
-                        NULL));
+    OK(clGetEventInfo(setter.event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                      NULL));
     REQUIRE(status == CL_COMPLETE);
     stress_scramble(host, want, n, key);
     stress_scramble(want, host, n, 1);
     stress_verify(w, "held by an event of a held command", b, host, size);
     stress_scramble(want, host, n, ~key);
-    MUST(clReleaseEvent(setter.event));
-    MUST(clReleaseEvent(held));
-    MUST(clReleaseEvent(last));
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    RELEASE(setter.event, held, last, a, b);
     free(host);
     free(want);
 }
@@ -85,23 +81,21 @@ void stress_waits(struct worker *w)
         uint32_t key = (uint32_t)rng_next(&w->rng);
         cl_command_queue queue = i % 2 ? w->other : w->queue;
         stress_enqueue(w, queue, a, a, n, key, i ? 1 : 0, i ? &chain[i - 1] : NULL, &chain[i]);
-        MUST(clFlush(queue));
+        OK(clFlush(queue));
         stress_scramble(host, host, n, key);
     }
     cl_event marker, barrier;
-    MUST(clEnqueueMarkerWithWaitList(w->other, CHAIN, chain, &marker));
-    MUST(clEnqueueBarrierWithWaitList(w->queue, 1, &marker, &barrier));
-    MUST(clFlush(w->other));
+    OK(clEnqueueMarkerWithWaitList(w->other, CHAIN, chain, &marker));
+    OK(clEnqueueBarrierWithWaitList(w->queue, 1, &marker, &barrier));
+    OK(clFlush(w->other));
     stress_verify(w, "chain across two queues", a, host, size);
     cl_int status;
-    MUST(clWaitForEvents(1, &barrier));
-    MUST(clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    OK(clWaitForEvents(1, &barrier));
+    OK(clGetEventInfo(marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
     REQUIRE(status == CL_COMPLETE);
     for (unsigned i = 0; i < CHAIN; i++)
-        MUST(clReleaseEvent(chain[i]));
-    MUST(clReleaseEvent(marker));
-    MUST(clReleaseEvent(barrier));
-    MUST(clReleaseMemObject(a));
+        OK(clReleaseEvent(chain[i]));
+    RELEASE(marker, barrier, a);
     free(host);
 }
 
@@ -150,30 +144,28 @@ void stress_callbacks(struct worker *w)
     cl_mem a = stress_random_buffer(w, CL_MEM_READ_WRITE, n, &host);
     struct counts counts = {0};
     cl_event events[CHAIN];
-    cl_int err;
 
-    MUST(clSetMemObjectDestructorCallback(a, on_destroy, &counts));
+    OK(clSetMemObjectDestructorCallback(a, on_destroy, &counts));
     for (unsigned i = 0; i < CHAIN; i++) {
         stress_enqueue(w, w->queue, a, a, n, i, 0, NULL, &events[i]);
-        MUST(clSetEventCallback(events[i], CL_SUBMITTED, on_event, &counts));
-        MUST(clSetEventCallback(events[i], CL_RUNNING, on_event, &counts));
-        MUST(clSetEventCallback(events[i], CL_COMPLETE, on_event, &counts));
+        OK(clSetEventCallback(events[i], CL_SUBMITTED, on_event, &counts));
+        OK(clSetEventCallback(events[i], CL_RUNNING, on_event, &counts));
+        OK(clSetEventCallback(events[i], CL_COMPLETE, on_event, &counts));
         stress_scramble(host, host, n, i);
     }
     stress_verify(w, "kernels with callbacks", a, host, n * sizeof *host);
     for (unsigned i = 0; i < CHAIN; i++)
-        MUST(clReleaseEvent(events[i]));
+        OK(clReleaseEvent(events[i]));
     const char *source = "__kernel void nothing(__global uint *a) { a[0] = 1; }";
-    cl_program program = clCreateProgramWithSource(w->prog->context, 1, &source, NULL, &err);
-    MUST(err);
-    MUST(clBuildProgram(program, 1, &w->prog->device, "", on_build, &counts));
-    MUST(clReleaseMemObject(a));
+    cl_program program = MADE(clCreateProgramWithSource, w->prog->context, 1, &source, NULL);
+    OK(clBuildProgram(program, 1, &w->prog->device, "", on_build, &counts));
+    OK(clReleaseMemObject(a));
     await_count(&counts.built, 1, "at the end of a build");
     await_count(&counts.submitted, CHAIN, "at submitted");
     await_count(&counts.running, CHAIN, "at running");
     await_count(&counts.complete, CHAIN, "at complete");
     await_count(&counts.destroyed, 1, "at destruction");
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
     free(host);
 }
 
@@ -181,7 +173,7 @@ static cl_ulong event_time(cl_event event, cl_profiling_info which)
 {
     cl_ulong t = 0;
 
-    MUST(clGetEventProfilingInfo(event, which, sizeof t, &t, NULL));
+    OK(clGetEventProfilingInfo(event, which, sizeof t, &t, NULL));
     return t;
 }
 
@@ -198,7 +190,7 @@ void stress_profiling(struct worker *w)
     }
     stress_verify(w, "profiled kernels", a, host, n * sizeof *host);
     for (unsigned i = 0; i < CHAIN; i++) {
-        MUST(clWaitForEvents(1, &events[i]));
+        OK(clWaitForEvents(1, &events[i]));
         cl_ulong queued = event_time(events[i], CL_PROFILING_COMMAND_QUEUED);
         cl_ulong submit = event_time(events[i], CL_PROFILING_COMMAND_SUBMIT);
         cl_ulong start = event_time(events[i], CL_PROFILING_COMMAND_START);
@@ -212,9 +204,9 @@ void stress_profiling(struct worker *w)
                       i, last[2] - start, queued, submit, start, end, last[0], last[1], last[2],
                       last[3]);
         memcpy(w->last_times, now, sizeof now);
-        MUST(clReleaseEvent(events[i]));
+        OK(clReleaseEvent(events[i]));
     }
-    MUST(clReleaseMemObject(a));
+    OK(clReleaseMemObject(a));
     free(host);
 }
 
@@ -233,18 +225,16 @@ void stress_inflight(struct worker *w)
     prog_arg(kernel, 1, sizeof b, &b);
     prog_arg(kernel, 2, sizeof key, &key);
     prog_run(queue, kernel, n);
-    MUST(clEnqueueCopyBuffer(queue, b, c, 0, 0, size, 0, NULL, &done));
+    OK(clEnqueueCopyBuffer(queue, b, c, 0, 0, size, 0, NULL, &done));
     /* Everything that the commands use goes away before they need have run. */
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
-    MUST(clFlush(queue));
-    MUST(clReleaseCommandQueue(queue));
-    MUST(clWaitForEvents(1, &done));
-    MUST(clReleaseEvent(done));
+    RELEASE(kernel, a, b);
+    OK(clFlush(queue));
+    OK(clReleaseCommandQueue(queue));
+    OK(clWaitForEvents(1, &done));
+    OK(clReleaseEvent(done));
     stress_scramble(host, want, n, key);
     stress_verify(w, "released in flight", c, want, size);
-    MUST(clReleaseMemObject(c));
+    OK(clReleaseMemObject(c));
     free(host);
     free(want);
 }
@@ -260,24 +250,23 @@ void stress_queries(struct worker *w)
     cl_command_queue_properties properties;
     cl_mem_flags flags;
 
-    MUST(clRetainMemObject(a));
-    MUST(clGetMemObjectInfo(a, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL));
+    OK(clRetainMemObject(a));
+    OK(clGetMemObjectInfo(a, CL_MEM_REFERENCE_COUNT, sizeof references, &references, NULL));
     REQUIRE(references == 2);
-    MUST(clReleaseMemObject(a));
-    MUST(clGetMemObjectInfo(a, CL_MEM_SIZE, sizeof size, &size, NULL));
+    OK(clReleaseMemObject(a));
+    OK(clGetMemObjectInfo(a, CL_MEM_SIZE, sizeof size, &size, NULL));
     REQUIRE(size == words * sizeof(uint32_t));
-    MUST(clGetMemObjectInfo(a, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
+    OK(clGetMemObjectInfo(a, CL_MEM_FLAGS, sizeof flags, &flags, NULL));
     REQUIRE(flags == (CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR));
-    MUST(clGetMemObjectInfo(a, CL_MEM_CONTEXT, sizeof context, &context, NULL));
+    OK(clGetMemObjectInfo(a, CL_MEM_CONTEXT, sizeof context, &context, NULL));
     REQUIRE(context == w->prog->context);
-    MUST(clGetCommandQueueInfo(w->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
+    OK(clGetCommandQueueInfo(w->queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL));
     REQUIRE(device == w->prog->device);
-    MUST(
-        clGetCommandQueueInfo(w->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
+    OK(clGetCommandQueueInfo(w->queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL));
     REQUIRE(properties == CL_QUEUE_PROFILING_ENABLE);
-    MUST(clGetKernelInfo(w->scramble, CL_KERNEL_NUM_ARGS, sizeof arguments, &arguments, NULL));
+    OK(clGetKernelInfo(w->scramble, CL_KERNEL_NUM_ARGS, sizeof arguments, &arguments, NULL));
     REQUIRE(arguments == 3);
     sum_word(&w->sum, size);
-    MUST(clReleaseMemObject(a));
+    OK(clReleaseMemObject(a));
     free(host);
 }

@@ -54,7 +54,6 @@ static const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
 static cl_mem make_image(struct worker *w, const struct shape *s, cl_mem_flags flags, void *host)
 {
     cl_image_desc desc = {.image_type = s->type, .image_width = s->region[0]};
-    cl_int err;
 
     if (s->array) {
         desc.image_array_size = s->region[s->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 1 : 2];
@@ -63,9 +62,7 @@ static cl_mem make_image(struct worker *w, const struct shape *s, cl_mem_flags f
         desc.image_height = s->type == CL_MEM_OBJECT_IMAGE1D ? 0 : s->region[1];
         desc.image_depth = s->type == CL_MEM_OBJECT_IMAGE3D ? s->region[2] : 0;
     }
-    cl_mem image = clCreateImage(w->prog->context, flags, &format, &desc, host, &err);
-    MUST(err);
-    return image;
+    return MADE(clCreateImage, w->prog->context, flags, &format, &desc, host);
 }
 
 static size_t shape_bytes(const struct shape *s)
@@ -79,7 +76,7 @@ static void verify_image(struct worker *w, const struct shape *s, cl_mem image,
     const size_t origin[3] = {0, 0, 0};
     unsigned char got[PIXEL_BYTES];
 
-    MUST(clEnqueueReadImage(w->queue, image, CL_TRUE, origin, s->region, 0, 0, got, 0, NULL, NULL));
+    OK(clEnqueueReadImage(w->queue, image, CL_TRUE, origin, s->region, 0, 0, got, 0, NULL, NULL));
     prog_same(s->name, got, want, shape_bytes(s));
     sum_bytes(&w->sum, got, shape_bytes(s));
 }
@@ -89,11 +86,8 @@ static void verify_map(struct worker *w, const struct shape *s, cl_mem image,
 {
     const size_t origin[3] = {0, 0, 0};
     size_t row = 0, slice = 0, row_bytes = s->region[0] * PIXEL;
-    cl_int err;
-    unsigned char *p = clEnqueueMapImage(w->queue, image, CL_TRUE, CL_MAP_READ, origin, s->region,
-                                         &row, &slice, 0, NULL, NULL, &err);
-
-    MUST(err);
+    unsigned char *p = MADE(clEnqueueMapImage, w->queue, image, CL_TRUE, CL_MAP_READ, origin,
+                            s->region, &row, &slice, 0, NULL, NULL);
     bool rows_are_slices = s->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
     for (size_t z = 0; z < s->region[2]; z++) {
         for (size_t y = 0; y < s->region[1]; y++) {
@@ -101,7 +95,7 @@ static void verify_map(struct worker *w, const struct shape *s, cl_mem image,
             prog_same(s->name, p + at, want + (z * s->region[1] + y) * row_bytes, row_bytes);
         }
     }
-    MUST(clEnqueueUnmapMemObject(w->queue, image, p, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(w->queue, image, p, 0, NULL, NULL));
 }
 
 static void one_shape(struct worker *w, const struct shape *s, cl_program program)
@@ -118,35 +112,33 @@ static void one_shape(struct worker *w, const struct shape *s, cl_program progra
         cl_kernel kernel = prog_kernel(program, s->kernel);
         prog_arg(kernel, 0, sizeof a, &a);
         prog_arg(kernel, 1, sizeof b, &b);
-        MUST(clEnqueueNDRangeKernel(w->queue, kernel, 3, NULL, s->region, NULL, 0, NULL, NULL));
-        MUST(clReleaseKernel(kernel));
+        OK(clEnqueueNDRangeKernel(w->queue, kernel, 3, NULL, s->region, NULL, 0, NULL, NULL));
+        OK(clReleaseKernel(kernel));
         for (size_t i = 0; i < size; i++)
             host[i] = (unsigned char)(255 - host[i]);
     } else {
-        MUST(clEnqueueCopyImage(w->queue, a, b, origin, origin, s->region, 0, NULL, NULL));
+        OK(clEnqueueCopyImage(w->queue, a, b, origin, origin, s->region, 0, NULL, NULL));
     }
     verify_image(w, s, b, host);
     verify_map(w, s, b, host);
 
     cl_uint color[4] = {rng_below(&w->rng, 256), 2, 3, 4};
     size_t part[3] = {s->region[0] / 2, s->region[1], s->region[2]};
-    MUST(clEnqueueFillImage(w->queue, b, color, origin, part, 0, NULL, NULL));
+    OK(clEnqueueFillImage(w->queue, b, color, origin, part, 0, NULL, NULL));
     for (size_t i = 0; i < size / PIXEL; i++)
         for (size_t c = 0; c < PIXEL && i % s->region[0] < part[0]; c++)
             host[i * PIXEL + c] = (unsigned char)color[c];
     verify_image(w, s, b, host);
 
     cl_mem linear = prog_buffer(w->prog->context, CL_MEM_READ_WRITE, size, NULL);
-    MUST(clEnqueueCopyImageToBuffer(w->queue, b, linear, origin, s->region, 0, 0, NULL, NULL));
-    MUST(clEnqueueCopyBufferToImage(w->queue, linear, a, 0, origin, s->region, 0, NULL, NULL));
+    OK(clEnqueueCopyImageToBuffer(w->queue, b, linear, origin, s->region, 0, 0, NULL, NULL));
+    OK(clEnqueueCopyBufferToImage(w->queue, linear, a, 0, origin, s->region, 0, NULL, NULL));
     stress_verify(w, s->name, linear, host, size);
     verify_image(w, s, a, host);
     rng_fill(&w->rng, host, size);
-    MUST(clEnqueueWriteImage(w->queue, a, CL_FALSE, origin, s->region, 0, 0, host, 0, NULL, NULL));
+    OK(clEnqueueWriteImage(w->queue, a, CL_FALSE, origin, s->region, 0, 0, host, 0, NULL, NULL));
     verify_image(w, s, a, host);
-    MUST(clReleaseMemObject(linear));
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    RELEASE(linear, a, b);
 }
 
 void stress_images(struct worker *w)
@@ -155,7 +147,7 @@ void stress_images(struct worker *w)
 
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         one_shape(w, &shapes[i], program);
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
 }
 
 static uint32_t sampled(const unsigned char *pixels, int x, int y, bool clamp)
@@ -183,16 +175,15 @@ void stress_samplers(struct worker *w)
     cl_mem image = make_image(w, &shapes[1], CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, pixels);
     cl_mem out = prog_buffer(w->prog->context, CL_MEM_READ_WRITE, sizeof want, NULL);
     for (int mode = 0; mode < 2; mode++) {
-        cl_int err, shift = (cl_int)rng_below(&w->rng, 9) - 4;
-        cl_sampler sampler = clCreateSampler(w->prog->context, CL_FALSE,
-                                             mode ? CL_ADDRESS_CLAMP_TO_EDGE : CL_ADDRESS_CLAMP,
-                                             CL_FILTER_NEAREST, &err);
-        MUST(err);
+        cl_int shift = (cl_int)rng_below(&w->rng, 9) - 4;
+        cl_sampler sampler =
+            MADE(clCreateSampler, w->prog->context, CL_FALSE,
+                 mode ? CL_ADDRESS_CLAMP_TO_EDGE : CL_ADDRESS_CLAMP, CL_FILTER_NEAREST);
         prog_arg(kernel, 0, sizeof image, &image);
         prog_arg(kernel, 1, sizeof sampler, &sampler);
         prog_arg(kernel, 2, sizeof out, &out);
         prog_arg(kernel, 3, sizeof shift, &shift);
-        MUST(clEnqueueNDRangeKernel(w->queue, kernel, 2, NULL, items, NULL, 0, NULL, NULL));
+        OK(clEnqueueNDRangeKernel(w->queue, kernel, 2, NULL, items, NULL, 0, NULL, NULL));
         for (int y = 0; y < HEIGHT; y++) {
             for (int x = 0; x < WIDTH; x++)
                 want[y * WIDTH + x] =
@@ -201,12 +192,9 @@ void stress_samplers(struct worker *w)
         stress_verify(w, mode ? "sampler, clamp to edge" : "sampler, clamp", out, want,
                       sizeof want);
         /* Not earlier: POCL 3.1 frees a sampler that a queued kernel still uses. */
-        MUST(clReleaseSampler(sampler));
+        OK(clReleaseSampler(sampler));
     }
-    MUST(clReleaseMemObject(image));
-    MUST(clReleaseMemObject(out));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(image, out, kernel, program);
 }
 
 void stress_bufferimages(struct worker *w)
@@ -219,10 +207,7 @@ void stress_bufferimages(struct worker *w)
     cl_mem out = prog_buffer(w->prog->context, CL_MEM_READ_WRITE, n * sizeof *host, NULL);
     cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = n, .buffer = buffer};
-    cl_int err;
-    cl_mem image = clCreateImage(w->prog->context, CL_MEM_READ_WRITE, &format, &desc, NULL, &err);
-
-    MUST(err);
+    cl_mem image = MADE(clCreateImage, w->prog->context, CL_MEM_READ_WRITE, &format, &desc, NULL);
     /* A write through the buffer is seen through the image. */
     stress_enqueue(w, w->queue, buffer, buffer, n, key, 0, NULL, NULL);
     stress_scramble(host, host, n, key);
@@ -230,10 +215,6 @@ void stress_bufferimages(struct worker *w)
     prog_arg(kernel, 1, sizeof out, &out);
     prog_run(w->queue, kernel, n);
     stress_verify(w, "image over a buffer", out, host, n * sizeof *host);
-    MUST(clReleaseMemObject(image));
-    MUST(clReleaseMemObject(buffer));
-    MUST(clReleaseMemObject(out));
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseProgram(program));
+    RELEASE(image, buffer, out, kernel, program);
     free(host);
 }

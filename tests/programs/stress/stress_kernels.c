@@ -58,7 +58,7 @@ void stress_enqueue(struct worker *w, cl_command_queue queue, cl_mem in, cl_mem 
     prog_arg(w->scramble, 0, sizeof in, &in);
     prog_arg(w->scramble, 1, sizeof out, &out);
     prog_arg(w->scramble, 2, sizeof key, &key);
-    MUST(clEnqueueNDRangeKernel(queue, w->scramble, 1, NULL, &n, NULL, n_waits, waits, ret_event));
+    OK(clEnqueueNDRangeKernel(queue, w->scramble, 1, NULL, &n, NULL, n_waits, waits, ret_event));
 }
 
 cl_mem stress_random_buffer(struct worker *w, cl_mem_flags flags, size_t words, uint32_t **ret_copy)
@@ -101,12 +101,12 @@ void stress_structs(struct worker *w)
     prog_arg(kernel, 4, sizeof c, &c);
     prog_arg(kernel, 5, sizeof v, &v);
     prog_run(w->queue, kernel, w->elements);
-    MUST(clReleaseKernel(kernel));
+    OK(clReleaseKernel(kernel));
     for (uint32_t i = 0; i < w->elements; i++)
         want[i] = ((i * p.scale + p.add) >> p.shift) + a + b * 3u + (uint32_t)(c >> 32) +
                   (uint32_t)c * 5u + v.s[0] + v.s[1] * 7u + v.s[2] * 11u + v.s[3] * 13u;
     stress_verify(w, "by-value arguments", out, want, w->elements * sizeof *want);
-    MUST(clReleaseMemObject(out));
+    OK(clReleaseMemObject(out));
     free(want);
 }
 
@@ -118,8 +118,8 @@ static void local_sum(struct worker *w, cl_mem in, cl_mem out, const uint32_t *f
     prog_arg(kernel, 0, sizeof in, &in);
     prog_arg(kernel, 1, sizeof out, &out);
     prog_arg(kernel, 2, GROUP * sizeof(cl_uint), NULL);
-    MUST(clEnqueueNDRangeKernel(w->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL));
-    MUST(clReleaseKernel(kernel));
+    OK(clEnqueueNDRangeKernel(w->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL));
+    OK(clReleaseKernel(kernel));
     for (size_t i = 0; i < items; i++) {
         want[i] = 0;
         for (uint32_t k = 0; k < GROUP; k++)
@@ -139,8 +139,7 @@ static void lookup(struct worker *w, cl_mem out, uint32_t *want)
     prog_arg(kernel, 1, sizeof constant, &constant);
     prog_arg(kernel, 2, sizeof n, &n);
     prog_run(w->queue, kernel, w->elements);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(constant));
+    RELEASE(kernel, constant);
     for (uint32_t i = 0; i < w->elements; i++)
         want[i] = table[i % n] + i;
     stress_verify(w, "constant memory", out, want, w->elements * sizeof *want);
@@ -161,8 +160,7 @@ static void count(struct worker *w, cl_mem in, const uint32_t *from)
     for (size_t i = 0; i < w->elements; i++)
         bins[from[i] % 16] += 2;
     stress_verify(w, "atomics", counts, bins, sizeof bins);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(counts));
+    RELEASE(kernel, counts);
 }
 
 void stress_kernels(struct worker *w)
@@ -183,8 +181,7 @@ void stress_kernels(struct worker *w)
         stress_scramble(want, host, n, ~key);
     }
     stress_verify(w, "chain of kernels", a, host, size);
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    RELEASE(a, b);
     free(host);
     free(want);
 }
@@ -201,8 +198,7 @@ static void run_variant(struct worker *w, cl_program program, uint32_t factor, c
     for (size_t i = 0; i < w->elements; i++)
         host[i] = host[i] * factor + (uint32_t)i;
     stress_verify(w, what, mem, host, size);
-    MUST(clReleaseKernel(kernel));
-    MUST(clReleaseMemObject(mem));
+    RELEASE(kernel, mem);
     free(host);
 }
 
@@ -232,22 +228,19 @@ static cl_int rebuild(struct worker *w, cl_program program, const char *options)
 void stress_programs(struct worker *w)
 {
     const char *parts[] = {variant_source, "\n"};
-    cl_int err;
-    cl_program program = clCreateProgramWithSource(w->prog->context, 2, parts, NULL, &err);
-
-    MUST(err);
+    cl_program program = MADE(clCreateProgramWithSource, w->prog->context, 2, parts, NULL);
     for (unsigned i = 0; i < 2; i++) {
         char options[OPTION_BYTES];
         uint32_t factor = 5 + 2 * rng_below(&w->rng, VARIANTS);
         snprintf(options, sizeof options, "-DFACTOR=%uu", factor);
-        MUST(rebuild(w, program, options));
+        OK(rebuild(w, program, options));
         run_variant(w, program, factor, "rebuilt program");
         cl_build_status status;
-        MUST(clGetProgramBuildInfo(program, w->prog->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
-                                   &status, NULL));
+        OK(clGetProgramBuildInfo(program, w->prog->device, CL_PROGRAM_BUILD_STATUS, sizeof status,
+                                 &status, NULL));
         REQUIRE(status == CL_BUILD_SUCCESS);
     }
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
 }
 
 void stress_link(struct worker *w)
@@ -262,44 +255,35 @@ void stress_link(struct worker *w)
     const char *header_name = "scaled.h";
     cl_device_id device = w->prog->device;
     cl_context context = w->prog->context;
-    cl_int err;
-    cl_program h = clCreateProgramWithSource(context, 1, &header, NULL, &err);
-    MUST(err);
+    cl_program h = MADE(clCreateProgramWithSource, context, 1, &header, NULL);
     cl_program objects[2];
-    objects[0] = clCreateProgramWithSource(context, 1, &library, NULL, &err);
-    MUST(err);
-    objects[1] = clCreateProgramWithSource(context, 1, &user, NULL, &err);
-    MUST(err);
-    MUST(clCompileProgram(objects[0], 1, &device, "", 0, NULL, NULL, NULL, NULL));
-    MUST(clCompileProgram(objects[1], 1, &device, "", 1, &h, &header_name, NULL, NULL));
-    cl_program linked = clLinkProgram(context, 1, &device, "", 2, objects, NULL, NULL, &err);
-    MUST(err);
+    objects[0] = MADE(clCreateProgramWithSource, context, 1, &library, NULL);
+    objects[1] = MADE(clCreateProgramWithSource, context, 1, &user, NULL);
+    OK(clCompileProgram(objects[0], 1, &device, "", 0, NULL, NULL, NULL, NULL));
+    OK(clCompileProgram(objects[1], 1, &device, "", 1, &h, &header_name, NULL, NULL));
+    cl_program linked = MADE(clLinkProgram, context, 1, &device, "", 2, objects, NULL, NULL);
     run_variant(w, linked, 9, "linked program");
-    MUST(clReleaseProgram(linked));
-    MUST(clReleaseProgram(objects[0]));
-    MUST(clReleaseProgram(objects[1]));
-    MUST(clReleaseProgram(h));
+    RELEASE(linked, objects[0], objects[1], h);
 }
 
 void stress_binaries(struct worker *w)
 {
     cl_program first = prog_build(w->prog, variant_source, "-DFACTOR=7u");
     size_t size = 0;
-    cl_int status, err;
+    cl_int status;
 
-    MUST(clGetProgramInfo(first, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL));
+    OK(clGetProgramInfo(first, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL));
     REQUIRE(size > 0 && size < MAX_BINARY);
     unsigned char *binary = prog_alloc(size);
-    MUST(clGetProgramInfo(first, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
-    MUST(clReleaseProgram(first));
+    OK(clGetProgramInfo(first, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL));
+    OK(clReleaseProgram(first));
     const unsigned char *binaries = binary;
-    cl_program second = clCreateProgramWithBinary(w->prog->context, 1, &w->prog->device, &size,
-                                                  &binaries, &status, &err);
-    MUST(err);
-    MUST(status);
-    MUST(clBuildProgram(second, 1, &w->prog->device, "", NULL, NULL));
+    cl_program second = MADE(clCreateProgramWithBinary, w->prog->context, 1, &w->prog->device,
+                             &size, &binaries, &status);
+    OK(status);
+    OK(clBuildProgram(second, 1, &w->prog->device, "", NULL, NULL));
     run_variant(w, second, 7, "program from its binary");
-    MUST(clReleaseProgram(second));
+    OK(clReleaseProgram(second));
     free(binary);
 }
 
@@ -309,13 +293,11 @@ void stress_clone(struct worker *w)
     uint32_t *host, *want = prog_alloc(size), key = 17, other = 23;
     cl_mem a = stress_random_buffer(w, CL_MEM_READ_WRITE, n, &host);
     cl_mem b = prog_buffer(w->prog->context, CL_MEM_READ_WRITE, size, NULL);
-    cl_int err;
 
     prog_arg(w->scramble, 0, sizeof a, &a);
     prog_arg(w->scramble, 1, sizeof b, &b);
     prog_arg(w->scramble, 2, sizeof key, &key);
-    cl_kernel clone = clCloneKernel(w->scramble, &err);
-    MUST(err);
+    cl_kernel clone = MADE(clCloneKernel, w->scramble);
     /* The clone keeps the arguments of the moment it was made. */
     prog_arg(w->scramble, 2, sizeof other, &other);
     prog_run(w->queue, clone, n);
@@ -324,9 +306,7 @@ void stress_clone(struct worker *w)
     prog_run(w->queue, w->scramble, n);
     stress_scramble(host, want, n, other);
     stress_verify(w, "kernel that was cloned", b, want, size);
-    MUST(clReleaseKernel(clone));
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    RELEASE(clone, a, b);
     free(host);
     free(want);
 }

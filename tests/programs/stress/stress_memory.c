@@ -17,33 +17,31 @@ void stress_copies(struct worker *w)
     rng_fill(&w->rng, host, size);
     rng_fill(&w->rng, other, size);
     rng_fill(&w->rng, pattern, sizeof pattern);
-    MUST(clEnqueueWriteBuffer(w->queue, a, CL_FALSE, 0, size, host, 0, NULL, NULL));
-    MUST(clEnqueueWriteBuffer(w->queue, b, CL_TRUE, 0, size, other, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(w->queue, a, CL_FALSE, 0, size, host, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(w->queue, b, CL_TRUE, 0, size, other, 0, NULL, NULL));
     for (unsigned i = 0; i < 8; i++) {
         size_t from = rng_below(&w->rng, (uint32_t)size), to = rng_below(&w->rng, (uint32_t)size);
         size_t room = size - (from > to ? from : to);
         size_t part = 1 + rng_below(&w->rng, (uint32_t)room);
-        MUST(clEnqueueCopyBuffer(w->queue, i % 2 ? b : a, i % 2 ? a : b, from, to, part, 0, NULL,
-                                 NULL));
+        OK(clEnqueueCopyBuffer(w->queue, i % 2 ? b : a, i % 2 ? a : b, from, to, part, 0, NULL,
+                               NULL));
         memcpy((i % 2 ? host : other) + to, (i % 2 ? other : host) + from, part);
     }
     size_t at = rng_below(&w->rng, (uint32_t)(size / sizeof pattern / 2)) * sizeof pattern;
     size_t filled = (size - at) / sizeof pattern / 2 * sizeof pattern;
-    MUST(clEnqueueFillBuffer(w->queue, a, pattern, sizeof pattern, at, filled, 0, NULL, NULL));
+    OK(clEnqueueFillBuffer(w->queue, a, pattern, sizeof pattern, at, filled, 0, NULL, NULL));
     for (size_t i = 0; i < filled; i += sizeof pattern)
         memcpy(host + at + i, pattern, sizeof pattern);
 
     cl_event read;
-    MUST(clEnqueueMigrateMemObjects(w->queue, 1, &a, 0, 0, NULL, NULL));
-    MUST(clEnqueueReadBuffer(w->queue, a, CL_FALSE, 0, size, late, 0, NULL, &read));
-    MUST(clFlush(w->queue));
+    OK(clEnqueueMigrateMemObjects(w->queue, 1, &a, 0, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(w->queue, a, CL_FALSE, 0, size, late, 0, NULL, &read));
+    OK(clFlush(w->queue));
     stress_verify(w, "copied", b, other, size);
-    MUST(clWaitForEvents(1, &read));
+    OK(clWaitForEvents(1, &read));
     prog_same("read without blocking", late, host, size);
     sum_bytes(&w->sum, late, size);
-    MUST(clReleaseEvent(read));
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    RELEASE(read, a, b);
     free(host);
     free(other);
     free(late);
@@ -90,23 +88,22 @@ void stress_rects(struct worker *w)
     cl_mem a =
         prog_buffer(w->prog->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, device);
     cl_mem b = prog_buffer(w->prog->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, host);
-    MUST(clEnqueueWriteBufferRect(w->queue, a, CL_FALSE, in.origin, in.origin, in.size, RECT_ROW,
-                                  SLICE, RECT_ROW, SLICE, host, 0, NULL, NULL));
+    OK(clEnqueueWriteBufferRect(w->queue, a, CL_FALSE, in.origin, in.origin, in.size, RECT_ROW,
+                                SLICE, RECT_ROW, SLICE, host, 0, NULL, NULL));
     copy_box(device, in.origin, host, in.origin, in.size);
-    MUST(clEnqueueCopyBufferRect(w->queue, a, b, move.origin, zero, move.size, RECT_ROW, SLICE,
-                                 RECT_ROW, SLICE, 0, NULL, NULL));
+    OK(clEnqueueCopyBufferRect(w->queue, a, b, move.origin, zero, move.size, RECT_ROW, SLICE,
+                               RECT_ROW, SLICE, 0, NULL, NULL));
     memcpy(back, host, BYTES);
     copy_box(back, zero, device, move.origin, move.size);
     stress_verify(w, "copied rectangle", b, back, BYTES);
     memset(back, 0, BYTES);
-    MUST(clEnqueueReadBufferRect(w->queue, a, CL_TRUE, out.origin, out.origin, out.size, RECT_ROW,
-                                 SLICE, RECT_ROW, SLICE, back, 0, NULL, NULL));
+    OK(clEnqueueReadBufferRect(w->queue, a, CL_TRUE, out.origin, out.origin, out.size, RECT_ROW,
+                               SLICE, RECT_ROW, SLICE, back, 0, NULL, NULL));
     memset(host, 0, BYTES);
     copy_box(host, out.origin, device, out.origin, out.size);
     prog_same("read rectangle", back, host, BYTES);
     stress_verify(w, "written rectangle", a, device, BYTES);
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    RELEASE(a, b);
     free(host);
     free(device);
     free(back);
@@ -117,8 +114,8 @@ void stress_subbuffers(struct worker *w)
     cl_uint align_bits;
     uint32_t *host;
 
-    MUST(clGetDeviceInfo(w->prog->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align_bits,
-                         &align_bits, NULL));
+    OK(clGetDeviceInfo(w->prog->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align_bits,
+                       &align_bits, NULL));
     size_t align = align_bits / 8 ? align_bits / 8 : sizeof(uint32_t);
     size_t part = (w->elements * sizeof(uint32_t) + align - 1) / align * align;
     size_t words = part / sizeof(uint32_t), key = 1 + rng_below(&w->rng, 1000);
@@ -126,42 +123,37 @@ void stress_subbuffers(struct worker *w)
     cl_mem subs[4];
     for (size_t i = 0; i < 4; i++) {
         cl_buffer_region region = {i * part, part};
-        cl_int err;
-        subs[i] = clCreateSubBuffer(parent, i == 0 ? CL_MEM_READ_ONLY : 0,
-                                    CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
-        MUST(err);
+        subs[i] = MADE(clCreateSubBuffer, parent, i == 0 ? CL_MEM_READ_ONLY : 0,
+                       CL_BUFFER_CREATE_TYPE_REGION, &region);
     }
     stress_enqueue(w, w->queue, subs[0], subs[2], words, (uint32_t)key, 0, NULL, NULL);
     stress_scramble(host, host + 2 * words, words, (uint32_t)key);
     stress_verify(w, "sub-buffer after a kernel", subs[2], host + 2 * words, part);
-    MUST(clEnqueueCopyBuffer(w->queue, subs[2], subs[3], 0, 0, part / 2, 0, NULL, NULL));
+    OK(clEnqueueCopyBuffer(w->queue, subs[2], subs[3], 0, 0, part / 2, 0, NULL, NULL));
     memcpy(host + 3 * words, host + 2 * words, part / 2);
-    MUST(clEnqueueWriteBuffer(w->queue, parent, CL_TRUE, part, part / 2, host, 0, NULL, NULL));
+    OK(clEnqueueWriteBuffer(w->queue, parent, CL_TRUE, part, part / 2, host, 0, NULL, NULL));
     memcpy(host + words, host, part / 2);
     stress_verify(w, "sub-buffer after a write to its parent", subs[1], host + words, part);
     /* The parent lives on through its sub-buffers. */
-    MUST(clReleaseMemObject(parent));
+    OK(clReleaseMemObject(parent));
     for (size_t i = 0; i < 4; i++)
         stress_verify(w, "sub-buffer without its parent", subs[i], host + i * words, part);
     for (size_t i = 0; i < 4; i++)
-        MUST(clReleaseMemObject(subs[i]));
+        OK(clReleaseMemObject(subs[i]));
     free(host);
 }
 
 static unsigned char *map(struct worker *w, cl_mem mem, cl_map_flags flags, size_t offset,
                           size_t size)
 {
-    cl_int err;
     unsigned char *p =
-        clEnqueueMapBuffer(w->queue, mem, CL_TRUE, flags, offset, size, 0, NULL, NULL, &err);
-
-    MUST(err);
+        MADE(clEnqueueMapBuffer, w->queue, mem, CL_TRUE, flags, offset, size, 0, NULL, NULL);
     return p;
 }
 
 static void unmap(struct worker *w, cl_mem mem, void *p)
 {
-    MUST(clEnqueueUnmapMemObject(w->queue, mem, p, 0, NULL, NULL));
+    OK(clEnqueueUnmapMemObject(w->queue, mem, p, 0, NULL, NULL));
 }
 
 /** Maps of every kind on @mem, whose content is @host, then a kernel over the result. */
@@ -204,8 +196,8 @@ void stress_maps(struct worker *w)
     cl_mem mem = stress_random_buffer(w, CL_MEM_READ_WRITE, w->elements, &host);
 
     map_round(w, mem, host, "mapped buffer");
-    MUST(clFinish(w->queue));
-    MUST(clReleaseMemObject(mem));
+    OK(clFinish(w->queue));
+    OK(clReleaseMemObject(mem));
     free(host);
 }
 
@@ -223,7 +215,7 @@ void stress_heldmap(struct worker *w)
     prog_same("map held since an earlier round", w->held_at, w->held_want, HELD_BYTES);
     unmap(w, w->held, (void *)w->held_at);
     stress_verify(w, "buffer that was mapped for long", w->held, w->held_want, HELD_BYTES);
-    MUST(clReleaseMemObject(w->held));
+    OK(clReleaseMemObject(w->held));
     free(w->held_want);
     w->held = NULL;
 }
@@ -240,7 +232,7 @@ void stress_hostptr(struct worker *w)
     memcpy(mine, host, size);
     cl_mem b = prog_buffer(w->prog->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, size, mine);
     void *told;
-    MUST(clGetMemObjectInfo(b, CL_MEM_HOST_PTR, sizeof told, &told, NULL));
+    OK(clGetMemObjectInfo(b, CL_MEM_HOST_PTR, sizeof told, &told, NULL));
     REQUIRE(told == mine);
     stress_enqueue(w, w->queue, b, b, n, key, 0, NULL, NULL);
     stress_scramble(host, host, n, key);
@@ -249,9 +241,8 @@ void stress_hostptr(struct worker *w)
     prog_same("program's own memory", mine, host, size);
     unmap(w, b, p);
     map_round(w, b, host, "buffer in the program's memory");
-    MUST(clFinish(w->queue));
-    MUST(clReleaseMemObject(a));
-    MUST(clReleaseMemObject(b));
+    OK(clFinish(w->queue));
+    RELEASE(a, b);
     free(mine);
     free(host);
 }

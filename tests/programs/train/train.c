@@ -57,9 +57,9 @@ static enum train_queues queues_named(const char *name)
 /** Wait until a step's loss is there, and its updates are. */
 static void await_step(cl_event *ended, long step, FILE *times)
 {
-    MUST(clWaitForEvents(TRAIN_BRANCHES, ended));
+    OK(clWaitForEvents(TRAIN_BRANCHES, ended));
     for (int i = 0; i < TRAIN_BRANCHES; i++)
-        MUST(clReleaseEvent(ended[i]));
+        OK(clReleaseEvent(ended[i]));
     if (times) {
         fprintf(times, "%ld %.6f\n", step + 1, prog_now());
         fflush(times);
@@ -91,8 +91,8 @@ static uint64_t one_pass(struct net *net, long steps, long every, bool aloud, FI
             await_step(ended[step % AHEAD], step - AHEAD, times);
         net_step(net, (cl_uint)step);
         for (int i = 0; i < TRAIN_BRANCHES; i++) {
-            MUST(clEnqueueMarkerWithWaitList(t->queues[i], 0, NULL, &ended[step % AHEAD][i]));
-            MUST(clFlush(t->queues[i]));
+            OK(clEnqueueMarkerWithWaitList(t->queues[i], 0, NULL, &ended[step % AHEAD][i]));
+            OK(clFlush(t->queues[i]));
             t->unflushed[i] = false;
         }
         if (every && (step + 1) % every == 0)

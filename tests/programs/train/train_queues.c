@@ -11,20 +11,20 @@ void train_open(struct train *t)
     cl_program program = prog_build(&t->prog, train_source, t->fixed ? "-DFIXED" : "");
     for (int i = 0; i < TRAIN_KERNELS; i++)
         t->kernels[i] = prog_kernel(program, train_kernel_names[i]);
-    MUST(clReleaseProgram(program));
+    OK(clReleaseProgram(program));
     if (t->mode == QUEUES_ONE) { /* and no other one, whose commands might run beside them */
-        MUST(clReleaseCommandQueue(t->prog.queue));
+        OK(clReleaseCommandQueue(t->prog.queue));
         t->prog.queue = prog_queue(&t->prog, 0);
     }
     for (int i = 0; i < TRAIN_BRANCHES; i++) {
         if (i > 0 && t->mode != QUEUES_SEVERAL) {
             t->queues[i] = t->queues[0];
-            MUST(clRetainCommandQueue(t->queues[i]));
+            OK(clRetainCommandQueue(t->queues[i]));
         } else if (t->mode == QUEUES_OUT_OF_ORDER) {
             t->queues[i] = prog_queue_out_of_order(&t->prog);
         } else if (t->mode == QUEUES_ONE) {
             t->queues[i] = t->prog.queue;
-            MUST(clRetainCommandQueue(t->queues[i]));
+            OK(clRetainCommandQueue(t->queues[i]));
         } else {
             t->queues[i] = prog_queue(&t->prog, 0);
         }
@@ -34,11 +34,11 @@ void train_open(struct train *t)
 void train_close(struct train *t)
 {
     for (int i = 0; i < TRAIN_BRANCHES; i++) {
-        MUST(clFinish(t->queues[i]));
-        MUST(clReleaseCommandQueue(t->queues[i]));
+        OK(clFinish(t->queues[i]));
+        OK(clReleaseCommandQueue(t->queues[i]));
     }
     for (int i = 0; i < TRAIN_KERNELS; i++)
-        MUST(clReleaseKernel(t->kernels[i]));
+        OK(clReleaseKernel(t->kernels[i]));
     prog_close(&t->prog);
 }
 
@@ -51,7 +51,7 @@ void tensor_init(struct train *t, struct tensor *tensor, size_t count)
 static void use_forget(struct use *use)
 {
     if (use->event)
-        MUST(clReleaseEvent(use->event));
+        OK(clReleaseEvent(use->event));
     *use = (struct use){NULL};
 }
 
@@ -65,7 +65,7 @@ void tensor_finish(struct tensor *tensor)
 {
     use_forget(&tensor->writer);
     readers_forget(tensor);
-    MUST(clReleaseMemObject(tensor->mem));
+    OK(clReleaseMemObject(tensor->mem));
 }
 
 /** Events that a launch waits for, each once. */
@@ -86,7 +86,7 @@ static void waits_add(struct waits *w, const struct use *use)
             return;
     for (int i = 0; i < TRAIN_BRANCHES; i++) {
         if (w->t->queues[i] == use->queue && w->t->unflushed[i]) {
-            MUST(clFlush(use->queue));
+            OK(clFlush(use->queue));
             w->t->unflushed[i] = false;
         }
     }
@@ -103,7 +103,7 @@ static void waits_before_write(struct waits *w, const struct tensor *tensor)
 
 static struct use use_of(cl_event event, cl_command_queue queue)
 {
-    MUST(clRetainEvent(event));
+    OK(clRetainEvent(event));
     return (struct use){event, queue};
 }
 
@@ -145,15 +145,15 @@ void train_launch(struct train *t, const struct launch *l)
         waits_add(&waits, &l->inputs[i]->writer);
     for (int i = 0; i < MAX_OUTPUTS && l->outputs[i]; i++)
         waits_before_write(&waits, l->outputs[i]);
-    MUST(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, waits.count,
-                                waits.count ? waits.list : NULL, &event));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &group, waits.count,
+                              waits.count ? waits.list : NULL, &event));
     t->unflushed[l->branch] = true;
     t->launches++;
     for (int i = 0; i < MAX_INPUTS && l->inputs[i]; i++)
         note_read(l->inputs[i], event, queue);
     for (int i = 0; i < MAX_OUTPUTS && l->outputs[i]; i++)
         note_written(l->outputs[i], event, queue);
-    MUST(clReleaseEvent(event));
+    OK(clReleaseEvent(event));
 }
 
 void tensor_write(struct train *t, struct tensor *tensor, const void *numbers)
@@ -162,10 +162,10 @@ void tensor_write(struct train *t, struct tensor *tensor, const void *numbers)
     cl_event event;
 
     waits_before_write(&waits, tensor);
-    MUST(clEnqueueWriteBuffer(waits.queue, tensor->mem, CL_TRUE, 0, tensor->count * sizeof(cl_uint),
-                              numbers, waits.count, waits.count ? waits.list : NULL, &event));
+    OK(clEnqueueWriteBuffer(waits.queue, tensor->mem, CL_TRUE, 0, tensor->count * sizeof(cl_uint),
+                            numbers, waits.count, waits.count ? waits.list : NULL, &event));
     note_written(tensor, event, waits.queue);
-    MUST(clReleaseEvent(event));
+    OK(clReleaseEvent(event));
 }
 
 void tensor_read(struct train *t, struct tensor *tensor, void *ret_numbers)
@@ -173,8 +173,8 @@ void tensor_read(struct train *t, struct tensor *tensor, void *ret_numbers)
     struct waits waits = {.t = t, .queue = t->queues[MAIN]};
 
     waits_add(&waits, &tensor->writer);
-    MUST(clEnqueueReadBuffer(waits.queue, tensor->mem, CL_TRUE, 0, tensor->count * sizeof(cl_uint),
-                             ret_numbers, waits.count, waits.count ? waits.list : NULL, NULL));
+    OK(clEnqueueReadBuffer(waits.queue, tensor->mem, CL_TRUE, 0, tensor->count * sizeof(cl_uint),
+                           ret_numbers, waits.count, waits.count ? waits.list : NULL, NULL));
 }
 
 cl_uint train_number(const struct train *t, double value)

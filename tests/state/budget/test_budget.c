@@ -46,8 +46,7 @@ static unsigned on_device(size_t count)
 
 static void use(size_t b, cl_uint n)
 {
-    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
-    OK(clSetKernelArg(set, 1, sizeof(n), &n));
+    ARGS(set, buffers[b], n);
     launch(set, program.queue);
     for (size_t i = 0; i < WORDS; i++)
         want[b][i] = (cl_uint)i ^ n;
@@ -73,10 +72,8 @@ Test(room, what_was_not_used_for_the_longest_goes, .timeout = 60)
 
 static void *map(size_t b, cl_map_flags flags, size_t size)
 {
-    cl_int error;
-    void *pointer = clEnqueueMapBuffer(program.queue, buffers[b], CL_TRUE, flags, 0, size, 0, NULL,
-                                       NULL, &error);
-    OK(error);
+    void *pointer =
+        MADE(clEnqueueMapBuffer, program.queue, buffers[b], CL_TRUE, flags, 0, size, 0, NULL, NULL);
     return pointer;
 }
 
@@ -310,8 +307,7 @@ Test(room, a_command_that_cannot_fit_is_refused_alone, .timeout = 60)
     begin(plenty, BUDGET_SPILL);
     budget_grant(0, BYTES);
     make(3);
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
+    ARGS(add, buffers[0], buffers[1]);
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     const size_t global = WORDS;
     policy.answer = BUDGET_REFUSE;
@@ -337,8 +333,7 @@ Test(room, a_kernel_keeps_the_arguments_that_were_spilled, .timeout = 60)
     budget_grant(0, FEW);
     make(BUFFERS);
     const struct memory *memory = (const struct memory *)buffers[0];
-    OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[0]));
-    OK(clSetKernelArg(set, 1, sizeof(n), &n));
+    ARGS(set, buffers[0], n);
     for (int spilled = 0; spilled < 2; spilled++) {
         launch(set, program.queue);
         OK(clFinish(program.queue));
@@ -382,8 +377,7 @@ Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .ti
     budget_read(0, &use);
     cr_assert_eq(use.least, 0);
     /* Twice the same object is one. */
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
+    ARGS(add, buffers[0], buffers[0]);
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     launch(add, program.queue);
     OK(clFinish(program.queue));
@@ -406,17 +400,14 @@ Test(room, what_a_command_takes_at_once_is_known_before_there_is_too_little, .ti
 
 Test(room, held_commands_have_their_objects_brought, .timeout = 60)
 {
-    cl_int error;
     begin(plenty, BUDGET_SPILL);
     budget_grant(0, FEW);
     make(BUFFERS);
-    cl_event user = clCreateUserEvent(program.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, program.context);
     const size_t global = WORDS;
     for (size_t b = 0; b < BUFFERS; b++) {
         cl_uint n = (cl_uint)b * 3;
-        OK(clSetKernelArg(set, 0, sizeof(cl_mem), &buffers[b]));
-        OK(clSetKernelArg(set, 1, sizeof(n), &n));
+        ARGS(set, buffers[b], n);
         OK(clEnqueueNDRangeKernel(program.queue, set, 1, NULL, &global, NULL, b == 0,
                                   b ? NULL : &user, NULL));
         for (size_t i = 0; i < WORDS; i++)
@@ -444,13 +435,11 @@ Test(room, a_resume_is_over_before_what_was_held_asks_for_room, .timeout = 60)
 {
     const uint64_t grant = BYTES;
     struct move_report report;
-    cl_int error;
     begin(plenty, BUDGET_AGAIN);
     budget_set_policy(decide_after_the_report);
     policy.grants = FEW;
     make(2);
-    cl_event user = clCreateUserEvent(program.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, program.context);
     OK(clEnqueueBarrierWithWaitList(program.queue, 1, &user, NULL));
     step(0, 1, 3);
     engine_rig_moves(&rig, NULL);
@@ -539,17 +528,13 @@ Test(room, without_a_policy_a_move_that_is_canceled_gives_its_grant_back, .timeo
 /* Mapped objects keep their pointers and their room; views go with what they are views of. */
 Test(room, maps_and_views_of_what_spills, .timeout = 60)
 {
-    cl_int error;
     const cl_buffer_region half = {BYTES / 2, BYTES / 2};
     begin(plenty, BUDGET_SPILL);
     budget_grant(0, FEW);
     make(BUFFERS);
-    cl_mem part = clCreateSubBuffer(buffers[1], 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
-    OK(error);
-    cl_uint *mapped =
-        clEnqueueMapBuffer(program.queue, buffers[0], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, BYTES,
-                           0, NULL, NULL, &error);
-    OK(error);
+    cl_mem part = MADE(clCreateSubBuffer, buffers[1], 0, CL_BUFFER_CREATE_TYPE_REGION, &half);
+    cl_uint *mapped = MADE(clEnqueueMapBuffer, program.queue, buffers[0], CL_TRUE,
+                           CL_MAP_READ | CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL);
     cr_assert(memcmp(mapped, want[0], BYTES) == 0);
     for (unsigned r = 0; r < 2; r++)
         for (size_t b = 1; b < BUFFERS; b++)
@@ -596,15 +581,13 @@ static void *work(void *data)
 Test(room, threads_take_turns, .timeout = 120)
 {
     struct worker workers[4];
-    cl_int error;
     /* Not on POCL's basic device, which runs commands in whichever thread asks for them. */
     begin("[one] name=one base=1 [two] name=two base=1", BUDGET_SPILL);
     budget_grant(0, 3 * BYTES);
     make(BUFFERS);
     for (size_t w = 0; w < 4; w++) {
         workers[w] = (struct worker){.first = 3 * w};
-        workers[w].queue = clCreateCommandQueue(program.context, rig.device, 0, &error);
-        OK(error);
+        workers[w].queue = MADE(clCreateCommandQueue, program.context, rig.device, 0);
         workers[w].kernel = engine_kernel(program.program, "add");
         cr_assert_eq(pthread_create(&workers[w].thread, NULL, work, &workers[w]), 0);
     }
@@ -619,8 +602,7 @@ Test(room, threads_take_turns, .timeout = 120)
     }
     for (size_t w = 0; w < 4; w++) {
         cr_assert_eq(pthread_join(workers[w].thread, NULL), 0);
-        OK(clReleaseCommandQueue(workers[w].queue));
-        OK(clReleaseKernel(workers[w].kernel));
+        RELEASE(workers[w].queue, workers[w].kernel);
     }
     check(BUFFERS);
     end(BUFFERS);

@@ -98,9 +98,7 @@ static inline void launch(cl_kernel kernel, cl_command_queue queue)
 
 static inline void step(size_t out, size_t in, cl_uint n)
 {
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[out]));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[in]));
-    OK(clSetKernelArg(add, 2, sizeof(n), &n));
+    ARGS(add, buffers[out], buffers[in], n);
     launch(add, program.queue);
     for (size_t i = 0; i < WORDS; i++)
         want[out][i] += want[in][i] * n + (cl_uint)i;
@@ -133,8 +131,7 @@ static inline void end(size_t count)
         OK(clReleaseMemObject(buffers[b]));
         free(want[b]);
     }
-    OK(clReleaseKernel(add));
-    OK(clReleaseKernel(set));
+    RELEASE(add, set);
     engine_program_close(&program);
 }
 

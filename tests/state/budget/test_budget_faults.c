@@ -52,8 +52,7 @@ Test(room, a_launch_that_fits_nowhere_is_refused_after_the_policy_was_asked_once
     const size_t global = WORDS;
     begin("[one] name=one memory=14MiB launch_memory=13MiB", BUDGET_AGAIN);
     make(4);
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffers[0]));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[1]));
+    ARGS(add, buffers[0], buffers[1]);
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
                  CL_OUT_OF_RESOURCES);
@@ -71,12 +70,10 @@ static void refuse_launch(size_t group, size_t local)
                                "  part[l] = out[i]; out[i] = part[l] + 1; }";
     const char *strings = text;
     const size_t global = WORDS;
-    cl_int error;
     begin("[one] name=one local_memory=4KiB kernel_work_group_size=turn:64", BUDGET_REFUSE);
     make(4);
     rounds(1, 4);
-    cl_program turning = clCreateProgramWithSource(program.context, 1, &strings, NULL, &error);
-    OK(error);
+    cl_program turning = MADE(clCreateProgramWithSource, program.context, 1, &strings, NULL);
     OK(clBuildProgram(turning, 0, NULL, "", NULL, NULL));
     cl_kernel turn = engine_kernel(turning, "turn");
     OK(clSetKernelArg(turn, 0, sizeof(cl_mem), &buffers[0]));
@@ -98,8 +95,7 @@ static void refuse_launch(size_t group, size_t local)
     for (size_t i = 0; i < WORDS; i++)
         want[0][i]++;
     cr_assert_eq(budget("one")->spilled, BYTES);
-    OK(clReleaseKernel(turn));
-    OK(clReleaseProgram(turning));
+    RELEASE(turn, turning);
     check(4);
     end(4);
 }
@@ -144,8 +140,7 @@ static void *spill_on(void *data)
         }
         for (size_t b = 0; b < ARRAY_SIZE(s->buffers); b++) {
             cl_uint n = (cl_uint)(s->rounds + b);
-            OK(clSetKernelArg(s->set, 0, sizeof(cl_mem), &s->buffers[b]));
-            OK(clSetKernelArg(s->set, 1, sizeof(n), &n));
+            ARGS(s->set, s->buffers[b], n);
             OK(clEnqueueNDRangeKernel(s->queue, s->set, 1, NULL, &global, NULL, 0, NULL, NULL));
         }
         s->rounds++;
@@ -156,15 +151,11 @@ static void *spill_on(void *data)
 static void spiller_open(struct spiller *s)
 {
     const char *text = source;
-    cl_int error;
     cl_device_id two = engine_rig_vdev(&rig, "two");
     budget_grant(1, 2 * BYTES);
-    s->context = clCreateContext(NULL, 1, &two, NULL, NULL, &error);
-    OK(error);
-    s->queue = clCreateCommandQueue(s->context, two, 0, &error);
-    OK(error);
-    cl_program built = clCreateProgramWithSource(s->context, 1, &text, NULL, &error);
-    OK(error);
+    s->context = MADE(clCreateContext, NULL, 1, &two, NULL, NULL);
+    s->queue = MADE(clCreateCommandQueue, s->context, two, 0);
+    cl_program built = MADE(clCreateProgramWithSource, s->context, 1, &text, NULL);
     OK(clBuildProgram(built, 0, NULL, "", NULL, NULL));
     s->set = engine_kernel(built, "set");
     OK(clReleaseProgram(built));
@@ -183,9 +174,7 @@ static void spiller_check(struct spiller *s)
         OK(clReleaseMemObject(s->buffers[b]));
     }
     free(got);
-    OK(clReleaseKernel(s->set));
-    OK(clReleaseCommandQueue(s->queue));
-    OK(clReleaseContext(s->context));
+    RELEASE(s->set, s->queue, s->context);
 }
 
 static void cancel_and_spill(void *data, const struct move_progress *progress)
@@ -233,14 +222,11 @@ Test(room, what_a_rollback_takes_apart_is_not_spilled_meanwhile, .timeout = 120)
 Test(room, what_the_device_itself_cannot_hold_is_refused_alone, .timeout = 60)
 {
     const size_t global = WORDS;
-    cl_int error;
     begin(scarce, BUDGET_SPILL);
     budget_set_policy(NULL);
     make(3);
-    cl_mem big = clCreateBuffer(program.context, 0, 4 * BYTES, NULL, &error);
-    OK(error);
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &big));
-    OK(clSetKernelArg(add, 1, sizeof(cl_mem), &buffers[0]));
+    cl_mem big = MADE(clCreateBuffer, program.context, 0, 4 * BYTES, NULL);
+    ARGS(add, big, buffers[0]);
     OK(clSetKernelArg(add, 2, sizeof(cl_uint), &(cl_uint){1}));
     cr_assert_eq(clEnqueueNDRangeKernel(program.queue, add, 1, NULL, &global, NULL, 0, NULL, NULL),
                  CL_MEM_OBJECT_ALLOCATION_FAILURE);
@@ -317,7 +303,6 @@ Test(room, images_and_host_pointers_spill, .timeout = 60)
     const size_t origin[3] = {0}, region[3] = {500, 500, 1}, size = 500 * 500 * 4;
     cl_mem images[4];
     cl_uchar *bytes = malloc(size);
-    cl_int error;
     cr_assert_not_null(bytes);
     begin(plenty, BUDGET_SPILL);
     budget_grant(0, 2 * BYTES);
@@ -326,14 +311,12 @@ Test(room, images_and_host_pointers_spill, .timeout = 60)
         for (size_t k = 0; k < size; k++)
             bytes[k] = (cl_uchar)(k * 13 + i);
         images[i] =
-            clCreateImage(program.context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes, &error);
-        OK(error);
+            MADE(clCreateImage, program.context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes);
     }
     cl_uint *own = malloc(BYTES);
     cr_assert_not_null(own);
     memset(own, 7, BYTES);
-    cl_mem theirs = clCreateBuffer(program.context, CL_MEM_USE_HOST_PTR, BYTES, own, &error);
-    OK(error);
+    cl_mem theirs = MADE(clCreateBuffer, program.context, CL_MEM_USE_HOST_PTR, BYTES, own);
     OK(clSetKernelArg(set, 0, sizeof(cl_mem), &theirs));
     OK(clSetKernelArg(set, 1, sizeof(cl_uint), &(cl_uint){5}));
     launch(set, program.queue);
@@ -347,9 +330,8 @@ Test(room, images_and_host_pointers_spill, .timeout = 60)
                 cr_assert_eq(bytes[k], (cl_uchar)(k * 13 + i), "image %zu, byte %zu", i, k);
         }
     }
-    cl_uint *map = clEnqueueMapBuffer(program.queue, theirs, CL_TRUE, CL_MAP_READ, 0, BYTES, 0,
-                                      NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, program.queue, theirs, CL_TRUE, CL_MAP_READ, 0, BYTES,
+                        0, NULL, NULL);
     cr_assert_eq(map, own);
     for (size_t i = 0; i < WORDS; i++)
         cr_assert_eq(map[i], (cl_uint)i ^ 5);

@@ -271,12 +271,10 @@ static void expect_not_before(cl_event behind, cl_event event)
 Test(slices, what_comes_behind_waits_for_the_last_piece)
 {
     struct scene s;
-    cl_int error;
     cl_event last, read;
     scene_open(&s, CONFIG, "5", "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 4096);
     cl_command_queue other =
-        clCreateCommandQueue(s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE, &error);
-    OK(error);
+        MADE(clCreateCommandQueue, s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE);
     cl_event event = launch(&s, &long_shape, ROUNDS);
     add_wanted(&s, &long_shape, ROUNDS);
     OK(clEnqueueReadBuffer(other, s.out, CL_FALSE, 0, s.count * sizeof(*s.words), s.words, 1,
@@ -292,10 +290,7 @@ Test(slices, what_comes_behind_waits_for_the_last_piece)
     OK(clWaitForEvents(1, &read));
     for (size_t i = 0; i < s.count; i++)
         cr_assert_eq(s.words[i], s.wanted[i]);
-    OK(clReleaseEvent(last));
-    OK(clReleaseEvent(read));
-    OK(clReleaseEvent(event));
-    OK(clReleaseCommandQueue(other));
+    RELEASE(last, read, event, other);
     scene_close(&s);
 }
 
@@ -350,9 +345,7 @@ Test(slices, events_say_what_one_launch_says)
         cr_assert_eq(calls.statuses[0], CL_SUBMITTED);
         cr_assert_eq(calls.statuses[1], CL_RUNNING);
         cr_assert_eq(calls.statuses[2], CL_COMPLETE);
-        OK(clReleaseEvent(event));
-        OK(clReleaseEvent(marks[0]));
-        OK(clReleaseEvent(marks[1]));
+        RELEASE(event, marks[0], marks[1]);
     }
     scene_close(&s);
 }
@@ -376,8 +369,7 @@ Test(slices, a_piece_that_fails_is_the_last_and_its_error_the_launchs)
     cr_assert_eq(status_of(event), CL_INVALID_VALUE);
     engine_rig_sleep(50);
     cr_assert_eq(launches(&s, "one"), before, "pieces go on after an error");
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(warm));
+    RELEASE(event, warm);
     scene_close(&s);
 }
 
@@ -392,8 +384,7 @@ Test(slices, what_is_held_is_the_parents_in_the_child_of_a_fork)
     add_wanted(&s, &long_shape, 1);
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
-    cl_event gate = clCreateUserEvent(s.program.context, &error);
-    OK(error);
+    cl_event gate = MADE(clCreateUserEvent, s.program.context);
     OK(clEnqueueNDRangeKernel(s.program.queue, s.kernel, long_shape.dims, long_shape.offset,
                               long_shape.global, long_shape.local, 1, &gate, NULL));
     add_wanted(&s, &long_shape, 1);
@@ -463,8 +454,7 @@ Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
     event = launch(&s, &long_shape, ROUNDS);
     OK(clWaitForEvents(1, &event));
     cr_assert_eq(status_of(event), CL_COMPLETE);
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(warm));
+    RELEASE(event, warm);
     scene_close(&s);
 }
 
@@ -472,11 +462,9 @@ Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
 Test(slices, reports_that_come_late_end_nothing)
 {
     struct scene s;
-    cl_int error;
     scene_open(&s, "[one] name=one callbacks=late " PACED "[two] name=two " PACED, "5", "plain", 0,
                4096);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     for (unsigned n = 0; n < 3; n++) {
         cl_event event = launch(&s, &long_shape, ROUNDS);
         add_wanted(&s, &long_shape, ROUNDS);
@@ -536,13 +524,11 @@ static uint64_t given(cl_event event)
 Test(slices, are_alone_where_a_driver_mixes_offsets_up)
 {
     struct scene s;
-    cl_int error;
     scene_open(&s, NULL, "5", "plain", 0, 4096);
     cr_assert(residence_of(&s)->device->quirks & QUIRK_OFFSETS_MIXED);
     cl_event event = launch(&s, &long_shape, 2 * LONG_ROUNDS);
     add_wanted(&s, &long_shape, 2 * LONG_ROUNDS);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     cr_assert_eq(status_of(event), CL_COMPLETE, "there was a second queue beside pieces");
     cr_assert_gt(given(event), 2);
     OK(clReleaseEvent(event));

@@ -32,8 +32,7 @@ void play_close(void)
 
 void add(cl_mem buffer, size_t words, cl_uint value)
 {
-    OK(clSetKernelArg(play.add, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(play.add, 1, sizeof(value), &value));
+    ARGS(play.add, buffer, value);
     OK(clEnqueueNDRangeKernel(play.program.queue, play.add, 1, NULL, &words, NULL, 0, NULL, NULL));
 }
 

@@ -45,7 +45,6 @@ static cl_uint first_of(size_t i)
 static void open_program(void)
 {
     const cl_buffer_region region = {4096, 8192};
-    cl_int error;
     cl_uint *numbers = malloc(COUNT * sizeof(*numbers));
     folder_make(f.above);
     snprintf(f.folder, sizeof(f.folder), "%s/images", f.above);
@@ -56,8 +55,7 @@ static void open_program(void)
     f.large = engine_buffer(f.program.context, CL_MEM_READ_WRITE, COUNT * 4, NULL);
     f.small = engine_buffer(f.program.context, CL_MEM_READ_ONLY, SMALL, NULL);
     f.unwritten = engine_buffer(f.program.context, CL_MEM_READ_WRITE, 1 << 20, NULL);
-    f.part = clCreateSubBuffer(f.large, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    f.part = MADE(clCreateSubBuffer, f.large, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     OK(clEnqueueWriteBuffer(f.program.queue, f.large, CL_TRUE, 0, COUNT * 4, numbers, 0, NULL,
                             NULL));
     OK(clEnqueueWriteBuffer(f.program.queue, f.small, CL_TRUE, 0, SMALL, numbers, 0, NULL, NULL));
@@ -65,19 +63,12 @@ static void open_program(void)
     f.add = engine_kernel(f.program.program, "add");
     f.scale = engine_kernel(f.program.program, "scale");
     f.sampler =
-        clCreateSampler(f.program.context, CL_TRUE, CL_ADDRESS_REPEAT, CL_FILTER_NEAREST, &error);
-    OK(error);
+        MADE(clCreateSampler, f.program.context, CL_TRUE, CL_ADDRESS_REPEAT, CL_FILTER_NEAREST);
 }
 
 static void close_program(void)
 {
-    OK(clReleaseSampler(f.sampler));
-    OK(clReleaseKernel(f.add));
-    OK(clReleaseKernel(f.scale));
-    OK(clReleaseMemObject(f.part));
-    OK(clReleaseMemObject(f.large));
-    OK(clReleaseMemObject(f.small));
-    OK(clReleaseMemObject(f.unwritten));
+    RELEASE(f.sampler, f.add, f.scale, f.part, f.large, f.small, f.unwritten);
     engine_program_close(&f.program);
     engine_rig_ends_empty(&f.rig);
 }
@@ -85,8 +76,7 @@ static void close_program(void)
 static void add(cl_uint n)
 {
     const size_t items = COUNT;
-    OK(clSetKernelArg(f.add, 0, sizeof(f.large), &f.large));
-    OK(clSetKernelArg(f.add, 1, sizeof(n), &n));
+    ARGS(f.add, f.large, n);
     OK(clEnqueueNDRangeKernel(f.program.queue, f.add, 1, NULL, &items, NULL, 0, NULL, NULL));
 }
 

@@ -37,10 +37,7 @@ Test(snapshot, has_the_bytes_of_its_moment_for_as_long_as_it_is_pinned, .timeout
     cr_assert_null(run.bytes);
     cr_assert_eq(run.range.end, BYTES);
     cr_assert_not(snapshot_run(second, index_of(second, never), BYTES, &run));
-    OK(clReleaseMemObject(large));
-    OK(clReleaseMemObject(small));
-    OK(clReleaseMemObject(never));
-    OK(clReleaseMemObject(later));
+    RELEASE(large, small, never, later);
     OK(clFinish(play.program.queue));
     snapshot_unpin(second);
     snapshot_forget();
@@ -78,8 +75,7 @@ Test(snapshot, costs_what_was_written_since_the_one_before, .timeout = 120)
     engine_rig_moves(&play.rig, NULL);
     cr_assert_eq(made().copied, 0);
     engine_rig_moves(&play.rig, "one");
-    OK(clReleaseMemObject(kept));
-    OK(clReleaseMemObject(changed));
+    RELEASE(kept, changed);
     play_close();
 }
 
@@ -164,8 +160,7 @@ static void is_made_beside_a_program(const char *config)
     cr_assert_eq(all_words(snapshot, buffers[1]), *(unsigned *)rounds);
     snapshot_unpin(snapshot);
     free(rounds);
-    OK(clReleaseMemObject(buffers[0]));
-    OK(clReleaseMemObject(buffers[1]));
+    RELEASE(buffers[0], buffers[1]);
     play_close();
 }
 
@@ -219,8 +214,7 @@ Test(snapshot, that_cannot_be_made_leaves_the_one_before, .timeout = 120)
     has_added(after, small, SMALL, 0);
     snapshot_unpin(after);
     snapshot_unpin(before);
-    OK(clReleaseMemObject(large));
-    OK(clReleaseMemObject(small));
+    RELEASE(large, small);
     play_close();
 }
 
@@ -240,8 +234,7 @@ Test(snapshot, of_a_device_that_is_lost_is_none, .timeout = 120)
     cr_assert(vdev_is_lost(the_vdevs[0]));
     fails(&plain, -EPERM, before);
     has_added(before, buffer, BYTES, 0);
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseKernel(play.add));
+    RELEASE(buffer, play.add);
     engine_program_close(&play.program);
     snapshot_unpin(before);
     free(play.rig.devices);
@@ -250,7 +243,6 @@ Test(snapshot, of_a_device_that_is_lost_is_none, .timeout = 120)
 /* What the program has mapped to write is its own until the unmap, which comes after the moment. */
 Test(snapshot, has_what_was_there_before_a_map, .timeout = 120)
 {
-    cl_int error;
     play_open(TWO);
     /* Host memory has it as well: where the map is. */
     cl_uint *user_memory = aligned_alloc(SMALL, BYTES);
@@ -258,9 +250,8 @@ Test(snapshot, has_what_was_there_before_a_map, .timeout = 120)
         user_memory[i] = word_of(i);
     cl_mem buffer = engine_buffer(play.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
                                   BYTES, user_memory);
-    cl_uint *words = clEnqueueMapBuffer(play.program.queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, SMALL,
-                                        0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *words = MADE(clEnqueueMapBuffer, play.program.queue, buffer, CL_TRUE, CL_MAP_WRITE, 0,
+                          SMALL, 0, NULL, NULL);
     for (size_t i = 0; i < SMALL / sizeof(*words); i++)
         words[i] += 5;
     (void)made();
@@ -292,7 +283,6 @@ static void kinds(const char *config)
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
     const size_t origin[3] = {0}, region[3] = {WIDTH, HEIGHT, 1};
     const cl_buffer_region half = {SMALL / 2, SMALL / 2};
-    cl_int error;
     play_open(config);
     for (size_t i = 0; i < ARRAY_SIZE(user_memory); i++)
         user_memory[i] = word_of(i);
@@ -301,13 +291,11 @@ static void kinds(const char *config)
     cl_mem of_host = engine_buffer(play.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
                                    sizeof(user_memory), user_memory);
     cl_mem image =
-        clCreateImage(play.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
-    OK(error);
+        MADE(clCreateImage, play.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL);
     OK(clEnqueueWriteImage(play.program.queue, image, CL_TRUE, origin, region, 0, 0, pixels, 0,
                            NULL, NULL));
     cl_mem whole = filled(SMALL);
-    cl_mem part = clCreateSubBuffer(whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
-    OK(error);
+    cl_mem part = MADE(clCreateSubBuffer, whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &half);
     add(of_host, ARRAY_SIZE(user_memory), 2);
     add(part, half.size / sizeof(cl_uint), 6);
     (void)made();
@@ -330,10 +318,7 @@ static void kinds(const char *config)
         cr_assert_arr_eq(rows + y * root.image->row_pitch, pixels[y], sizeof(pixels[y]));
     free(rows);
     snapshot_unpin(snapshot);
-    OK(clReleaseMemObject(part));
-    OK(clReleaseMemObject(whole));
-    OK(clReleaseMemObject(image));
-    OK(clReleaseMemObject(of_host));
+    RELEASE(part, whole, image, of_host);
     play_close();
 }
 
@@ -351,22 +336,16 @@ Test(snapshot, has_every_kind_of_object_in_place, .timeout = 120)
 Test(snapshot, has_what_is_on_several_devices, .timeout = 120)
 {
     const cl_buffer_region halves[] = {{0, SMALL}, {SMALL, SMALL}};
-    cl_int error;
     engine_rig_open(&play.rig, TWO " [three] name=three own_memory=yes");
     const cl_device_id devices[] = {play.rig.device, engine_rig_vdev(&play.rig, "two")};
-    cl_context context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
-    OK(error);
-    cl_mem buffer = clCreateBuffer(context, CL_MEM_READ_WRITE, 4 * (size_t)SMALL, NULL, &error);
-    OK(error);
+    cl_context context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
+    cl_mem buffer = MADE(clCreateBuffer, context, CL_MEM_READ_WRITE, 4 * (size_t)SMALL, NULL);
     cl_command_queue queues[2];
     for (size_t i = 0; i < 2; i++) {
         cl_uchar bytes[SMALL];
         memset(bytes, 0x11 * (int)(i + 1), sizeof(bytes));
-        queues[i] = clCreateCommandQueue(context, devices[i], 0, &error);
-        OK(error);
-        cl_mem part =
-            clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &halves[i], &error);
-        OK(error);
+        queues[i] = MADE(clCreateCommandQueue, context, devices[i], 0);
+        cl_mem part = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &halves[i]);
         OK(clEnqueueWriteBuffer(queues[i], part, CL_TRUE, 0, SMALL, bytes, 0, NULL, NULL));
         OK(clReleaseMemObject(part));
     }
@@ -380,8 +359,7 @@ Test(snapshot, has_what_is_on_several_devices, .timeout = 120)
         OK(clReleaseCommandQueue(queues[i]));
     }
     snapshot_unpin(snapshot);
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseContext(context));
+    RELEASE(buffer, context);
     snapshot_forget();
     cr_assert_eq(snapshot_bytes(), 0);
     free(play.rig.devices);
@@ -403,8 +381,7 @@ Test(snapshot, is_copied_ahead_where_that_is_much, .timeout = 240)
     /* Once ahead, nothing is left: no pause is too long for that. */
     cr_assert_eq(snapshot_make(&strict, &report), 0, "%s", report.reason);
     cr_assert_eq(report.rounds, 1);
-    OK(clReleaseMemObject(buffers[0]));
-    OK(clReleaseMemObject(buffers[1]));
+    RELEASE(buffers[0], buffers[1]);
     play_close();
 }
 
@@ -455,7 +432,6 @@ Test(snapshot, is_put_off_where_it_would_take_too_long, .timeout = 120)
     pthread_join(thread, &rounds);
     free(rounds);
     atomic_store(&compare_when, COMPARE_WHERE_IT_PAYS);
-    OK(clReleaseMemObject(buffers[0]));
-    OK(clReleaseMemObject(buffers[1]));
+    RELEASE(buffers[0], buffers[1]);
     play_close();
 }

@@ -194,8 +194,7 @@ static void add_to_part(size_t part)
 {
     const size_t words = words_of(part), offset = part * DIGEST_CHUNK / sizeof(cl_uint);
     const cl_uint value = 1;
-    OK(clSetKernelArg(play.add, 0, sizeof(rewrite.buffer), &rewrite.buffer));
-    OK(clSetKernelArg(play.add, 1, sizeof(value), &value));
+    ARGS(play.add, rewrite.buffer, value);
     OK(clEnqueueNDRangeKernel(play.program.queue, play.add, 1, &offset, &words, NULL, 0, NULL,
                               NULL));
 }
@@ -300,8 +299,7 @@ Test(snapshot, of_a_device_that_is_lost_while_it_digests_is_none, .timeout = 120
     cr_assert_eq(emu_shared_fired(play.rig.emu, "one"), fired + 1);
     cr_assert(vdev_is_lost(the_vdevs[0]));
     has_rewritten(before, 0);
-    OK(clReleaseMemObject(rewrite.buffer));
-    OK(clReleaseKernel(play.add));
+    RELEASE(rewrite.buffer, play.add);
     engine_program_close(&play.program);
     snapshot_unpin(before);
     free(play.rig.devices);

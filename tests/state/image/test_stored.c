@@ -77,21 +77,18 @@ static void open_program(void)
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
-    cl_int error;
     folder_make(f.above);
     snprintf(f.folder, sizeof(f.folder), "%s/images", f.above);
     engine_rig_open(&f.rig, DEVICES);
     engine_program_open(&f.rig, 0, NULL, &f.program);
-    f.image = clCreateImage(f.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
-    OK(error);
+    f.image = MADE(clCreateImage, f.program.context, CL_MEM_READ_WRITE, &format, &desc, NULL);
     write_all();
     f.unwritten = engine_buffer(f.program.context, CL_MEM_READ_WRITE, LARGE, NULL);
     f.user_memory_bytes = bytes_of(BUFFERS + 1, MIDDLE);
     f.user_memory = engine_buffer(f.program.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
                                   MIDDLE, f.user_memory_bytes);
-    f.map = clEnqueueMapBuffer(f.program.queue, f.buffers[OBJECT_MAPPED], CL_TRUE,
-                               CL_MAP_READ | CL_MAP_WRITE, 0, MAPPED, 0, NULL, NULL, &error);
-    OK(error);
+    f.map = MADE(clEnqueueMapBuffer, f.program.queue, f.buffers[OBJECT_MAPPED], CL_TRUE,
+                 CL_MAP_READ | CL_MAP_WRITE, 0, MAPPED, 0, NULL, NULL);
     engine_rig_moves(&f.rig, NULL);
 }
 
@@ -129,9 +126,7 @@ static void close_program(void)
     for (unsigned i = 0; i < BUFFERS; i++)
         if (f.buffers[i])
             OK(clReleaseMemObject(f.buffers[i]));
-    OK(clReleaseMemObject(f.image));
-    OK(clReleaseMemObject(f.unwritten));
-    OK(clReleaseMemObject(f.user_memory));
+    RELEASE(f.image, f.unwritten, f.user_memory);
     engine_program_close(&f.program);
     engine_rig_ends_empty(&f.rig);
     free(f.user_memory_bytes);

@@ -94,10 +94,8 @@ static void name_only(struct world *w)
 
 static void write_mapped(struct world *w, size_t at, size_t size)
 {
-    cl_int error;
-    unsigned char *map = clEnqueueMapBuffer(w->p.queue, w->buffer, CL_TRUE, CL_MAP_WRITE, at, size,
-                                            0, NULL, NULL, &error);
-    OK(error);
+    unsigned char *map = MADE(clEnqueueMapBuffer, w->p.queue, w->buffer, CL_TRUE, CL_MAP_WRITE, at,
+                              size, 0, NULL, NULL);
     for (size_t i = 0; i < size; i++)
         map[i] = w->model[at + i] = (unsigned char)pick(w, 256);
     OK(clEnqueueUnmapMemObject(w->p.queue, w->buffer, map, 0, NULL, NULL));

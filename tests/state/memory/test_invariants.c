@@ -22,19 +22,15 @@ struct pair {
 static void pair_open(struct pair *p)
 {
     const char *text = source;
-    cl_int error;
     engine_rig_open(&p->rig, config);
     const cl_device_id devices[] = {p->rig.device, engine_rig_vdev(&p->rig, "two")};
-    p->context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
-    OK(error);
-    p->program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
-    OK(error);
+    p->context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
+    p->program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
     OK(clBuildProgram(p->program, 0, NULL, "", NULL, NULL));
     memset(p->words, 3, SIZE);
     p->buffer = engine_buffer(p->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, p->words);
     for (int i = 0; i < 2; i++) {
-        p->queues[i] = clCreateCommandQueue(p->context, devices[i], 0, &error);
-        OK(error);
+        p->queues[i] = MADE(clCreateCommandQueue, p->context, devices[i], 0);
         p->add[i] = engine_kernel(p->program, "add");
         OK(clSetKernelArg(p->add[i], 0, sizeof(cl_mem), &p->buffer));
     }
@@ -80,10 +76,8 @@ Test(r2, a_held_command_sees_what_another_device_wrote)
     static struct pair p;
     cl_uint words[WORDS];
     cl_event event;
-    cl_int error;
     pair_open(&p);
-    cl_event user = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, p.context);
     OK(clEnqueueReadBuffer(p.queues[0], p.buffer, CL_FALSE, 0, SIZE, words, 1, &user, &event));
     pair_add(&p, 1, 9);
     OK(clSetUserEventStatus(user, CL_COMPLETE));
@@ -157,11 +151,9 @@ Test(r4, the_host_replica_goes_only_when_a_device_has_the_bytes)
 Test(r4, the_host_replica_stays_while_something_is_mapped)
 {
     static struct pair p;
-    cl_int error;
     pair_open(&p);
-    cl_uint *map = clEnqueueMapBuffer(p.queues[0], p.buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                      SIZE, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, p.queues[0], p.buffer, CL_TRUE,
+                        CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL);
     map[5] = p.words[5] = 4711;
     move_vdev(&p, 0, "two");
     cr_assert(has_host_copy(p.buffer));

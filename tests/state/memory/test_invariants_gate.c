@@ -39,10 +39,8 @@ static void scene_open(struct scene *s)
     s->add = engine_kernel(s->program.program, "add");
     s->buffer = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR, sizeof(s->words), s->words);
     s->other = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR, sizeof(s->words), s->words);
-    OK(clSetKernelArg(s->spin, 0, sizeof(cl_mem), &s->buffer));
-    OK(clSetKernelArg(s->spin, 1, sizeof(rounds), &rounds));
-    OK(clSetKernelArg(s->add, 0, sizeof(cl_mem), &s->other));
-    OK(clSetKernelArg(s->add, 1, sizeof(one), &one));
+    ARGS(s->spin, s->buffer, rounds);
+    ARGS(s->add, s->other, one);
 }
 
 static void launch(struct scene *s, cl_kernel kernel, size_t items, cl_event wait)
@@ -53,9 +51,7 @@ static void launch(struct scene *s, cl_kernel kernel, size_t items, cl_event wai
 
 static void scene_hold(struct scene *s)
 {
-    cl_int error;
-    s->user = clCreateUserEvent(s->program.context, &error);
-    OK(error);
+    s->user = MADE(clCreateUserEvent, s->program.context);
     launch(s, s->add, 1024, s->user);
 }
 
@@ -265,28 +261,21 @@ static void play_round(const struct engine_rig *rig, cl_kernel add)
     const size_t items = 1024;
     const char *text = source;
     cl_event event;
-    cl_int error;
     cl_mem buffer = engine_buffer(calls.program.context, CL_MEM_READ_WRITE, 4096, NULL);
     OK(clSetMemObjectDestructorCallback(buffer, memory_called, NULL));
     OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffer));
     OK(clEnqueueNDRangeKernel(calls.program.queue, add, 1, NULL, &items, NULL, 0, NULL, &event));
     OK(clSetEventCallback(event, CL_COMPLETE, event_called, NULL));
-    cl_event user = clCreateUserEvent(calls.program.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, calls.program.context);
     OK(clSetEventCallback(user, CL_COMPLETE, event_called, NULL));
-    cl_context context = clCreateContext(NULL, 1, &rig->device, NULL, NULL, &error);
-    OK(error);
+    cl_context context = MADE(clCreateContext, NULL, 1, &rig->device, NULL, NULL);
     OK(clSetContextDestructorCallback(context, context_called, NULL));
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
     OK(clBuildProgram(program, 0, NULL, "", build_called, NULL));
     OK(clSetUserEventStatus(user, CL_COMPLETE));
-    OK(clReleaseProgram(program));
-    OK(clReleaseContext(context));
+    RELEASE(program, context);
     OK(clFinish(calls.program.queue));
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(user));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(event, user, buffer);
 }
 
 static void wait_until(_Atomic unsigned *count, unsigned wanted, const char *what)
@@ -336,9 +325,7 @@ Test(g3, a_callback_that_is_pending_over_moves_comes_once, .timeout = 60)
     cl_event event;
     scene_open(&s);
     calls.program = s.program;
-    cl_int error;
-    s.user = clCreateUserEvent(s.program.context, &error);
-    OK(error);
+    s.user = MADE(clCreateUserEvent, s.program.context);
     OK(clEnqueueNDRangeKernel(s.program.queue, s.add, 1, NULL, &items, NULL, 1, &s.user, &event));
     OK(clSetEventCallback(event, CL_COMPLETE, event_called, NULL));
     OK(clSetEventCallback(s.user, CL_COMPLETE, event_called, NULL));

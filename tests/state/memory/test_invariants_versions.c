@@ -23,18 +23,15 @@ static void versions_open(struct versions *v)
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WORDS, .image_height = 1};
     const cl_mem_flags copied = CL_MEM_COPY_HOST_PTR;
-    cl_int error;
     engine_rig_open(&v->rig, config);
     engine_program_open(&v->rig, 0, source, &v->program);
     v->out = engine_buffer(v->program.context, CL_MEM_READ_WRITE | copied, SIZE, v->words);
     v->in = engine_buffer(v->program.context, CL_MEM_READ_ONLY | copied, SIZE, v->words);
     v->table = engine_buffer(v->program.context, CL_MEM_READ_WRITE | copied, SIZE, v->words);
-    v->image = clCreateImage(v->program.context, CL_MEM_READ_WRITE | copied, &format, &desc,
-                             v->words, &error);
-    OK(error);
-    v->target = clCreateImage(v->program.context, CL_MEM_READ_WRITE | copied, &format, &desc,
-                              v->words, &error);
-    OK(error);
+    v->image = MADE(clCreateImage, v->program.context, CL_MEM_READ_WRITE | copied, &format, &desc,
+                    v->words);
+    v->target = MADE(clCreateImage, v->program.context, CL_MEM_READ_WRITE | copied, &format, &desc,
+                     v->words);
 }
 
 static void versions_note(struct versions *v)
@@ -62,19 +59,14 @@ static void launch_all(struct versions *v)
     const size_t items = WORDS;
     cl_kernel sum = engine_kernel(v->program.program, "sum");
     cl_kernel look = engine_kernel(v->program.program, "look");
-    OK(clSetKernelArg(sum, 0, sizeof(cl_mem), &v->out));
-    OK(clSetKernelArg(sum, 1, sizeof(cl_mem), &v->in));
-    OK(clSetKernelArg(sum, 2, sizeof(cl_mem), &v->table));
+    ARGS(sum, v->out, v->in, v->table);
     versions_check(v, "", "setting arguments");
     OK(clEnqueueNDRangeKernel(v->program.queue, sum, 1, NULL, &items, NULL, 0, NULL, NULL));
     versions_check(v, "o", "a kernel with read-only and __constant arguments");
-    OK(clSetKernelArg(look, 0, sizeof(cl_mem), &v->out));
-    OK(clSetKernelArg(look, 1, sizeof(cl_mem), &v->image));
-    OK(clSetKernelArg(look, 2, sizeof(cl_mem), &v->target));
+    ARGS(look, v->out, v->image, v->target);
     OK(clEnqueueNDRangeKernel(v->program.queue, look, 1, NULL, &items, NULL, 0, NULL, NULL));
     versions_check(v, "oT", "a kernel with images");
-    OK(clReleaseKernel(sum));
-    OK(clReleaseKernel(look));
+    RELEASE(sum, look);
 }
 
 static void map_all(struct versions *v)
@@ -89,10 +81,8 @@ static void map_all(struct versions *v)
         {CL_MAP_WRITE_INVALIDATE_REGION, "t", "unmapping what was mapped to be overwritten"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
-        cl_int error;
-        void *map = clEnqueueMapBuffer(v->program.queue, v->table, CL_TRUE, maps[i].flags, 0, SIZE,
-                                       0, NULL, NULL, &error);
-        OK(error);
+        void *map = MADE(clEnqueueMapBuffer, v->program.queue, v->table, CL_TRUE, maps[i].flags, 0,
+                         SIZE, 0, NULL, NULL);
         versions_check(v, "", "a map");
         OK(clEnqueueUnmapMemObject(v->program.queue, v->table, map, 0, NULL, NULL));
         versions_check(v, maps[i].changed, maps[i].what);
@@ -146,12 +136,10 @@ Test(r3, a_write_of_a_view_is_a_write_of_its_buffer)
     struct engine_program program;
     const cl_buffer_region region = {4096, SIZE};
     cl_uint words[WORDS] = {0};
-    cl_int error;
     engine_rig_open(&rig, config);
     engine_program_open(&rig, 0, NULL, &program);
     cl_mem buffer = engine_buffer(program.context, CL_MEM_READ_WRITE, 8192, NULL);
-    cl_mem sub = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    cl_mem sub = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     uint64_t before = version_of(buffer);
     OK(clEnqueueWriteBuffer(program.queue, sub, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
     cr_assert_neq(version_of(buffer), before);

@@ -99,12 +99,10 @@ Test(memory_end, callbacks_come_after_the_last_command, .timeout = 300)
     cl_kernel kernel = engine_kernel(p.program, "finally");
     words.seen_at = host;
     ask_for_words(buffer, &words);
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(rounds), &rounds));
+    ARGS(kernel, buffer, rounds);
     OK(clEnqueueNDRangeKernel(p.queue, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     OK(clFlush(p.queue));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseKernel(kernel));
+    RELEASE(buffer, kernel);
     OK(clFinish(p.queue));
     expect_words(&words, "cba");
     cr_expect_eq(words.seen, 1, "the kernel still ran when the first callback came");
@@ -124,14 +122,11 @@ Test(memory_end, callbacks_come_once_for_each_object, .timeout = 300)
     const cl_buffer_region region = {0, 128};
     const size_t zero[3] = {0}, all[3] = {16, 4, 1};
     const cl_uint pattern[4] = {5, 6, 7, 8};
-    cl_int error;
     engine_rig_open(&rig, config);
     engine_program_open(&rig, 0, NULL, &p);
     cl_mem buffer = engine_buffer(p.context, 0, 4096, NULL);
-    cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
-    cl_mem image = clCreateImage(p.context, 0, &format, &desc, NULL, &error);
-    OK(error);
+    cl_mem part = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
+    cl_mem image = MADE(clCreateImage, p.context, 0, &format, &desc, NULL);
     ask_for_words(buffer, &words[0]);
     ask_for_words(part, &words[1]);
     ask_for_words(image, &words[2]);
@@ -140,8 +135,7 @@ Test(memory_end, callbacks_come_once_for_each_object, .timeout = 300)
     engine_rig_moves(&rig, "two");
     engine_rig_moves(&rig, "three");
     OK(clEnqueueFillBuffer(p.queue, part, pattern, 16, 0, 128, 0, NULL, NULL));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseMemObject(image));
+    RELEASE(buffer, image);
     OK(clFinish(p.queue));
     expect_words(&words[2], "cba");
     cr_expect_eq(words[0].count, 0, "a part of it is in use");
@@ -171,12 +165,10 @@ Test(memory_end, callbacks_come_before_those_of_the_context, .timeout = 300)
     cl_kernel kernel = engine_kernel(p.program, "finally");
     ask_for_words(buffer, &words);
     OK(clSetContextDestructorCallback(p.context, say_context, &words));
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(rounds), &rounds));
+    ARGS(kernel, buffer, rounds);
     OK(clEnqueueNDRangeKernel(p.queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
     OK(clFlush(p.queue));
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(kernel, buffer);
     engine_program_close(&p);
     expect_words(&words, "cbax");
 }
@@ -233,7 +225,6 @@ Test(memory_end, no_move_overwrites_what_the_program_writes_in_a_map, .timeout =
     struct engine_program p;
     const cl_uint before = 0x51515151;
     pthread_t mover;
-    cl_int error;
     engine_rig_open(&rig, slow);
     engine_program_open(&rig, 0, NULL, &p);
     cl_mem buffer = engine_buffer(p.context, 0, MANY, NULL);
@@ -245,9 +236,8 @@ Test(memory_end, no_move_overwrites_what_the_program_writes_in_a_map, .timeout =
     cr_assert_eq(pthread_create(&mover, NULL, move_to_three, &rig), 0);
     while (!root_of(buffer)->host_copy)
         engine_rig_sleep(1);
-    cl_uint *map = clEnqueueMapBuffer(p.queue, buffer, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0,
-                                      MANY, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, p.queue, buffer, CL_TRUE,
+                        CL_MAP_WRITE_INVALIDATE_REGION, 0, MANY, 0, NULL, NULL);
     for (cl_uint i = 0; i < MANY / 4; i++)
         map[i] = i;
     cr_assert_eq(pthread_join(mover, NULL), 0);
@@ -293,7 +283,6 @@ Test(memory_end, what_is_unmapped_is_new_before_its_host_copy_is_idle, .timeout 
     static struct engine_rig rig;
     struct engine_program p;
     pthread_t visitor;
-    cl_int error;
     engine_rig_open_pocl(&rig, "pthread");
     engine_program_open(&rig, 0, NULL, &p);
     cl_mem buffer = engine_buffer(p.context, 0, 65536, NULL);
@@ -304,9 +293,8 @@ Test(memory_end, what_is_unmapped_is_new_before_its_host_copy_is_idle, .timeout 
         /* The visitor may not have run yet, or never between an unmap and the next map. */
         if (i >= UNMAPS)
             sched_yield();
-        void *map = clEnqueueMapBuffer(p.queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, 64, 0, NULL, NULL,
-                                       &error);
-        OK(error);
+        void *map =
+            MADE(clEnqueueMapBuffer, p.queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, 64, 0, NULL, NULL);
         atomic_store(&idle.mapped, atomic_load(&idle.root->version));
         OK(clEnqueueUnmapMemObject(p.queue, buffer, map, 0, NULL, NULL));
     }
@@ -326,7 +314,6 @@ Test(memory_end, a_view_that_goes_takes_its_maps_along, .timeout = 300)
     const cl_buffer_region region = {1024, 2048};
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT8};
     cl_uchar bytes[4096], got[4096];
-    cl_int error;
     engine_rig_open(&rig, config);
     engine_program_open(&rig, 0, NULL, &p);
     for (size_t i = 0; i < sizeof(bytes); i++)
@@ -336,20 +323,15 @@ Test(memory_end, a_view_that_goes_takes_its_maps_along, .timeout = 300)
         static const char *const places[] = {"two", "three", "one"};
         const size_t zero[3] = {0}, some[3] = {64, 1, 1};
         size_t row;
-        cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-        OK(error);
+        cl_mem part = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
         cl_image_desc desc = {
             .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 256, .buffer = buffer};
-        cl_mem image = clCreateImage(p.context, 0, &format, &desc, NULL, &error);
-        OK(error);
-        clEnqueueMapBuffer(p.queue, part, CL_TRUE, CL_MAP_READ, 0, 512, 0, NULL, NULL, &error);
-        OK(error);
-        clEnqueueMapImage(p.queue, image, CL_TRUE, CL_MAP_READ, zero, some, &row, NULL, 0, NULL,
-                          NULL, &error);
-        OK(error);
+        cl_mem image = MADE(clCreateImage, p.context, 0, &format, &desc, NULL);
+        MADE(clEnqueueMapBuffer, p.queue, part, CL_TRUE, CL_MAP_READ, 0, 512, 0, NULL, NULL);
+        MADE(clEnqueueMapImage, p.queue, image, CL_TRUE, CL_MAP_READ, zero, some, &row, NULL, 0,
+             NULL, NULL);
         cr_assert_not_null(root_of(buffer)->mappings);
-        OK(clReleaseMemObject(image));
-        OK(clReleaseMemObject(part));
+        RELEASE(image, part);
         OK(clFinish(p.queue));
         cr_assert_null(root_of(buffer)->mappings);
         engine_rig_moves(&rig, places[round]);

@@ -74,10 +74,8 @@ static void world_open(struct world *w)
 
 static char *map(const struct world *w, cl_mem buffer, size_t offset, size_t size)
 {
-    cl_int error;
-    char *at = clEnqueueMapBuffer(w->program.queue, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                  offset, size, 0, NULL, NULL, &error);
-    OK(error);
+    char *at = MADE(clEnqueueMapBuffer, w->program.queue, buffer, CL_TRUE,
+                    CL_MAP_READ | CL_MAP_WRITE, offset, size, 0, NULL, NULL);
     return at;
 }
 

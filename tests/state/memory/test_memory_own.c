@@ -74,10 +74,8 @@ static void own_check(const struct own *o, size_t size, const char *when)
 
 static void *own_map(const struct own *o, cl_map_flags flags, size_t offset, size_t size)
 {
-    cl_int error;
-    void *map = clEnqueueMapBuffer(o->program.queue, o->buffer, CL_TRUE, flags, offset, size, 0,
-                                   NULL, NULL, &error);
-    OK(error);
+    void *map = MADE(clEnqueueMapBuffer, o->program.queue, o->buffer, CL_TRUE, flags, offset, size,
+                     0, NULL, NULL);
     return map;
 }
 
@@ -93,10 +91,7 @@ Test(memory, a_map_that_invalidates_waits_for_what_was_queued, .timeout = 60)
     own_open(&o, SIZE);
     cl_kernel late = engine_kernel(o.program.program, "late");
     cl_mem out = engine_buffer(o.program.context, CL_MEM_READ_WRITE, SIZE, NULL);
-    OK(clSetKernelArg(late, 0, sizeof(cl_mem), &o.buffer));
-    OK(clSetKernelArg(late, 1, sizeof(cl_mem), &out));
-    OK(clSetKernelArg(late, 2, sizeof(turns), &turns));
-    OK(clSetKernelArg(late, 3, sizeof(words), &words));
+    ARGS(late, o.buffer, out, turns, words);
     cl_uint *map = own_map(&o, CL_MAP_WRITE, 0, SIZE);
     for (size_t i = 0; i < FEW; i++)
         o.want[i] = map[i] = (cl_uint)i * 7 + 1;
@@ -110,8 +105,7 @@ Test(memory, a_map_that_invalidates_waits_for_what_was_queued, .timeout = 60)
     cr_assert(memcmp(got, o.want, SIZE) == 0, "the kernel saw what was mapped after it");
     memset(o.want, 0xee, SIZE);
     own_check(&o, SIZE, "unmapped");
-    OK(clReleaseMemObject(out));
-    OK(clReleaseKernel(late));
+    RELEASE(out, late);
     own_close(&o);
 }
 
@@ -251,16 +245,12 @@ Test(memory, a_registered_host_copy_of_two_devices_ends_once, .timeout = 60)
     enum { CALLBACKS = 24, SETTLES_MS = 20000 };
     static struct own o;
     static atomic_uint returned;
-    cl_int error;
     engine_rig_open(&o.rig, config);
     const cl_device_id devices[] = {o.rig.device, engine_rig_vdev(&o.rig, "two")};
-    cl_context context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
-    OK(error);
+    cl_context context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
     o.program.context = context;
-    o.program.queue = clCreateCommandQueue(context, devices[0], 0, &error);
-    OK(error);
-    cl_command_queue other = clCreateCommandQueue(context, devices[1], 0, &error);
-    OK(error);
+    o.program.queue = MADE(clCreateCommandQueue, context, devices[0], 0);
+    cl_command_queue other = MADE(clCreateCommandQueue, context, devices[1], 0);
     o.want = calloc(1, BYTES);
     cr_assert_not_null(o.want);
     o.buffer = engine_buffer(context, CL_MEM_COPY_HOST_PTR, BYTES, o.want);
@@ -273,8 +263,7 @@ Test(memory, a_registered_host_copy_of_two_devices_ends_once, .timeout = 60)
     OK(clFinish(other));
     cr_assert(registered_is(memory_get(o.buffer)->root->host_copy));
     for (int i = 0; i < CALLBACKS; i++) {
-        cl_event user = clCreateUserEvent(context, &error);
-        OK(error);
+        cl_event user = MADE(clCreateUserEvent, context);
         OK(clSetEventCallback(user, CL_COMPLETE, stay, &returned));
         OK(clSetUserEventStatus(user, CL_COMPLETE));
         OK(clReleaseEvent(user));
@@ -285,9 +274,7 @@ Test(memory, a_registered_host_copy_of_two_devices_ends_once, .timeout = 60)
     cr_assert_eq(atomic_load(&returned), CALLBACKS);
     cr_assert_eq(own_buffers(&o, "one"), 0);
     cr_assert_eq(own_buffers(&o, "two"), 0);
-    OK(clReleaseCommandQueue(other));
-    OK(clReleaseCommandQueue(o.program.queue));
-    OK(clReleaseContext(context));
+    RELEASE(other, o.program.queue, context);
     free(o.want);
 }
 

@@ -34,18 +34,13 @@ static void pair_open(struct pair *p, const char *config)
         "    for (uint i = 0; i < turns; i++) x = x * 1664525u + (x >> 7) + i;\n"
         "    a[0] = v; a[1] = x;\n"
         "}\n";
-    cl_int error;
     engine_rig_open(&p->rig, config);
     const cl_device_id vdevs[] = {p->rig.device, engine_rig_vdev(&p->rig, "two")};
-    p->context = clCreateContext(NULL, 2, vdevs, NULL, NULL, &error);
-    OK(error);
-    for (int i = 0; i < 2; i++) {
-        p->queues[i] = clCreateCommandQueue(p->context, vdevs[i], 0, &error);
-        OK(error);
-    }
+    p->context = MADE(clCreateContext, NULL, 2, vdevs, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        p->queues[i] = MADE(clCreateCommandQueue, p->context, vdevs[i], 0);
     cl_program program =
-        clCreateProgramWithSource(p->context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+        MADE(clCreateProgramWithSource, p->context, 1, (const char **)&source, NULL);
     OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
     p->set = engine_kernel(program, "set");
     p->late = engine_kernel(program, "late");
@@ -128,12 +123,10 @@ Test(replica, what_is_written_meanwhile_is_left_for_later, .timeout = 60)
 Test(replica, what_is_mapped_is_left_for_later, .timeout = 60)
 {
     static struct pair p;
-    cl_int error;
     pair_open(&p, CONFIG);
     uint64_t version = write_in_first(&p);
-    void *map = clEnqueueMapBuffer(p.queues[0], p.buffer, CL_TRUE, CL_MAP_READ, 0, PART, 0, NULL,
-                                   NULL, &error);
-    OK(error);
+    void *map = MADE(clEnqueueMapBuffer, p.queues[0], p.buffer, CL_TRUE, CL_MAP_READ, 0, PART, 0,
+                     NULL, NULL);
     prepare(&p, "three");
     cr_assert_eq(copy_ahead(&p, 1, version), 0);
     cr_assert_eq(copy_ahead(&p, 2, version), 0);
@@ -183,9 +176,8 @@ Test(replica, what_is_mapped_to_be_written_goes_past_by_the_host_copy, .timeout 
     cl_int error;
     pair_open(&p, CONFIG);
     (void)write_in_first(&p);
-    cl_uint *map = clEnqueueMapBuffer(p.queues[0], p.buffer, CL_TRUE, CL_MAP_WRITE, PART, PART, 0,
-                                      NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, p.queues[0], p.buffer, CL_TRUE, CL_MAP_WRITE, PART,
+                        PART, 0, NULL, NULL);
     memset(map, 0x77, PART);
     const struct replica_batch batch = {.context = ((struct context *)p.context),
                                         .from = 0,
@@ -248,16 +240,13 @@ Test(replica, what_others_write_meanwhile_has_ended_before_it_is_copied, .timeou
 Test(replica, an_unmap_ends_the_oldest_map, .timeout = 60)
 {
     static struct pair p;
-    cl_int error;
     pair_open(&p, CONFIG);
     (void)write_in_first(&p);
-    char *all = clEnqueueMapBuffer(p.queues[0], p.buffer, CL_TRUE, CL_MAP_WRITE, 0, 2 * PART, 0,
-                                   NULL, NULL, &error);
-    OK(error);
+    char *all = MADE(clEnqueueMapBuffer, p.queues[0], p.buffer, CL_TRUE, CL_MAP_WRITE, 0, 2 * PART,
+                     0, NULL, NULL);
     memset(all, 0x11, 2 * PART);
-    void *part = clEnqueueMapBuffer(p.queues[0], p.buffer, CL_TRUE, CL_MAP_READ, 0, PART, 0, NULL,
-                                    NULL, &error);
-    OK(error);
+    void *part = MADE(clEnqueueMapBuffer, p.queues[0], p.buffer, CL_TRUE, CL_MAP_READ, 0, PART, 0,
+                      NULL, NULL);
     cr_assert_eq(part, all);
     OK(clEnqueueUnmapMemObject(p.queues[0], p.buffer, part, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(p.queues[0], p.buffer, CL_TRUE, PART, PART, p.got, 0, NULL, NULL));
@@ -338,20 +327,17 @@ Test(replica, two_devices_write_their_parts_without_copies_between, .timeout = 6
     cl_mem halves[2];
     uint64_t calls = 0;
     const size_t items = BYTES / 2 / sizeof(cl_uint);
-    cl_int error;
     pair_open(&p, CONFIG);
     (void)write_in_first(&p);
     for (size_t i = 0; i < 2; i++) {
         const cl_buffer_region region = {i * (BYTES / 2), BYTES / 2};
-        halves[i] = clCreateSubBuffer(p.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-        OK(error);
+        halves[i] = MADE(clCreateSubBuffer, p.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     }
     for (cl_uint round = 0; round < 10; round++) {
         uint64_t now = 0;
         for (int i = 0; i < 2; i++) {
             const cl_uint value = 10 * round + (cl_uint)i;
-            OK(clSetKernelArg(p.set, 0, sizeof(cl_mem), &halves[i]));
-            OK(clSetKernelArg(p.set, 1, sizeof(value), &value));
+            ARGS(p.set, halves[i], value);
             OK(clEnqueueNDRangeKernel(p.queues[i], p.set, 1, NULL, &items, NULL, 0, NULL, NULL));
             OK(clFinish(p.queues[i]));
         }
@@ -450,8 +436,7 @@ static void image_by_layers(struct pair *p, cl_mem_object_type type)
         bytes[i] = (cl_uint)i * 31;
     for (size_t i = 0; i < ARRAY_SIZE(box); i++)
         box[i] = 1000000 + (cl_uint)i;
-    cl_mem image = clCreateImage(p->context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes, &error);
-    OK(error);
+    cl_mem image = MADE(clCreateImage, p->context, CL_MEM_COPY_HOST_PTR, &format, &desc, bytes);
     struct memory *root = memory_get(image);
     struct replica_batch batch = {
         .context = root->context, .to = RESIDENCE_HOST, .quiet = true, .roots = &root, .count = 1};
@@ -489,14 +474,12 @@ Test(replica, what_the_program_user_memory_is_kept_beside_it_with_all_its_bytes,
     static struct pair p;
     const cl_uint value = 77;
     struct move_report report;
-    cl_int error;
     pair_open(&p, CONFIG);
     cl_uint *user_memory = aligned_alloc(4096, BYTES);
     cr_assert_not_null(user_memory);
     for (size_t i = 0; i < WORDS; i++)
         user_memory[i] = (cl_uint)i;
-    cl_mem buffer = clCreateBuffer(p.context, CL_MEM_USE_HOST_PTR, BYTES, user_memory, &error);
-    OK(error);
+    cl_mem buffer = MADE(clCreateBuffer, p.context, CL_MEM_USE_HOST_PTR, BYTES, user_memory);
     struct memory *root = memory_get(buffer);
     /* The second device takes a part, so that it is told apart, and writes it. */
     OK(clEnqueueFillBuffer(p.queues[1], buffer, &value, sizeof(value), 5 * PART, PART, 0, NULL,
@@ -547,11 +530,9 @@ Test(replica, of_warm_memory_nothing_is_seen_that_was_there_before, .timeout = 6
                                 .image_height = HEIGHT,
                                 .image_row_pitch = PITCH};
     const struct range part = {PART, 2 * PART};
-    cl_int error;
     pair_open(&p, CONFIG);
     memset(p.got, 7, BYTES);
-    cl_mem image = clCreateImage(p.context, CL_MEM_COPY_HOST_PTR, &format, &desc, p.got, &error);
-    OK(error);
+    cl_mem image = MADE(clCreateImage, p.context, CL_MEM_COPY_HOST_PTR, &format, &desc, p.got);
     cl_mem other = engine_buffer(p.context, CL_MEM_COPY_HOST_PTR, BYTES, p.got);
     pages_set_limit(2 * BYTES);
     char *dirty = pages_take(2 * BYTES, PAGES_ANY);

@@ -21,15 +21,11 @@ struct two {
 
 static void two_open(struct two *t, const char *devices, const char *second)
 {
-    cl_int error;
     engine_rig_open(&t->rig, devices);
     const cl_device_id vdevs[] = {t->rig.device, engine_rig_vdev(&t->rig, second)};
-    t->context = clCreateContext(NULL, 2, vdevs, NULL, NULL, &error);
-    OK(error);
-    for (int i = 0; i < 2; i++) {
-        t->queues[i] = clCreateCommandQueue(t->context, vdevs[i], 0, &error);
-        OK(error);
-    }
+    t->context = MADE(clCreateContext, NULL, 2, vdevs, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        t->queues[i] = MADE(clCreateCommandQueue, t->context, vdevs[i], 0);
     t->host = aligned_alloc(4096, BYTES);
     cr_assert_not_null(t->host);
     for (size_t i = 0; i < BYTES; i++)
@@ -90,7 +86,6 @@ static void both_write(const char *second, cl_uint rounds)
     pthread_t threads[2];
     pthread_barrier_t both;
     const cl_uint zero = 0;
-    cl_int error;
     two_open(&t, config, second);
     pthread_barrier_init(&both, NULL, 2);
     cl_mem buffer = engine_buffer(t.context, 0, BYTES, NULL);
@@ -98,8 +93,7 @@ static void both_write(const char *second, cl_uint rounds)
     OK(clFinish(t.queues[0]));
     for (size_t i = 0; i < 2; i++) {
         const cl_buffer_region region = {i * HALF, HALF};
-        cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-        OK(error);
+        cl_mem part = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
         writers[i] = (struct writer){t.queues[i], buffer, part, &both, rounds};
     }
     for (int i = 0; i < 2; i++)
@@ -135,10 +129,9 @@ Test(shared, a_held_command_ends_when_its_object_cannot_be_made, .timeout = 60)
     static struct two t;
     cl_uchar bytes[64];
     cl_event event;
-    cl_int error, status = 1;
+    cl_int status = 1;
     two_open(&t, config, "two");
-    cl_event user = clCreateUserEvent(t.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, t.context);
     cl_mem buffer = engine_buffer(t.context, CL_MEM_COPY_HOST_PTR, BYTES, t.host);
     OK(clEnqueueCopyBuffer(t.queues[1], buffer, buffer, 0, 64, 64, 1, &user, &event));
     cr_assert_eq(emu_shared_arm(t.rig.emu, "two", 1, "clCreateBuffer", CL_OUT_OF_HOST_MEMORY), 0);
@@ -148,8 +141,6 @@ Test(shared, a_held_command_ends_when_its_object_cannot_be_made, .timeout = 60)
     cr_assert_eq(status, CL_OUT_OF_HOST_MEMORY);
     engine_read_there(t.queues[1], buffer, 0, 64, bytes);
     cr_assert_arr_eq(bytes, t.want, 64);
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(user));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(event, user, buffer);
     two_close(&t);
 }

@@ -142,7 +142,6 @@ Test(merge, of_more_than_is_looked_at_in_one_go, .timeout = 300)
 Test(merge, goes_home_in_pieces_where_there_is_little_room, .timeout = 300)
 {
     static struct pair pair;
-    cl_int error;
     pair_open(&pair, "[one] name=one base=1 own_memory=yes memory=300MiB [two] name=two base=1 "
                      "own_memory=yes");
     struct budget *budget = &pair.one->budget;
@@ -159,10 +158,8 @@ Test(merge, goes_home_in_pieces_where_there_is_little_room, .timeout = 300)
     atomic_store(&budget->limited, false);
     atomic_store(&budget->peak, 0);
     const cl_icd_dispatch *cl = pair.one->cl;
-    cl_context context = cl->clCreateContext(NULL, 1, &pair.one->id, NULL, NULL, &error);
-    OK(error);
-    cl_mem filler = cl->clCreateBuffer(context, 0, 265 << 20, NULL, &error);
-    OK(error);
+    cl_context context = MADE(cl->clCreateContext, NULL, 1, &pair.one->id, NULL, NULL);
+    cl_mem filler = MADE(cl->clCreateBuffer, context, 0, 265 << 20, NULL);
     many(pair.one, pair.two, CL_MEM_READ_WRITE, 0);
     cr_assert_eq(atomic_load(&budget->peak) + atomic_load(&budget->held), 0);
     OK(cl->clReleaseMemObject(filler));

@@ -134,12 +134,8 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fails(const char *fo
         if (!(expression))                                                                         \
             fails(__VA_ARGS__);                                                                    \
     } while (0)
-#undef OK
-#define OK(expression)                                                                             \
-    do {                                                                                           \
-        cl_int ok_ = (expression);                                                                 \
-        HOLDS(ok_ == CL_SUCCESS, "%s: %d", #expression, ok_);                                      \
-    } while (0)
+#undef CALLS_FAIL
+#define CALLS_FAIL(call, error) fails("%s: %d", call, error)
 
 static cl_uchar byte_of(uint32_t seed, size_t i)
 {
@@ -185,10 +181,8 @@ static bool is_free(const struct buffer *b, size_t at, size_t size, bool write)
 static void make_part(struct buffer *b, unsigned i, uint32_t origin, uint32_t size)
 {
     cl_buffer_region region = {.origin = origin % 7 * (size_t)1024};
-    cl_int error;
     region.size = BLOCK + size % ((BYTES - region.origin) / BLOCK) * BLOCK;
-    b->parts[i] = clCreateSubBuffer(b->parts[0], 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    b->parts[i] = MADE(clCreateSubBuffer, b->parts[0], 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     b->origin[i] = region.origin;
     b->size[i] = region.size;
 }
@@ -203,7 +197,6 @@ static void world_open(const struct scenario *scenario)
 {
     static const cl_mem_flags flags[BUFFERS] = {0, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR,
                                                 CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE};
-    cl_int error;
     world.scenario = scenario;
     lost_patience_ns = 40000000;
     lost_answer_ns = 500000000;
@@ -212,15 +205,12 @@ static void world_open(const struct scenario *scenario)
     cl_device_id vdevs[2] = {world.rig.device};
     if (scenario->vdevs == 2)
         vdevs[1] = engine_rig_vdev(&world.rig, scenario->second);
-    world.context = clCreateContext(NULL, scenario->vdevs, vdevs, NULL, NULL, &error);
-    OK(error);
+    world.context = MADE(clCreateContext, NULL, scenario->vdevs, vdevs, NULL, NULL);
     world.program =
-        clCreateProgramWithSource(world.context, 1, (const char *[]){source}, NULL, &error);
-    OK(error);
+        MADE(clCreateProgramWithSource, world.context, 1, (const char *[]){source}, NULL);
     OK(clBuildProgram(world.program, 0, NULL, "", NULL, NULL));
     for (unsigned i = 0; i < scenario->vdevs; i++) {
-        world.queues[i] = clCreateCommandQueue(world.context, vdevs[i], 0, &error);
-        OK(error);
+        world.queues[i] = MADE(clCreateCommandQueue, world.context, vdevs[i], 0);
         world.add[i] = engine_kernel(world.program, "add");
         world.sum[i] = engine_kernel(world.program, "sum");
     }
@@ -229,7 +219,6 @@ static void world_open(const struct scenario *scenario)
         bool given = flags[k] & (CL_MEM_COPY_HOST_PTR | CL_MEM_USE_HOST_PTR);
         b->flags = flags[k];
         b->host = aligned_alloc(4096, BYTES);
-        HOLDS(b->host, "no memory");
         for (size_t i = 0; i < BYTES; i++)
             b->host[i] = byte_of(k, i);
         if (given)
@@ -337,13 +326,11 @@ static void put_word(struct buffer *b, size_t at, cl_uint word, bool known)
 static void do_add(struct buffer *b, const struct step *s)
 {
     unsigned part = s->part % PARTS;
-    cl_kernel kernel = world.add[s->vdev];
     size_t items = b->size[part] / 4;
     if (!is_free(b, b->origin[part], b->size[part], true))
         return;
-    OK(clSetKernelArg(kernel, 0, sizeof(cl_mem), &b->parts[part]));
-    OK(clSetKernelArg(kernel, 1, sizeof(s->a), &s->a));
-    launch(kernel, s->vdev, items);
+    ARGS(world.add[s->vdev], b->parts[part], s->a);
+    launch(world.add[s->vdev], s->vdev, items);
     for (cl_uint i = 0; i < items; i++) {
         size_t at = b->origin[part] + i * (size_t)4;
         bool known;
@@ -356,15 +343,12 @@ static void do_sum(struct buffer *b, const struct step *s)
 {
     struct buffer *out = &world.buffers[s->to_buffer % BUFFERS];
     unsigned from = s->part % PARTS, to = s->to_part % PARTS;
-    cl_kernel kernel = world.sum[s->vdev];
     size_t items = (b->size[from] < out->size[to] ? b->size[from] : out->size[to]) / 4;
     if (b == out || !is_free(b, b->origin[from], items * 4, false) ||
         !is_free(out, out->origin[to], out->size[to], true))
         return;
-    OK(clSetKernelArg(kernel, 0, sizeof(cl_mem), &out->parts[to]));
-    OK(clSetKernelArg(kernel, 1, sizeof(cl_mem), &b->parts[from]));
-    OK(clSetKernelArg(kernel, 2, sizeof(cl_mem), &b->parts[from]));
-    launch(kernel, s->vdev, items);
+    ARGS(world.sum[s->vdev], out->parts[to], b->parts[from], b->parts[from]);
+    launch(world.sum[s->vdev], s->vdev, items);
     for (size_t i = 0; i < items; i++) {
         bool known;
         cl_uint word = word_at(b, b->origin[from] + i * 4, &known);
@@ -379,12 +363,10 @@ static void do_map(struct buffer *b, const struct step *s)
     struct map *map = &b->maps[s->d % MAPS];
     cl_map_flags flags = kinds[s->c % ARRAY_SIZE(kinds)];
     struct span r = span_of(b, s->part, s->a, s->b);
-    cl_int error;
     if (map->pointer || !is_free(b, r.at, r.size, flags != CL_MAP_READ))
         return;
-    cl_uchar *pointer = clEnqueueMapBuffer(world.queues[s->vdev], r.memory, CL_TRUE, flags,
-                                           r.offset, r.size, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uchar *pointer = MADE(clEnqueueMapBuffer, world.queues[s->vdev], r.memory, CL_TRUE, flags,
+                             r.offset, r.size, 0, NULL, NULL);
     HOLDS(!(b->flags & CL_MEM_USE_HOST_PTR) || pointer == b->host + r.at,
           "the map is not in the program's memory");
     *map = (struct map){r.memory, r.at, r.size, flags != CL_MAP_READ, pointer};
@@ -424,12 +406,10 @@ static void do_held(struct buffer *b, const struct step *s)
     unsigned part = s->part % PARTS, other = 1 - s->vdev;
     cl_uchar got[BYTES];
     cl_event event;
-    cl_int error;
     if (world.scenario->vdevs == 1 || world.suspended[other] ||
         !is_free(b, b->origin[part], b->size[part], true))
         return;
-    cl_event user = clCreateUserEvent(world.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, world.context);
     OK(clEnqueueReadBuffer(world.queues[s->vdev], b->parts[part], CL_FALSE, 0, b->size[part], got,
                            1, &user, &event));
     struct step add = *s;
@@ -439,8 +419,7 @@ static void do_held(struct buffer *b, const struct step *s)
     OK(clSetUserEventStatus(user, CL_COMPLETE));
     OK(clWaitForEvents(1, &event));
     has(b, b->origin[part], b->size[part], got, "a read that was held");
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(user));
+    RELEASE(event, user);
 }
 
 static void move(unsigned vdev, enum place to, const struct step *s)
@@ -468,8 +447,9 @@ static void move(unsigned vdev, enum place to, const struct step *s)
           "what was suspended was on %s", before.device.device);
 }
 
-static void do_limit(const struct step *s)
+static void do_limit(struct buffer *b, const struct step *s)
 {
+    (void)b;
     uint64_t bytes = (3 + s->a % 4) * BYTES;
     budget_grant(0, bytes);
     (void)budget_shrink(0, bytes);
@@ -539,7 +519,7 @@ static void check_reads(const struct buffer *b, unsigned vdev)
 }
 
 /* With reads, which make replicas, every second time. */
-static void do_check(bool reads)
+static void check(bool reads)
 {
     finish();
     move_lock(); /* what is fetched in the background is not, meanwhile */
@@ -569,8 +549,9 @@ static bool only_there(const struct buffer *b, uint8_t index)
 
 /* R1 and R4 when a holder disappears: what has a replica elsewhere goes on, with the bytes of the
    model; what has none is refused for good. */
-static void do_lose(const struct step *s)
+static void do_lose(struct buffer *b, const struct step *s)
 {
+    (void)b;
     enum place to = s->a % (HOST + 1);
     struct vdev_status from, other;
     struct move_report report;
@@ -580,7 +561,7 @@ static void do_lose(const struct step *s)
     if ((!other.suspended && strcmp(other.device.device, from.device.device) == 0) ||
         (places[to] && strcmp(places[to], from.device.device) == 0))
         return;
-    do_check(s->b % 12 != 0); /* with all bytes on both, mostly */
+    check(s->b % 12 != 0); /* with all bytes on both, mostly */
     uint8_t index = ((struct context *)world.context)->residence_index[s->vdev];
     for (int k = 0; k < BUFFERS; k++)
         only = only || only_there(&world.buffers[k], index);
@@ -600,65 +581,28 @@ static void do_lose(const struct step *s)
     world.over = only;
 }
 
-static void step_do(const struct step *s)
+static void do_move(struct buffer *b, const struct step *s)
 {
-    struct buffer *b = &world.buffers[s->buffer % BUFFERS];
-    switch ((enum verb)s->verb) {
-    case WRITE:
-        do_write(b, s);
-        break;
-    case READ:
-        do_read(b, s);
-        break;
-    case FILL:
-        do_fill(b, s);
-        break;
-    case COPY:
-        do_copy(b, s);
-        break;
-    case ADD:
-        do_add(b, s);
-        break;
-    case SUM:
-        do_sum(b, s);
-        break;
-    case MAP:
-        do_map(b, s);
-        break;
-    case UNMAP:
-        do_unmap(b, s);
-        break;
-    case PART:
-        do_part(b, s);
-        break;
-    case HELD:
-        do_held(b, s);
-        break;
-    case MOVE:
-        move(s->vdev, s->a % (HOST + 1), s);
-        break;
-    case LIMIT:
-        do_limit(s);
-        break;
-    case LOSE:
-        do_lose(s);
-        break;
-    case CHECK:
-        do_check(s->a % 2);
-        break;
-    }
+    (void)b;
+    move(s->vdev, s->a % (HOST + 1), s);
 }
 
-/* R3: only what may write makes a new version. */
-static bool may_write(char verb)
+static void do_check(struct buffer *b, const struct step *s)
 {
-    return strchr("wfcasuh", verb) != NULL;
+    (void)b;
+    check(s->a % 2);
 }
+
+static void (*const acts[])(struct buffer *b, const struct step *s) = {
+    [WRITE] = do_write, [READ] = do_read,   [FILL] = do_fill,   [COPY] = do_copy,  [ADD] = do_add,
+    [SUM] = do_sum,     [MAP] = do_map,     [UNMAP] = do_unmap, [PART] = do_part,  [HELD] = do_held,
+    [MOVE] = do_move,   [LIMIT] = do_limit, [LOSE] = do_lose,   [CHECK] = do_check};
 
 static void step_run(const struct step *s)
 {
     uint64_t versions[BUFFERS];
-    bool watches = !may_write(s->verb);
+    /* R3: only what may write makes a new version. */
+    bool watches = strchr("wfcasuh", s->verb) == NULL;
     doing = s;
     if (world.over)
         return;
@@ -672,7 +616,7 @@ static void step_run(const struct step *s)
     world.last_vdev = s->vdev;
     for (int k = 0; k < BUFFERS; k++)
         versions[k] = version_of(&world.buffers[k]);
-    step_do(s);
+    acts[(unsigned char)s->verb](&world.buffers[s->buffer % BUFFERS], s);
     for (int k = 0; watches && k < BUFFERS; k++)
         HOLDS(version_of(&world.buffers[k]) == versions[k], "buffer %d has a new version", k);
 }
@@ -689,7 +633,7 @@ static void world_end(void)
             move(i, THREE, &end);
     for (uint32_t k = 0; k < BUFFERS * MAPS; k++)
         do_unmap(&world.buffers[k % BUFFERS], &(struct step){.c = k, .d = k / BUFFERS});
-    do_check(true);
+    check(true);
     for (int k = 0; k < BUFFERS; k++)
         for (int i = PARTS - 1; i >= 0; i--) {
             cl_uint maps = 1;
@@ -698,13 +642,9 @@ static void world_end(void)
             HOLDS(maps == 0, "buffer %d counts %u maps", k, maps);
             OK(clReleaseMemObject(world.buffers[k].parts[i]));
         }
-    for (unsigned i = 0; i < world.scenario->vdevs; i++) {
-        OK(clReleaseKernel(world.add[i]));
-        OK(clReleaseKernel(world.sum[i]));
-        OK(clReleaseCommandQueue(world.queues[i]));
-    }
-    OK(clReleaseProgram(world.program));
-    OK(clReleaseContext(world.context));
+    for (unsigned i = 0; i < world.scenario->vdevs; i++)
+        RELEASE(world.add[i], world.sum[i], world.queues[i]);
+    RELEASE(world.program, world.context);
     if (!world.lost) /* What was on a device that is lost is not released there. */
         engine_rig_ends_empty(&world.rig);
     for (int k = 0; k < BUFFERS; k++)
@@ -762,9 +702,9 @@ static size_t shrink(attempt run, const void *of, struct step *steps, size_t cou
 
 static struct step random_step(unsigned *seed, const struct scenario *scenario)
 {
-    const uint32_t r[8] = {(uint32_t)rand_r(seed), (uint32_t)rand_r(seed), (uint32_t)rand_r(seed),
-                           (uint32_t)rand_r(seed), (uint32_t)rand_r(seed), (uint32_t)rand_r(seed),
-                           (uint32_t)rand_r(seed), (uint32_t)rand_r(seed)};
+    uint32_t r[8];
+    for (size_t i = 0; i < ARRAY_SIZE(r); i++)
+        r[i] = (uint32_t)rand_r(seed);
     return (struct step){.verb = scenario->verbs[r[0] % strlen(scenario->verbs)],
                          .vdev = (uint8_t)(r[1] % scenario->vdevs),
                          .buffer = (uint8_t)(r[2] % BUFFERS),

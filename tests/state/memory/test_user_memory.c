@@ -73,10 +73,8 @@ static void check(struct user_memory *l, cl_mem buffer, const char *when)
 /* Nothing is written there for a map that reads what is there. */
 static void check_map(struct user_memory *l, cl_mem buffer)
 {
-    cl_int error;
-    cl_uint *map = clEnqueueMapBuffer(l->program.queue, buffer, CL_TRUE, CL_MAP_READ, PAGE,
-                                      BYTES - PAGE, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, l->program.queue, buffer, CL_TRUE, CL_MAP_READ, PAGE,
+                        BYTES - PAGE, 0, NULL, NULL);
     cr_assert_eq((char *)map, (char *)l->words + PAGE);
     cr_assert(memcmp(map, (char *)l->want + PAGE, BYTES - PAGE) == 0);
     OK(clEnqueueUnmapMemObject(l->program.queue, buffer, map, 0, NULL, NULL));
@@ -117,17 +115,14 @@ Test(memory_user_memory, what_an_object_was_made_from_needs_no_copy, .timeout = 
     const cl_image_format format = {CL_RGBA, CL_UNSIGNED_INT32};
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 64, .image_height = BYTES / 64 / 16};
-    cl_int error;
-    cl_mem image = clCreateImage(l.program.context, CL_MEM_USE_HOST_PTR | CL_MEM_READ_ONLY, &format,
-                                 &desc, l.words, &error);
-    OK(error);
+    cl_mem image = MADE(clCreateImage, l.program.context, CL_MEM_USE_HOST_PTR | CL_MEM_READ_ONLY,
+                        &format, &desc, l.words);
     OK(mprotect(l.words, BYTES, PROT_READ));
     check(&l, buffer, "made");
     OK(clReleaseMemObject(l.out));
     cr_assert_eq(engine_rig_move(&l.rig, NULL, &report), MOVE_DONE, "%s", report.reason);
     cr_assert_eq(report.bytes, 0, "%llu bytes were copied", (unsigned long long)report.bytes);
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseMemObject(image));
+    RELEASE(buffer, image);
 }
 
 /* As destructors do it: the memory goes, then the object. What is there next stays as it is. */
@@ -193,12 +188,10 @@ static void write_late(void *data, const struct move_progress *progress)
 Test(memory_user_memory, what_is_written_during_a_move_goes_beside_it, .timeout = 60)
 {
     static struct user_memory l;
-    cl_int error;
     user_memory_open(&l);
     cl_mem buffer = engine_buffer(l.program.context, CL_MEM_USE_HOST_PTR, BYTES, l.words);
     const cl_buffer_region half = {BYTES / 2, BYTES / 2};
-    cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
-    OK(error);
+    cl_mem part = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &half);
     OK(mprotect(l.words, BYTES, PROT_READ));
     struct memory *root = memory_get(buffer);
     engine_rig_moves(&l.rig, "three");
@@ -224,12 +217,10 @@ Test(memory_user_memory, what_is_written_during_a_move_goes_beside_it, .timeout 
     for (cl_uint i = 0; i < WORDS; i++)
         cr_assert_eq(l.words[i], i * 2654435761u);
     OK(mprotect(l.words, BYTES, PROT_READ | PROT_WRITE));
-    cl_uint *map = clEnqueueMapBuffer(l.program.queue, buffer, CL_TRUE, CL_MAP_READ, 0, BYTES, 0,
-                                      NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, l.program.queue, buffer, CL_TRUE, CL_MAP_READ, 0, BYTES,
+                        0, NULL, NULL);
     cr_assert_eq(map, l.words);
     cr_assert(memcmp(map, l.want, BYTES) == 0, "a map brings them");
     OK(clEnqueueUnmapMemObject(l.program.queue, buffer, map, 0, NULL, NULL));
-    OK(clReleaseMemObject(part));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(part, buffer);
 }

@@ -68,7 +68,6 @@ static void write_something(struct world *w)
 {
     size_t first = pick(w, BYTES / 4 - 2000), count = 1 + pick(w, 1999);
     static char bytes[8000];
-    cl_int error;
     memset(bytes, (int)pick(w, 256), sizeof(bytes));
     switch (pick(w, 3)) {
     case 0:
@@ -79,9 +78,8 @@ static void write_something(struct world *w)
                                 NULL));
         break;
     default: {
-        char *map = clEnqueueMapBuffer(w->p.queue, w->buffer, CL_TRUE, CL_MAP_WRITE, first * 4,
-                                       count, 0, NULL, NULL, &error);
-        OK(error);
+        char *map = MADE(clEnqueueMapBuffer, w->p.queue, w->buffer, CL_TRUE, CL_MAP_WRITE,
+                         first * 4, count, 0, NULL, NULL);
         memcpy(map, bytes, count);
         OK(clEnqueueUnmapMemObject(w->p.queue, w->buffer, map, 0, NULL, NULL));
         break;

@@ -63,15 +63,13 @@ Test(moves, leave_nothing_behind_of_maps_that_last)
     cl_uint *pointers[ARRAY_SIZE(flags)];
     cl_mem buffers[ARRAY_SIZE(flags)];
     void *host = aligned_alloc(4096, SIZE);
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one [two] name=two [cpu] name=cpu host_unified=yes");
     engine_program_open(&rig, 0, NULL, &p);
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
         buffers[i] = engine_buffer(p.context, CL_MEM_READ_WRITE | flags[i], SIZE,
                                    flags[i] == CL_MEM_USE_HOST_PTR ? host : NULL);
-        pointers[i] = clEnqueueMapBuffer(p.queue, buffers[i], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                                         0, SIZE, 0, NULL, NULL, &error);
-        OK(error);
+        pointers[i] = MADE(clEnqueueMapBuffer, p.queue, buffers[i], CL_TRUE,
+                           CL_MAP_READ | CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL);
     }
     static const char *const places[] = {"two", "cpu", NULL, "cpu", "one", NULL, "two"};
     const char *before = "one";
@@ -140,8 +138,7 @@ Test(moves, keep_profiling_times_increasing)
     engine_program_open(&rig, CL_QUEUE_PROFILING_ENABLE, SOURCE, &p);
     cl_mem buffer = engine_buffer(p.context, CL_MEM_READ_WRITE, SIZE, NULL);
     cl_kernel add = engine_kernel(p.program, "add");
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffer));
-    OK(clSetKernelArg(add, 1, sizeof(one), &one));
+    ARGS(add, buffer, one);
     for (int i = 0; i < TIMES; i++) {
         launch(p.queue, add, WORDS, 0, &events[i]);
         OK(clWaitForEvents(1, &events[i]));
@@ -333,12 +330,10 @@ static size_t heap(void)
 static size_t drivers_buffers(const struct residence *residence)
 {
     static cl_mem buffers[MANY_BUFFERS];
-    cl_int error;
     size_t before = heap();
     for (size_t i = 0; i < MANY_BUFFERS; i++) {
         buffers[i] =
-            residence->cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, 64, NULL, &error);
-        OK(error);
+            MADE(residence->cl->clCreateBuffer, residence->context, CL_MEM_READ_WRITE, 64, NULL);
     }
     size_t taken = heap() - before;
     for (size_t i = 0; i < MANY_BUFFERS; i++)
@@ -349,12 +344,9 @@ static size_t drivers_buffers(const struct residence *residence)
 static size_t drivers_kernels(const struct residence *residence, cl_program real)
 {
     static cl_kernel kernels[MANY_KERNELS];
-    cl_int error;
     size_t before = heap();
-    for (size_t i = 0; i < MANY_KERNELS; i++) {
-        kernels[i] = residence->cl->clCreateKernel(real, "add", &error);
-        OK(error);
-    }
+    for (size_t i = 0; i < MANY_KERNELS; i++)
+        kernels[i] = MADE(residence->cl->clCreateKernel, real, "add");
     size_t taken = heap() - before;
     for (size_t i = 0; i < MANY_KERNELS; i++)
         OK(residence->cl->clReleaseKernel(kernels[i]));
@@ -393,10 +385,8 @@ Test(moves, carry_ten_thousand_buffers_and_a_thousand_kernels, .timeout = 240)
     for (cl_uint i = 0; i < MANY_BUFFERS; i++)
         OK(clEnqueueWriteBuffer(p.queue, buffers[i], CL_FALSE, 0, sizeof(i), &i, 0, NULL, NULL) ||
            clFinish(p.queue));
-    for (cl_uint i = 0; i < MANY_KERNELS; i++) {
-        OK(clSetKernelArg(kernels[i], 0, sizeof(cl_mem), &buffers[i * 10]));
-        OK(clSetKernelArg(kernels[i], 1, sizeof(i), &i));
-    }
+    for (cl_uint i = 0; i < MANY_KERNELS; i++)
+        ARGS(kernels[i], buffers[i * 10], i);
     engine_rig_moves(&rig, "two");
     cr_assert(engine_rig_empties(&rig, "one"), "alive: %s", engine_rig_alive(&rig, "one"));
     for (cl_uint i = 0; i < MANY_KERNELS; i++)

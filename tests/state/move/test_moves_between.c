@@ -50,7 +50,6 @@ static void moved_open(struct moved *moved)
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
     unsigned seed = 1;
-    cl_int error;
     engine_rig_open(&moved->rig, devices);
     for (uint32_t i = 0; i < moved->rig.device_count; i++) {
         moved->rig.devices[i]->between = between;
@@ -59,9 +58,8 @@ static void moved_open(struct moved *moved)
     engine_program_open(&moved->rig, 0, NULL, &moved->program);
     for (size_t i = 0; i < SIZE; i++)
         moved->bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
-    moved->image = clCreateImage(moved->program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                 &format, &desc, moved->bytes, &error);
-    OK(error);
+    moved->image = MADE(clCreateImage, moved->program.context,
+                        CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &desc, moved->bytes);
     moved->buffer = engine_buffer(moved->program.context, CL_MEM_READ_WRITE, SIZE, NULL);
     OK(clEnqueueCopyImageToBuffer(moved->program.queue, moved->image, moved->buffer, origin, region,
                                   0, 0, NULL, NULL));
@@ -80,8 +78,7 @@ static void moved_check(struct moved *moved)
 
 static void moved_close(struct moved *moved)
 {
-    OK(clReleaseMemObject(moved->image));
-    OK(clReleaseMemObject(moved->buffer));
+    RELEASE(moved->image, moved->buffer);
     engine_program_close(&moved->program);
     engine_rig_ends_empty(&moved->rig);
 }

@@ -63,13 +63,10 @@ static void between_moves(void (*work)(cl_context context))
 static void build(cl_context context)
 {
     const char *text = SOURCE;
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     cl_kernel kernel = engine_kernel(program, "add");
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseProgram(program));
+    RELEASE(kernel, program);
 }
 
 Test(moves_builds, a_build_ends_between_moves_that_never_do)
@@ -80,14 +77,10 @@ Test(moves_builds, a_build_ends_between_moves_that_never_do)
 static void compile_and_link(cl_context context)
 {
     const char *text = SOURCE;
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
     OK(clCompileProgram(program, 0, NULL, "", 0, NULL, NULL, NULL, NULL));
-    cl_program linked = clLinkProgram(context, 0, NULL, "", 1, &program, NULL, NULL, &error);
-    OK(error);
-    OK(clReleaseProgram(linked));
-    OK(clReleaseProgram(program));
+    cl_program linked = MADE(clLinkProgram, context, 0, NULL, "", 1, &program, NULL, NULL);
+    RELEASE(linked, program);
 }
 
 Test(moves_builds, a_link_ends_between_moves_that_never_do)
@@ -130,8 +123,7 @@ Test(moves_builds, a_build_that_a_return_overtakes_is_done_once_more)
     engine_program_open(&overtaken.rig, 0, NULL, &p);
     cl_mem buffer =
         engine_buffer(p.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, LEFT_BEHIND, bytes);
-    overtaken.program = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
-    OK(error);
+    overtaken.program = MADE(clCreateProgramWithSource, p.context, 1, &text, NULL);
     uint64_t began = engine_rig_now();
     cr_assert_eq(pthread_create(&builder, NULL, build_slowly, &error), 0);
     while (emu_shared_calls(overtaken.rig.emu, "one", "clBuildProgram") == 0)
@@ -141,9 +133,7 @@ Test(moves_builds, a_build_that_a_return_overtakes_is_done_once_more)
     cr_assert_lt(engine_rig_now() - began, SLOW_MS * UINT64_C(1000000), "it was built before");
     cr_assert_eq(pthread_join(builder, NULL), 0);
     OK(error);
-    OK(clReleaseKernel(engine_kernel(overtaken.program, "add")));
-    OK(clReleaseProgram(overtaken.program));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(engine_kernel(overtaken.program, "add"), overtaken.program, buffer);
     engine_program_close(&p);
     free(bytes);
 }
@@ -256,13 +246,11 @@ Test(moves_builds, a_move_says_what_it_builds_and_how_many_are_left)
     struct engine_program p;
     struct move_report report;
     cl_program programs[3];
-    cl_int error;
     const char *text = SOURCE;
     engine_rig_open(&rig, CONFIG);
     engine_program_open(&rig, 0, NULL, &p);
     for (int i = 0; i < 3; i++) {
-        programs[i] = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
-        OK(error);
+        programs[i] = MADE(clCreateProgramWithSource, p.context, 1, &text, NULL);
         OK(clBuildProgram(programs[i], 0, NULL, "", NULL, NULL));
     }
     cl_kernel kernel = engine_kernel(programs[1], "add");
@@ -392,7 +380,6 @@ Test(moves_builds, what_is_added_to_options_fails_no_build)
     struct move_report report;
     cl_uint words[WORDS] = {5}, value = 9;
     char told[64];
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one arg_info_fails=yes [two] name=two");
     engine_program_open(&rig, 0, text, &p);
     OK(clGetProgramBuildInfo(p.program, rig.device, CL_PROGRAM_BUILD_OPTIONS, sizeof(told), told,
@@ -402,10 +389,8 @@ Test(moves_builds, what_is_added_to_options_fails_no_build)
                              NULL));
     cr_expect_str_eq(told, "");
     cl_kernel kernel = engine_kernel(p.program, "add"), says = engine_kernel(p.program, "says");
-    cl_mem buffer = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, SIZE, words, &error);
-    OK(error);
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(value), &value));
+    cl_mem buffer = MADE(clCreateBuffer, p.context, CL_MEM_COPY_HOST_PTR, SIZE, words);
+    ARGS(kernel, buffer, value);
     for (int i = 0; i < 3; i++) {
         launch(p.queue, kernel, WORDS, 0, NULL);
         launch(p.queue, says, 1, 0, NULL);
@@ -416,12 +401,8 @@ Test(moves_builds, what_is_added_to_options_fails_no_build)
     cr_expect_eq(words[WORDS - 1], 3 * value);
     /* What fails by itself still does. */
     const char *wrong = "kernel void says(void) { printf(\"\") }";
-    cl_program program = clCreateProgramWithSource(p.context, 1, &wrong, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, p.context, 1, &wrong, NULL);
     cr_expect_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_BUILD_PROGRAM_FAILURE);
-    OK(clReleaseProgram(program));
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseKernel(says));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(program, kernel, says, buffer);
     engine_program_close(&p);
 }

@@ -300,13 +300,11 @@ static void lose_source(void *data, const struct move_progress *progress)
 /* While a move gathers with the program stopped what is mapped, and there for the most part. */
 Test(demand, a_source_that_is_lost_keeps_no_move)
 {
-    cl_int error;
     open_on(FAST);
     moves("two", 1 << 20);
     add(5, 3);
-    (void)clEnqueueMapBuffer(f.program.queue, f.buffers[0], CL_TRUE, CL_MAP_READ, 0, 4096, 0, NULL,
-                             NULL, &error);
-    OK(error);
+    (void)MADE(clEnqueueMapBuffer, f.program.queue, f.buffers[0], CL_TRUE, CL_MAP_READ, 0, 4096, 0,
+               NULL, NULL);
     struct move_request request = {.target = engine_rig_key(&f.rig, "three"),
                                    .progress = lose_source};
     struct move_report report;
@@ -366,11 +364,9 @@ Test(demand, a_lost_target_is_left_for_another_with_what_its_source_has)
 
 Test(demand, takes_maps_along)
 {
-    cl_int error;
     open_on(SLOW);
-    cl_uint *map = clEnqueueMapBuffer(f.program.queue, f.buffers[6], CL_TRUE,
-                                      CL_MAP_READ | CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, f.program.queue, f.buffers[6], CL_TRUE,
+                        CL_MAP_READ | CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL);
     moves_urgent("two", 1 << 20, BYTES);
     expect(map, 6, 0, "mapped, and moved");
     for (size_t i = 0; i < ITEMS; i++)
@@ -386,13 +382,10 @@ Test(demand, takes_maps_along)
 Test(demand, a_map_that_lasts_keeps_no_source)
 {
     enum { FEW = 1024 };
-    cl_int error;
     open_on(SLOW);
     moves("two", 0);
-    cl_uint *map =
-        clEnqueueMapBuffer(f.program.queue, f.buffers[0], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                           FEW * 4, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, f.program.queue, f.buffers[0], CL_TRUE,
+                        CL_MAP_READ | CL_MAP_WRITE, 0, FEW * 4, 0, NULL, NULL);
     await_all();
     cr_assert(engine_rig_empties(&f.rig, "one"), "%s", engine_rig_alive(&f.rig, "one"));
     for (size_t i = 0; i < FEW; i++)
@@ -405,10 +398,8 @@ Test(demand, a_map_that_lasts_keeps_no_source)
 /* A command that was given before still needs it. */
 Test(demand, what_the_program_let_go_of_is_fetched_for_what_is_held)
 {
-    cl_int error;
     open_on(SLOW);
-    cl_event user = clCreateUserEvent(f.program.context, &error);
-    OK(error);
+    cl_event user = MADE(clCreateUserEvent, f.program.context);
     cl_mem out = engine_buffer(f.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
     OK(clEnqueueCopyBuffer(f.program.queue, f.buffers[2], out, 0, 0, BYTES, 1, &user, NULL));
     OK(clReleaseMemObject(f.buffers[2]));

@@ -33,10 +33,7 @@ static void one_is_suspended(uint32_t vdev)
     OK(clEnqueueNDRangeKernel(both.queues[vdev], add, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(both.queues[vdev], buffer, 17);
     cr_assert_eq(pthread_join(thread, NULL), 0);
-    OK(clReleaseKernel(more));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseProgram(program));
+    RELEASE(more, add, buffer, program);
     both_close(&both);
 }
 
@@ -69,9 +66,7 @@ Test(moves_devices, a_program_of_the_second_device_alone_has_kernels_for_it)
     cr_assert_eq(clEnqueueNDRangeKernel(both.queues[0], add, 1, NULL, &items, NULL, 0, NULL, NULL),
                  CL_INVALID_PROGRAM_EXECUTABLE);
     check_counters(both.queues[1], buffer, 12);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseProgram(program));
+    RELEASE(add, buffer, program);
     both_close(&both);
 }
 
@@ -91,11 +86,9 @@ Test(moves_devices, a_link_is_made_for_the_devices_that_all_inputs_were_compiled
     cr_assert_null(clLinkProgram(both.context, 0, NULL, "", 2, parts, NULL, NULL, &error));
     cr_assert_eq(error, CL_INVALID_OPERATION);
     cl_program whole =
-        clLinkProgram(both.context, 1, &both.devices[1], "", 2, parts, NULL, NULL, &error);
-    OK(error);
+        MADE(clLinkProgram, both.context, 1, &both.devices[1], "", 2, parts, NULL, NULL);
     cl_program alone =
-        clLinkProgram(both.context, 0, NULL, "-create-library", 1, &parts[1], NULL, NULL, &error);
-    OK(error);
+        MADE(clLinkProgram, both.context, 0, NULL, "-create-library", 1, &parts[1], NULL, NULL);
     for (int i = 0; i < 2; i++)
         OK(clGetProgramBuildInfo(alone, both.devices[i], CL_PROGRAM_BUILD_STATUS, sizeof(status[i]),
                                  &status[i], NULL));
@@ -106,10 +99,7 @@ Test(moves_devices, a_link_is_made_for_the_devices_that_all_inputs_were_compiled
     OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
     OK(clEnqueueNDRangeKernel(both.queues[1], kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(both.queues[1], buffer, 42);
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseProgram(alone));
-    OK(clReleaseProgram(whole));
+    RELEASE(kernel, buffer, alone, whole);
     for (int i = 0; i < 2; i++)
         OK(clReleaseProgram(parts[i]));
     both_close(&both);
@@ -119,9 +109,7 @@ Test(moves_devices, a_link_is_made_for_the_devices_that_all_inputs_were_compiled
 static void expect_no_executable(struct both *both, cl_kernel kernel)
 {
     const size_t items = WORDS, one = 1;
-    cl_int error;
-    cl_event event = NULL, user = clCreateUserEvent(both->context, &error);
-    OK(error);
+    cl_event event = NULL, user = MADE(clCreateUserEvent, both->context);
     for (int held = 0; held < 2; held++) {
         cl_uint waits = held ? 1 : 0;
         const cl_event *list = held ? &user : NULL;
@@ -153,7 +141,6 @@ Test(moves_devices, a_program_runs_only_on_the_devices_that_it_was_built_for)
     static const char *const places[][2] = {
         {"one", "two"}, {"one", "one"}, {"two", "one"}, {"two", "two"}, {"one", "two"}};
     struct both both;
-    cl_int error;
     cl_uint value = 5;
     const size_t items = WORDS;
     both_open(&both, CONFIG);
@@ -161,8 +148,7 @@ Test(moves_devices, a_program_runs_only_on_the_devices_that_it_was_built_for)
     OK(clBuildProgram(program, 1, &both.devices[1], "", NULL, NULL));
     OK(clBuildProgram(whole, 0, NULL, "", NULL, NULL));
     cl_mem buffer = counters(both.context, 0);
-    cl_kernel add = adder(program, buffer, value), clone = clCloneKernel(add, &error);
-    OK(error);
+    cl_kernel add = adder(program, buffer, value), clone = MADE(clCloneKernel, add);
     cl_kernel anywhere = adder(whole, buffer, 1);
     for (unsigned i = 0; i < ARRAY_SIZE(places); i++) {
         for (uint32_t vdev = 0; vdev < 2 && i > 0; vdev++)
@@ -180,12 +166,7 @@ Test(moves_devices, a_program_runs_only_on_the_devices_that_it_was_built_for)
         OK(clEnqueueNDRangeKernel(both.queues[0], anywhere, 1, NULL, &items, NULL, 0, NULL, NULL));
         check_counters(both.queues[0], buffer, (i + 1) * (value + 1));
     }
-    OK(clReleaseKernel(anywhere));
-    OK(clReleaseKernel(clone));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseProgram(whole));
-    OK(clReleaseProgram(program));
+    RELEASE(anywhere, clone, add, buffer, whole, program);
     both_close(&both);
 }
 
@@ -200,8 +181,7 @@ static void run_everywhere(struct both *both, cl_program program)
         OK(clFinish(both->queues[i]));
     }
     check_counters(both->queues[0], buffer, 11);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(add, buffer);
 }
 
 /* The second is resumed while the call below waits for it. */
@@ -217,7 +197,7 @@ static void build_everywhere(struct both *both, cl_program program)
 Test(moves_devices, programs_are_made_while_one_device_is_suspended, .timeout = 60)
 {
     struct both both;
-    cl_int error, status[2];
+    cl_int status[2];
     size_t sizes[2];
     both_open(&both, CONFIG);
     cl_program model = make_program(&both, SOURCE);
@@ -227,9 +207,8 @@ Test(moves_devices, programs_are_made_while_one_device_is_suspended, .timeout = 
     OK(clGetProgramInfo(model, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, NULL));
     unsigned char *bytes[2] = {malloc(sizes[0]), malloc(sizes[1])};
     OK(clGetProgramInfo(model, CL_PROGRAM_BINARIES, sizeof(bytes), bytes, NULL));
-    cl_program loaded = clCreateProgramWithBinary(both.context, 2, both.devices, sizes,
-                                                  (const unsigned char **)bytes, status, &error);
-    OK(error);
+    cl_program loaded = MADE(clCreateProgramWithBinary, both.context, 2, both.devices, sizes,
+                             (const unsigned char **)bytes, status);
     OK(status[0]);
     OK(status[1]);
     build_everywhere(&both, late);
@@ -238,9 +217,7 @@ Test(moves_devices, programs_are_made_while_one_device_is_suspended, .timeout = 
     run_everywhere(&both, model);
     for (int i = 0; i < 2; i++)
         free(bytes[i]);
-    OK(clReleaseProgram(loaded));
-    OK(clReleaseProgram(late));
-    OK(clReleaseProgram(model));
+    RELEASE(loaded, late, model);
     both_close(&both);
 }
 
@@ -279,8 +256,7 @@ Test(moves_devices, a_program_waits_for_the_only_device_that_is_suspended, .time
     cl_kernel add = adder(program, buffer, 12);
     OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(p.queue, buffer, 42);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(add, buffer);
     OK(clReleaseProgram(program));
     engine_program_close(&p);
 }
@@ -300,7 +276,6 @@ Test(moves_devices, a_launch_writes_more_objects_than_most_do)
         "  k[x] += add; }";
     struct both both;
     cl_mem buffers[MANY];
-    cl_int error;
     const size_t items = WORDS;
     const cl_uint add = 3, constant = 5;
     both_open(&both, CONFIG);
@@ -314,8 +289,7 @@ Test(moves_devices, a_launch_writes_more_objects_than_most_do)
     OK(clSetKernelArg(kernel, 6, sizeof(add), &add));
     for (cl_uint round = 0; round < 4; round++) {
         cl_command_queue queue = both.queues[round % 2];
-        cl_event user = clCreateUserEvent(both.context, &error);
-        OK(error);
+        cl_event user = MADE(clCreateUserEvent, both.context);
         OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, round / 2,
                                   round / 2 ? &user : NULL, NULL));
         OK(clSetUserEventStatus(user, CL_COMPLETE));
@@ -326,7 +300,6 @@ Test(moves_devices, a_launch_writes_more_objects_than_most_do)
         check_counters(both.queues[0], buffers[i], constant + (i == 5 ? 0 : 4 * (add + constant)));
         OK(clReleaseMemObject(buffers[i]));
     }
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseProgram(program));
+    RELEASE(kernel, program);
     both_close(&both);
 }

@@ -28,8 +28,7 @@ static inline void check_counters(cl_command_queue queue, cl_mem buffer, cl_uint
 static inline cl_kernel adder(cl_program program, cl_mem buffer, cl_uint value)
 {
     cl_kernel kernel = engine_kernel(program, "add");
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(value), &value));
+    ARGS(kernel, buffer, value);
     return kernel;
 }
 
@@ -42,16 +41,12 @@ struct both {
 
 static inline void both_open(struct both *both, const char *config)
 {
-    cl_int error;
     engine_rig_open(&rig, config);
     both->devices[0] = rig.device;
     both->devices[1] = engine_rig_vdev(&rig, "two");
-    both->context = clCreateContext(NULL, 2, both->devices, NULL, NULL, &error);
-    OK(error);
-    for (int i = 0; i < 2; i++) {
-        both->queues[i] = clCreateCommandQueue(both->context, both->devices[i], 0, &error);
-        OK(error);
-    }
+    both->context = MADE(clCreateContext, NULL, 2, both->devices, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        both->queues[i] = MADE(clCreateCommandQueue, both->context, both->devices[i], 0);
 }
 
 static inline void both_close(struct both *both)
@@ -72,9 +67,7 @@ static inline void move_vdev(uint32_t vdev, const char *name)
 
 static inline cl_program make_program(struct both *both, const char *text)
 {
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(both->context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, both->context, 1, &text, NULL);
     return program;
 }
 

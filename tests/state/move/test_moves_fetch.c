@@ -114,12 +114,10 @@ Test(fetch, goes_on_after_a_move_that_failed, .timeout = 120)
 
 Test(fetch, leaves_maps_alone, .timeout = 120)
 {
-    cl_int error;
     open_on(LINK);
     suspend_and_resume("two", 4 << 20);
-    cl_uint *map = clEnqueueMapBuffer(f.program.queue, f.buffers[6], CL_TRUE,
-                                      CL_MAP_READ | CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, f.program.queue, f.buffers[6], CL_TRUE,
+                        CL_MAP_READ | CL_MAP_WRITE, 0, BYTES, 0, NULL, NULL);
     expect(map, 6, 0, "mapped");
     engine_rig_sleep(100);
     for (size_t i = 0; i < ITEMS; i++)

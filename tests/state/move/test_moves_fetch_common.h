@@ -46,7 +46,6 @@ static inline void open_on(const char *config)
     static const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = SIDE, .image_height = SIDE};
     cl_uint *words = malloc(BYTES);
-    cl_int error;
     cr_assert_not_null(words);
     engine_rig_open(&f.rig, config);
     engine_program_open(&f.rig, 0, source, &f.program);
@@ -58,9 +57,8 @@ static inline void open_on(const char *config)
             f.buffers[b] = engine_buffer(f.program.context,
                                          CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, words);
         } else {
-            f.image = clCreateImage(f.program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                    &format, &desc, words, &error);
-            OK(error);
+            f.image = MADE(clCreateImage, f.program.context,
+                           CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &desc, words);
         }
     }
     free(words);
@@ -112,8 +110,7 @@ static inline void await_all(void)
 
 static inline void add(unsigned b, cl_uint value)
 {
-    OK(clSetKernelArg(f.add, 0, sizeof(cl_mem), &f.buffers[b]));
-    OK(clSetKernelArg(f.add, 1, sizeof(value), &value));
+    ARGS(f.add, f.buffers[b], value);
     launch(f.program.queue, f.add, ITEMS, 0, NULL);
     f.added[b] += value;
 }
@@ -138,13 +135,11 @@ static inline void check(const char *when)
     }
     cl_kernel look = engine_kernel(f.program.program, "look");
     cl_mem out = engine_buffer(f.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
-    OK(clSetKernelArg(look, 0, sizeof(cl_mem), &out));
-    OK(clSetKernelArg(look, 1, sizeof(cl_mem), &f.image));
+    ARGS(look, out, f.image);
     OK(clEnqueueNDRangeKernel(f.program.queue, look, 2, NULL, sides, NULL, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(f.program.queue, out, CL_TRUE, 0, BYTES, words, 0, NULL, NULL));
     expect(words, BUFFERS, 0, when);
-    OK(clReleaseMemObject(out));
-    OK(clReleaseKernel(look));
+    RELEASE(out, look);
     free(words);
 }
 
@@ -152,8 +147,7 @@ static inline void close_all(void)
 {
     for (unsigned b = 0; b < BUFFERS; b++)
         OK(clReleaseMemObject(f.buffers[b]));
-    OK(clReleaseMemObject(f.image));
-    OK(clReleaseKernel(f.add));
+    RELEASE(f.image, f.add);
     engine_program_close(&f.program);
 }
 

@@ -17,13 +17,11 @@ Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
 {
     struct engine_program p;
     const size_t items = WORDS, group = 64;
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
     engine_program_open(&rig, 0, SOURCE, &p);
     cl_mem buffer = counters(p.context, 1);
     cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
     forget_launches(add);
     engine_rig_moves(&rig, "two");
@@ -31,9 +29,7 @@ Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 6);
     cr_assert_str_eq(place_of_vdev(), "one");
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(go, add, buffer);
     engine_program_close(&p);
 }
 
@@ -42,13 +38,11 @@ Test(moves_kernels, held_launches_go_back_from_where_they_were_resumed, .timeout
 {
     struct engine_program p;
     const size_t items = WORDS, group = 64;
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
     engine_program_open(&rig, 0, SOURCE, &p);
     cl_mem buffer = counters(p.context, 1);
     cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
     forget_launches(add);
     engine_rig_moves(&rig, NULL);
@@ -56,9 +50,7 @@ Test(moves_kernels, held_launches_go_back_from_where_they_were_resumed, .timeout
     engine_rig_moves(&rig, "two");
     check_counters(p.queue, buffer, 6);
     cr_assert_str_eq(place_of_vdev(), "one");
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(go, add, buffer);
     engine_program_close(&p);
 }
 
@@ -85,10 +77,7 @@ Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .t
     }
     cr_assert_eq(status, CL_COMPLETE, "status %d", status);
     check_counters(p.queue, buffer, 6);
-    OK(clReleaseEvent(done));
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(done, go, add, buffer);
     engine_program_close(&p);
 }
 
@@ -100,15 +89,13 @@ Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory,
 {
     struct engine_program p;
     const size_t items = WORDS;
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
     engine_program_open(&rig, 0, turning, &p);
     cl_mem buffer = counters(p.context, 1);
     cl_kernel turn = engine_kernel(p.program, "turn");
     OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
     OK(clSetKernelArg(turn, 1, 8192, NULL));
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
     atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
     usage_renew();
@@ -117,9 +104,7 @@ Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory,
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 2);
     cr_assert_str_eq(place_of_vdev(), "one");
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(turn));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(go, turn, buffer);
     engine_program_close(&p);
 }
 
@@ -129,13 +114,11 @@ Test(moves_kernels, no_driver_is_given_more_local_memory_than_there_is, .timeout
 {
     struct engine_program p;
     const size_t items = WORDS;
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
     engine_program_open(&rig, 0, turning, &p);
     cl_mem buffer = counters(p.context, 1);
     cl_kernel turn = engine_kernel(p.program, "turn");
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
     OK(clSetKernelArg(turn, 1, 8192, NULL));
     engine_rig_moves(&rig, "two");
@@ -150,9 +133,7 @@ Test(moves_kernels, no_driver_is_given_more_local_memory_than_there_is, .timeout
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 3);
     cr_assert_str_eq(place_of_vdev(), "one");
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(turn));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(go, turn, buffer);
     engine_program_close(&p);
 }
 
@@ -173,8 +154,7 @@ Test(moves_kernels, launches_that_no_device_can_run_are_refused, .timeout = 60)
     OK(clSetKernelArg(turn, 1, 4096, NULL));
     OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
     check_counters(p.queue, buffer, 2);
-    OK(clReleaseKernel(turn));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(turn, buffer);
     engine_program_close(&p);
 }
 
@@ -204,8 +184,7 @@ Test(moves_kernels, arguments_beyond_what_a_device_says_it_takes_move, .timeout 
     for (cl_uint i = 0; i < WORDS; i++)
         cr_assert_eq(got[i], i % LARGE * 7);
     cr_assert_str_eq(place_of_vdev(), "two");
-    OK(clReleaseKernel(pick));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(pick, buffer);
     engine_program_close(&p);
 }
 
@@ -214,14 +193,12 @@ static void origin_is_gone(bool held)
 {
     struct engine_program p;
     const size_t items = WORDS, group = 64;
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one [two] name=two [three] name=three "
                           "kernel_work_group_size=add:16");
     engine_program_open(&rig, 0, SOURCE, &p);
     cl_mem buffer = counters(p.context, 1);
     cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     engine_rig_moves(&rig, "two");
     if (held)
         OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
@@ -233,9 +210,7 @@ static void origin_is_gone(bool held)
     OK(clSetUserEventStatus(go, CL_COMPLETE));
     check_counters(p.queue, buffer, 6);
     cr_assert_str_eq(place_of_vdev(), "two");
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(go, add, buffer);
     engine_program_close(&p);
 }
 
@@ -270,10 +245,7 @@ Test(moves_kernels, held_launches_that_no_device_can_run_end_in_error)
     OK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert_eq(status, CL_INVALID_WORK_GROUP_SIZE);
     check_counters(p.queue, buffer, 1);
-    OK(clReleaseEvent(done));
-    OK(clReleaseEvent(go));
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(done, go, add, buffer);
     engine_program_close(&p);
 }
 
@@ -308,18 +280,15 @@ Test(moves_kernels, one_kernel_is_launched_by_many_threads, .timeout = 240)
 {
     struct engine_program p;
     struct launcher launchers[LAUNCHERS];
-    cl_int error;
     cl_uint value = 3, sum = 0;
     engine_rig_open(&rig, "[one] name=one base=1 [two] name=two base=1");
     engine_program_open(&rig, 0, counting, &p);
     cl_mem buffer = counters(p.context, 0);
     cl_kernel kernel = engine_kernel(p.program, "count");
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(value), &value));
+    ARGS(kernel, buffer, value);
     for (int i = 0; i < LAUNCHERS; i++) {
         launchers[i] = (struct launcher){.kernel = kernel};
-        launchers[i].queue = clCreateCommandQueue(p.context, rig.device, 0, &error);
-        OK(error);
+        launchers[i].queue = MADE(clCreateCommandQueue, p.context, rig.device, 0);
         cr_assert_eq(pthread_create(&launchers[i].thread, NULL, launch_on, &launchers[i]), 0);
     }
     for (int i = 0; i < 20; i++) {
@@ -334,8 +303,7 @@ Test(moves_kernels, one_kernel_is_launched_by_many_threads, .timeout = 240)
     }
     cr_assert_gt(sum, 0);
     check_counters(p.queue, buffer, sum);
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(kernel, buffer);
     engine_program_close(&p);
     for (int i = 0; i < 2; i++)
         cr_assert(engine_rig_empties(&rig, i ? "one" : "two"), "alive: %s",
@@ -365,14 +333,12 @@ Test(moves_kernels, builds_in_the_background_call_back_once_each, .timeout = 240
     struct engine_program p;
     cl_program programs[BUILDS];
     cl_build_status status = CL_BUILD_NONE;
-    cl_int error;
     engine_rig_open(&rig, "[one] name=one build_ms=600 [two] name=two build_ms=20");
     engine_program_open(&rig, 0, SOURCE, &p);
     built.device = rig.device;
     for (int i = 0; i < BUILDS; i++) {
         const char *text = counting;
-        programs[i] = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
-        OK(error);
+        programs[i] = MADE(clCreateProgramWithSource, p.context, 1, &text, NULL);
         OK(clBuildProgram(programs[i], 0, NULL, "", built_call, &built));
     }
     OK(clGetProgramBuildInfo(programs[BUILDS - 1], rig.device, CL_PROGRAM_BUILD_STATUS,

@@ -137,11 +137,9 @@ Test(deadline, passes_while_programs_build, .timeout = 60)
     static struct timed t;
     struct move_report report;
     const char *text = SOURCE;
-    cl_int error;
     timed_open(&t, "[one] name=one [two] name=two build_ms=200");
     for (int i = 0; i < 20; i++) {
-        cl_program program = clCreateProgramWithSource(t.program.context, 1, &text, NULL, &error);
-        OK(error);
+        cl_program program = MADE(clCreateProgramWithSource, t.program.context, 1, &text, NULL);
         OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     }
     uint64_t before = engine_rig_now();
@@ -159,11 +157,9 @@ Test(deadline, or_a_cancellation_comes_while_programs_build, .timeout = 60)
     struct move_report report;
     const char *text = SOURCE;
     pthread_t thread;
-    cl_int error;
     timed_open(&t, "[one] name=one [two] name=two build_ms=200");
     for (int i = 0; i < 5; i++) {
-        cl_program program = clCreateProgramWithSource(t.program.context, 1, &text, NULL, &error);
-        OK(error);
+        cl_program program = MADE(clCreateProgramWithSource, t.program.context, 1, &text, NULL);
         OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     }
     cr_assert_eq(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
@@ -204,8 +200,7 @@ static void use_groups(struct engine_rig *rig)
     engine_program_open(rig, 0, SOURCE, &p);
     cl_mem buffer = engine_buffer(p.context, CL_MEM_READ_WRITE, SIZE, NULL);
     cl_kernel add = engine_kernel(p.program, "add");
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffer));
-    OK(clSetKernelArg(add, 1, sizeof(one), &one));
+    ARGS(add, buffer, one);
     launch(p.queue, add, WORDS, 128, NULL);
     OK(clFinish(p.queue));
 }
@@ -228,10 +223,8 @@ static void use_images(struct engine_rig *rig)
     const cl_image_desc desc = {
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 8};
     struct engine_program p;
-    cl_int error;
     engine_program_open(rig, 0, NULL, &p);
-    clCreateImage(p.context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
-    OK(error);
+    MADE(clCreateImage, p.context, CL_MEM_READ_WRITE, &format, &desc, NULL);
 }
 
 static void use_memory(struct engine_rig *rig)
@@ -265,21 +258,17 @@ static void use_alignment(struct engine_rig *rig)
 {
     const cl_buffer_region region = {1024, 512};
     struct engine_program p;
-    cl_int error;
     engine_program_open(rig, 0, NULL, &p);
     cl_mem buffer = engine_buffer(p.context, CL_MEM_READ_WRITE, SIZE, NULL);
-    clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
 }
 
 static void use_language(struct engine_rig *rig)
 {
     struct engine_program p;
     const char *text = SOURCE;
-    cl_int error;
     engine_program_open(rig, 0, NULL, &p);
-    cl_program program = clCreateProgramWithSource(p.context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, p.context, 1, &text, NULL);
     OK(clBuildProgram(program, 0, NULL, "-cl-std=CL3.0", NULL, NULL));
 }
 
@@ -407,8 +396,7 @@ static void suspend_after(void (*give_up)(void), const char *why)
     cl_mem buffer = engine_buffer(p.context, 0, SIZE, NULL);
     cl_kernel add = engine_kernel(p.program, "add");
     OK(clEnqueueFillBuffer(p.queue, buffer, &zero, sizeof(zero), 0, SIZE, 0, NULL, NULL));
-    OK(clSetKernelArg(add, 0, sizeof(cl_mem), &buffer));
-    OK(clSetKernelArg(add, 1, sizeof(one), &one));
+    ARGS(add, buffer, one);
     launch(p.queue, add, WORDS, 16, NULL);
     OK(clFinish(p.queue));
     int64_t before = emu_shared_live_all(rig.emu, "one");
@@ -434,8 +422,7 @@ static void suspend_after(void (*give_up)(void), const char *why)
     OK(clEnqueueReadBuffer(p.queue, buffer, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
     for (size_t i = 0; i < WORDS; i++)
         cr_assert_eq(words[i], 2);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(add, buffer);
     engine_program_close(&p);
 }
 
@@ -493,8 +480,7 @@ static void launched_open(struct launched *l)
     l->add = engine_kernel(l->program.program, "add");
     l->buffer = engine_buffer(l->program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE,
                               (void *)(uintptr_t)zeroes);
-    OK(clSetKernelArg(l->add, 0, sizeof(cl_mem), &l->buffer));
-    OK(clSetKernelArg(l->add, 1, sizeof(one), &one));
+    ARGS(l->add, l->buffer, one);
 }
 
 static void launched_add(struct launched *l, size_t group)

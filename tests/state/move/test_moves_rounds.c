@@ -54,8 +54,7 @@ static void writer_write(void)
 {
     const cl_uint one = 1;
     for (unsigned b = 0; b < w.busy; b++) {
-        OK(clSetKernelArg(w.add, 0, sizeof(cl_mem), &w.buffers[b]));
-        OK(clSetKernelArg(w.add, 1, sizeof(one), &one));
+        ARGS(w.add, w.buffers[b], one);
         launch(w.program.queue, w.add, ITEMS, 0, NULL);
     }
     OK(clFinish(w.program.queue));
@@ -116,8 +115,7 @@ static void *give_slow_launches(void *unused)
             OK(clReleaseEvent(before));
         }
     }
-    OK(clReleaseEvent(before));
-    OK(clReleaseKernel(slow));
+    RELEASE(before, slow);
     return (void *)given;
 }
 
@@ -292,8 +290,7 @@ Test(rounds, a_strict_move_does_not_wait_for_long_commands_with_the_program_stop
     request.max_downtime_ns = 10000 * MS;
     writer_move(&request, &report);
     cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
-    OK(clReleaseKernel(l.kernel));
-    OK(clReleaseMemObject(few));
+    RELEASE(l.kernel, few);
 }
 
 /* It cannot be faster than that; that each byte is paid for is test_throttle's. */

@@ -45,23 +45,16 @@ static const cl_uint the_value = 5;
 static void make_programs(struct state *s)
 {
     const char *text = header_text, *name = "twice.h";
-    cl_int error;
-    cl_program header = clCreateProgramWithSource(s->context, 1, &text, NULL, &error);
-    OK(error);
-    s->library =
-        clCreateProgramWithSource(s->context, 1, (const char **)&library_text, NULL, &error);
-    OK(error);
-    s->object = clCreateProgramWithSource(s->context, 1, (const char **)&object_text, NULL, &error);
-    OK(error);
+    cl_program header = MADE(clCreateProgramWithSource, s->context, 1, &text, NULL);
+    s->library = MADE(clCreateProgramWithSource, s->context, 1, (const char **)&library_text, NULL);
+    s->object = MADE(clCreateProgramWithSource, s->context, 1, (const char **)&object_text, NULL);
     /* What nothing is added to is built once, so that each failure of a build is its last. */
     OK(clCompileProgram(s->library, 0, NULL, "-cl-kernel-arg-info", 1, &header, &name, NULL, NULL));
     OK(clCompileProgram(s->object, 0, NULL, "-cl-kernel-arg-info", 1, &header, &name, NULL, NULL));
     const cl_program inputs[] = {s->library, s->object};
-    s->program = clLinkProgram(s->context, 0, NULL, "", 2, inputs, NULL, NULL, &error);
-    OK(error);
+    s->program = MADE(clLinkProgram, s->context, 0, NULL, "", 2, inputs, NULL, NULL);
     OK(clReleaseProgram(header));
-    s->plain = clCreateProgramWithSource(s->other, 1, (const char **)&plain_text, NULL, &error);
-    OK(error);
+    s->plain = MADE(clCreateProgramWithSource, s->other, 1, (const char **)&plain_text, NULL);
     OK(clBuildProgram(s->plain, 0, NULL, "-DUNUSED=1 -cl-kernel-arg-info", NULL, NULL));
     s->every = engine_kernel(s->program, "every");
     s->add = engine_kernel(s->plain, "add");
@@ -93,18 +86,13 @@ static void make_images(struct state *s)
     const cl_image_desc line = {.image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER,
                                 .image_width = STATE_ITEMS,
                                 .mem_object = s->in};
-    cl_int error;
-    s->texture = clCreateImage(s->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, &bytes, &square,
-                               s->texture_bytes, &error);
-    OK(error);
-    s->target = clCreateImage(s->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &bytes, &square,
-                              s->target_bytes, &error);
-    OK(error);
-    s->view = clCreateImage(s->context, CL_MEM_READ_ONLY, &words, &line, NULL, &error);
-    OK(error);
+    s->texture = MADE(clCreateImage, s->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, &bytes,
+                      &square, s->texture_bytes);
+    s->target = MADE(clCreateImage, s->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &bytes,
+                     &square, s->target_bytes);
+    s->view = MADE(clCreateImage, s->context, CL_MEM_READ_ONLY, &words, &line, NULL);
     s->sampler =
-        clCreateSampler(s->context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE, CL_FILTER_NEAREST, &error);
-    OK(error);
+        MADE(clCreateSampler, s->context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE, CL_FILTER_NEAREST);
 }
 
 static void make_buffers(struct state *s)
@@ -112,7 +100,6 @@ static void make_buffers(struct state *s)
     const cl_mem_flags copied = CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR;
     const cl_buffer_region region = {SUB_ORIGIN, SUB_WORDS * sizeof(cl_uint)};
     const size_t size = sizeof(s->in_bytes);
-    cl_int error;
     s->used_pointer = aligned_alloc(4096, 4096);
     cr_assert_not_null(s->used_pointer);
     memcpy(s->used_pointer, s->used_bytes, size);
@@ -121,8 +108,7 @@ static void make_buffers(struct state *s)
     s->used =
         engine_buffer(s->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, size, s->used_pointer);
     s->big = engine_buffer(s->context, copied, STATE_BIG, s->big_bytes);
-    s->sub = clCreateSubBuffer(s->big, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    s->sub = MADE(clCreateSubBuffer, s->big, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     s->never = engine_buffer(s->context, CL_MEM_WRITE_ONLY, size, NULL);
     s->mapped = engine_buffer(s->context, copied, size, s->mapped_bytes);
     s->table =
@@ -132,9 +118,7 @@ static void make_buffers(struct state *s)
 
 static void set_args(struct state *s)
 {
-    OK(clSetKernelArg(s->every, 0, sizeof(cl_mem), &s->out));
-    OK(clSetKernelArg(s->every, 1, sizeof(cl_mem), &s->in));
-    OK(clSetKernelArg(s->every, 2, sizeof(cl_mem), &s->table));
+    ARGS(s->every, s->out, s->in, s->table);
     OK(clSetKernelArg(s->every, 3, IMAGE_SIDE * sizeof(cl_uint), NULL));
     OK(clSetKernelArg(s->every, 4, sizeof(the_value), &the_value));
     OK(clSetKernelArg(s->every, 5, sizeof(the_pair), &the_pair));
@@ -150,15 +134,12 @@ static void set_args(struct state *s)
 static void make_maps(struct state *s)
 {
     const size_t origin[3] = {0, MAPPED_ROW, 0}, region[3] = {IMAGE_SIDE, 1, 1};
-    cl_int error;
-    s->mapped_pointer = clEnqueueMapBuffer(
-        s->in_order, s->mapped, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, MAPPED_FROM * sizeof(cl_uint),
-        (STATE_ITEMS - MAPPED_FROM) * sizeof(cl_uint), 0, NULL, NULL, &error);
-    OK(error);
+    s->mapped_pointer = MADE(clEnqueueMapBuffer, s->in_order, s->mapped, CL_TRUE,
+                             CL_MAP_READ | CL_MAP_WRITE, MAPPED_FROM * sizeof(cl_uint),
+                             (STATE_ITEMS - MAPPED_FROM) * sizeof(cl_uint), 0, NULL, NULL);
     s->image_pointer =
-        clEnqueueMapImage(s->in_order, s->target, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, origin,
-                          region, &s->image_row, NULL, 0, NULL, NULL, &error);
-    OK(error);
+        MADE(clEnqueueMapImage, s->in_order, s->target, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, origin,
+             region, &s->image_row, NULL, 0, NULL, NULL);
 }
 
 /* What the info calls answer, one answer behind another. */
@@ -359,20 +340,14 @@ void state_make(const struct engine_rig *rig, struct state *s)
 {
     const cl_queue_properties list[] = {
         CL_QUEUE_PROPERTIES, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE, 0};
-    cl_int error;
     memset(s, 0, sizeof(*s));
     fill_model(s);
     s->device = rig->device;
-    s->context = clCreateContext(NULL, 1, &rig->device, NULL, NULL, &error);
-    OK(error);
-    s->other = clCreateContext(NULL, 1, &rig->device, NULL, NULL, &error);
-    OK(error);
-    s->in_order = clCreateCommandQueue(s->context, rig->device, CL_QUEUE_PROFILING_ENABLE, &error);
-    OK(error);
-    s->out_of_order = clCreateCommandQueueWithProperties(s->context, rig->device, list, &error);
-    OK(error);
-    s->others = clCreateCommandQueue(s->other, rig->device, 0, &error);
-    OK(error);
+    s->context = MADE(clCreateContext, NULL, 1, &rig->device, NULL, NULL);
+    s->other = MADE(clCreateContext, NULL, 1, &rig->device, NULL, NULL);
+    s->in_order = MADE(clCreateCommandQueue, s->context, rig->device, CL_QUEUE_PROFILING_ENABLE);
+    s->out_of_order = MADE(clCreateCommandQueueWithProperties, s->context, rig->device, list);
+    s->others = MADE(clCreateCommandQueue, s->other, rig->device, 0);
     make_buffers(s);
     make_images(s);
     make_programs(s);
@@ -390,9 +365,7 @@ void state_make(const struct engine_rig *rig, struct state *s)
 void state_hold(struct state *s)
 {
     static const cl_uint pattern = 0xfeed;
-    cl_int error;
-    s->user = clCreateUserEvent(s->context, &error);
-    OK(error);
+    s->user = MADE(clCreateUserEvent, s->context);
     launch_every(s, s->out_of_order, 1, &s->user, &s->held[0]);
     OK(clEnqueueFillBuffer(s->out_of_order, s->used, &pattern, sizeof(pattern), 0,
                            sizeof(pattern) * 4, 1, &s->held[0], &s->held[1]));
@@ -510,17 +483,9 @@ void state_finish(struct state *s)
     finish_maps(s);
     for (size_t i = 0; i < ARRAY_SIZE(mems); i++)
         OK(clReleaseMemObject(mems[i]));
-    OK(clReleaseSampler(s->sampler));
-    OK(clReleaseEvent(s->early));
-    OK(clReleaseKernel(s->every));
-    OK(clReleaseKernel(s->every));
-    OK(clReleaseKernel(s->add));
+    RELEASE(s->sampler, s->early, s->every, s->every, s->add);
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
         OK(clReleaseProgram(programs[i]));
-    OK(clReleaseCommandQueue(s->in_order));
-    OK(clReleaseCommandQueue(s->out_of_order));
-    OK(clReleaseCommandQueue(s->others));
-    OK(clReleaseContext(s->context));
-    OK(clReleaseContext(s->other));
+    RELEASE(s->in_order, s->out_of_order, s->others, s->context, s->other);
     free(s->used_pointer);
 }

@@ -111,10 +111,7 @@ static void give_launch(struct graph *g, unsigned out, unsigned a, unsigned b, b
         wait_list[waits++] = g->events[pick(g, g->event_count)];
     if (g->user && pick(g, 4) == 0)
         wait_list[waits++] = g->user;
-    OK(clSetKernelArg(g->kernel, 0, sizeof(cl_mem), &from[out]));
-    OK(clSetKernelArg(g->kernel, 1, sizeof(cl_mem), &from[a]));
-    OK(clSetKernelArg(g->kernel, 2, sizeof(cl_mem), &from[b]));
-    OK(clSetKernelArg(g->kernel, 3, sizeof(k), &k));
+    ARGS(g->kernel, from[out], from[a], from[b], k);
     OK(clEnqueueNDRangeKernel(g->program.queue, g->kernel, 1, NULL, &global, &local, waits,
                               waits ? wait_list : NULL, event_of(g)));
     mix_range(out, a, b, k, half ? HALF : 0, half ? HALF : ITEMS);
@@ -147,12 +144,9 @@ static void check_order(struct graph *g)
 
 static void give_map(struct graph *g, unsigned out)
 {
-    cl_int error;
     set_user_event(g);
-    cl_uint *mapped =
-        clEnqueueMapBuffer(g->program.queue, g->buffers[out], CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
-                           0, sizeof(words), 0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *mapped = MADE(clEnqueueMapBuffer, g->program.queue, g->buffers[out], CL_TRUE,
+                           CL_MAP_READ | CL_MAP_WRITE, 0, sizeof(words), 0, NULL, NULL);
     cr_assert_eq(memcmp(mapped, model[out], sizeof(words)), 0, "mapped buffer %u", out);
     for (unsigned i = 0; i < ITEMS; i += 7)
         mapped[i] = model[out][i] = (cl_uint)rand_r(&g->seed);
@@ -230,7 +224,6 @@ static void end_round(struct graph *g, unsigned round)
 static void graph_open(struct engine_rig *rig, struct graph *g)
 {
     const cl_buffer_region half = {HALF * sizeof(cl_uint), HALF * sizeof(cl_uint)};
-    cl_int error;
     setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
     engine_rig_open(rig, CONFIG);
@@ -243,8 +236,7 @@ static void graph_open(struct engine_rig *rig, struct graph *g)
         g->buffers[i] =
             engine_buffer(g->program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
         g->halves[i] =
-            clCreateSubBuffer(g->buffers[i], 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
-        OK(error);
+            MADE(clCreateSubBuffer, g->buffers[i], 0, CL_BUFFER_CREATE_TYPE_REGION, &half);
     }
 }
 
@@ -357,10 +349,7 @@ Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
     for (unsigned round = 0; round < 5 || (round < 100 && launches(&rig, "two") <= 20); round++) {
         for (unsigned n = 0; n < 20; n++) {
             unsigned from = n < 10 ? 0 : 3; /* one chain after the other */
-            OK(clSetKernelArg(kernel, 0, sizeof(cl_mem), &buffers[from]));
-            OK(clSetKernelArg(kernel, 1, sizeof(cl_mem), &buffers[from + 1]));
-            OK(clSetKernelArg(kernel, 2, sizeof(cl_mem), &buffers[from + 2]));
-            OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+            ARGS(kernel, buffers[from], buffers[from + 1], buffers[from + 2], n);
             OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL,
                                       NULL));
             mix(from, from + 1, from + 2, n);

@@ -83,8 +83,7 @@ static void worker_open(struct worker *w, const char *config)
 static void worker_step(struct worker *w, cl_uint more)
 {
     static cl_uint words[WORDS];
-    OK(clSetKernelArg(w->kernel, 0, sizeof(cl_mem), &w->buffer));
-    OK(clSetKernelArg(w->kernel, 1, sizeof(more), &more));
+    ARGS(w->kernel, w->buffer, more);
     launch(w->p.queue, w->kernel, WORDS, 0, NULL);
     w->sum += more;
     OK(clEnqueueReadBuffer(w->p.queue, w->buffer, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
@@ -94,8 +93,7 @@ static void worker_step(struct worker *w, cl_uint more)
 
 static void worker_close(struct worker *w)
 {
-    OK(clReleaseMemObject(w->buffer));
-    OK(clReleaseKernel(w->kernel));
+    RELEASE(w->buffer, w->kernel);
     engine_program_close(&w->p);
 }
 
@@ -129,17 +127,14 @@ Test(ready, what_came_since_is_made_by_the_next_pass_or_by_the_move)
     static struct worker w;
     const char *text = SOURCE;
     uint32_t behind;
-    cl_int error;
     worker_open(&w, THREE);
     prewarms(&w.rig, "two");
     (void)ready_for(&behind);
     cr_expect_eq(behind, 0);
-    cl_program more = clCreateProgramWithSource(w.p.context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program more = MADE(clCreateProgramWithSource, w.p.context, 1, &text, NULL);
     OK(clBuildProgram(more, 0, NULL, "", NULL, NULL));
     cl_kernel share = engine_kernel(more, "share");
-    cl_context other = clCreateContext(NULL, 1, &w.rig.device, NULL, NULL, &error);
-    OK(error);
+    cl_context other = MADE(clCreateContext, NULL, 1, &w.rig.device, NULL, NULL);
     cr_expect_str_eq(ready_for(&behind), "two");
     cr_expect_eq(behind, 2, "a program and a context: %u", behind);
     prewarms(&w.rig, "two");
@@ -156,9 +151,7 @@ Test(ready, what_came_since_is_made_by_the_next_pass_or_by_the_move)
     cr_expect_eq(BUILDS(&w.rig, "two"), builds + 1);
     share = engine_kernel(more, "share");
     worker_step(&w, 2);
-    OK(clReleaseKernel(share));
-    OK(clReleaseProgram(more));
-    OK(clReleaseContext(other));
+    RELEASE(share, more, other);
     worker_close(&w);
     cr_assert(engine_rig_empties(&w.rig, "two"), "%s", engine_rig_alive(&w.rig, "two"));
     cr_assert(engine_rig_empties(&w.rig, "one"), "%s", engine_rig_alive(&w.rig, "one"));
@@ -319,10 +312,8 @@ static void programs_open(const char *config)
     const char *text = SOURCE;
     worker_open(&long_one.w, config);
     for (int i = 0; i < PROGRAMS; i++) {
-        cl_int error;
         long_one.programs[i] =
-            clCreateProgramWithSource(long_one.w.p.context, 1, &text, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, long_one.w.p.context, 1, &text, NULL);
         OK(clBuildProgram(long_one.programs[i], 0, NULL, "", NULL, NULL));
     }
 }
@@ -523,12 +514,9 @@ static void build_on(void *data, unsigned round)
 {
     const struct engine_program *p = data;
     const char *text = SOURCE;
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
-    OK(clReleaseKernel(engine_kernel(program, round % 2 ? "add" : "share")));
-    OK(clReleaseProgram(program));
+    RELEASE(engine_kernel(program, round % 2 ? "add" : "share"), program);
 }
 
 Test(ready, a_program_that_builds_on_notices_nothing, .timeout = 240)

@@ -113,8 +113,7 @@ static struct scene *scene_open(const char *config, const char *name)
     s->in = engine_buffer(s->program.context, CL_MEM_COPY_HOST_PTR | CL_MEM_READ_ONLY,
                           sizeof(s->input), s->input);
     const cl_uint n = ITEMS;
-    OK(clSetKernelArg(s->kernel, 0, sizeof(cl_mem), &s->out));
-    OK(clSetKernelArg(s->kernel, 1, sizeof(cl_mem), &s->in));
+    ARGS(s->kernel, s->out, s->in);
     OK(clSetKernelArg(s->kernel, 3, sizeof(n), &n));
     choose_rounds(s, strstr(config, "[one] paced") != NULL);
     return s;
@@ -123,9 +122,7 @@ static struct scene *scene_open(const char *config, const char *name)
 static void scene_close(struct scene *s)
 {
     OK(elastic_set(NULL, 0));
-    OK(clReleaseMemObject(s->out));
-    OK(clReleaseMemObject(s->in));
-    OK(clReleaseKernel(s->kernel));
+    RELEASE(s->out, s->in, s->kernel);
     engine_program_close(&s->program);
 }
 
@@ -397,8 +394,7 @@ Test(spread, a_place_begins_with_what_is_written_before_the_launch)
         spread += spread_items() != before;
     }
     cr_assert_eq(spread, 3);
-    OK(clReleaseKernel(renews));
-    OK(clReleaseMemObject(in));
+    RELEASE(renews, in);
     scene_close(s);
 }
 
@@ -755,9 +751,7 @@ Test(spread, a_launch_does_not_fail_between_devices_that_share_some_memory)
     cl_kernel kernel = engine_kernel(program.program, "groups");
     cl_mem first = engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(out), out);
     cl_mem second = engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(small), small);
-    OK(clSetKernelArg(kernel, 0, sizeof(cl_mem), &first));
-    OK(clSetKernelArg(kernel, 1, sizeof(cl_mem), &second));
-    OK(clSetKernelArg(kernel, 2, sizeof(rounds), &rounds));
+    ARGS(kernel, first, second, rounds);
     cr_assert_eq(elastic_set(engine_rig_key(&rig, "basic"), 1), 0);
     for (unsigned n = 1; n <= 4; n++) {
         cl_event event;

@@ -46,14 +46,12 @@ const char *__asan_default_options(void)
     return "use_sigaltstack=0";
 }
 
-#define OK(call)                                                                                   \
+#define CALLS_FAIL(call, error)                                                                    \
     do {                                                                                           \
-        cl_int error_ = (call);                                                                    \
-        if (error_ != CL_SUCCESS) {                                                                \
-            fprintf(stderr, "%s: %d\n", #call, error_);                                            \
-            _exit(1);                                                                              \
-        }                                                                                          \
+        fprintf(stderr, "%s: %d\n", call, error);                                                  \
+        _exit(1);                                                                                  \
     } while (0)
+#include "tests/support/calls.h"
 
 static struct {
     cl_context context;
@@ -146,14 +144,7 @@ static void spin(void)
 /* Registered before OpenCL is used, like the destructors of static objects: runs last. */
 static void release_all(void)
 {
-    OK(clReleaseKernel(p.kernel));
-    OK(clReleaseKernel(p.spin));
-    OK(clReleaseProgram(p.program));
-    OK(clReleaseProgram(p.second));
-    OK(clReleaseMemObject(p.buffer));
-    OK(clReleaseMemObject(p.spun));
-    OK(clReleaseCommandQueue(p.queue));
-    OK(clReleaseContext(p.context));
+    RELEASE(p.kernel, p.spin, p.program, p.second, p.buffer, p.spun, p.queue, p.context);
     nap(30); /* time enough for others to come out of, or into, a driver */
 }
 
@@ -181,31 +172,22 @@ static struct device **begin(uint64_t slice_ns)
     size_t count;
     cl_platform_id platform;
     cl_device_id device;
-    cl_int error;
     alarm(CHILD_S);
     atomic_store(&pace_slice_ns, slice_ns);
     atexit(release_all);
     OK(clGetPlatformIDs(1, &platform, NULL));
     OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
-    p.context = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-    OK(error);
-    p.queue = clCreateCommandQueue(p.context, device, 0, &error);
-    OK(error);
-    p.program = clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+    p.context = MADE(clCreateContext, NULL, 1, &device, NULL, NULL);
+    p.queue = MADE(clCreateCommandQueue, p.context, device, 0);
+    p.program = MADE(clCreateProgramWithSource, p.context, 1, (const char **)&source, NULL);
     OK(clBuildProgram(p.program, 0, NULL, "", NULL, NULL));
-    p.second = clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+    p.second = MADE(clCreateProgramWithSource, p.context, 1, (const char **)&source, NULL);
     OK(clBuildProgram(p.second, 0, NULL, "-DSECOND", NULL, NULL));
-    p.kernel = clCreateKernel(p.program, "add", &error);
-    OK(error);
-    p.buffer = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero, &error);
-    OK(error);
+    p.kernel = MADE(clCreateKernel, p.program, "add");
+    p.buffer = MADE(clCreateBuffer, p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero);
     OK(clSetKernelArg(p.kernel, 0, sizeof(cl_mem), &p.buffer));
-    p.spin = clCreateKernel(p.program, "spin", &error);
-    OK(error);
-    p.spun = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero, &error);
-    OK(error);
+    p.spin = MADE(clCreateKernel, p.program, "spin");
+    p.spun = MADE(clCreateBuffer, p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero);
     OK(clSetKernelArg(p.spin, 0, sizeof(cl_mem), &p.spun));
     work();
     OK(driver_list(&devices, &count) == 0 && count == 2 ? CL_SUCCESS : CL_DEVICE_NOT_FOUND);

@@ -26,14 +26,12 @@ static const char config[] = "[one] name=one base=1 [two] name=two base=1";
 static const char *const source = "__kernel void add(__global uint *words)\n"
                                   "{ words[get_global_id(0)] += 1; }\n";
 
-#define OK(call)                                                                                   \
+#define CALLS_FAIL(call, error)                                                                    \
     do {                                                                                           \
-        cl_int error_ = (call);                                                                    \
-        if (error_ != CL_SUCCESS) {                                                                \
-            fprintf(stderr, "%s: %d\n", #call, error_);                                            \
-            _exit(1);                                                                              \
-        }                                                                                          \
+        fprintf(stderr, "%s: %d\n", call, error);                                                  \
+        _exit(1);                                                                                  \
     } while (0)
+#include "tests/support/calls.h"
 
 static struct {
     cl_context context;
@@ -53,10 +51,8 @@ static void *map_on(void *unused)
 {
     (void)unused;
     for (; !atomic_load(&over); turns[0]++) {
-        cl_int error;
-        void *words = clEnqueueMapBuffer(p.queue, p.buffer, CL_TRUE, CL_MAP_READ, 0, BYTES, 0, NULL,
-                                         NULL, &error);
-        OK(error);
+        void *words = MADE(clEnqueueMapBuffer, p.queue, p.buffer, CL_TRUE, CL_MAP_READ, 0, BYTES, 0,
+                           NULL, NULL);
         OK(clEnqueueUnmapMemObject(p.queue, p.buffer, words, 0, NULL, NULL));
     }
     return NULL;
@@ -78,10 +74,8 @@ static void *build_on(void *unused)
 {
     (void)unused;
     for (; !atomic_load(&over); turns[2]++) {
-        cl_int error;
         cl_program program =
-            clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, p.context, 1, (const char **)&source, NULL);
         OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
         OK(clReleaseProgram(program));
     }
@@ -122,16 +116,14 @@ static void *move_on(void *data)
 /* In the child: all that takes a lock of the library's, and no driver. */
 static int use(void)
 {
-    cl_int error, status;
+    cl_int status;
     size_t size;
-    cl_event set = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event set = MADE(clCreateUserEvent, p.context);
     OK(clSetEventCallback(set, CL_COMPLETE, called, NULL));
     for (int i = 0; i < 4; i++) {
         /* Held for as long as nobody sets it. */
-        void *words = clEnqueueMapBuffer(p.quiet, p.own, CL_FALSE, CL_MAP_WRITE, 0, 64, 1, &set,
-                                         NULL, &error);
-        OK(error);
+        void *words =
+            MADE(clEnqueueMapBuffer, p.quiet, p.own, CL_FALSE, CL_MAP_WRITE, 0, 64, 1, &set, NULL);
         OK(clEnqueueUnmapMemObject(p.quiet, p.own, words, 1, &set, NULL));
         /* Looks whether it is one of its blocks, and at nothing else if not. */
         (void)clSetKernelArgSVMPointer(p.other, 0, config);
@@ -180,31 +172,21 @@ static struct device **begin(void)
     struct device **devices;
     size_t count;
     cl_platform_id platform;
-    cl_int error;
     OK(clGetPlatformIDs(1, &platform, NULL));
     OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &p.device, NULL));
-    p.context = clCreateContext(NULL, 1, &p.device, NULL, NULL, &error);
-    OK(error);
-    p.queue = clCreateCommandQueue(p.context, p.device, 0, &error);
-    OK(error);
-    p.quiet = clCreateCommandQueue(p.context, p.device, 0, &error);
-    OK(error);
-    p.program = clCreateProgramWithSource(p.context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+    p.context = MADE(clCreateContext, NULL, 1, &p.device, NULL, NULL);
+    p.queue = MADE(clCreateCommandQueue, p.context, p.device, 0);
+    p.quiet = MADE(clCreateCommandQueue, p.context, p.device, 0);
+    p.program = MADE(clCreateProgramWithSource, p.context, 1, (const char **)&source, NULL);
     OK(clBuildProgram(p.program, 0, NULL, "", NULL, NULL));
-    p.kernel = clCreateKernel(p.program, "add", &error);
-    OK(error);
-    p.other = clCreateKernel(p.program, "add", &error);
-    OK(error);
-    p.buffer = clCreateBuffer(p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero, &error);
-    OK(error);
-    p.own = clCreateBuffer(p.context, CL_MEM_ALLOC_HOST_PTR, 4096, NULL, &error);
-    OK(error);
+    p.kernel = MADE(clCreateKernel, p.program, "add");
+    p.other = MADE(clCreateKernel, p.program, "add");
+    p.buffer = MADE(clCreateBuffer, p.context, CL_MEM_COPY_HOST_PTR, sizeof(zero), zero);
+    p.own = MADE(clCreateBuffer, p.context, CL_MEM_ALLOC_HOST_PTR, 4096, NULL);
     OK(clSetKernelArg(p.kernel, 0, sizeof(cl_mem), &p.buffer));
     for (unsigned i = 0; i < MAPPINGS; i++) {
-        (void)clEnqueueMapBuffer(p.queue, p.buffer, CL_FALSE, CL_MAP_READ, 64, 64, 0, NULL, NULL,
-                                 &error);
-        OK(error);
+        (void)MADE(clEnqueueMapBuffer, p.queue, p.buffer, CL_FALSE, CL_MAP_READ, 64, 64, 0, NULL,
+                   NULL);
     }
     OK(clFinish(p.queue));
     OK(driver_list(&devices, &count) == 0 && count == 2 ? CL_SUCCESS : CL_DEVICE_NOT_FOUND);

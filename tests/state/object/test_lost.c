@@ -439,8 +439,7 @@ Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
     cr_assert_not_null(strstr(report.reason, named), "%s", report.reason);
     cr_assert_eq(engine_rig_move(&rig, NULL, &report), MOVE_REFUSED);
     cr_assert_not_null(strstr(report.reason, named), "%s", report.reason);
-    OK(clReleaseMemObject(play.b));
-    OK(clReleaseKernel(play.kernel));
+    RELEASE(play.b, play.kernel);
     play.b = NULL;
     play.kernel = NULL;
     engine_rig_moves(&rig, "b");
@@ -549,8 +548,7 @@ Test(lost, a_callback_comes_of_a_command_that_never_ends, .timeout = 60)
     cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert_eq(status, CL_OUT_OF_RESOURCES);
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(gate));
+    RELEASE(event, gate);
     end(&play);
     free(rig.devices);
 }
@@ -610,19 +608,15 @@ static void lose_source(void *data, const struct move_progress *progress)
 
 static void ahead_begin(struct ahead *a, struct engine_rig *rig, bool beside)
 {
-    cl_int error;
     lost_answer_ns = 500000000;
     engine_rig_open(rig, "[a] name=a own_memory=yes\n[b] base=1 name=b own_memory=yes\n"
                          "[c] base=1 name=c own_memory=yes\n");
     a->rig = rig;
     const cl_device_id devices[] = {rig->device, beside ? engine_rig_vdev(rig, "c") : NULL};
-    a->program.context = clCreateContext(NULL, beside ? 2 : 1, devices, NULL, NULL, &error);
-    OK(error);
-    a->program.queue = clCreateCommandQueue(a->program.context, devices[0], 0, &error);
-    OK(error);
+    a->program.context = MADE(clCreateContext, NULL, beside ? 2 : 1, devices, NULL, NULL);
+    a->program.queue = MADE(clCreateCommandQueue, a->program.context, devices[0], 0);
     if (beside)
-        a->beside = clCreateCommandQueue(a->program.context, devices[1], 0, &error);
-    OK(error);
+        a->beside = MADE(clCreateCommandQueue, a->program.context, devices[1], 0);
     a->bytes = malloc(LARGE);
     for (size_t i = 0; i < LARGE; i++)
         a->bytes[i] = (cl_uchar)(i * 7 + i / 251);
@@ -665,8 +659,7 @@ static void ahead_end(struct ahead *a, const char *name)
     engine_rig_moves(a->rig, name);
     engine_read_there(a->program.queue, a->kept, 0, LARGE, bytes);
     cr_assert_arr_eq(bytes, a->bytes, LARGE);
-    OK(clReleaseMemObject(a->kept));
-    OK(clReleaseMemObject(a->scratch));
+    RELEASE(a->kept, a->scratch);
     engine_program_close(&a->program);
     cr_assert(engine_rig_empties(a->rig, name), "%s", engine_rig_alive(a->rig, name));
     free(bytes);
@@ -716,16 +709,12 @@ Test(lost, host_memory_keeps_what_was_on_a_lost_device, .timeout = 60)
     struct move_report report;
     cl_command_queue queues[3];
     cl_uint bytes[COUNT], is[COUNT];
-    cl_int error;
     open_rig(&rig, "", "\n[c] base=1 name=c own_memory=yes\n[d] base=1 name=d own_memory=yes\n");
     const cl_device_id devices[] = {rig.device, engine_rig_vdev(&rig, "b"),
                                     engine_rig_vdev(&rig, "c")};
-    cl_context context = clCreateContext(NULL, 3, devices, NULL, NULL, &error);
-    OK(error);
-    for (int i = ONE; i <= THREE; i++) {
-        queues[i] = clCreateCommandQueue(context, devices[i], 0, &error);
-        OK(error);
-    }
+    cl_context context = MADE(clCreateContext, NULL, 3, devices, NULL, NULL);
+    for (int i = ONE; i <= THREE; i++)
+        queues[i] = MADE(clCreateCommandQueue, context, devices[i], 0);
     for (cl_uint i = 0; i < COUNT; i++)
         is[i] = i * 5 + 2;
     cl_mem buffer = engine_buffer(context, CL_MEM_READ_WRITE, BYTES, NULL);
@@ -810,9 +799,7 @@ Test(lost, what_is_lost_with_the_target_is_named_as_well, .timeout = 60)
     cr_assert_eq(ahead_move(&a, &report), MOVE_REFUSED);
     cr_assert_not_null(strstr(report.reason, "latest bytes of 2 objects: "), "%s", report.reason);
     cr_assert(report.lasting);
-    OK(clReleaseMemObject(a.lost));
-    OK(clReleaseMemObject(a.kept));
-    OK(clReleaseMemObject(a.scratch));
+    RELEASE(a.lost, a.kept, a.scratch);
     engine_rig_moves(&rig, "c");
     engine_program_close(&a.program);
     free(a.bytes);

@@ -209,8 +209,7 @@ Test(pins, freeing_waits_in_the_queue_and_calls_the_program_outside_the_gate)
     cl_event freed;
     engine_rig_open_pocl(&rig, "basic pthread");
     engine_program_open(&rig, 0, source, &p);
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     struct freeing freeing = {p.context, p.queue, words_new(p.context, 0), false, 0, 0};
     void *list[] = {freeing.expected};
     fill(p.queue, freeing.expected, 3);
@@ -219,8 +218,7 @@ Test(pins, freeing_waits_in_the_queue_and_calls_the_program_outside_the_gate)
     cl_command_type type;
     OK(clGetEventInfo(freed, CL_EVENT_COMMAND_TYPE, sizeof(type), &type, NULL));
     cr_expect_eq(type, CL_COMMAND_SVM_FREE);
-    cl_command_queue other = clCreateCommandQueue(p.context, rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, p.context, rig.device, 0);
     expect_words(other, freeing.expected, 3);
     OK(clReleaseCommandQueue(other));
     cr_expect_eq(atomic_load(&freeing.calls), 0);
@@ -232,8 +230,7 @@ Test(pins, freeing_waits_in_the_queue_and_calls_the_program_outside_the_gate)
     cr_expect_eq(freeing.answers, CL_SUCCESS);
     OK(clGetEventInfo(freed, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_expect_eq(status, CL_COMPLETE);
-    OK(clReleaseEvent(freed));
-    OK(clReleaseEvent(go));
+    RELEASE(freed, go);
     expect_free(&rig);
 
     /* What it waits for ends in error: nothing is freed. */
@@ -244,8 +241,7 @@ Test(pins, freeing_waits_in_the_queue_and_calls_the_program_outside_the_gate)
     cr_expect_eq(clWaitForEvents(1, &freed), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     cr_expect_eq(atomic_load(&freeing.calls), 1);
     expect_refused(&rig, "shared virtual memory");
-    OK(clReleaseEvent(freed));
-    OK(clReleaseEvent(go));
+    RELEASE(freed, go);
     clSVMFree(p.context, freeing.expected);
     engine_program_close(&p);
 }
@@ -255,7 +251,6 @@ Test(pins, kernels_keep_their_pointers)
 {
     struct engine_rig rig;
     struct engine_program p;
-    cl_int error;
     cl_uint five = 5, seven = 7;
     engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
     engine_program_open(&rig, 0, source, &p);
@@ -268,11 +263,9 @@ Test(pins, kernels_keep_their_pointers)
     OK(clSetKernelArgSVMPointer(add, 0, a));
     OK(clSetKernelArg(add, 1, sizeof(five), &five));
     launch(p.queue, add, NULL);
-    cl_kernel clone = clCloneKernel(add, &error);
-    OK(error);
+    cl_kernel clone = MADE(clCloneKernel, add);
     /* Held: a launch has the pointer that was set when it was enqueued. */
-    cl_event go = clCreateUserEvent(p.context, &error);
-    OK(error);
+    cl_event go = MADE(clCreateUserEvent, p.context);
     launch(p.queue, add, go);
     OK(clSetKernelArgSVMPointer(add, 0, b));
     OK(clSetKernelArg(add, 1, sizeof(seven), &seven));
@@ -304,8 +297,7 @@ Test(pins, kernels_keep_their_pointers)
     OK(clSetKernelArgSVMPointer(follow, 0, node));
     OK(clSetKernelArg(follow, 1, sizeof(five), &five));
     launch(p.queue, follow, NULL);
-    cl_kernel follows = clCloneKernel(follow, &error);
-    OK(error);
+    cl_kernel follows = MADE(clCloneKernel, follow);
     launch(p.queue, follows, NULL);
     OK(clFinish(p.queue));
     expect_words(p.queue, a, 25);
@@ -316,10 +308,7 @@ Test(pins, kernels_keep_their_pointers)
     clSVMFree(p.context, node);
     /* They still name what was freed, and are moved all the same. */
     expect_free(&rig);
-    OK(clReleaseKernel(add));
-    OK(clReleaseKernel(clone));
-    OK(clReleaseKernel(follow));
-    OK(clReleaseKernel(follows));
+    RELEASE(add, clone, follow, follows);
     engine_program_close(&p);
 }
 
@@ -328,7 +317,6 @@ Test(pins, buffers_over_shared_virtual_memory_are_that_memory)
     struct engine_rig rig;
     struct engine_program p;
     cl_uint value = 9;
-    cl_int error;
     engine_rig_open_pocl_on(&rig, "basic pthread", "pthread");
     engine_program_open(&rig, 0, source, &p);
     cl_uint *words = words_new(p.context, CL_MEM_SVM_FINE_GRAIN_BUFFER);
@@ -336,8 +324,7 @@ Test(pins, buffers_over_shared_virtual_memory_are_that_memory)
     cl_mem buffer = engine_buffer(p.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, SIZE, words);
     cl_mem plain = engine_buffer(p.context, CL_MEM_READ_WRITE, SIZE, NULL);
     const cl_buffer_region region = {0, SIZE / 2};
-    cl_mem part = clCreateSubBuffer(buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-    OK(error);
+    cl_mem part = MADE(clCreateSubBuffer, buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     const struct {
         cl_mem memory;
         cl_bool uses;
@@ -349,16 +336,12 @@ Test(pins, buffers_over_shared_virtual_memory_are_that_memory)
         cr_expect_eq(uses, expected[i].uses, "object %zu", i);
     }
     cl_kernel add = engine_kernel(p.program, "add");
-    OK(clSetKernelArg(add, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(add, 1, sizeof(value), &value));
+    ARGS(add, buffer, value);
     launch(p.queue, add, NULL);
     OK(clFinish(p.queue));
     for (size_t i = 0; i < WORDS; i++)
         cr_assert_eq(words[i], 9, "word %zu", i);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(part));
-    OK(clReleaseMemObject(plain));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(add, part, plain, buffer);
     clSVMFree(p.context, words);
     engine_program_close(&p);
 }

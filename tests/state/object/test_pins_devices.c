@@ -61,9 +61,7 @@ static void expect_native(const char *device, bool held)
     cl_command_type type;
     OK(clGetEventInfo(done, CL_EVENT_COMMAND_TYPE, sizeof(type), &type, NULL));
     cr_expect_eq(type, CL_COMMAND_NATIVE_KERNEL);
-    OK(clReleaseEvent(go));
-    OK(clReleaseEvent(done));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(go, done, buffer);
     expect_refused(&rig, "native kernels");
     engine_program_close(&p);
     cr_assert_null(pinned());
@@ -168,22 +166,18 @@ Test(pins, sub_devices_pin_the_device_that_was_divided)
     OK(clReleaseDevice(rig.device));
 
     /* A context keeps its devices; one of parts alone is not the parent's. */
-    cl_context context = clCreateContext(NULL, 2, parts, NULL, NULL, &error);
-    OK(error);
-    cl_command_queue queue = clCreateCommandQueue(context, parts[1], 0, &error);
-    OK(error);
+    cl_context context = MADE(clCreateContext, NULL, 2, parts, NULL, NULL);
+    cl_command_queue queue = MADE(clCreateCommandQueue, context, parts[1], 0);
     cr_expect_null(clCreateCommandQueue(context, rig.device, 0, &error));
     cr_expect_eq(error, CL_INVALID_DEVICE);
     /* Their addresses are not each other's. */
     cr_expect_null(clSVMAlloc(context, 0, SIZE, 0));
-    OK(clReleaseDevice(parts[0]));
-    OK(clReleaseDevice(parts[1]));
+    RELEASE(parts[0], parts[1]);
     OK(clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof(devices), devices, NULL));
     cr_expect_eq(devices[0], parts[0]);
     cr_expect_eq(device_number(devices[1], CL_DEVICE_MAX_COMPUTE_UNITS), 1);
     expect_refused(&rig, "sub-devices");
-    OK(clReleaseCommandQueue(queue));
-    OK(clReleaseContext(context));
+    RELEASE(queue, context);
     cr_expect_eq(clReleaseDevice(parts[0]), CL_INVALID_DEVICE);
     cr_expect_eq(clGetDeviceInfo(parts[1], CL_DEVICE_TYPE, 0, NULL, &size), CL_INVALID_DEVICE);
     expect_free(&rig);
@@ -194,8 +188,7 @@ Test(pins, sub_devices_pin_the_device_that_was_divided)
     struct vdev_status status;
     status_vdev(0, &status);
     cr_expect_str_eq(status.device.device, the_vdevs[0]->origin->key.device);
-    OK(clReleaseDevice(parts[0]));
-    OK(clReleaseDevice(parts[1]));
+    RELEASE(parts[0], parts[1]);
     expect_free(&rig);
     engine_program_close(&p);
 }
@@ -206,7 +199,6 @@ Test(pins, what_is_built_for_a_device_runs_on_its_parts)
     struct engine_rig rig;
     cl_device_id devices[2];
     cl_build_status status[2];
-    cl_int error;
     const size_t one = 1;
     const char *text = "kernel void k(global int *a) { *a = 5; }";
     const cl_device_partition_property singly[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
@@ -215,11 +207,9 @@ Test(pins, what_is_built_for_a_device_runs_on_its_parts)
     cl_device_id parts[2];
     OK(clCreateSubDevices(rig.device, singly, 2, parts, NULL));
     devices[1] = parts[0];
-    cl_context context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
-    OK(error);
+    cl_context context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
     for (int built = 0; built < 2; built++) {
-        cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
-        OK(error);
+        cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
         OK(clBuildProgram(program, 1, &devices[built], NULL, NULL, NULL));
         for (int i = 0; i < 2; i++)
             OK(clGetProgramBuildInfo(program, devices[i], CL_PROGRAM_BUILD_STATUS,
@@ -229,20 +219,14 @@ Test(pins, what_is_built_for_a_device_runs_on_its_parts)
         int number = 0;
         cl_kernel kernel = engine_kernel(program, "k");
         cl_mem buffer = engine_buffer(context, CL_MEM_READ_WRITE, sizeof(int), NULL);
-        cl_command_queue queue = clCreateCommandQueue(context, parts[0], 0, &error);
-        OK(error);
+        cl_command_queue queue = MADE(clCreateCommandQueue, context, parts[0], 0);
         OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
         OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
         OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(number), &number, 0, NULL, NULL));
         cr_expect_eq(number, 5);
-        OK(clReleaseCommandQueue(queue));
-        OK(clReleaseMemObject(buffer));
-        OK(clReleaseKernel(kernel));
-        OK(clReleaseProgram(program));
+        RELEASE(queue, buffer, kernel, program);
     }
-    OK(clReleaseContext(context));
-    OK(clReleaseDevice(parts[0]));
-    OK(clReleaseDevice(parts[1]));
+    RELEASE(context, parts[0], parts[1]);
 }
 
 /* Its threads may look at one after the program let it go. */

@@ -53,8 +53,7 @@ static void open_scene(struct scene *s, const char *config)
     s->groups = engine_kernel(s->program.program, "groups");
     s->sizes = engine_buffer(s->program.context, 0, ITEMS_MAX * sizeof(cl_uint4), NULL);
     s->sums = engine_buffer(s->program.context, 0, ITEMS_MAX * sizeof(cl_uint), NULL);
-    OK(clSetKernelArg(s->groups, 0, sizeof(cl_mem), &s->sizes));
-    OK(clSetKernelArg(s->groups, 1, sizeof(cl_mem), &s->sums));
+    ARGS(s->groups, s->sizes, s->sums);
 }
 
 struct launch {
@@ -129,12 +128,10 @@ Test(groups, stay_within_what_was_told_on_larger_devices, .timeout = 120)
 Test(groups, of_held_launches_fit_where_they_run, .timeout = 60)
 {
     struct scene s;
-    cl_int error;
     open_scene(&s, CONFIG);
     static const char *const places[] = {"two", "three", "one"};
     for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-        cl_event user = clCreateUserEvent(s.program.context, &error);
-        OK(error);
+        cl_event user = MADE(clCreateUserEvent, s.program.context);
         run(&s, &launches[1], 1, &user);
         engine_rig_moves(&s.rig, places[i]);
         OK(clSetUserEventStatus(user, CL_COMPLETE));

@@ -27,19 +27,15 @@ static void open_on(const char *config)
     snprintf(folder, sizeof(folder), "%s/binaries", above);
     setenv(START_ENV_BINARIES, folder, 1);
     unsetenv(START_ENV_LIMIT);
-    cl_int error;
     engine_rig_open(&rig, config);
-    context = clCreateContext(NULL, 1, &rig.device, NULL, NULL, &error);
-    OK(error);
+    context = MADE(clCreateContext, NULL, 1, &rig.device, NULL, NULL);
 }
 
 TestSuite(program_library, .timeout = 300);
 
 static cl_program make(const char *text, const char *options)
 {
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
     OK(clBuildProgram(program, 0, NULL, options, NULL, NULL));
     return program;
 }
@@ -81,21 +77,15 @@ static struct library_key only_entry(struct library_entry *ret_entry)
 static void check_runs(cl_program program)
 {
     cl_uint words[WORDS] = {5}, seven = 37;
-    cl_int error;
-    cl_command_queue queue = clCreateCommandQueue(context, rig.device, 0, &error);
-    OK(error);
+    cl_command_queue queue = MADE(clCreateCommandQueue, context, rig.device, 0);
     cl_kernel kernel = engine_kernel(program, "add");
-    cl_mem buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, SIZE, words, &error);
-    OK(error);
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(seven), &seven));
+    cl_mem buffer = MADE(clCreateBuffer, context, CL_MEM_COPY_HOST_PTR, SIZE, words);
+    ARGS(kernel, buffer, seven);
     launch(queue, kernel, WORDS, 0, NULL);
     OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
     cr_assert_eq(words[0], 42);
     cr_assert_eq(words[WORDS - 1], 37);
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseCommandQueue(queue));
+    RELEASE(kernel, buffer, queue);
 }
 
 /* Everything that the info calls say of a program and its kernels, as text. */
@@ -266,9 +256,7 @@ Test(program_library, what_the_source_says_is_read_once)
 Test(program_library, a_program_that_differs_is_built)
 {
     open_on(CONFIG);
-    OK(clReleaseProgram(make(SOURCE, "")));
-    OK(clReleaseProgram(make(SOURCE "\n", "")));
-    OK(clReleaseProgram(make(SOURCE, "-DX")));
+    RELEASE(make(SOURCE, ""), make(SOURCE "\n", ""), make(SOURCE, "-DX"));
     cr_assert_eq(entries(), 3);
     cr_assert_eq(calls("one", "clCreateProgramWithBinary"), 0);
 }
@@ -280,8 +268,7 @@ Test(program_library, headers_are_part_of_what_is_built)
     open_on(CONFIG);
     snprintf(options, sizeof(options), "-I %s", above);
     folder_put(above, "n.h", "#define N 1\n");
-    OK(clReleaseProgram(make(text, options)));
-    OK(clReleaseProgram(make(text, options)));
+    RELEASE(make(text, options), make(text, options));
     cr_assert_eq(entries(), 1);
     cr_assert_eq(calls("one", "clCreateProgramWithBinary"), 1);
     folder_put(above, "n.h", "#define N 2\n");
@@ -309,12 +296,10 @@ Test(program_library, a_failed_build_is_not_kept)
 {
     static const char *const text = "kernel void k(global int *a) { a[0] = nothing; }";
     cl_build_status status;
-    cl_int error;
     open_on(CONFIG);
     for (int i = 0; i < 2; i++) {
         cl_program program =
-            clCreateProgramWithSource(context, 1, (const char **)&text, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, context, 1, (const char **)&text, NULL);
         cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_BUILD_PROGRAM_FAILURE);
         OK(clGetProgramBuildInfo(program, rig.device, CL_PROGRAM_BUILD_STATUS, sizeof(status),
                                  &status, NULL));
@@ -391,15 +376,11 @@ Test(program_library, a_link_comes_from_the_library)
     open_on(CONFIG);
     for (unsigned round = 0; round < 2; round++) {
         cl_program parts[2];
-        cl_int error;
         for (int i = 0; i < 2; i++) {
-            parts[i] =
-                clCreateProgramWithSource(context, 1, (const char **)&texts[i], NULL, &error);
-            OK(error);
+            parts[i] = MADE(clCreateProgramWithSource, context, 1, (const char **)&texts[i], NULL);
             OK(clCompileProgram(parts[i], 0, NULL, "", 0, NULL, NULL, NULL, NULL));
         }
-        cl_program program = clLinkProgram(context, 0, NULL, "", 2, parts, NULL, NULL, &error);
-        OK(error);
+        cl_program program = MADE(clLinkProgram, context, 0, NULL, "", 2, parts, NULL, NULL);
         check_runs(program);
         for (int i = 0; i < 2; i++)
             OK(clReleaseProgram(parts[i]));
@@ -415,12 +396,9 @@ Test(program_library, a_link_comes_from_the_library)
 static cl_program compile_and_link(void)
 {
     static const char *const text = SOURCE;
-    cl_int error;
-    cl_program part = clCreateProgramWithSource(context, 1, (const char **)&text, NULL, &error);
-    OK(error);
+    cl_program part = MADE(clCreateProgramWithSource, context, 1, (const char **)&text, NULL);
     OK(clCompileProgram(part, 0, NULL, "-DX=1", 0, NULL, NULL, NULL, NULL));
-    cl_program program = clLinkProgram(context, 0, NULL, "", 1, &part, NULL, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clLinkProgram, context, 0, NULL, "", 1, &part, NULL, NULL);
     OK(clReleaseProgram(part));
     return program;
 }
@@ -435,10 +413,9 @@ static unsigned char *cached(cl_program program, size_t *ret_size)
 
 static void load_cached(const unsigned char *bytes, size_t size)
 {
-    cl_int status, error;
+    cl_int status;
     cl_program program =
-        clCreateProgramWithBinary(context, 1, &rig.device, &size, &bytes, &status, &error);
-    OK(error);
+        MADE(clCreateProgramWithBinary, context, 1, &rig.device, &size, &bytes, &status);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     check_runs(program);
     OK(clReleaseProgram(program));
@@ -496,12 +473,10 @@ Test(program_library, a_driver_that_fails_at_any_call_costs_a_build)
     struct library_key key = only_entry(&entry);
     for (unsigned n = 1; !ended; n++) {
         const char *const text = SOURCE;
-        cl_int error;
         cr_assert_lt(n, 200);
         cr_assert_eq(library_keep(&the_library, &key, &entry), 0);
         cl_program program =
-            clCreateProgramWithSource(context, 1, (const char **)&text, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, context, 1, (const char **)&text, NULL);
         uint64_t before = calls("one", NULL);
         cr_assert_eq(emu_shared_arm(rig.emu, "one", n, NULL, CL_OUT_OF_HOST_MEMORY), 0);
         cl_int built = clBuildProgram(program, 0, NULL, "", NULL, NULL);
@@ -561,11 +536,7 @@ Test(program_library, a_device_without_a_compiler_takes_what_was_added)
     cl_program again = make(SOURCE, "");
     check_runs(again);
     const char *const other = SOURCE "\n";
-    cl_int error;
-    cl_program lacks = clCreateProgramWithSource(context, 1, (const char **)&other, NULL, &error);
-    OK(error);
+    cl_program lacks = MADE(clCreateProgramWithSource, context, 1, (const char **)&other, NULL);
     cr_assert_eq(clBuildProgram(lacks, 0, NULL, "", NULL, NULL), CL_COMPILER_NOT_AVAILABLE);
-    OK(clReleaseProgram(lacks));
-    OK(clReleaseProgram(again));
-    OK(clReleaseProgram(program));
+    RELEASE(lacks, again, program);
 }

@@ -17,13 +17,11 @@ static cl_context context;
 static void open_on(const char *config)
 {
     static const char *const names[] = {"one", "two", "three", "four"};
-    cl_int error;
     engine_rig_open(&rig, config);
     vdevs[0] = rig.device;
     for (int i = 1; i < VDEVS_MADE; i++)
         vdevs[i] = engine_rig_vdev(&rig, names[i]);
-    context = clCreateContext(NULL, VDEVS_MADE, vdevs, NULL, NULL, &error);
-    OK(error);
+    context = MADE(clCreateContext, NULL, VDEVS_MADE, vdevs, NULL, NULL);
 }
 
 static cl_build_status status_of(cl_program program, int vdev)
@@ -37,21 +35,15 @@ static cl_build_status status_of(cl_program program, int vdev)
 static void must_run(cl_program program, int vdev)
 {
     const size_t one = 1;
-    cl_int error, number = 5, more = 37;
-    cl_command_queue queue = clCreateCommandQueue(context, vdevs[vdev], 0, &error);
-    OK(error);
-    cl_mem buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof(number), &number, &error);
-    OK(error);
-    cl_kernel kernel = clCreateKernel(program, "add", &error);
-    OK(error);
-    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(kernel, 1, sizeof(more), &more));
+    cl_int number = 5, more = 37;
+    cl_command_queue queue = MADE(clCreateCommandQueue, context, vdevs[vdev], 0);
+    cl_mem buffer = MADE(clCreateBuffer, context, CL_MEM_COPY_HOST_PTR, sizeof(number), &number);
+    cl_kernel kernel = MADE(clCreateKernel, program, "add");
+    ARGS(kernel, buffer, more);
     OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
     OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(number), &number, 0, NULL, NULL));
     cr_assert_eq(number, 42);
-    OK(clReleaseKernel(kernel));
-    OK(clReleaseMemObject(buffer));
-    OK(clReleaseCommandQueue(queue));
+    RELEASE(kernel, buffer, queue);
 }
 
 Test(program_many, each_device_has_what_was_built_for_it, .timeout = 300)
@@ -59,10 +51,8 @@ Test(program_many, each_device_has_what_was_built_for_it, .timeout = 300)
     open_on("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1 "
             "[four] name=four base=1");
     for (int round = 0; round < ROUNDS; round++) {
-        cl_int error;
         cl_program program =
-            clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, context, 1, (const char **)&source, NULL);
         OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
         for (int i = 0; i < VDEVS_MADE; i++) {
             cr_assert_eq(status_of(program, i), CL_BUILD_SUCCESS);
@@ -78,15 +68,11 @@ Test(program_many, one_that_fails_fails_alone, .timeout = 300)
 {
     open_on("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1 build_fails=all "
             "[four] name=four base=1 build_ms=300");
-    cl_int error;
-    cl_program program =
-        clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, (const char **)&source, NULL);
     cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_BUILD_PROGRAM_FAILURE);
     for (int i = 0; i < VDEVS_MADE; i++)
         cr_assert_eq(status_of(program, i), i == 2 ? CL_BUILD_ERROR : CL_BUILD_SUCCESS, "seat %d",
                      i);
-    OK(clReleaseProgram(program));
-    OK(clReleaseContext(context));
+    RELEASE(program, context);
     engine_rig_ends_empty(&rig);
 }

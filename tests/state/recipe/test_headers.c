@@ -78,10 +78,7 @@ static void close_all(struct fixture *f)
 
 static cl_program source(const struct fixture *f, const char *text)
 {
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(f->base.context, 1, &text, NULL, &error);
-    OK(error);
-    return program;
+    return MADE(clCreateProgramWithSource, f->base.context, 1, &text, NULL);
 }
 
 static cl_program built(const struct fixture *f, const char *text, const char *options)
@@ -121,10 +118,9 @@ static unsigned char *binary(cl_program program, size_t *ret_size)
 
 static cl_program loaded(const struct fixture *f, const unsigned char *bytes, size_t size)
 {
-    cl_int error, status = 1;
-    cl_program program = clCreateProgramWithBinary(f->base.context, 1, &f->rig.device, &size,
-                                                   &bytes, &status, &error);
-    OK(error);
+    cl_int status = 1;
+    cl_program program =
+        MADE(clCreateProgramWithBinary, f->base.context, 1, &f->rig.device, &size, &bytes, &status);
     OK(status);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     return program;
@@ -144,8 +140,7 @@ Test(headers, each_build_keeps_the_headers_it_had)
         cr_expect_eq(number(&f, programs[1]), 2, "after %d moves", moved);
         engine_rig_moves(&f.rig, moved % 2 ? "one" : "two");
     }
-    OK(clReleaseProgram(programs[0]));
-    OK(clReleaseProgram(programs[1]));
+    RELEASE(programs[0], programs[1]);
     close_all(&f);
 }
 
@@ -269,7 +264,6 @@ Test(headers, a_header_is_called_what_it_was)
 Test(headers, of_a_compilation_are_those_it_was_given_and_those_of_the_disk)
 {
     static struct fixture f;
-    cl_int error;
     const char *name = "given.h";
     file("inc/given.h", "#error not this one\n");
     file("inc/deep.h", "#define N 8\n");
@@ -277,10 +271,8 @@ Test(headers, of_a_compilation_are_those_it_was_given_and_those_of_the_disk)
     cl_program header = source(&f, "#include \"deep.h\"\n#define L 3\n");
     cl_program part = source(&f, "#include \"given.h\"\n" TAKES);
     OK(clCompileProgram(part, 0, NULL, "-I inc", 1, &header, &name, NULL, NULL));
-    cl_program program = clLinkProgram(f.base.context, 0, NULL, NULL, 1, &part, NULL, NULL, &error);
-    OK(error);
-    OK(clReleaseProgram(header));
-    OK(clReleaseProgram(part));
+    cl_program program = MADE(clLinkProgram, f.base.context, 0, NULL, NULL, 1, &part, NULL, NULL);
+    RELEASE(header, part);
     cr_expect_eq(number(&f, program), 8);
     lose_the_disk();
     engine_rig_moves(&f.rig, "two");
@@ -532,7 +524,6 @@ static void count_calls(const struct fixture *f, uint64_t ret_calls[ARRAY_SIZE(b
 /* Of text, of text with a header of the disk, and of two parts that are linked. */
 static cl_program built_by(const struct fixture *f, int way, const char *options)
 {
-    cl_int error;
     if (way < 2)
         return built(f,
                      way == 0 ? "#define N 4\n#define L 4\n" TAKES
@@ -543,11 +534,8 @@ static cl_program built_by(const struct fixture *f, int way, const char *options
                                     "{ a[0] = four(); }")};
     for (int i = 0; i < 2; i++)
         OK(clCompileProgram(parts[i], 0, NULL, options, 0, NULL, NULL, NULL, NULL));
-    cl_program program =
-        clLinkProgram(f->base.context, 0, NULL, NULL, 2, parts, NULL, NULL, &error);
-    OK(error);
-    OK(clReleaseProgram(parts[0]));
-    OK(clReleaseProgram(parts[1]));
+    cl_program program = MADE(clLinkProgram, f->base.context, 0, NULL, NULL, 2, parts, NULL, NULL);
+    RELEASE(parts[0], parts[1]);
     return program;
 }
 

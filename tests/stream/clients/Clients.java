@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;
 import java.time.Duration;
@@ -10,6 +11,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Flow;
 import java.util.concurrent.SubmissionPublisher;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import javax.crypto.Cipher;
@@ -519,14 +521,24 @@ public final class Clients {
         System.out.println(why.getMessage());
     }
 
-    /** Random batches on one stream for so many seconds, all compared. */
-    private static void chaos(long seconds) {
-        Random random = new Random(seconds);
-        long end = System.nanoTime() + seconds * 1_000_000_000;
+    /** Random batches on one stream until standard input ends, all compared. */
+    private static void chaos() {
+        Random random = new Random(1);
+        AtomicBoolean over = new AtomicBoolean();
+        Thread listener = new Thread(() -> {
+            try {
+                System.in.readAllBytes();
+            } catch (IOException e) {
+                System.err.println(e);
+            }
+            over.set(true);
+        });
+        listener.setDaemon(true);
+        listener.start();
         long done = 0;
         try (Accelerator a = builder().open()) {
             System.out.println("program " + a.program() + " shared " + a.isShared());
-            while (System.nanoTime() < end) {
+            while (!over.get()) {
                 int count = 1 + random.nextInt(20_000);
                 byte[] in = records(done, count);
                 check(Arrays.equals(a.run(in), expected(in)), done);
@@ -548,7 +560,7 @@ public final class Clients {
             case "refusal" -> refusal();
             case "failure" -> failure();
             case "own" -> own();
-            case "chaos" -> chaos(count);
+            case "chaos" -> chaos();
             default -> throw new IllegalArgumentException(arguments[0]);
         }
         System.out.println("ok");

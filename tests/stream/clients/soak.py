@@ -109,7 +109,7 @@ def main():
         soak = Soak(lab, service, options.seed)
         os.environ["RESEAT_CREDENTIALS"] = authority.issue("python")
         c = Flow(service)
-        java = Jvm(options.classpath, lab.env, "chaos", int(options.seconds))
+        java = Jvm(options.classpath, lab.env, "chaos")
         python = PythonFlow(service.remote, options.seed)
         python.start()
         try:

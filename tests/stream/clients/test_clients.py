@@ -16,7 +16,7 @@ import unittest
 import references
 import reseat_stream
 from double import Double, records, xor
-from lab import EMULATED, Lab
+from lab import DONE, EMULATED, Lab
 from world import CONSTANT, Authority, Flow, Jvm, Service, numbers, wait_for
 
 RESEAT, CLASSES, KERNELS, SCRAMBLE = sys.argv[1:5]
@@ -84,41 +84,33 @@ class Clients(unittest.TestCase):
         self.no_streams()
 
     def test_moved_while_records_are_compared(self):
-        jvm = self.jvm("chaos", 8)
-        jvm.more(self)
+        jvm = self.jvm("chaos")
         moves = 0
-        while jvm.process.poll() is None:
-            status, _ = self.lab.control("move", jvm.program, self.devices[moves % len(self.devices)], "--json")
-            moves += status == 0
-            time.sleep(0.1)
+        for device in 4 * self.devices:
+            jvm.more(self)
+            moves += self.lab.control("move", jvm.program, device, "--json")[0] == DONE
+        jvm.more(self)
         jvm.end(self)
         self.assertGreater(moves, 3)
 
-    def kill_workers(self, jvm, kills):
-        killed = set()
-        while len(killed) < kills and jvm.process.poll() is None:
-            for app in self.service.programs().values():
-                if app["pid"] not in killed and app.get("device"):
-                    killed.add(app["pid"])
-                    os.kill(app["pid"], signal.SIGKILL)
-            time.sleep(0.3)
-        return len(killed)
-
     def test_killed_worker(self):
         for sockets in "false", "true":
-            jvm = self.jvm("chaos", 8, sockets=sockets)
+            jvm = self.jvm("chaos", sockets=sockets)
+            for _ in range(3):
+                jvm.more(self)
+                os.kill(self.service.worker(jvm.program), signal.SIGKILL)
             jvm.more(self)
-            self.assertGreaterEqual(self.kill_workers(jvm, 3), 2)
             jvm.end(self)
 
     def test_killed_service(self):
         for sockets in "false", "true":
-            jvm = self.jvm("chaos", 10, sockets=sockets)
+            jvm = self.jvm("chaos", sockets=sockets)
             for _ in range(2):
                 jvm.more(self)
                 self.service.kill()
                 time.sleep(random.uniform(0, 0.5))
                 self.service.start()
+            jvm.more(self)
             jvm.end(self)
         self.no_streams()
 
@@ -153,7 +145,7 @@ class Lost(unittest.TestCase):
             # Reads are counted, not calls: how often an event is asked for is chance.
             lab.env["EMU_FAIL"] = "device=a;call=20;function=clEnqueueReadBuffer;error=vanish"
             service = Service(lab, kernels=[KERNELS])
-            jvm = Jvm(CLASSES, lab.env, "chaos", 600)
+            jvm = Jvm(CLASSES, lab.env, "chaos")
             try:
                 jvm.more(self)
                 first = service.worker(jvm.program)
@@ -206,7 +198,7 @@ class Remote(unittest.TestCase):
     def test_all_at_once_and_the_service_is_killed(self):
         """C, Java and Python; the worker and the service are killed, and each answer comes once."""
         flow = Flow(self.service, env=self.service.stranger(self.credentials))
-        jvm = self.jvm("chaos", 25)
+        jvm = self.jvm("chaos")
         data = records(20_000)
         right = references.aes_openssl(KEY, data)
         with reseat_stream.open("aes", KEY, address=self.service.remote) as aes:
