@@ -58,14 +58,14 @@ answer=$(head -c 16 /dev/zero | as user reseat stream run aes --constant key=000
 [ "${answer// /}" = 66e94bd4ef8a2c3b884cfa59ca342b2e ] || fail "AES of zeros is $answer"
 
 step server
-ca=/var/lib/reseat/ca
-[ "$(stat -c '%U %a' /var/lib/reseat)" = '_reseat 700' ] || fail "the server's state is not its user's"
+ca=/var/lib/reseat-serve/ca
+[ "$(stat -c '%U %a' /var/lib/reseat-serve)" = '_reseat 700' ] || fail "the server's state is not its user's"
 as _reseat reseat serve --ca $ca --init-ca
-as _reseat reseat serve --ca $ca --issue user --out /var/lib/reseat/user.pem
-install -o user -m 600 /var/lib/reseat/user.pem /home/user/user.pem
+as _reseat reseat serve --ca $ca --issue user --out /var/lib/reseat-serve/user.pem
+install -o user -m 600 /var/lib/reseat-serve/user.pem /home/user/user.pem
 # The unit's own line and environment; there is no systemd here.
 unit=/lib/systemd/system/reseat-serve.service
-install -d -o _reseat -m 700 /run/reseat /var/cache/reseat
+install -d -o _reseat -m 700 /run/reseat-serve /var/cache/reseat-serve
 # shellcheck disable=SC2046
 as _reseat env $(sed -n 's/^Environment=//p' $unit) LISTEN=tcp:127.0.0.1:7460 \
     bash -c "exec $(sed -n 's/^ExecStart=//p' $unit)" &
