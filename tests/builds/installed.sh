@@ -51,6 +51,19 @@ reseat --user user devices | grep cpu1
 as user reseat agent stop
 unset RESEAT_SOCKET
 
+step host # the lines of the host's units, without systemd
+[ "$(stat -c '%U %a' /run/reseat)" = '_reseatd 755' ] || fail "the agent's folder is not its user's"
+install -d -o _reseatd -m 700 /var/lib/reseat /var/cache/reseat
+as _reseatd bash -c "exec $(sed -n 's/^ExecStart=//p' /lib/systemd/system/reseatd.service)" &
+host=$!
+until_it test -S /run/reseat/host.sock
+useradd --create-home other
+as other env -u TEST_UNTIL reseat run --name other -- "$folder/busy" --mib 8 | grep right
+reseat agent status | grep journalctl
+kill $host
+wait $host
+[ ! -e /run/reseat/host.sock ] || fail "its socket is still there"
+
 step stream
 as user reseat stream serve &
 until_it test -S "/tmp/reseat-$(id -u user)/stream.sock"
