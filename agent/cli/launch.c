@@ -102,8 +102,17 @@ int launch_agent(char *ret_why, size_t why_size)
 {
     char path[PATH_MAX];
     const char *const words[] = {path, "--daemon", NULL};
+    struct paths paths;
     int status = 0;
     pid_t child;
+
+    if (!paths_find(&paths) && paths.shared) {
+        snprintf(ret_why, why_size,
+                 "%s is of an agent for all users, which does not run: systemctl start "
+                 "reseatd.socket; an empty RESEAT_SOCKET is for an agent of your own",
+                 paths.socket);
+        return -ECONNREFUSED;
+    }
     int error = paths_of(PATHS_AGENT, path);
 
     if (!error)

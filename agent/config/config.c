@@ -204,6 +204,7 @@ void config_finish(struct config *config)
     free(config->devices);
     free(config->programs);
     free(config->servers);
+    free(config->users);
     *config = (struct config){0};
 }
 
@@ -259,6 +260,32 @@ void config_program(const struct config *config, const char *name, struct config
     ret->line = entry->entry.line;
     if (ret->protect.word == PROTECTION_UNSAID)
         ret->protect.word = config->policy.protect ? PROTECTION_ON : PROTECTION_OFF;
+}
+
+static bool config_user_fits(const struct config_user_entry *entry, uid_t user, const gid_t *groups,
+                             size_t count)
+{
+    bool in = entry->gid < 0;
+
+    for (size_t i = 0; i < count && !in; i++)
+        in = entry->gid == (int64_t)groups[i];
+    return in && (entry->uid < 0 || entry->uid == (int64_t)user);
+}
+
+void config_user(const struct config *config, uid_t user, const gid_t *groups, size_t count,
+                 struct config_user *ret)
+{
+    struct config_user_entry none;
+    const struct config_user_entry *entry = &none;
+    size_t i = 0;
+
+    config_list_users.init(&none.entry);
+    while (i < config->user_count && !config_user_fits(&config->users[i], user, groups, count))
+        i++;
+    if (i < config->user_count)
+        entry = &config->users[i];
+    *ret = entry->says;
+    ret->entry = entry == &none ? 0 : i + 1;
 }
 
 void config_server(const struct config *config, size_t index, const char **ret_name,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "agent/protocol/protection.h"
 #include "policy/decide.h"
@@ -63,9 +64,20 @@ struct config_program {
     unsigned line; /**< Line in the file; 0: no entry matches. */
 };
 
+/** The file's settings for a user of an agent for several. */
+struct config_user {
+    bool operates;       /**< An operator: see enum right (agent/daemon/peers.h). */
+    uint64_t memory;     /**< The most bytes of device memory of the user's programs. */
+    uint64_t programs;   /**< The most programs of the user; CONFIG_UNLIMITED, too. */
+    uint64_t all_memory; /**< The same for all users of this entry together. */
+    uint64_t all_programs;
+    size_t entry; /**< Which one it is, from 1; 0: none matches. */
+};
+
 struct config_device_entry;
 struct config_program_entry;
 struct config_server_entry;
+struct config_user_entry;
 
 /** Filled by config_load(); read it through the functions below. */
 struct config {
@@ -79,6 +91,8 @@ struct config {
     size_t program_count;
     struct config_server_entry *servers;
     size_t server_count;
+    struct config_user_entry *users;
+    size_t user_count;
 };
 
 /** The reason why a configuration is refused. */
@@ -164,6 +178,15 @@ void config_device(const struct config *config, const char *name, enum place_kin
  * @ret  Where no entry matches: priority 0, not preemptible, no quota, all ways, any device.
  */
 void config_program(const struct config *config, const char *name, struct config_program *ret);
+
+/**
+ * The settings for a user, from the first entry whose selectors all match.
+ *
+ * @groups  The user's groups, @count of them.
+ * @ret     Where no entry matches: no operator, no limits.
+ */
+void config_user(const struct config *config, uid_t user, const gid_t *groups, size_t count,
+                 struct config_user *ret);
 
 /**
  * The name and address of the server @index, which must be below config->server_count. Both are

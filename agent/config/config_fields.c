@@ -1,11 +1,14 @@
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/config/config_priv.h"
 #include "agent/config/servers.h"
 #include "policy/schedule.h"
 
-/* The settings of entries in "devices", "programs" and "servers". */
+/* The settings of entries in "devices", "programs", "servers" and "users". */
 
 #define ALL_WAYS (POLICY_UPGRADE | POLICY_SPILL | POLICY_WAIT | POLICY_SUSPEND)
 #define FIELD(entry, name)                                                                         \
@@ -127,6 +130,25 @@ static const struct setting server_fields[] = {
      FIELD(config_server_entry, address)},
 };
 
+static const struct setting user_fields[] = {
+    {"match", SETTING_TEXT, "the user's name or number, or \"*\" for all",
+     FIELD(config_user_entry, entry.match)},
+    {"group", SETTING_TEXT, "name or number of a group that the user is in",
+     FIELD(config_user_entry, group)},
+    {"operator", SETTING_FLAG,
+     "true: may see and act on others' programs, and limit and drain devices",
+     .initial_text = "false", FIELD(config_user_entry, says.operates)},
+    {"memory", SETTING_SIZE, "the most device memory that the programs of one user may have",
+     .min = 1, .initial_text = "no limit", FIELD(config_user_entry, says.memory)},
+    {"programs", SETTING_NUMBER, "the most programs of one user", .min = 1, .max = 1000000,
+     .initial_text = "no limit", FIELD(config_user_entry, says.programs)},
+    {"all-memory", SETTING_SIZE, "the same for all users of this entry together", .min = 1,
+     .initial_text = "no limit", FIELD(config_user_entry, says.all_memory)},
+    {"all-programs", SETTING_NUMBER, "the most programs of all users of this entry together",
+     .min = 1, .max = 1000000, .initial_text = "no limit",
+     FIELD(config_user_entry, says.all_programs)},
+};
+
 static void config_fields_server_init(struct config_entry *entry)
 {
     *(struct config_server_entry *)entry = (struct config_server_entry){.address = ""};
@@ -143,6 +165,51 @@ static bool config_fields_server_is_wrong(struct config_entry *entry, char *ret_
         return true;
     }
     return !server_address_read(server->address, server->address, ret_reason, size);
+}
+
+static void config_fields_user_init(struct config_entry *entry)
+{
+    *(struct config_user_entry *)entry =
+        (struct config_user_entry){.uid = -1,
+                                   .gid = -1,
+                                   .says = {.memory = CONFIG_UNLIMITED,
+                                            .programs = CONFIG_UNLIMITED,
+                                            .all_memory = CONFIG_UNLIMITED,
+                                            .all_programs = CONFIG_UNLIMITED}};
+}
+
+/** The number that @name stands for, of a user or of a group. False: there is none. */
+static bool config_fields_number_of(const char *name, bool group, int64_t *ret_number)
+{
+    char *end, strings[16384];
+    struct passwd user, *found_user = NULL;
+    struct group members, *found_group = NULL;
+    unsigned long number = strtoul(name, &end, 10);
+
+    if (name[0] >= '0' && name[0] <= '9' && !*end) {
+        *ret_number = (int64_t)number;
+        return number < UINT32_MAX;
+    }
+    if (group && !getgrnam_r(name, &members, strings, sizeof(strings), &found_group) && found_group)
+        *ret_number = members.gr_gid;
+    if (!group && !getpwnam_r(name, &user, strings, sizeof(strings), &found_user) && found_user)
+        *ret_number = user.pw_uid;
+    return found_user || found_group;
+}
+
+/** A name that stands for nobody is a fault: an entry that is overlooked may be a limit. */
+static bool config_fields_user_is_wrong(struct config_entry *entry, char *ret_reason, size_t size)
+{
+    struct config_user_entry *user = (struct config_user_entry *)entry;
+
+    if (entry->match[0] && strcmp(entry->match, "*") != 0 &&
+        !config_fields_number_of(entry->match, false, &user->uid))
+        snprintf(ret_reason, size, "there is no user \"%.64s\"", entry->match);
+    else if (user->group[0] && !config_fields_number_of(user->group, true, &user->gid))
+        snprintf(ret_reason, size, "there is no group \"%.64s\"", user->group);
+    else
+        return false;
+    return true;
 }
 
 static void config_fields_device_init(struct config_entry *entry)
@@ -197,4 +264,20 @@ const struct config_list config_list_servers = {
     .entry_size = sizeof(struct config_server_entry),
     .init = config_fields_server_init,
     .is_wrong = config_fields_server_is_wrong,
+};
+
+const struct config_list config_list_users = {
+    .name = "users",
+    .help =
+        "Users of an agent for several users (reseatd(8)); root and the agent's own user may do "
+        "everything. The first entry counts of which match and group, where given, both fit; "
+        "what it leaves out is as without an entry. An entry says:",
+    .example = "#     { group = \"sudo\"; operator = true; },\n"
+               "#     { match = \"*\"; memory = \"16GiB\"; programs = 20; }\n",
+    .fields = user_fields,
+    .field_count = ARRAY_SIZE(user_fields),
+    .selectors = 2,
+    .entry_size = sizeof(struct config_user_entry),
+    .init = config_fields_user_init,
+    .is_wrong = config_fields_user_is_wrong,
 };

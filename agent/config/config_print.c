@@ -204,5 +204,6 @@ int config_print(const struct config *config, FILE *to)
     config_print_put_list(to, config, &config_list_programs, config->programs,
                           config->program_count);
     config_print_put_list(to, config, &config_list_servers, config->servers, config->server_count);
+    config_print_put_list(to, config, &config_list_users, config->users, config->user_count);
     return fflush(to) || ferror(to) ? -EIO : 0;
 }

@@ -34,7 +34,14 @@ struct config_server_entry {
     char address[CONFIG_NAME_MAX];
 };
 
-/** One of the lists "devices", "programs" and "servers". */
+struct config_user_entry {
+    struct config_entry entry; /**< `match` is the user's name or number, or "*". */
+    char group[CONFIG_NAME_MAX];
+    int64_t uid, gid; /**< What these names stand for; -1: any. */
+    struct config_user says;
+};
+
+/** One of the lists "devices", "programs", "servers" and "users". */
 struct config_list {
     const char *name;
     const char *help;
@@ -50,7 +57,8 @@ struct config_list {
      */
     bool (*is_wrong)(struct config_entry *entry, char *ret_reason, size_t size);
 };
-extern const struct config_list config_list_devices, config_list_programs, config_list_servers;
+extern const struct config_list config_list_devices, config_list_programs, config_list_servers,
+    config_list_users;
 
 /** The value of a setting, of the struct @of, as text for the file. */
 #define CONFIG_VALUE_MAX (4 * CONFIG_NAME_MAX)

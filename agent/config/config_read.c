@@ -281,7 +281,7 @@ static int config_read_list(struct reader *reader, const config_setting_t *value
 
 static int config_read_root(struct reader *reader, const config_setting_t *root)
 {
-    static const char *const names[] = {"policy", "devices", "programs", "servers"};
+    static const char *const names[] = {"policy", "devices", "programs", "servers", "users"};
     struct config *config = reader->config;
     void *entries = NULL;
     int error = 0;
@@ -304,6 +304,10 @@ static int config_read_root(struct reader *reader, const config_setting_t *root)
             error = config_read_list(reader, value, &config_list_servers, &entries,
                                      &config->server_count);
             config->servers = entries;
+        } else if (strcmp(name, "users") == 0) {
+            error =
+                config_read_list(reader, value, &config_list_users, &entries, &config->user_count);
+            config->users = entries;
         } else {
             error = config_read_unknown(reader, value, "at the top of a configuration", names,
                                         ARRAY_SIZE(names));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/files/access.h"
 #include "state/base/files/file.h"
 #include "state/base/files/folder.h"
 
@@ -96,17 +97,23 @@ static int paths_finish_paths(struct paths *paths, bool beside, int error)
     return error;
 }
 
-/** True when root owns the socket that $RESEAT_SOCKET names, and no other user can replace it. */
-static bool paths_is_roots_socket(char ret_folder[PATH_MAX], const char **ret_name)
+/**
+ * True for the socket of an agent for all users: the host's, or one that $RESEAT_SOCKET names, that
+ * root owns, and that no other user can replace.
+ */
+static bool paths_is_shared(char ret_folder[PATH_MAX], const char **ret_name)
 {
     const char *named = getenv("RESEAT_SOCKET");
     char above[PATH_MAX], ignored[FOLDER_PROBLEM_MAX];
     struct stat stat;
 
-    if (geteuid() == 0 || !named || named[0] != '/' || lstat(named, &stat) ||
-        !S_ISSOCK(stat.st_mode) || stat.st_uid != 0 ||
+    named = named ? named : ACCESS_HOST_SOCKET;
+    bool hosts = strcmp(named, ACCESS_HOST_SOCKET) == 0;
+    if ((geteuid() == 0 && !hosts) || named[0] != '/' || lstat(named, &stat) ||
+        !S_ISSOCK(stat.st_mode) ||
+        (hosts ? !access_may_believe(named, stat.st_uid) : stat.st_uid != 0) ||
         paths_put_above(above, sizeof(above), named) || !realpath(above, ret_folder) ||
-        folder_check_above(ret_folder, ignored))
+        (!hosts && folder_check_above(ret_folder, ignored)))
         return false;
     *ret_name = strrchr(named, '/');
     return true;
@@ -132,7 +139,7 @@ int paths_find(struct paths *ret_paths)
     bool beside;
     int error;
 
-    if (paths_is_roots_socket(wanted, &name)) {
+    if (paths_is_shared(wanted, &name)) {
         paths.shared = true;
         error = folder_runtime(paths.folder, paths.problem);
         if (!error)
@@ -149,6 +156,23 @@ int paths_find(struct paths *ret_paths)
         error = folder_make_private(wanted, paths.folder, paths.problem);
     error = paths_finish_paths(&paths, beside, error);
     paths_note_refused(&paths);
+    *ret_paths = paths;
+    return error;
+}
+
+int paths_host(struct paths *ret_paths)
+{
+    struct paths paths = {.user = geteuid(), .shared = true};
+    bool made = mkdir(ACCESS_HOST_FOLDER, 0755) == 0;
+    int error =
+        (made && chmod(ACCESS_HOST_FOLDER, 0755)) || (!made && errno != EEXIST) ? -errno : 0;
+
+    if (error)
+        snprintf(paths.problem, sizeof(paths.problem), ACCESS_HOST_FOLDER " cannot be made: %s",
+                 strerror(-error));
+    else
+        error = folder_make_private(ACCESS_HOST_SOCKET ".d", paths.folder, paths.problem);
+    error = paths_finish_paths(&paths, true, error);
     *ret_paths = paths;
     return error;
 }
@@ -180,7 +204,7 @@ int paths_lists(const struct paths *paths, char ret[PATH_MAX])
 {
     bool beside = strncmp(paths->folder, paths->socket, strlen(paths->socket)) == 0;
 
-    if (geteuid() != 0 || !beside)
+    if ((geteuid() != 0 && !paths->shared) || !beside)
         return paths_put(ret, PATH_MAX, paths->folder, "");
     int error = paths_put(ret, PATH_MAX, paths->socket, ".lists");
     if (error)

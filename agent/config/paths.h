@@ -14,7 +14,7 @@ struct paths {
     char folder[PATH_MAX];
     char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
     uid_t user;  /**< The user whose agent is meant. */
-    bool shared; /**< The socket belongs to root's agent for all users, and is not in the folder. */
+    bool shared; /**< The agent is one for all users: the host's, or one of root's. */
     char problem[FOLDER_PROBLEM_MAX]; /**< Why the folder cannot be used: one line that names it. */
     /**
      * Why `folder` is not in $XDG_RUNTIME_DIR although that is set; "" where it is, or where
@@ -24,11 +24,12 @@ struct paths {
 };
 
 /**
- * Find the runtime folder and the socket: $RESEAT_SOCKET; else $XDG_RUNTIME_DIR/reseat where no
- * other user can change its contents; else /run/user/UID/reseat where the user owns /run/user/UID;
- * else /tmp/reseat-UID. For a $RESEAT_SOCKET that is not called agent.sock, the folder is beside
- * the socket and has the socket's name with ".d" appended. Where root owns the socket, a user's
- * folder is the one that is used without $RESEAT_SOCKET.
+ * Find the runtime folder and the socket: $RESEAT_SOCKET; else, unless that is set and empty, the
+ * socket of the host's agent (ACCESS_HOST_SOCKET) where there is one; else $XDG_RUNTIME_DIR/reseat
+ * where no other user can change its contents; else /run/user/UID/reseat where the user owns
+ * /run/user/UID; else /tmp/reseat-UID. For a $RESEAT_SOCKET that is not called agent.sock, the
+ * folder is beside the socket and has the socket's name with ".d" appended. Where the agent is one
+ * for all users, a user's folder is the one that is used without $RESEAT_SOCKET.
  *
  * Creates the folder and resolves symbolic links: the returned path contains none, and no other
  * user can replace a part of it.
@@ -40,14 +41,20 @@ struct paths {
 MUST_CHECK int paths_find(struct paths *ret_paths);
 
 /**
+ * The paths of the host's agent, for that agent. Creates its folder, which is ACCESS_HOST_SOCKET
+ * with ".d" appended, and ACCESS_HOST_FOLDER. Returns as paths_find() does.
+ */
+MUST_CHECK int paths_host(struct paths *ret_paths);
+
+/**
  * As paths_find(), for root to find the paths of another @user: $RESEAT_SOCKET, else
  * /run/user/UID/reseat, else /tmp/reseat-UID. Creates nothing. -ENOENT: there is none.
  */
 MUST_CHECK int paths_find_of(uid_t user, struct paths *ret_paths);
 
 /**
- * The folder with the lists of devices that programs read. For root's agent with the socket beside
- * its folder, which other users may connect to, it is the socket's name with ".lists" appended, and
+ * The folder with the lists of devices that programs read. For an agent for all users with the
+ * socket beside its folder, it is the socket's name with ".lists" appended, and
  * is created: every user may open a file there whose name the agent told (mode 0711). Otherwise it
  * is the runtime folder. Returns 0, -EPERM (another user owns it) or -errno.
  */

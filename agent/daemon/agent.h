@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "agent/config/config.h"
@@ -88,6 +89,8 @@ struct agent {
     const struct agent_events *events;
     uv_loop_t loop;
     uv_pipe_t listener;
+    int passed; /**< The listening socket that systemd made and keeps; 0: none. */
+    uint64_t watchdog_ms, watchdog_due_ms; /**< service_watchdog_ms(), and by uv_now(). */
     uv_timer_t sweep;
     uv_signal_t terminate[2];
     uv_signal_t hangup;
@@ -119,6 +122,12 @@ struct agent {
     struct power *power;      /**< power/power.h. */
     bool stopping;
 };
+
+/** True for an agent to which every user may connect. */
+static inline bool agent_is_shared(const struct agent *agent)
+{
+    return agent->paths.shared || geteuid() == 0;
+}
 
 /** Write one line to the agent's log: what happened, to which object, and what it means. */
 void agent_log(const char *format, ...) PRINTF(1, 2);

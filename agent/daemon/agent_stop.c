@@ -36,7 +36,8 @@ void agent_stop(struct agent *agent)
     agent_stop_close_if_open((uv_handle_t *)&agent->hangup);
     agent_stop_close_if_open((uv_handle_t *)&agent->devices.timeout);
     isolation_stop(agent);
-    unlink(agent->paths.socket);
+    if (!agent->passed)
+        unlink(agent->paths.socket);
     /*
      * Let queued frames be sent before the connections close; the answer to the stop request is
      * one.

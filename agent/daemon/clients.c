@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/daemon/devices/device_list.h"
-#include "state/base/files/access.h"
 
 void client_no_memory(struct peer *client)
 {
@@ -53,6 +51,13 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
         programs_find(client->agent, client, name, &program, ret_vdev, error, sizeof(error));
     if (result) {
         client_unresolved(client, result, error);
+        return NULL;
+    }
+    /* An operator decides about devices, not about a user's files. */
+    if (program->uid != client->uid && !peer_may(client, RIGHT_AGENT) &&
+        (field_get(map, "folder") || field_bool(map, "process", false))) {
+        client_refuse(client, ERR_DENIED, program,
+                      "is another user's; only that user and root may have it write files");
         return NULL;
     }
     return program;
@@ -111,11 +116,47 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
     return entry;
 }
 
+/**
+ * Find what @name is: @ret_program or @ret_entry is set then. Returns 0, -ENODEV, or -ENOTUNIQ with
+ * a line for the operator in @ret_error.
+ */
+static int clients_resolve(struct peer *client, const char *name, struct program **ret_program,
+                           size_t *ret_vdev, const struct inventory_entry **ret_entry,
+                           char *ret_error, size_t size)
+{
+    struct agent *agent = client->agent;
+    const struct inventory_entry *entry = NULL;
+    char wrong[PROTOCOL_TEXT_MAX];
+    int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
+    int result = found == 0 && strcmp(entry->name, name) == 0
+                     ? -ESRCH
+                     : programs_find(agent, client, name, ret_program, ret_vdev, ret_error, size);
+
+    if (!result || result == -ENOTUNIQ)
+        return result;
+    if (found == -ENOTUNIQ)
+        snprintf(ret_error, size, "%s", wrong);
+    else if (!found)
+        *ret_entry = entry;
+    return found == -ENOTUNIQ || !found ? found : -ENODEV;
+}
+
+bool client_names_device(struct peer *client, const msgpack_object *map)
+{
+    char name[PROTOCOL_WORD_MAX], ignored[PROTOCOL_TEXT_MAX];
+    const struct inventory_entry *entry = NULL;
+    struct program *program;
+    size_t vdev;
+
+    return field_string(map, "what", name, sizeof(name)) && name[0] &&
+           !clients_resolve(client, name, &program, &vdev, &entry, ignored, sizeof(ignored)) &&
+           entry;
+}
+
 bool client_program_or_device(struct peer *client, const msgpack_object *map,
                               struct program **ret_program, size_t *ret_vdev, uint32_t *ret_device)
 {
-    struct agent *agent = client->agent;
-    char name[PROTOCOL_WORD_MAX], wrong[PROTOCOL_TEXT_MAX], none[PROTOCOL_TEXT_MAX];
+    char name[PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     const struct inventory_entry *entry = NULL;
 
     *ret_program = NULL;
@@ -124,20 +165,16 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
         peer_error(client, ERR_USAGE, "the request names no device and no program");
         return false;
     }
-    int found = device_resolve(&agent->devices.inventory, name, &entry, wrong, sizeof(wrong));
-    int result =
-        found == 0 && strcmp(entry->name, name) == 0
-            ? -ESRCH
-            : programs_find(agent, client, name, ret_program, ret_vdev, none, sizeof(none));
-    if (!result)
+    int result = clients_resolve(client, name, ret_program, ret_vdev, &entry, error, sizeof(error));
+    if (*ret_program)
         return true;
-    if (result == -ENOTUNIQ || found == -ENOTUNIQ) {
-        peer_error(client, ERR_AMBIGUOUS, "%s", result == -ENOTUNIQ ? none : wrong);
-    } else if (found) {
+    if (result == -ENOTUNIQ) {
+        peer_error(client, ERR_AMBIGUOUS, "%s", error);
+    } else if (result) {
         peer_error(client, ERR_NO_DEVICE,
                    "\"%s\" is neither a device (reseat devices) nor a program (reseat ps)", name);
     } else {
-        *ret_device = devices_index(agent, entry);
+        *ret_device = devices_index(client->agent, entry);
         if (*ret_device == LEDGER_NONE)
             client_no_memory(client);
     }
@@ -149,7 +186,7 @@ char *client_environment(const struct peer *client, const msgpack_object *map)
     const msgpack_object *items;
     size_t count = field_array(map, "environment", &items), size = 1, used = 0;
 
-    if (!access_may_manage(geteuid(), client->uid))
+    if (!peer_may(client, RIGHT_AGENT))
         count = 0;
     for (size_t i = 0; i < count; i++)
         size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;

@@ -53,6 +53,9 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
 bool client_program_or_device(struct peer *client, const msgpack_object *map,
                               struct program **ret_program, size_t *ret_vdev, uint32_t *ret_device);
 
+/** True when "what" names a device, as client_program_or_device() takes it. Sends nothing. */
+bool client_names_device(struct peer *client, const msgpack_object *map);
+
 /**
  * The client's environment variables that the agent accepts from it, one a line. The caller frees
  * the text. NULL: no memory.

@@ -136,7 +136,8 @@ static int isolation_listen_there(struct agent *agent)
 
 int isolation_init(struct agent *agent)
 {
-    int error = isolation_listen_there(agent);
+    /* Programs of the host's agent have servers of their own users (run_set_isolation()). */
+    int error = agent->paths.shared ? 0 : isolation_listen_there(agent);
 
     return error == -EADDRINUSE ? 0 : error;
 }
@@ -145,7 +146,8 @@ void isolation_sweep(struct agent *agent)
 {
     struct isolation *isolation = &agent->isolation;
 
-    if (agent->stopping || isolation->runs || uv_now(&agent->loop) - isolation->ended_ms < RETRY_MS)
+    if (agent->stopping || agent->paths.shared || isolation->runs ||
+        uv_now(&agent->loop) - isolation->ended_ms < RETRY_MS)
         return;
     if (isolation->listens)
         isolation_wait_for_clients(agent);

@@ -40,6 +40,7 @@ static void peers_closed(uv_handle_t *handle)
     frame_reader_finish(&peer->reader);
     if (peer->is_pending)
         message_finish(&peer->pending);
+    free(peer->groups);
     free(peer);
 }
 
@@ -87,7 +88,7 @@ static bool peers_may_keep(const struct peer *peer)
 {
     size_t bytes = 0;
 
-    if (peers_bytes_of(peer) <= BYTES_SMALL || access_may_manage(geteuid(), peer->uid))
+    if (peers_bytes_of(peer) <= BYTES_SMALL || peer_may(peer, RIGHT_AGENT))
         return true;
     for (const struct peer *other = peer->agent->peers; other; other = other->next)
         bytes += other->uid == peer->uid ? peers_bytes_of(other) : 0;
@@ -215,6 +216,38 @@ static void peers_receive(uv_stream_t *stream, ssize_t count, const uv_buf_t *bu
     free(buffer->base);
 }
 
+static void peers_set_rights(struct peer *peer)
+{
+    struct config_user said;
+
+    config_user(&peer->agent->config, peer->uid, peer->groups, peer->group_count, &said);
+    peer->rights = access_may_manage(geteuid(), peer->uid) ? RIGHTS_ALL
+                   : said.operates                         ? RIGHTS_OPERATOR
+                                                           : 0;
+}
+
+void peers_configure(struct agent *agent)
+{
+    for (struct peer *peer = agent->peers; peer; peer = peer->next)
+        peers_set_rights(peer);
+}
+
+/** Read the groups of @peer: @first, and the others that the kernel has of it. */
+static bool peers_read_groups(struct peer *peer, int fd, gid_t first)
+{
+    socklen_t size = 0;
+
+    /* Fails with ERANGE and the size, unless there are none. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) && errno != ERANGE)
+        return false;
+    peer->groups = malloc(size + sizeof(first));
+    if (!peer->groups || (size && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, peer->groups, &size)))
+        return false;
+    peer->group_count = size / sizeof(first);
+    peer->groups[peer->group_count++] = first;
+    return true;
+}
+
 static bool peers_identify(struct peer *peer)
 {
     struct ucred credentials;
@@ -226,7 +259,10 @@ static bool peers_identify(struct peer *peer)
         return false;
     peer->pid = credentials.pid;
     peer->uid = credentials.uid;
-    return access_may_connect(geteuid(), peer->uid);
+    if (!peers_read_groups(peer, fd, credentials.gid))
+        return false;
+    peers_set_rights(peer);
+    return agent_is_shared(peer->agent) || peer_may(peer, RIGHT_AGENT);
 }
 
 /** Root is always accepted. On an agent for all users, no other user may take all connections. */
@@ -238,7 +274,7 @@ static bool peers_has_room(const struct peer *peer)
     for (const struct peer *other = agent->peers; other; other = other->next)
         own += other->uid == peer->uid;
     return peer->uid == 0 || (agent->peer_count <= PEERS_MAX &&
-                              (access_may_manage(geteuid(), peer->uid) || own <= PEERS_USER_MAX));
+                              (peer_may(peer, RIGHT_AGENT) || own <= PEERS_USER_MAX));
 }
 
 static void peers_connected(uv_stream_t *listener, int status)
@@ -280,10 +316,14 @@ int peers_listen(struct agent *agent)
     if (error)
         return error;
     agent->listener.data = agent;
-    unlink(agent->paths.socket);
-    error = uv_pipe_bind(&agent->listener, agent->paths.socket);
-    if (!error && chmod(agent->paths.socket, geteuid() ? 0600 : 0666))
-        error = -errno;
+    if (agent->passed) {
+        error = uv_pipe_open(&agent->listener, agent->passed);
+    } else {
+        unlink(agent->paths.socket);
+        error = uv_pipe_bind(&agent->listener, agent->paths.socket);
+        if (!error && chmod(agent->paths.socket, agent_is_shared(agent) ? 0666 : 0600))
+            error = -errno;
+    }
     return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, peers_connected);
 }
 

@@ -6,6 +6,18 @@
 /** What is at the other end of a connection, as its hello says. */
 enum peer_role { PEER_UNKNOWN, PEER_PROGRAM, PEER_CLIENT };
 
+/**
+ * What a user may do beyond acting on programs of their own. Only the kernel's word about the peer
+ * and the configuration decide.
+ */
+enum right {
+    RIGHT_PROGRAMS = 1 << 0, /**< See and act on programs of other users. */
+    RIGHT_DEVICES = 1 << 1,  /**< Change what devices and servers offer to all programs. */
+    RIGHT_AGENT = 1 << 2,    /**< What is the agent's own user's and root's alone. */
+};
+#define RIGHTS_OPERATOR (RIGHT_PROGRAMS | RIGHT_DEVICES)
+#define RIGHTS_ALL      (RIGHTS_OPERATOR | RIGHT_AGENT)
+
 /** One connection: a program or a client. Destroyed when its socket is closed. */
 struct peer {
     struct peer *next;
@@ -13,6 +25,9 @@ struct peer {
     uv_pipe_t pipe;
     pid_t pid; /**< From SO_PEERCRED, as the user is. */
     uid_t uid;
+    gid_t *groups; /**< The user's groups when it connected, from the kernel. */
+    size_t group_count;
+    unsigned rights; /**< Bits of enum right. */
     struct frame_reader reader;
     enum peer_role role;
     bool closing;
@@ -24,6 +39,19 @@ struct peer {
     uint64_t since_ms;
     uint64_t number; /**< Sequence number of the connection, from 1. */
 };
+
+/** True when @peer's user has all of @rights. */
+static inline bool peer_may(const struct peer *peer, unsigned rights)
+{
+    return (peer->rights & rights) == rights;
+}
+/** True when @peer's user may see a program of @owner. */
+static inline bool peer_sees(const struct peer *peer, uid_t owner)
+{
+    return peer->uid == owner || peer_may(peer, RIGHT_PROGRAMS);
+}
+/** Set the rights of all peers by the configuration, which has changed. */
+void peers_configure(struct agent *agent);
 
 /** Start to accept connections on the agent's socket. Returns 0 or -errno. */
 MUST_CHECK int peers_listen(struct agent *agent);

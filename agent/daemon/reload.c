@@ -29,6 +29,7 @@ int agent_reload(struct agent *agent, struct config_error *ret_error)
         return result;
     }
     config_finish(&before);
+    peers_configure(agent);
     agent->config_problem[0] = '\0';
     agent_log("configuration: %s", config.path[0] ? config.path : "no file; the defaults hold");
     return 0;

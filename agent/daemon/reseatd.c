@@ -16,11 +16,13 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/servers/servers.h"
+#include "agent/daemon/service.h"
 #include "state/base/bytes/text.h"
+#include "state/base/files/access.h"
 
 /*
- * reseatd: keeps the list of a user's devices and programs, and passes requests from the command
- * line to programs. Programs continue when it ends.
+ * reseatd: keeps the list of a user's or a host's devices and programs, and passes requests from
+ * the command line to programs. Programs continue when it ends.
  */
 
 #define SWEEP_MS       250
@@ -28,11 +30,12 @@
 #define LOG_MAX        (1 << 20)
 
 static const char usage[] =
-    "Usage: reseatd [--daemon] [--lister-timeout SECONDS] [--SETTING VALUE...]\n"
+    "Usage: reseatd [--daemon|--system] [--lister-timeout SECONDS] [--SETTING VALUE...]\n"
     "\n"
     "The agent of reseat. reseat run starts one where none runs.\n"
     "\n"
     "  --daemon                  detach, log to the runtime folder, return when it listens\n"
+    "  --system                  serve all users of this host, by " ACCESS_HOST_SOCKET "\n"
     "  --lister-timeout SECONDS  kill the helper that lists devices after so long (default 45)\n"
     "  --SETTING VALUE           a setting of the policy, such as --minimum-stay 60; it goes "
     "before\n"
@@ -51,11 +54,16 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     isolation_sweep(agent);
     govern_tick(agent);
     costs_tick(agent);
+    if (agent->watchdog_ms && uv_now(&agent->loop) >= agent->watchdog_due_ms) {
+        agent->watchdog_due_ms = uv_now(&agent->loop) + agent->watchdog_ms / 3;
+        service_notify("WATCHDOG=1");
+    }
 }
 
 static void reseatd_on_signal(uv_signal_t *handle, int number)
 {
     agent_log("signal %d: stopping; programs go on without an agent", number);
+    service_notify("STOPPING=1");
     agent_stop(handle->data);
 }
 
@@ -179,6 +187,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     if (error)
         return error == -EALREADY && daemon ? 0 : 1;
     agent_log("pid %d listens on %s", (int)getpid(), agent->paths.socket);
+    service_notify("READY=1");
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
     operations_finish(agent);
@@ -210,7 +219,7 @@ struct arguments {
     struct config_option *settings;
     size_t setting_count;
     unsigned long seconds;
-    bool daemon;
+    bool daemon, system;
 };
 
 #define FIRST_SETTING 256
@@ -218,6 +227,7 @@ struct arguments {
 static int reseatd_arguments_init(struct arguments *arguments, int argc)
 {
     static const struct option ours[] = {{"daemon", no_argument, NULL, 'd'},
+                                         {"system", no_argument, NULL, 's'},
                                          {"lister-timeout", required_argument, NULL, 't'},
                                          {"help", no_argument, NULL, 'h'},
                                          {"version", no_argument, NULL, 'v'}};
@@ -254,6 +264,9 @@ static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
         case 'd':
             arguments->daemon = true;
             break;
+        case 's':
+            arguments->system = true;
+            break;
         case 't':
             arguments->seconds = strtoul(optarg, NULL, 10);
             break;
@@ -271,17 +284,54 @@ static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
                 (struct config_option){settings_table[option - FIRST_SETTING].name, optarg};
         }
     }
-    if (optind != argc || arguments->seconds == 0 || arguments->seconds > 86400) {
+    if (optind != argc || (arguments->daemon && arguments->system) || arguments->seconds == 0 ||
+        arguments->seconds > 86400) {
         fputs(usage, stderr);
         return 2;
     }
     return -1;
 }
 
+/** Set the folders that the host's agent and its helpers use, whatever its user's are. */
+static int reseatd_set_folders(void)
+{
+    static const char *const folders[][2] = {{"XDG_STATE_HOME", "/var/lib"},
+                                             {"XDG_CACHE_HOME", "/var/cache/reseat"},
+                                             {"XDG_CONFIG_HOME", "/etc"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
+        if (setenv(folders[i][0], folders[i][1], 1))
+            return -errno;
+    return 0;
+}
+
+/** Find where the agent is to listen. @ret_passed: as service_take_socket(). */
+static int reseatd_find_paths(bool system, struct paths *ret_paths, int *ret_passed)
+{
+    int error = system ? paths_host(ret_paths) : paths_find(ret_paths);
+
+    *ret_passed = 0;
+    if (!error && !system && ret_paths->shared) {
+        snprintf(ret_paths->problem, sizeof(ret_paths->problem),
+                 "%s is of an agent for all users; with an empty RESEAT_SOCKET you have one of "
+                 "your own",
+                 ret_paths->socket);
+        return -EEXIST;
+    }
+    if (error || !system)
+        return error;
+    error = service_take_socket(ret_paths->socket, ret_passed);
+    if (error)
+        snprintf(ret_paths->problem, sizeof(ret_paths->problem),
+                 "systemd passed another socket than %s", ret_paths->socket);
+    return error ? error : reseatd_set_folders();
+}
+
 static int reseatd_serve(const struct arguments *arguments)
 {
     struct agent *agent = calloc(1, sizeof(*agent));
-    int error = agent ? paths_find(&agent->paths) : -ENOMEM;
+    int error =
+        agent ? reseatd_find_paths(arguments->system, &agent->paths, &agent->passed) : -ENOMEM;
     int ready = -1;
 
     if (error) {
@@ -291,6 +341,7 @@ static int reseatd_serve(const struct arguments *arguments)
         return 1;
     }
     agent->events = &agent_events;
+    agent->watchdog_ms = service_watchdog_ms();
     agent->options = arguments->settings;
     agent->option_count = arguments->setting_count;
     umask(077);

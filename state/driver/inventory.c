@@ -9,6 +9,7 @@
 
 #include "state/base/bytes/schema.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/access.h"
 #include "state/base/files/file.h"
 
 /*
@@ -143,7 +144,7 @@ int inventory_read(const char *path, struct inventory *ret_inv)
     if (fstat(owned_fd(&file), &status) < 0)
         return -errno;
     /* Checked because the file decides which driver libraries are opened. */
-    if ((status.st_uid != geteuid() && status.st_uid != 0) || status.st_mode & 022)
+    if (!access_may_believe(path, status.st_uid) || status.st_mode & 022)
         return -EPERM;
     err = file_load(owned_fd(&file), INVENTORY_SIZE_MAX, &data, &size);
     if (err == -EINVAL || err == -EFBIG)

@@ -90,7 +90,7 @@ void harness_init(void)
     }
     setenv("RESEAT_LISTER", getenv("TEST_LISTER"), 1);
     setenv("RESEAT_LIBRARY", getenv("TEST_LIBRARY"), 1);
-    unsetenv("RESEAT_SOCKET");
+    setenv("RESEAT_SOCKET", "", 1); /* Not this machine's agent. */
     unsetenv("RESEAT_ID");
     signal(SIGPIPE, SIG_IGN);
 }

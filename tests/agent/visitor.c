@@ -12,6 +12,13 @@
 #include "state/driver/device_key.h"
 #include "tests/agent/harness.h"
 
+static bool keeps_groups;
+
+void visitor_keeps_groups(bool keeps)
+{
+    keeps_groups = keeps;
+}
+
 struct visitor visitor_connect(uid_t uid)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -23,7 +30,10 @@ struct visitor visitor_connect(uid_t uid)
     fflush(NULL);
     visitor.pid = fork();
     if (visitor.pid == 0) {
-        harness_become(uid);
+        if (!keeps_groups)
+            harness_become(uid);
+        else if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+            _exit(126);
         int fd = socket(AF_UNIX, SOCK_STREAM, 0);
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)))
             _exit(1);

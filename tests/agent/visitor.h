@@ -31,6 +31,8 @@ void visitor_start_host_agent(void);
 
 /** A process of that user, connected to the agent of $RESEAT_SOCKET; it has said nothing. */
 struct visitor visitor_connect(uid_t uid);
+/** Whether those that connect from now on keep this process's supplementary groups. */
+void visitor_keeps_groups(bool keeps);
 /** Kill it and close its connection. */
 void visitor_leave(struct visitor *visitor);
 /** Send @frame, and finish it. */

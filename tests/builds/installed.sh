@@ -51,6 +51,19 @@ reseat --user user devices | grep cpu1
 as user reseat agent stop
 unset RESEAT_SOCKET
 
+step host # the lines of the host's units, without systemd
+[ "$(stat -c '%U %a' /run/reseat)" = '_reseatd 755' ] || fail "the agent's folder is not its user's"
+install -d -o _reseatd -m 700 /var/lib/reseat /var/cache/reseat
+as _reseatd bash -c "exec $(sed -n 's/^ExecStart=//p' /lib/systemd/system/reseatd.service)" &
+host=$!
+until_it test -S /run/reseat/host.sock
+useradd --create-home other
+as other env -u TEST_UNTIL reseat run --name other -- "$folder/busy" --mib 8 | grep right
+reseat agent status | grep journalctl
+kill $host
+wait $host
+[ ! -e /run/reseat/host.sock ] || fail "its socket is still there"
+
 step stream
 as user reseat stream serve &
 until_it test -S "/tmp/reseat-$(id -u user)/stream.sock"
@@ -58,14 +71,14 @@ answer=$(head -c 16 /dev/zero | as user reseat stream run aes --constant key=000
 [ "${answer// /}" = 66e94bd4ef8a2c3b884cfa59ca342b2e ] || fail "AES of zeros is $answer"
 
 step server
-ca=/var/lib/reseat/ca
-[ "$(stat -c '%U %a' /var/lib/reseat)" = '_reseat 700' ] || fail "the server's state is not its user's"
+ca=/var/lib/reseat-serve/ca
+[ "$(stat -c '%U %a' /var/lib/reseat-serve)" = '_reseat 700' ] || fail "the server's state is not its user's"
 as _reseat reseat serve --ca $ca --init-ca
-as _reseat reseat serve --ca $ca --issue user --out /var/lib/reseat/user.pem
-install -o user -m 600 /var/lib/reseat/user.pem /home/user/user.pem
+as _reseat reseat serve --ca $ca --issue user --out /var/lib/reseat-serve/user.pem
+install -o user -m 600 /var/lib/reseat-serve/user.pem /home/user/user.pem
 # The unit's own line and environment; there is no systemd here.
 unit=/lib/systemd/system/reseat-serve.service
-install -d -o _reseat -m 700 /run/reseat /var/cache/reseat
+install -d -o _reseat -m 700 /run/reseat-serve /var/cache/reseat-serve
 # shellcheck disable=SC2046
 as _reseat env $(sed -n 's/^Environment=//p' $unit) LISTEN=tcp:127.0.0.1:7460 \
     bash -c "exec $(sed -n 's/^ExecStart=//p' $unit)" &

@@ -25,7 +25,7 @@ static int agent_show(const struct output *output, bool launch)
     answer = json_pack("{s:b, s:O}", "running", 1, "agent", about);
     status = output_say(output, answer,
                         "the agent runs: pid {agent.pid}, release {agent.release}, "
-                        "{agent.apps|program|programs}, log {agent.folder}/agent.log");
+                        "{agent.apps|program|programs}, log {agent.log}");
     if (!output->json && member_text(about, "config_problem")[0])
         output_note(output, "it uses its previous configuration; the new one was refused: %s",
                     member_text(about, "config_problem"));
@@ -95,7 +95,8 @@ static int agent_stop_run(const struct output *output)
     int result = agent_ask_to_stop(&paths, &client, &message);
     client_close(&client);
     /* Kill an agent that hangs or has an incompatible protocol. */
-    if ((result == -ETIMEDOUT || result == -EPROTO) && !lock_holder(paths.folder, &pid, &start))
+    if ((result == -ETIMEDOUT || result == -EPROTO) && !paths.shared &&
+        !lock_holder(paths.folder, &pid, &start))
         return agent_end(output, pid, start);
     if (result == -EPROTO && client.problem[0])
         return output_fail(output, ERR_PROTOCOL, "%s", client.problem);

@@ -95,13 +95,13 @@ static json_t *config_json_of_list(const struct config_list *list, void *entries
 static json_t *config_json(const struct config *config)
 {
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o}", "file", output_text(config->path), "policy",
+        "{s:o, s:o, s:o, s:o, s:o, s:o}", "file", output_text(config->path), "policy",
         config_json_of_policy(config), "devices",
         config_json_of_list(&config_list_devices, config->devices, config->device_count),
         "programs",
         config_json_of_list(&config_list_programs, config->programs, config->program_count),
-        "servers",
-        config_json_of_list(&config_list_servers, config->servers, config->server_count));
+        "servers", config_json_of_list(&config_list_servers, config->servers, config->server_count),
+        "users", config_json_of_list(&config_list_users, config->users, config->user_count));
 }
 
 /** Settings given as options. The texts are borrowed. */
@@ -153,7 +153,7 @@ const struct verb verb_config_print = {
         "Show the configuration in effect, as a commented file with the origin of each value.",
     .text = "The options are the settings of the policy, and show what each would change if it "
             "were given to reseatd.",
-    .members = "file policy devices programs servers",
+    .members = "file policy devices programs servers users",
     .other_options = config_setting_options,
     .size = sizeof(struct print),
     .run = config_run_print,

@@ -62,7 +62,7 @@ static void profile_choose(const struct agent *agent, const struct peer *client,
     size_t used = 0;
 
     for (const struct program *program = agent->programs; program; program = program->next)
-        if (strcmp(program->name, what) == 0 && (client->uid == 0 || program->uid == client->uid))
+        if (strcmp(program->name, what) == 0 && peer_sees(client, program->uid))
             found = program;
     if (found) {
         const struct program_costs *costs = found->costs;

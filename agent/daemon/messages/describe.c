@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "state/base/clock.h"
-#include "state/base/files/access.h"
 
 /* What agent/protocol/messages.txt says that clients are told, where that takes a computation. */
 
@@ -165,7 +164,7 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     frame_array(frame, "apps");
     for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes;
-        if (!program->connected || !access_may_act(peer->uid, program->uid) ||
+        if (!program->connected || !peer_sees(peer, program->uid) ||
             !describe_uses(program, &entry->key, &bytes))
             continue;
         used += bytes;

@@ -10,7 +10,6 @@
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/protocol/common_messages.h"
-#include "state/base/files/access.h"
 
 void hello_handle(struct peer *peer, struct message *message)
 {
@@ -85,7 +84,7 @@ void programs_handle(struct peer *peer, struct message *message)
     frame_init(&frame, MSG_APPS);
     frame_array(&frame, "apps");
     for (const struct program *program = peer->agent->programs; program; program = program->next) {
-        if (access_may_act(peer->uid, program->uid)) {
+        if (peer_sees(peer, program->uid)) {
             frame_map(&frame, NULL);
             describe_program(peer->agent, program, &frame);
             frame_end(&frame);
@@ -97,19 +96,23 @@ void programs_handle(struct peer *peer, struct message *message)
 
 void agent_handle(struct peer *peer, struct message *message)
 {
+    const struct agent *agent = peer->agent;
+    char log[PATH_MAX + 16];
     unsigned count = 0;
     struct frame frame;
 
     (void)message;
-    for (const struct program *program = peer->agent->programs; program; program = program->next)
+    for (const struct program *program = agent->programs; program; program = program->next)
         count++;
+    snprintf(log, sizeof(log), "%s/agent.log", agent->paths.folder);
     frame_init(&frame, MSG_AGENT);
     frame_u64(&frame, "pid", (uint64_t)getpid());
     frame_string(&frame, "release", RESEAT_VERSION);
-    frame_string(&frame, "folder", peer->agent->paths.folder);
+    frame_string(&frame, "folder", agent->paths.folder);
+    frame_string(&frame, "log", agent->paths.shared ? "journalctl -u reseatd" : log);
     frame_u64(&frame, "apps", count);
-    frame_string(&frame, "config", peer->agent->config.path);
-    frame_string(&frame, "config_problem", peer->agent->config_problem);
+    frame_string(&frame, "config", agent->config.path);
+    frame_string(&frame, "config_problem", agent->config_problem);
     peer_send(peer, &frame);
 }
 

@@ -6,10 +6,6 @@
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 
-#include <unistd.h>
-
-#include "state/base/files/access.h"
-
 const struct message_handler message_handlers[] = {
     {MSG_HELLO, PEER_UNKNOWN, hello_handle},
 
@@ -37,20 +33,22 @@ const struct message_handler message_handlers[] = {
     {MSG_TRACE, PEER_CLIENT, trace_handle},
     {MSG_CANCEL, PEER_CLIENT, cancel_handle},
     {MSG_NOTICE, PEER_CLIENT, notice_handle},
-    {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true},
-    {MSG_DRAIN, PEER_CLIENT, drain_handle, .device = "device", .allowed = access_may_manage,
+    {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true,
+     .rights = RIGHT_DEVICES, .deed = "limit a device", .needs = client_names_device},
+    {MSG_DRAIN, PEER_CLIENT, drain_handle, .device = "device", .rights = RIGHTS_OPERATOR,
      .deed = "drain devices and rebalance programs"},
-    {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .allowed = access_may_manage,
+    {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .rights = RIGHTS_OPERATOR,
      .deed = "drain devices and rebalance programs"},
-    {MSG_SERVER, PEER_CLIENT, server_handle},
+    {MSG_SERVER, PEER_CLIENT, server_handle, .rights = RIGHT_DEVICES,
+     .deed = "add and remove servers", .needs = server_changes},
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
     {MSG_PROFILE, PEER_CLIENT, profile_handle},
     {MSG_IMPORT, PEER_CLIENT, import_handle},
     {MSG_AGENT, PEER_CLIENT, agent_handle},
-    {MSG_RELOAD, PEER_CLIENT, reload_handle, .allowed = access_may_manage,
+    {MSG_RELOAD, PEER_CLIENT, reload_handle, .rights = RIGHT_AGENT,
      .deed = "have it read its configuration"},
-    {MSG_STOP, PEER_CLIENT, stop_handle, .allowed = access_may_manage, .deed = "stop it"},
+    {MSG_STOP, PEER_CLIENT, stop_handle, .rights = RIGHT_AGENT, .deed = "stop it"},
 };
 const size_t message_handler_count = ARRAY_SIZE(message_handlers);
 
@@ -84,8 +82,10 @@ void messages_take(struct peer *peer, struct message *message)
         handler++;
     if (handler == end)
         messages_refuse(peer, &message->root);
-    else if (handler->allowed && !handler->allowed(geteuid(), peer->uid))
-        peer_error(peer, ERR_DENIED, "only the agent's own user and root may %s", handler->deed);
+    else if (!peer_may(peer, handler->rights) &&
+             (!handler->needs || handler->needs(peer, &message->root)))
+        peer_error(peer, ERR_DENIED, "only %sthe agent's own user and root may %s",
+                   handler->rights & RIGHT_AGENT ? "" : "operators, ", handler->deed);
     else if (!handler->device ||
              !client_lists_devices(peer, message, handler->device, handler->or_program))
         handler->handle(peer, message);

@@ -5,17 +5,18 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
-/** A type of message that the agent accepts, and which users may send it. */
+/**
+ * A type of message that the agent accepts, and which users may send it. Of programs, every message
+ * concerns those that peer_sees() alone.
+ */
 struct message_handler {
     const char *type; /**< MSG_... */
     enum peer_role from;
     void (*handle)(struct peer *peer, struct message *message);
-    /**
-     * Whether the user may send it (access.h), and the name of that permission; NULL: every user
-     * who can connect may.
-     */
-    bool (*allowed)(uid_t agent, uid_t peer);
-    const char *deed;
+    unsigned rights;  /**< Bits of enum right that the user needs; 0: none. */
+    const char *deed; /**< What these rights allow: "stop it". */
+    /** Whether this message needs them; NULL: each does. Sends nothing. */
+    bool (*needs)(struct peer *peer, const msgpack_object *map);
     /** The message's field with the name of a device that may not be listed yet; or NULL. */
     const char *device;
     bool or_program; /**< That field may also name a program. */

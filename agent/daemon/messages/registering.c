@@ -141,6 +141,10 @@ static void registering_register_program(struct peer *peer, struct message *mess
     struct program *program;
 
     take_registration(&message->root, &said);
+    if (!programs_may_start(agent, peer, error, sizeof(error))) {
+        peer_error(peer, ERR_REFUSED, "%s", error);
+        return;
+    }
     if (field_get(&message->root, "pinned_to") && !said.pinned_to[0]) {
         peer_error(peer, ERR_USAGE, "the devices of --only are too many");
         return;

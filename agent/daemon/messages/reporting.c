@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "state/base/files/access.h"
-
 /* Reports to clients from the ledger and the policy. */
 
 #define EXPLAIN_MAX 2048
@@ -99,7 +97,7 @@ void explain_handle(struct peer *client, struct message *message)
         client_no_memory(client);
         return;
     }
-    world->policy.for_all = client->uid == 0;
+    world->policy.for_all = peer_may(client, RIGHT_PROGRAMS);
     frame_init(&frame, MSG_EXPLAIN);
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
@@ -176,7 +174,7 @@ static void reporting_put_ended(const struct peer *client, struct frame *frame)
     frame_array(frame, "ended");
     for (unsigned i = first; i < governor->ended_count; i++) {
         const struct ended *one = &governor->ended[i % ENDED_MAX];
-        if (!access_may_act(client->uid, one->uid))
+        if (!peer_sees(client, one->uid))
             continue;
         frame_map(frame, NULL);
         put_ended(frame, one);
@@ -201,7 +199,7 @@ static void reporting_put_all(const struct peer *client, const struct program *p
     frame_end(frame);
     frame_array(frame, "apps");
     for (const struct program *one = agent->programs; one; one = one->next)
-        if (one == program || (all && access_may_act(client->uid, one->uid)))
+        if (one == program || (all && peer_sees(client, one->uid)))
             reporting_put_program(agent, one, frame);
     frame_end(frame);
     if (all) {

@@ -53,16 +53,21 @@ static uint64_t admit_left_behind(const struct program *program, uint32_t device
     return bytes;
 }
 
-/** List the users of the device's memory except @but: "enc 1.0 GiB, render 512.0 MiB". */
-static void admit_list_users(const struct agent *agent, const struct program *but, uint32_t device,
+/**
+ * List the users of the device's memory except the operation's program: "enc 1.0 GiB, render 512.0
+ * MiB, other users' programs 1.0 GiB".
+ */
+static void admit_list_users(const struct agent *agent, const struct operation *op, uint32_t device,
                              char *ret, size_t size)
 {
+    const struct program *but = op->program;
+    uint64_t hidden = 0;
+    char text[32];
     size_t used = 0;
 
     ret[0] = '\0';
     for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes = admit_left_behind(program, device);
-        char text[32];
         for (size_t i = 0; i < program->vdev_count; i++) {
             const struct ledger_entry *entry = &program->vdevs[i].entry;
             bytes += entry->device == device ? ledger_reserved(entry) : 0;
@@ -70,6 +75,10 @@ static void admit_list_users(const struct agent *agent, const struct program *bu
         }
         if (program == but || !bytes)
             continue;
+        if (program->uid != but->uid && !(op->client && peer_sees(op->client, program->uid))) {
+            hidden += bytes;
+            continue;
+        }
         bytes_text(bytes, text, sizeof(text));
         int length =
             snprintf(ret + used, size - used, "%s%s %s", used ? ", " : "", program->name, text);
@@ -79,6 +88,9 @@ static void admit_list_users(const struct agent *agent, const struct program *bu
         }
         used += (size_t)length;
     }
+    bytes_text(hidden, text, sizeof(text));
+    if (hidden)
+        snprintf(ret + used, size - used, "%sother users' programs %s", used ? ", " : "", text);
 }
 
 static const char *admit_advice(const struct ledger_device *device, bool users)
@@ -97,7 +109,7 @@ static void admit_refuse(const struct agent *agent, const struct operation *op, 
     const struct ledger_device *device = &agent->ledger.devices[index];
     char users[256], pending[32], room[32], all[32], few[64] = "";
 
-    admit_list_users(agent, op->program, index, users, sizeof(users));
+    admit_list_users(agent, op, index, users, sizeof(users));
     bytes_text(wanted, pending, sizeof(pending));
     bytes_text(ledger_free(device), room, sizeof(room));
     bytes_text(ledger_capacity(device), all, sizeof(all));
@@ -152,9 +164,19 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         least += program->vdevs[i].least < want ? program->vdevs[i].least : want;
     }
     uint64_t room = ledger_free(device) + (vdevs ? admit_left_behind(program, index) : 0);
-    uint64_t quota = limits_quota(program);
+    uint64_t quota = limits_quota(agent, program), left = program_user_left(agent, program);
     bool spills = admit_may_spill(program, vdevs);
     room = spills && room > quota ? quota : room;
+    if (room > left && wanted > left && (!spills || least > left)) {
+        char needs[32], has[32];
+        bytes_text(spills ? least : wanted, needs, sizeof(needs));
+        bytes_text(left, has, sizeof(has));
+        snprintf(ret_error, size,
+                 "program %s (pid %d) needs %s, and the configuration lets its user have %s more "
+                 "(\"users\")",
+                 program->name, (int)program->pid, needs, has);
+        return -ENOSPC;
+    }
     if (wanted > room && (!spills || least > room)) {
         admit_refuse(agent, op, index, wanted, least, ret_error, size);
         return -ENOSPC;

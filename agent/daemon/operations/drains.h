@@ -101,5 +101,7 @@ void serving_leaves(struct agent *agent, struct server *server, bool leaves);
 /** Remove the servers that are to be removed and whose devices have no programs. */
 void serving_tick(struct agent *agent);
 void server_handle(struct peer *client, struct message *message);
+/** True for a MSG_SERVER that does not only list servers. */
+bool server_changes(struct peer *client, const msgpack_object *map);
 
 #endif

@@ -80,8 +80,10 @@ void govern_remember(struct agent *agent, const struct program *program)
 
 void govern_reloaded(struct agent *agent)
 {
-    for (struct program *program = agent->programs; program; program = program->next)
+    for (struct program *program = agent->programs; program; program = program->next) {
+        program_set_user(agent, program, program->peer);
         program_configure(agent, program);
+    }
     capacity_update(agent);
     servers_configure(agent);
     devices_renew(agent);

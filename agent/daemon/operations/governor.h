@@ -42,6 +42,7 @@ struct world {
     struct policy_program *programs;
     struct group *groups; /**< The group of each of `programs`. */
     uint32_t *queue;
+    uint32_t *turns;              /**< Of each program that queues: see world_put_queue(). */
     uint64_t *barred;             /**< For each program a bit set over devices. */
     struct reseat_limits *offers; /**< One for each device. */
     struct policy_visits *visits; /**< One for each group. */

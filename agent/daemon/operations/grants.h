@@ -103,9 +103,9 @@ struct limit_answer {
 void limits_handle(struct peer *client, struct message *message);
 /**
  * Bytes that @program may have on a device: its limit, or the least with which it can continue if
- * that is more.
+ * that is more; but no more than program_user_left().
  */
-uint64_t limits_quota(const struct program *program);
+uint64_t limits_quota(const struct agent *agent, const struct program *program);
 /**
  * The list of devices or the configuration has changed: update the capacities, and tell programs of
  * devices that have more memory.

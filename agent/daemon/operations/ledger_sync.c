@@ -299,7 +299,12 @@ static uint64_t ledger_sync_first_grant(struct agent *agent, const struct progra
         bytes = entry->held - entry->granted;
     } else if (first && !entry->granted && !ledger_sync_awaited(agent)) {
         bytes = ledger_initial(&ledger->devices[entry->device]);
+        uint64_t own = 0, left = program_user_left(agent, program);
+        for (size_t i = 0; i < program->vdev_count; i++)
+            own += ledger_reserved(&program->vdevs[i].entry);
+        left = left > own ? left - own : 0;
         bytes = bytes < program->policy.quota ? bytes : program->policy.quota;
+        bytes = bytes < left ? bytes : left;
     }
     ledger_set_granted(ledger, entry, entry->granted + bytes);
     vdev->exchanged_ms = uv_now(&agent->loop);

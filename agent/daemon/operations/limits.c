@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/governor.h"
@@ -11,7 +10,6 @@
 #include "agent/daemon/power/power.h"
 #include "state/base/bytes/size.h"
 #include "state/base/clock.h"
-#include "state/base/files/access.h"
 
 /*
  * Tell programs that they may use more of @device than @before (bytes, as from ledger_lasting()).
@@ -145,15 +143,6 @@ bool limits_keep(struct peer *client, struct ledger_device *device,
     return true;
 }
 
-/** True when the client may limit a device; otherwise it was told that it may not. */
-static bool limits_may_set(struct peer *client)
-{
-    if (access_may_manage(geteuid(), client->uid))
-        return true;
-    peer_error(client, ERR_DENIED, "only the agent's own user and root may limit a device");
-    return false;
-}
-
 static void limits_answer(struct peer *client, const struct limit_answer *answer)
 {
     struct frame frame;
@@ -170,8 +159,6 @@ static void limits_limit_device(struct peer *client, uint32_t index, uint64_t by
     const struct ledger_device before = *device;
     char what[64];
 
-    if (!limits_may_set(client))
-        return;
     device->limit = bytes;
     snprintf(what, sizeof(what), "the limit of %s", device->name);
     if (!limits_keep(client, device, &before, what))
@@ -202,11 +189,13 @@ static uint64_t limits_needs_at_once(const struct program *program)
     return bytes;
 }
 
-uint64_t limits_quota(const struct program *program)
+uint64_t limits_quota(const struct agent *agent, const struct program *program)
 {
     uint64_t needs = limits_needs_at_once(program), quota = program->policy.quota;
+    uint64_t left = program_user_left(agent, program);
 
-    return needs > quota ? needs : quota;
+    quota = needs > quota ? needs : quota;
+    return quota < left ? quota : left;
 }
 
 static void limits_limit_program(struct peer *client, struct program *program, uint64_t bytes)
@@ -247,8 +236,6 @@ static void limits_cap(struct peer *client, struct program *program, uint32_t in
     struct ledger_device *device = program ? NULL : &agent->ledger.devices[index];
     char text[PROTOCOL_TEXT_MAX];
 
-    if (device && !limits_may_set(client))
-        return;
     if (cap_mw && !power_allows(agent, program, index, cap_mw, text, sizeof(text))) {
         peer_error(client, ERR_REFUSED, "%s", text);
         return;

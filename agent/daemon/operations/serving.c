@@ -1,13 +1,11 @@
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
-#include "state/base/files/access.h"
 
 #define WHO_MAX 600
 /* A program may end because it lost its device before the agent knows of the loss. */
@@ -198,8 +196,7 @@ static void serving_describe(struct peer *client, const struct server *server, s
     put_shown_server(frame, server);
     frame_u64(frame, "since_ms", uv_now(&agent->loop) - server->since_ms);
     /* The text names programs of all users. */
-    frame_string(frame, "lost_with",
-                 access_may_manage(geteuid(), client->uid) ? server->lost_with : "");
+    frame_string(frame, "lost_with", peer_may(client, RIGHT_PROGRAMS) ? server->lost_with : "");
     frame_array(frame, "devices");
     for (size_t i = 0; i < inventory->count; i++)
         if (servers_of(agent, &inventory->entries[i]) == server)
@@ -207,8 +204,7 @@ static void serving_describe(struct peer *client, const struct server *server, s
     frame_end(frame);
     frame_array(frame, "apps");
     for (const struct program *program = agent->programs; program; program = program->next) {
-        if (!access_may_act(client->uid, program->uid) ||
-            !serving_is_there(agent, program, server, NULL))
+        if (!peer_sees(client, program->uid) || !serving_is_there(agent, program, server, NULL))
             continue;
         frame_map(frame, NULL);
         put_identity(frame, program);
@@ -335,6 +331,12 @@ static void serving_leave(struct peer *client, const char *name, bool now)
     serving_answer(client);
 }
 
+bool server_changes(struct peer *client, const msgpack_object *map)
+{
+    (void)client;
+    return !field_is(map, "deed", "list");
+}
+
 void server_handle(struct peer *client, struct message *message)
 {
     const msgpack_object *map = &message->root;
@@ -344,10 +346,6 @@ void server_handle(struct peer *client, struct message *message)
                  field_string(map, "address", address, sizeof(address));
     if (field_is(map, "deed", "list"))
         serving_answer(client);
-    else if (!access_may_manage(geteuid(), client->uid))
-        peer_error(client, ERR_DENIED,
-                   "only the agent's own user and root may add and remove "
-                   "servers");
     else if (!plain)
         peer_error(client, ERR_USAGE, "names and addresses of servers are plain text");
     else if (field_is(map, "deed", "add"))

@@ -28,6 +28,7 @@ void world_finish(struct world *world)
     free(world->programs);
     free(world->groups);
     free(world->queue);
+    free(world->turns);
     free(world->barred);
     free(world->offers);
     free(world->visits);
@@ -238,7 +239,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
                                        : POLICY_STOPPED,
         .device = device == LEDGER_NONE ? POLICY_NONE : device,
         .next = POLICY_NONE,
-        .quota = limits_quota(program),
+        .quota = limits_quota(agent, program),
         .ticket = program->vdevs[group->vdev].ticket,
         .priority = program->policy.priority,
         .ways = program->policy.ways,
@@ -280,8 +281,11 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
     if (pending)
         world_put_pending(world, row, pending);
-    if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota)
-        row->quota = row->least; /* It reports for the first time what one call needs. */
+    if (row->ways & POLICY_SPILL && !row->pinned && row->least > row->quota) {
+        /* It reports for the first time what one call needs. */
+        uint64_t left = program_user_left(agent, program);
+        row->quota = row->least < left ? row->least : left;
+    }
     world_put_times(agent, group, pending, row);
     world_put_exclusions(agent, group, row->device, barred);
     if (row->device != POLICY_NONE) {
@@ -319,15 +323,21 @@ static void world_put_program_groups(struct agent *agent, struct world *world,
 
 static int world_compare(const void *a, const void *b, void *data)
 {
-    const struct policy_program *programs = data;
-    const struct policy_program *one = &programs[*(const uint32_t *)a];
-    const struct policy_program *other = &programs[*(const uint32_t *)b];
+    const struct world *world = data;
+    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+    const struct policy_program *one = &world->programs[i], *other = &world->programs[j];
 
     if (one->priority != other->priority)
         return one->priority > other->priority ? -1 : 1;
+    if (world->turns[i] != world->turns[j])
+        return world->turns[i] < world->turns[j] ? -1 : 1;
     return one->ticket < other->ticket ? -1 : one->ticket > other->ticket;
 }
 
+/**
+ * The queue. Of one priority, users take turns: a program's turn is the number of its user's
+ * programs that run or are before it, so that nobody waits for all that another user has queued.
+ */
 static void world_put_queue(struct world *world)
 {
     struct policy_world *policy = &world->policy;
@@ -337,8 +347,18 @@ static void world_put_queue(struct world *world)
         if (state == POLICY_WAITING || state == POLICY_SUSPENDED)
             world->queue[policy->queue_count++] = i;
     }
-    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), world_compare,
-            world->programs);
+    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), world_compare, world);
+    for (uint32_t i = 0; i < policy->queue_count; i++) {
+        uint32_t owner = world->programs[world->queue[i]].owner, turn = 0;
+        for (uint32_t j = 0; j < policy->program_count; j++)
+            turn += world->programs[j].owner == owner && world->programs[j].state == POLICY_RUNNING;
+        for (uint32_t j = 0; j < i; j++)
+            turn += world->programs[world->queue[j]].owner == owner;
+        world->turns[world->queue[i]] = turn;
+    }
+    qsort_r(world->queue, policy->queue_count, sizeof(*world->queue), world_compare, world);
+    for (uint32_t i = 0; i < policy->queue_count; i++)
+        world->programs[world->queue[i]].ticket = i + 1;
 }
 
 static int world_make_room(struct world *world, size_t devices, size_t programs)
@@ -348,11 +368,12 @@ static int world_make_room(struct world *world, size_t devices, size_t programs)
     world->programs = calloc(programs + 1, sizeof(*world->programs));
     world->groups = calloc(programs + 1, sizeof(*world->groups));
     world->queue = calloc(programs + 1, sizeof(*world->queue));
+    world->turns = calloc(programs + 1, sizeof(*world->turns));
     world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
     world->offers = calloc(devices + 1, sizeof(*world->offers));
     world->visits = calloc(programs + 1, sizeof(*world->visits));
-    if (world->devices && world->programs && world->groups && world->queue && world->barred &&
-        world->offers && world->visits)
+    if (world->devices && world->programs && world->groups && world->queue && world->turns &&
+        world->barred && world->offers && world->visits)
         return 0;
     world_finish(world);
     return -ENOMEM;

@@ -11,7 +11,6 @@
 #include "agent/config/process.h"
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/peers.h"
-#include "state/base/files/access.h"
 #include "state/driver/device_key.h"
 
 #define PROGRAM_FILE_MAX 65536
@@ -106,6 +105,7 @@ static struct program *registry_program_create(struct agent *agent, pid_t pid, u
     program->uid = uid;
     program->after_peer = agent->connected;
     program->vdev_count = 1;
+    program_set_user(agent, program, NULL);
     program->next = agent->programs;
     agent->programs = program;
     program_open(agent, program);
@@ -251,6 +251,7 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     free(program->environment);
     program->environment = copy;
     program->named = named;
+    program_set_user(agent, program, peer);
     registry_set_name(program, name, program->id);
     program_named(agent, program);
     program->vdev_count = vdev_count;
@@ -282,6 +283,12 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
          * agent knew.
          */
         const struct program *known = registry_program_by_id(agent, said.id), *parent;
+        char refused[PROTOCOL_TEXT_MAX];
+        if (!programs_may_start(agent, peer, refused, sizeof(refused))) {
+            agent_log("pid %d of user %u is not taken: %s", (int)peer->pid, (unsigned)peer->uid,
+                      refused);
+            return -EDQUOT;
+        }
         program = registry_program_create(agent, peer->pid, start, peer->uid);
         if (!program)
             return -ENOMEM;
@@ -323,6 +330,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     program->connected = true;
     program_reset_status(program);
     peer->program = program;
+    program_set_user(agent, program, peer);
     take_wish(hello, &program->wish);
     programs_save(agent, program);
     program_log(program, "connected");
@@ -372,7 +380,7 @@ static struct program *registry_by_name(const struct agent *agent, const struct 
 
     *ret_count = 0;
     for (struct program *program = agent->programs; program; program = program->next) {
-        if (strcmp(program->name, name) == 0 && access_may_act(peer->uid, program->uid) &&
+        if (strcmp(program->name, name) == 0 && peer_sees(peer, program->uid) &&
             (!connected || program->peer)) {
             found = program;
             ++*ret_count;
@@ -388,7 +396,7 @@ static void registry_candidates(const struct agent *agent, const struct peer *pe
 
     ret[0] = '\0';
     for (const struct program *program = agent->programs; program; program = program->next) {
-        if ((name && strcmp(program->name, name)) || !access_may_act(peer->uid, program->uid))
+        if ((name && strcmp(program->name, name)) || !peer_sees(peer, program->uid))
             continue;
         int length = snprintf(ret + used, size - used, "%s%s (%s, pid %d)", used ? ", " : "",
                               program->id, program->name, (int)program->pid);
@@ -406,7 +414,7 @@ static int registry_find(struct agent *agent, const struct peer *peer, const cha
     pid_t pid;
 
     for (struct program *program = agent->programs; program; program = program->next) {
-        if (access_may_act(peer->uid, program->uid) &&
+        if (peer_sees(peer, program->uid) &&
             (strcmp(program->id, text) == 0 ||
              (registry_is_pid(text, &pid) && program->pid == pid))) {
             *ret_program = program;

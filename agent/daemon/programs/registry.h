@@ -336,6 +336,7 @@ struct program {
     char right_id[32];
     struct program_wish wish;
     struct program_policy policy;
+    struct config_user user; /**< What the configuration lets its user have. */
     struct managed managed;
     struct program_power power;
     struct program_costs *costs; /**< What its launches cost (costs/costs.c). NULL: not known. */
@@ -378,8 +379,8 @@ MUST_CHECK int program_file(const struct agent *agent, const struct program *pro
 void programs_save(const struct agent *agent, const struct program *program);
 
 /**
- * Handle a program's hello on @peer. @ret_first: it connects for the first time. Returns 0, -ESRCH
- * or -ENOMEM.
+ * Handle a program's hello on @peer. @ret_first: it connects for the first time. Returns 0, -ESRCH,
+ * -EDQUOT (see programs_may_start()) or -ENOMEM.
  */
 MUST_CHECK int programs_connect(struct agent *agent, struct peer *peer, const msgpack_object *hello,
                                 bool *ret_first);
@@ -478,6 +479,18 @@ const char *vdev_device_name(const struct agent *agent, const struct program_dev
  */
 void program_device_names(const struct agent *agent, const struct program *program, size_t vdev,
                           bool present, char *ret, size_t size);
+
+/* What the configuration lets users have. */
+
+/** Read it for the user of @program, whose groups are @peer's. NULL: they are not known. */
+void program_set_user(const struct agent *agent, struct program *program, const struct peer *peer);
+/** False where @peer's user has as many programs as may be; @ret_error then says so. */
+bool programs_may_start(struct agent *agent, const struct peer *peer, char *ret_error, size_t size);
+/**
+ * Bytes that @program may have on all devices together beside its user's other programs, and those
+ * of the other users with the same entry; LEDGER_NO_LIMIT: any number.
+ */
+uint64_t program_user_left(const struct agent *agent, const struct program *program);
 
 /* Programs that registered through policy/reseat.h: their requirements, and their notices. */
 

@@ -3,23 +3,18 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-bool access_may_connect(uid_t agent, uid_t peer)
+bool access_may_believe(const char *path, uid_t owner)
 {
-    return peer == agent || peer == 0 || agent == 0;
-}
+    static const char below[] = ACCESS_HOST_FOLDER "/";
+    struct stat stat;
 
-bool access_may_act(uid_t peer, uid_t owner)
-{
-    return peer == owner || peer == 0;
-}
-
-/* May this user believe what an agent of that user says? Their own, and root's. */
-static bool access_may_believe(uid_t user, uid_t agent)
-{
-    return agent == user || agent == 0;
+    return owner == geteuid() || owner == 0 ||
+           (strncmp(path, below, sizeof(below) - 1) == 0 && lstat(ACCESS_HOST_FOLDER, &stat) == 0 &&
+            S_ISDIR(stat.st_mode) && !(stat.st_mode & 022) && stat.st_uid == owner);
 }
 
 bool access_may_manage(uid_t agent, uid_t peer)
@@ -37,7 +32,7 @@ static int access_connect_to(int fd, const char *path, uid_t user)
     if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &agent, &size))
         return -errno;
-    bool may = user == geteuid() ? access_may_believe(user, agent.uid) : agent.uid == user;
+    bool may = user == geteuid() ? access_may_believe(path, agent.uid) : agent.uid == user;
     return may ? 0 : -EPERM;
 }
 

@@ -6,26 +6,24 @@
 
 #include "state/base/compiler.h"
 
-/* Who may do what, by the user ids that the kernel vouches for (SO_PEERCRED). Pure. */
+/* Who is believed, by the user ids that the kernel vouches for (SO_PEERCRED, stat). */
 
-/** May this user connect at all? The agent's own user, root, and anyone to a host's (root's) agent.
- */
-bool access_may_connect(uid_t agent, uid_t peer);
+/** The folder of the host's agent, and its socket there. Root decides whose the folder is. */
+#define ACCESS_HOST_FOLDER "/run/reseat"
+#define ACCESS_HOST_SOCKET ACCESS_HOST_FOLDER "/host.sock"
 
-/** May this user see and act on a program of @owner? Their own; root all. */
-bool access_may_act(uid_t peer, uid_t owner);
-
-/**
- * May this user do what concerns all that the agent does: stop it, have it read its configuration
- * again, say which drivers its helper loads (with the agent's rights), take devices from all
- * programs? Its own user, and root.
- */
+/** Is @peer the user that serves it, @agent, or root? They may do everything. */
 bool access_may_manage(uid_t agent, uid_t peer);
 
 /**
- * Connect to an agent that may be believed: one of this user's, or of root's; or, for root, that of
- * another @user and nobody else's, as that user decides where the path leads. Who it is comes from
- * the kernel. Never blocks.
+ * May this process believe the agent that listens at @path, or the file there, if it is @owner's?
+ * Its own user and root are believed, and in ACCESS_HOST_FOLDER the user who has that folder.
+ */
+bool access_may_believe(const char *path, uid_t owner);
+
+/**
+ * Connect to an agent that access_may_believe(); or, for root, to that of another @user and nobody
+ * else's, as that user decides where the path leads. Who it is comes from the kernel. Never blocks.
  *
  * @user  geteuid(), or whose agent root means.
  * Returns a descriptor that does not block, -ENOENT or -ECONNREFUSED (none listens there), -EAGAIN

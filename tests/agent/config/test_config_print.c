@@ -436,15 +436,15 @@ Test(config_print, every_example_of_the_manual_page_is_right)
     char *at = manual_page();
     unsigned entries = 0;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         char *begin = strstr(at, "\n```\n"), *end = begin ? strstr(begin + 5, "\n```\n") : NULL;
         cr_assert(end, "%d examples", i);
         end[1] = '\0';
         struct config config = config_of(begin + 5);
-        entries += config.device_count + config.program_count;
+        entries += config.device_count + config.program_count + config.user_count;
         config_finish(&config);
         at = end + 4;
     }
     cr_expect_not(strstr(at, "\n```\n"));
-    cr_expect_eq(entries, 5);
+    cr_expect_eq(entries, 7);
 }

@@ -180,16 +180,8 @@ Test(device_names, virtual_devices_spread_over_gpus_or_over_all)
     expect_places(&inventory, 2, "", "--");
 }
 
-Test(access, a_user_acts_on_their_own_and_root_on_all)
+Test(access, the_agents_own_user_and_root_may_do_everything)
 {
-    cr_assert(access_may_connect(1000, 1000));
-    cr_assert(access_may_connect(1000, 0));
-    cr_assert(!access_may_connect(1000, 1001));
-    cr_assert(access_may_connect(0, 1001));
-    cr_assert(access_may_act(1000, 1000));
-    cr_assert(!access_may_act(1000, 1001));
-    cr_assert(!access_may_act(1000, 0));
-    cr_assert(access_may_act(0, 1000));
     cr_assert(access_may_manage(1000, 1000));
     cr_assert(access_may_manage(1000, 0));
     cr_assert(!access_may_manage(0, 1000));

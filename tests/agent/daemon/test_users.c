@@ -289,7 +289,8 @@ Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
     visitor_start_host_agent();
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct visitor large = visitor_program(ONE, "large"), first = visitor_program(ONE, "first"),
-                   theirs = visitor_program(OTHER, "theirs");
+                   theirs = visitor_program(OTHER, "theirs"),
+                   runs = visitor_program(OTHER, "runs"); /* Else it would be their turn. */
     struct visitor other = visitor_client(OTHER), root = visitor_client(0);
 
     pending(&large, 1ull << 30);
@@ -303,6 +304,7 @@ Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
     cr_expect(!strstr(text, "first") && !strstr(text, "large"), "%s", text);
     visitor_leave(&large);
     visitor_leave(&first);
+    visitor_leave(&runs);
     visitor_leave(&theirs);
     visitor_leave(&other);
     visitor_leave(&root);
