@@ -23,6 +23,7 @@
     V(limit)                                                                                       \
     V(drain)                                                                                       \
     V(rebalance)                                                                                   \
+    V(events)                                                                                      \
     V(explain)                                                                                     \
     V(report)                                                                                      \
     V(profile)                                                                                     \

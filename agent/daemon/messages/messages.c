@@ -1,5 +1,6 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/costs/costs.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -43,6 +44,7 @@ const struct message_handler message_handlers[] = {
     {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .allowed = access_may_manage,
      .deed = "drain devices and rebalance programs"},
     {MSG_SERVER, PEER_CLIENT, server_handle},
+    {MSG_EVENTS, PEER_CLIENT, events_handle},
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
     {MSG_PROFILE, PEER_CLIENT, profile_handle},
@@ -82,6 +84,8 @@ void messages_take(struct peer *peer, struct message *message)
     while (handler < end &&
            (handler->from != peer->role || !field_is(&message->root, "type", handler->type)))
         handler++;
+    if (handler < end && peer->role == PEER_CLIENT)
+        peer->request = field_bool(&message->root, "dry_run", false) ? NULL : handler->type;
     if (handler == end)
         messages_refuse(peer, &message->root);
     else if (handler->allowed && !handler->allowed(geteuid(), peer->uid))

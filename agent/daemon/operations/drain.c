@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -131,6 +132,7 @@ void drain_tick(struct agent *agent)
         device->drains_ms = 0;
         drain_notify_taken(agent, i, &there, &told);
         agent->changed = true;
+        event_log_device(agent, device->name, "drain", "its announced drain begins");
         int error = limits_save(agent);
         if (error) {
             agent_log("that %s drains cannot be kept in %s: %s; the next agent drains it when its "
@@ -143,10 +145,18 @@ void drain_tick(struct agent *agent)
 static bool drain_keep(struct peer *client, struct ledger_device *device,
                        const struct ledger_device *before)
 {
+    struct event event = event_of(client, MSG_DRAIN,
+                                  device->drains      ? "begun"
+                                  : device->drains_ms ? "announced"
+                                                      : "off");
     char what[64];
 
     snprintf(what, sizeof(what), "that %s drains", device->name);
-    return limits_keep(client, device, before, what);
+    if (!limits_keep(client, device, before, what))
+        return false;
+    event.device = device->name;
+    event_log_add(client->agent, &event);
+    return true;
 }
 
 static void drain_undo(struct peer *client, uint32_t index)

@@ -124,8 +124,12 @@ void followers_answer(struct peer *client, const struct operation *op, bool drai
 
 static void followers_finish(struct agent *agent, struct operation *follower)
 {
+    char reason[64];
+
     followers_answer(follower->client, follower, true);
-    operation_settle(agent, follower, NULL);
+    snprintf(reason, sizeof(reason), "%u moved, %u failed to", follower->done, follower->failed);
+    operation_settle(agent, follower,
+                     &(struct operation_end){.result = RESULT_DONE, .reason = reason});
 }
 
 void followers_tick(struct agent *agent)
@@ -143,7 +147,11 @@ void followers_tick(struct agent *agent)
 
 void followers_add(struct peer *client, enum request_verb verb, uint32_t device)
 {
-    struct operation wish = {.verb = verb, .client = client, .target = device};
+    struct operation wish = {.verb = verb,
+                             .client = client,
+                             .by_pid = client->pid,
+                             .by_uid = client->uid,
+                             .target = device};
 
     if (operation_add(client->agent, &wish))
         client->agent->changed = true;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
@@ -156,8 +157,18 @@ static bool limits_may_set(struct peer *client)
 
 static void limits_answer(struct peer *client, const struct limit_answer *answer)
 {
+    struct event event = event_of(client, MSG_LIMIT, answer->limited ? "set" : "off");
+    char reason[64] = "";
     struct frame frame;
 
+    if (answer->limited && answer->memory)
+        bytes_text(answer->bytes, reason, sizeof(reason));
+    else if (answer->limited)
+        snprintf(reason, sizeof(reason), "%.1f W", (double)answer->cap_mw / 1000);
+    event.program = answer->program;
+    event.device = answer->device;
+    event.reason = reason;
+    event_log_add(client->agent, &event);
     frame_init(&frame, MSG_LIMIT);
     put_limit(&frame, answer);
     peer_send(client, &frame);

@@ -347,8 +347,6 @@ struct program {
     uint64_t protect_ms; /**< When it was last told which protection to use; 0: never. */
 };
 
-/** agent_log() of a program: "ID: NAME (pid N) " and the rest of the sentence. */
-void program_log(const struct program *program, const char *format, ...) PRINTF(2, 3);
 
 /** Give it entries in the ledger and the default policy. To be ended with program_close(). */
 void program_open(struct agent *agent, struct program *program);
