@@ -11,6 +11,7 @@
     V(devices)                                                                                     \
     V(ps)                                                                                          \
     V(move)                                                                                        \
+    V(cancel)                                                                                      \
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
     V(checkpoint)                                                                                  \
@@ -24,6 +25,7 @@
     V(drain)                                                                                       \
     V(rebalance)                                                                                   \
     V(events)                                                                                      \
+    V(wait)                                                                                        \
     V(explain)                                                                                     \
     V(report)                                                                                      \
     V(profile)                                                                                     \

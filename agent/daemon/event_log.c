@@ -41,22 +41,15 @@ struct event_log {
 
 /* ---- memory ---- */
 
-/** Keep a record under its number, or under the next one if that was given. Takes @record. */
-static const struct kept_event *event_log_keep(struct event_log *log, uint8_t *record, size_t size,
-                                               const msgpack_object *map)
+/** Keep an event under its number, or under the next one if that was given. Takes its record. */
+static const struct kept_event *event_log_keep(struct event_log *log, const struct kept_event *one)
 {
-    uint64_t number = field_u64(map, "number", 0);
-
-    number = number > log->last ? number : log->last + 1;
+    uint64_t number = one->number > log->last ? one->number : log->last + 1;
     struct kept_event *kept = &log->kept[number % EVENTS_MAX];
+
     free(kept->record);
-    *kept = (struct kept_event){.number = number,
-                                .record = record,
-                                .size = size,
-                                .at_ms = field_u64(map, "at_ms", 0),
-                                .owned = field_get(map, "uid") != NULL,
-                                .uid = (uid_t)field_u64(map, "uid", 0)};
-    log->last = number;
+    *kept = *one;
+    log->last = kept->number = number;
     return kept;
 }
 
@@ -90,7 +83,13 @@ static off_t event_log_load(struct event_log *log, const char *path)
         uint8_t *record = malloc(LENGTH_SIZE + length);
         if (record) {
             memcpy(record, prefix, LENGTH_SIZE + length);
-            (void)event_log_keep(log, record, LENGTH_SIZE + length, &message.root);
+            const msgpack_object *map = &message.root;
+            (void)event_log_keep(log, &(struct kept_event){.number = field_u64(map, "number", 0),
+                                                           .record = record,
+                                                           .size = LENGTH_SIZE + length,
+                                                           .at_ms = field_u64(map, "at_ms", 0),
+                                                           .owned = field_get(map, "uid") != NULL,
+                                                           .uid = (uid_t)field_u64(map, "uid", 0)});
         }
         message_finish(&message);
         at += LENGTH_SIZE + length;
@@ -217,7 +216,6 @@ void event_log_add(struct agent *agent, const struct event *wish)
     struct event_log *log = agent->event_log;
     struct event event = *wish;
     char reason[REASON_MAX];
-    struct message message;
     struct frame frame;
 
     if (!log)
@@ -235,13 +233,18 @@ void event_log_add(struct agent *agent, const struct event *wish)
     event_log_line(&event);
     frame_init(&frame, "event");
     put_event(&frame, &event);
-    if (!frame_seal(&frame) && frame.buffer.size <= RECORD_MAX &&
-        !message_decode((const uint8_t *)frame.buffer.data + LENGTH_SIZE,
-                        frame.buffer.size - LENGTH_SIZE, &message)) {
+    if (!frame_seal(&frame) && frame.buffer.size <= RECORD_MAX) {
         size_t size = frame.buffer.size;
         uint8_t *record = (uint8_t *)msgpack_sbuffer_release(&frame.buffer);
-        const struct kept_event *kept = event_log_keep(log, record, size, &message.root);
-        message_finish(&message);
+        uint8_t *fitting = realloc(record, size); /* The buffer has room for many events. */
+        record = fitting ? fitting : record;
+        const struct kept_event *kept =
+            event_log_keep(log, &(struct kept_event){.number = event.number,
+                                                     .record = record,
+                                                     .size = size,
+                                                     .at_ms = event.at_ms,
+                                                     .owned = event.owned,
+                                                     .uid = event.uid});
         event_log_store(log, record, size);
         event_log_follow(agent, kept);
     }

@@ -40,6 +40,7 @@ static void events_program_removed(struct agent *agent, struct program *program)
     pending_drop(agent, program);
     tracing_ends(agent, program);
     resume_forget(agent, program);
+    waiting_ends(agent, program);
 }
 
 const struct agent_events agent_events = {

@@ -33,6 +33,8 @@ static void devices_say_limit(const json_t *device, struct words *words)
 {
     if (member_bool(device, "drained"))
         words_add(words, "drained");
+    else if (member_bool(device, "cordoned"))
+        words_add(words, "cordoned");
     else if (member_bool(device, "draining"))
         words_say(words, device, "draining in {drains_in_ns:seconds}");
     else if (member_bool(device, "limited"))
@@ -48,6 +50,7 @@ static void devices_say_state(const json_t *device, struct words *words)
     words_add(words, "%s",
               up && member_bool(device, "drained")    ? "drained"
               : up && member_bool(device, "draining") ? "draining"
+              : up && member_bool(device, "cordoned") ? "cordoned"
                                                       : state);
 }
 

@@ -44,6 +44,7 @@ const struct message_handler message_handlers[] = {
     {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .allowed = access_may_manage,
      .deed = "drain devices and rebalance programs"},
     {MSG_SERVER, PEER_CLIENT, server_handle},
+    {MSG_WAIT, PEER_CLIENT, waiting_handle, .device = "what", .or_program = true},
     {MSG_EVENTS, PEER_CLIENT, events_handle},
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},

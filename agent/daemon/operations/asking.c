@@ -236,7 +236,7 @@ static void asking_start_over(struct agent *agent, struct operation *op)
     const struct inventory_entry *target = devices_entry(agent, op->target);
     char error[PROTOCOL_TEXT_MAX];
 
-    if (op->ours || !op->client) {
+    if (op->ours || (!op->client && !op->asked.detach)) {
         /* The policy decides again by itself. */
         operation_settle(agent, op,
                          &(struct operation_end){
@@ -254,7 +254,9 @@ static void asking_start_over(struct agent *agent, struct operation *op)
         end.result = RESULT_UNKNOWN;
         operation_settle(agent, op, &end);
     } else if (admit_request(agent, op, target, error, sizeof(error))) {
-        peer_error(op->client, ERR_REFUSED, "%s", error);
+        if (op->client)
+            peer_error(op->client, ERR_REFUSED, "%s", error);
+        end = (struct operation_end){.result = RESULT_REFUSED, .reason = error};
         operation_settle(agent, op, &end);
     } else {
         op->tries++;

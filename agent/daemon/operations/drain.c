@@ -21,10 +21,12 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     if (servers_refuse(agent, name, ret_reason, size))
         return true;
     const struct ledger_device *device = ledger_find(&agent->ledger, name);
-    if (!device || (!device->drains && !device->drains_ms))
+    if (!device || !ledger_closed(device))
         return false;
     char when[64] = "is drained";
-    if (!device->drains) {
+    if (device->cordoned) {
+        snprintf(when, sizeof(when), "is cordoned");
+    } else if (!device->drains) {
         snprintf(when, sizeof(when), "will be drained in %llu s",
                  (unsigned long long)(devices_drain_in_ns(agent, device) + 999999999) / 1000000000);
     }
@@ -148,6 +150,7 @@ static bool drain_keep(struct peer *client, struct ledger_device *device,
     struct event event = event_of(client, MSG_DRAIN,
                                   device->drains      ? "begun"
                                   : device->drains_ms ? "announced"
+                                  : device->cordoned  ? "cordoned"
                                                       : "off");
     char what[64];
 
@@ -159,13 +162,15 @@ static bool drain_keep(struct peer *client, struct ledger_device *device,
     return true;
 }
 
-static void drain_undo(struct peer *client, uint32_t index)
+/** Let the device take programs again, or only keep new ones away. */
+static void drain_undo(struct peer *client, uint32_t index, bool stay)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
 
     device->drains = false;
     device->drains_ms = 0;
+    device->cordoned = stay;
     if (!drain_keep(client, device, &before))
         return;
     if (before.drains || before.drains_ms) {
@@ -175,8 +180,9 @@ static void drain_undo(struct peer *client, uint32_t index)
     followers_answer(client, &(struct operation){.verb = REQUEST_DRAIN, .target = index}, false);
 }
 
-static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
+static void drain_begin(struct peer *client, uint32_t index, const struct request *asked)
 {
+    uint64_t in_ms = asked->in_ns / 1000000;
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
     unsigned there, told;
@@ -190,6 +196,7 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
         device->drains = true;
         device->drains_ms = 0;
     }
+    device->cordoned = false;
     if (!drain_keep(client, device, &before))
         return;
     drain_notify_taken(agent, index, &there, &told);
@@ -201,7 +208,7 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
         frame_u64(&frame, "told", told);
         peer_send(client, &frame);
     }
-    followers_add(client, REQUEST_DRAIN, index);
+    followers_add(client, REQUEST_DRAIN, index, asked->timeout_ms);
 }
 
 void drain_handle(struct peer *client, struct message *message)
@@ -214,8 +221,10 @@ void drain_handle(struct peer *client, struct message *message)
                       true); /* A client follows one operation at a time. */
     if (!client_device(client, field_get(&message->root, "device"), &index))
         return;
-    if (asked.undo)
-        drain_undo(client, index);
+    if (asked.dry_run)
+        rebalance_dry_run(client, REQUEST_DRAIN, index);
+    else if (asked.undo || asked.stay)
+        drain_undo(client, index, asked.stay);
     else
-        drain_begin(client, index, asked.in_ns / 1000000);
+        drain_begin(client, index, &asked);
 }

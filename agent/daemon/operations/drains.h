@@ -33,14 +33,22 @@ bool drain_leaves(const struct agent *agent, const struct program *program, uint
 bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 
 void rebalance_handle(struct peer *client, struct message *message);
+/**
+ * Tell @client the steps of a rebalance, or of a drain of @device, and take none.
+ */
+void rebalance_dry_run(struct peer *client, enum request_verb verb, uint32_t device);
 /** Begin a step that improves the distribution. False: there is none. */
 bool rebalance_step(struct agent *agent);
 
 /** The most steps of one rebalance. */
 #define BALANCE_MAX 256
 
-/** Let @client wait for the end of a drain of @device, or of a rebalance. */
-void followers_add(struct peer *client, enum request_verb verb, uint32_t device);
+/**
+ * Let @client wait for the end of a drain of @device, or of a rebalance; for @timeout_ms, or with 0
+ * for any time.
+ */
+void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
+                   uint64_t timeout_ms);
 /** A step of the policy as a client is told of it. */
 struct followed_step {
     const struct program *program;
@@ -59,6 +67,7 @@ void followers_undone(struct agent *agent, uint32_t device);
 /** End the operations that are complete, and begin the next step of a rebalance. */
 void followers_tick(struct agent *agent);
 void followers_cancel(struct agent *agent, struct operation *op, bool gone);
+void followers_expire(struct agent *agent, struct operation *op);
 
 /*
  * Devices that programs lost, to which no program is sent until they answer; and protected programs

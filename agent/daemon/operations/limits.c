@@ -83,6 +83,8 @@ static int limits_take(void *data, char *const words[])
     bool numbered = end != words[2] && !*end;
     if (strcmp(what, "drain") == 0)
         device->drains = true;
+    else if (strcmp(what, "cordon") == 0)
+        device->cordoned = true;
     else if (strcmp(what, "drain-at") == 0 && numbered)
         device->drains_ms = uv_now(&agent->loop) + 1 + (number > now ? number - now : 0);
     else if (strcmp(what, "memory") == 0 && numbered)
@@ -117,6 +119,8 @@ static void limits_print(const void *data, FILE *out)
             fprintf(out, "%s power %" PRIu64 "\n", device->name, device->cap_mw);
         if (device->drains)
             fprintf(out, "%s drain\n", device->name);
+        if (device->cordoned)
+            fprintf(out, "%s cordon\n", device->name);
         if (device->drains_ms) {
             fprintf(out, "%s drain-at %" PRIu64 "\n", device->name,
                     clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);

@@ -46,10 +46,12 @@ struct operation {
     enum operation_state state; /**< Changed only by operation_enter(). */
     /** The client's request, completed to the request that the program gets. */
     struct request asked;
-    /** The client that gets the answer; NULL: the policy asked, or the client has disconnected. */
+    /** The client that gets the answer; NULL: the policy asked, or the client does not wait. */
     struct peer *client;
-    struct program *program; /**< NULL for a drain or a rebalance. */
-    unsigned vdevs;          /**< Bits: the program's virtual devices that the operation is for. */
+    struct program *program; /**< NULL for a drain, a rebalance, or a wait for a device. */
+    /** Of a wait: what it waits for. */
+    const struct wait_condition *condition;
+    unsigned vdevs; /**< Bits: the program's virtual devices that the operation is for. */
     /**
      * The target, or the device that drains, as an index in the ledger; LEDGER_NONE: host memory,
      * or not known.

@@ -104,8 +104,7 @@ static void world_put_devices(struct agent *agent, struct world *world)
         device->step = ledger_step(own);
         device->free_s = (uv_now(&agent->loop) - own->used_ms) / 1000;
         device->drains = own->drains;
-        device->closed =
-            device->closed || device->gone || own->lost || own->drains || own->drains_ms;
+        device->closed = device->closed || device->gone || own->lost || ledger_closed(own);
     }
 }
 

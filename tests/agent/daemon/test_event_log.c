@@ -21,6 +21,7 @@ static char folder[PATH_MAX], path[PATH_MAX];
 static void begin(void)
 {
     own_agent_begin();
+    signal(SIGPIPE, SIG_IGN); /* As the agent does. */
     cr_assert_eq(paths_state(folder), 0);
     cr_assert_eq(paths_join(folder, "events", path), 0);
     cr_assert_eq(peers_listen(agent), 0);
@@ -33,7 +34,7 @@ static void finish(void)
     own_agent_finish();
 }
 
-TestSuite(event_log, .init = begin, .fini = finish, .timeout = 120);
+TestSuite(event_log, .init = begin, .fini = finish, .timeout = 250);
 
 static void add(unsigned number)
 {

@@ -52,7 +52,7 @@ static int expect(const json_t *list, int from, const char *what, const char *st
 
 Test(events, tells_a_move_with_its_phases_and_who_asked_for_it)
 {
-    pid_t pid = harness_start("app", "slow");
+    pid_t pid = harness_start("app", "done");
 
     cr_assert_eq(RESEAT("move", "app", "cpu1")->status, 0);
     json_t *list = events_list();
@@ -80,14 +80,14 @@ Test(events, tells_refusals_limits_and_suspends_but_no_dry_run)
 {
     pid_t pid = harness_start("app", "done");
 
-    cr_assert_eq(RESEAT("resume", "app")->status, 4);
+    cr_assert_eq(RESEAT("cancel", "app")->status, 4);
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--dry-run")->status, 0);
     cr_assert_eq(RESEAT("limit", "gpu0", "--memory", "1GiB")->status, 0);
-    cr_assert_eq(RESEAT("limit", "gpu0", "--memory", "none")->status, 0);
+    cr_assert_eq(RESEAT("limit", "gpu0", "--off")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     json_t *list = events_list();
-    int at = expect(list, -1, "resume", "refused");
-    cr_assert(strstr(text(json_array_get(list, (size_t)at), "reason"), "is not suspended"));
+    int at = expect(list, -1, "cancel", "refused");
+    cr_assert(strstr(text(json_array_get(list, (size_t)at), "reason"), "is not being moved"));
     at = expect(list, at, "limit", "set");
     cr_assert_str_eq(text(json_array_get(list, (size_t)at), "device"), "gpu0");
     cr_assert_str_eq(text(json_array_get(list, (size_t)at), "reason"), "1.0 GiB");

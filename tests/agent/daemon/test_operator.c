@@ -76,6 +76,64 @@ Test(operator, drain_moves_every_program_off_and_keeps_new_ones_away_until_undon
     cr_assert_str_eq(puppets[3]->vdevs[0].device, "gpu:one");
 }
 
+Test(operator, a_dry_drain_says_where_programs_would_go_and_moves_none)
+{
+    struct puppet *small = start("small", "gpu:one", 10 * MIB);
+    struct puppet *pinned = start("pinned", "gpu:one", 10 * MIB);
+
+    json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--dry-run", "--json"), "drain");
+    cr_assert_eq(number(object, "moved"), 2);
+    json_t *step = json_array_get(json_object_get(object, "steps"), 0);
+    cr_assert_str_eq(json_string_value(json_object_get(step, "from")), "gpu0");
+    cr_assert_str_eq(json_string_value(json_object_get(step, "to")), "gpu1");
+    cr_assert_eq(json_array_size(json_object_get(object, "left")), 0);
+    json_decref(object);
+    pinned->pinned = "a native kernel";
+    puppet_say(pinned);
+    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--dry-run");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "stays: a native kernel"), "%s", result->err);
+    cr_assert_eq(small->moves + small->suspends + pinned->moves, 0);
+    cr_assert_eq(PUPPETS_RESEAT("run", "--device", "gpu0", "true")->status, 0, "it is drained");
+
+    /* And then the drain waits for the one that stays no longer than it was told. */
+    result = PUPPETS_RESEAT("drain", "gpu0", "--dry-run", "--off");
+    cr_assert_eq(result->status, 2);
+}
+
+Test(operator, a_drain_waits_no_longer_than_it_is_told)
+{
+    struct puppet *slow = start("slow", "gpu:one", 10 * MIB);
+
+    slow->move = NULL;
+    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--timeout", "1s");
+    cr_assert_eq(result->status, 5, "%s", result->err);
+    cr_assert(strstr(result->err, "it stays drained"), "%s", result->err);
+    cr_assert_eq(PUPPETS_RESEAT("run", "--device", "gpu0", "true")->status, 4);
+}
+
+Test(operator, a_cordoned_device_keeps_its_programs_and_gets_no_others_until_undone)
+{
+    struct puppet *puppet = start("stays", "gpu:one", 10 * MIB);
+    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--keep");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "is cordoned"), "%s", result->err);
+    puppets_for(1500);
+    cr_assert_eq(puppet->moves + puppet->suspends, 0);
+    cr_assert(strstr(PUPPETS_RESEAT("devices")->out, "cordoned"));
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    puppet_hang_up(puppet);
+    puppet_connect(puppet);
+    result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
+    cr_assert_eq(result->status, 4, "the next agent forgot it");
+    cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--off")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("run", "--device", "gpu0", "true")->status, 0);
+}
+
 Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
 {
     struct puppet *pinned = start("pinned", "gpu:one", 20 * MIB);
@@ -538,7 +596,7 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
         {2, "limit", "alpha:0", "--memory", "1GiB"},
         {2, "drain", NULL, NULL, NULL},
         {2, "drain", "gpu0", "gpu1", NULL},
-        {2, "drain", "gpu0", "--dry-run", NULL},
+        {2, "drain", "gpu0", "--undo", NULL},
         {3, "drain", "gpu7", NULL, NULL},
         {2, "rebalance", "gpu0", NULL, NULL},
         {2, "rebalance", "--undo", NULL, NULL},
