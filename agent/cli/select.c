@@ -35,9 +35,9 @@ static bool select_is_on(const json_t *app, const char *device)
     const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
-        if (!member_bool(vdev, "suspended") && strcmp(member_text(vdev, "device"), device) == 0)
-            return true;
+    json_array_foreach(json_object_get(app, "vdevs"), i,
+                       vdev) if (!member_bool(vdev, "suspended") &&
+                                 strcmp(member_text(vdev, "device"), device) == 0) return true;
     return false;
 }
 

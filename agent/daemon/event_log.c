@@ -197,9 +197,12 @@ static void event_log_follow(struct agent *agent, const struct kept_event *kept)
 static void event_log_line(const struct event *event)
 {
     const char *from = event->from, *to = event->to, *of = event->device ? event->device : "agent";
+    char by[32] = "";
 
-    agent_log("%s: %s %s%s%s%s%s by %s%s%s", event->program ? event->program->id : of, event->what,
-              event->state, from ? " from " : "",
+    if (event->by_pid)
+        snprintf(by, sizeof(by), " (pid %d)", (int)event->by_pid);
+    agent_log("%s: %s %s%s%s%s%s by %s%s%s%s", event->program ? event->program->id : of,
+              event->what, event->state, from ? " from " : "",
               from && !from[0] ? "memory"
               : from           ? from
                                : "",
@@ -207,7 +210,7 @@ static void event_log_line(const struct event *event)
               to && !to[0] ? "memory"
               : to         ? to
                            : "",
-              event->by, event->reason && event->reason[0] ? ": " : "",
+              event->by, by, event->reason && event->reason[0] ? ": " : "",
               event->reason ? event->reason : "");
 }
 

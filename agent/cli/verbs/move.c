@@ -3,6 +3,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
+#include "agent/cli/select.h"
 #include "agent/cli/verb.h"
 
 #define BAR_WIDTH 30
@@ -71,6 +72,7 @@ static const struct verb_option move_options[] = {
      OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     DETACH,
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const struct verb_option suspend_options[] = {
@@ -85,6 +87,7 @@ static const struct verb_option suspend_options[] = {
     BANDWIDTH,
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
     DETACH,
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const struct verb_option resume_options[] = {
@@ -97,6 +100,7 @@ static const struct verb_option resume_options[] = {
      OPTION_VALUE(struct change, on_demand)},
     {"whole", NULL, "Copy all of its data before it runs.", OPTION_VALUE(struct change, whole)},
     BANDWIDTH,
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const struct verb_option prewarm_options[] = {
@@ -452,6 +456,8 @@ const struct verb verb_move = {
     .run = move_verb_run,
 };
 
+static const struct verb_option cancel_options[] = {OPTION_SELECTORS(SELECT_EACH), {NULL}};
+
 const struct verb verb_cancel = {
     .name = MSG_CANCEL,
     .arguments = "APP",
@@ -459,6 +465,7 @@ const struct verb verb_cancel = {
     .text = "Whoever asked for it (reseat ps shows what is under way). The program stays where it "
             "was. Exit status 4: nothing is under way.",
     .members = "app",
+    .options = cancel_options,
     .users = true,
     .run = move_cancel_run,
 };

@@ -150,6 +150,8 @@ static int report_verb_run(struct call *call)
     return ask_print(&call->output, &question, &frame);
 }
 
+static const struct verb_option report_options[] = {OPTION_WATCH, {NULL}};
+
 const struct verb verb_report = {
     .name = "report",
     .arguments = "[DEVICE|APP]",
@@ -158,6 +160,7 @@ const struct verb verb_report = {
         "For each device and program: memory granted, held and at the peak, a graph of the memory "
         "held, and how much of its device a program needed at most; also for programs that ended.",
     .members = "devices[] apps[] ended[]",
+    .options = report_options,
     .users = true,
     .run = report_verb_run,
 };
