@@ -95,8 +95,6 @@ struct verb_option {
         {"no-header", NULL, "Leave the titles out.", .take = verb_take_view},                      \
         {"quiet", NULL, "Only the first column, without its title. Also -q.", .letter = 'q',       \
          .take = verb_take_view},                                                                  \
-        OPTION_WATCH
-#define OPTION_WATCH                                                                               \
     {                                                                                              \
         "watch", "TIME", "Print it again and again after this time, such as 2s, until Ctrl-C.",    \
             .kind = OPTION_TIME, .unit = "seconds", .places = 3, .least = 100, .most = 86400000,   \
@@ -168,7 +166,7 @@ bool verb_repeats(const struct call *call);
  */
 MUST_CHECK int verb_parse(struct call *call, int argc, char **argv);
 
-/** Of OPTION_VIEW and OPTION_WATCH. */
+/** Of OPTION_VIEW. */
 int verb_take_view(struct call *call, const struct verb_option *option, const char *text);
 
 /* Help texts, generated from the rows. */

@@ -196,22 +196,22 @@ static void event_log_follow(struct agent *agent, const struct kept_event *kept)
 
 static void event_log_line(const struct event *event)
 {
-    const char *from = event->from, *to = event->to, *of = event->device ? event->device : "agent";
-    char by[32] = "";
+    const struct program *program = event->program;
+    const char *from = event->from, *to = event->to;
+    char who[PROTOCOL_WORD_MAX + 64], way[PROTOCOL_TEXT_MAX / 2] = "", by[32] = "";
 
+    if (program)
+        snprintf(who, sizeof(who), "%s: %s (pid %d)", program->id, program->name,
+                 (int)program->pid);
+    else
+        snprintf(who, sizeof(who), "%s:", event->device ? event->device : "agent");
+    if (from && to)
+        snprintf(way, sizeof(way), " from %s to %s", from[0] ? from : "memory",
+                 to[0] ? to : "memory");
     if (event->by_pid)
         snprintf(by, sizeof(by), " (pid %d)", (int)event->by_pid);
-    agent_log("%s: %s %s%s%s%s%s by %s%s%s%s", event->program ? event->program->id : of,
-              event->what, event->state, from ? " from " : "",
-              from && !from[0] ? "memory"
-              : from           ? from
-                               : "",
-              to ? " to " : "",
-              to && !to[0] ? "memory"
-              : to         ? to
-                           : "",
-              event->by, by, event->reason && event->reason[0] ? ": " : "",
-              event->reason ? event->reason : "");
+    agent_log("%s %s %s%s by %s%s%s%s", who, event->what, event->state, way, event->by, by,
+              event->reason && event->reason[0] ? ": " : "", event->reason ? event->reason : "");
 }
 
 void event_log_add(struct agent *agent, const struct event *wish)
@@ -274,6 +274,43 @@ void event_log_device(struct agent *agent, const char *device, const char *state
 }
 
 /* ---- clients ---- */
+
+static bool event_log_is_policy_move(const msgpack_object *map, const struct program *program)
+{
+    const msgpack_object *app = field_get(map, "app");
+
+    return field_is(map, "by", "policy") && field_is(map, "state", RESULT_DONE) &&
+           (field_is(map, "what", MSG_MOVE) || field_is(map, "what", MSG_RESUME)) &&
+           /* A later agent may use an id again. */
+           field_is(app, "id", program->id) && field_u64(app, "pid", 0) == (uint64_t)program->pid;
+}
+
+void event_log_put_moves(const struct agent *agent, const struct program *program,
+                         struct frame *frame)
+{
+    static const char *const keys[] = {"from", "to", "reason"};
+    const struct event_log *log = agent->event_log;
+    uint64_t last = log ? log->last : 0, now = clock_wall_ms();
+    unsigned count = 0;
+
+    frame_array(frame, "policy_moves");
+    for (uint64_t i = last; i > 0 && last - i < EVENTS_MAX && count < PROGRAM_MOVES_MAX; i--) {
+        const struct kept_event *kept = &log->kept[i % EVENTS_MAX];
+        struct message message;
+        if (kept->number != i || !kept->owned || kept->uid != program->uid ||
+            message_decode(kept->record + LENGTH_SIZE, kept->size - LENGTH_SIZE, &message))
+            continue;
+        if (event_log_is_policy_move(&message.root, program)) {
+            frame_map(frame, NULL);
+            frame_u64(frame, "age_ms", now > kept->at_ms ? now - kept->at_ms : 0);
+            frame_forward(frame, &message.root, keys, ARRAY_SIZE(keys));
+            frame_end(frame);
+            count++;
+        }
+        message_finish(&message);
+    }
+    frame_end(frame);
+}
 
 void events_handle(struct peer *peer, struct message *message)
 {

@@ -21,7 +21,10 @@ struct event {
     const char *device;
     const char *from, *to; /**< Names of devices; "": host memory. */
     const char *reason;
-    /** Who asked: "command" with the process and its user, "policy", "program" or "agent". */
+    /**
+     * Who asked: "command" with the process and its user, "policy", "program" (it lost its device
+     * and needs another) or "agent".
+     */
     const char *by;
     pid_t by_pid; /**< 0: no command. */
     uid_t by_uid;
@@ -56,6 +59,13 @@ void event_log_program(struct agent *agent, const struct program *program, const
 /** An event of a device that the agent noticed. */
 void event_log_device(struct agent *agent, const char *device, const char *state,
                       const char *reason);
+
+/**
+ * Put "policy_moves", the last 16 moves and resumes of @program by the policy, the newest first,
+ * into an open map.
+ */
+void event_log_put_moves(const struct agent *agent, const struct program *program,
+                         struct frame *frame);
 
 /**
  * MSG_EVENTS of a client: send it the events that it may see of the last "age_ms", and with

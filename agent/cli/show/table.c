@@ -87,7 +87,7 @@ void table_add_line(struct table *table, const char *format, ...)
     }
 }
 
-/* Bytes of the longest text in a column, including its title. */
+/* Width of the longest text in a column, including its title. */
 static size_t table_width(struct table *table, size_t column)
 {
     size_t width = strlen(table->columns[column].title);
@@ -95,7 +95,7 @@ static size_t table_width(struct table *table, size_t column)
     for (size_t i = 0; i < scols_table_get_nlines(table->lines); i++) {
         struct libscols_line *line = scols_table_get_line(table->lines, i);
         const char *text = scols_cell_get_data(scols_line_get_cell(line, column));
-        size_t length = text ? strlen(text) : 0;
+        size_t length = text ? (size_t)say_columns(text) : 0;
         width = length > width ? length : width;
     }
     return width;

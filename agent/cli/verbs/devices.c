@@ -87,7 +87,7 @@ static int devices_print_devices(const struct output *output, const json_t *devi
         {"HOST", "{host}[{!host}here]", TABLE_OPTIONAL},
         {"LINK", .say = say_link},
         {"STATE", .say = devices_say_state},
-        {"BY", .say = say_users},
+        {"BY", .say = say_users, .flags = TABLE_WRAP},
         {"UUID/PCI", "{pci}[{!pci}{uuid}]", TABLE_OPTIONAL},
         {"POWER", .say = devices_say_power, .flags = TABLE_RIGHT},
         {NULL},

@@ -40,7 +40,9 @@ void operation_note(struct agent *agent, const struct operation *op, const char 
                           .from = op->program && moves ? op->from : NULL,
                           .to = op->program && moves ? op->to : NULL,
                           .reason = reason,
-                          .by = op->by_pid ? "command" : "policy",
+                          .by = op->by_pid                           ? "command"
+                                : op->asked.manner == REQUEST_NEEDED ? "program"
+                                                                     : "policy",
                           .by_pid = op->by_pid,
                           .by_uid = op->by_uid};
 
@@ -118,7 +120,8 @@ void operation_settle(struct agent *agent, struct operation *op, const struct op
     if (!operation_enter(agent, op, OPERATION_SETTLED))
         return;
     if (end)
-        operation_note(agent, op, end->result, end->reason);
+        operation_note(agent, op, end->result,
+                       end->reason && end->reason[0] ? end->reason : op->why);
     struct operation **at = &agent->operations;
     while (*at != op)
         at = &(*at)->next;

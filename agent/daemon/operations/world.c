@@ -50,7 +50,7 @@ static unsigned world_program_moves_since(const struct managed *managed, uint64_
     unsigned recent = 0;
 
     for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
-        recent += managed->moves[i].at_ms >= since;
+        recent += managed->moved_ms[i] >= since;
     return recent;
 }
 

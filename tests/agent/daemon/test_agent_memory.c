@@ -550,6 +550,25 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert_eq(a->moves, 2);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
 
+    /* Nobody waits for a detached move: the agent decides again by itself. */
+    puppets_limit("gpu1", "4GiB");
+    a->outgrows = 1;
+    a->more = MIB;
+    unsigned moves = a->moves;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--detach")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("wait", "a", "running", "--timeout", "30s")->status, 0);
+    cr_assert_eq(a->outgrows, 0);
+    cr_assert_eq(a->moves, moves + 1);
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:two");
+    puppets_limit("gpu1", "512MiB");
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
+    a->outgrows = 1;
+    a->more = 300 * MIB;
+    moves = a->moves;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--detach")->status, 4, "601 MiB fit");
+    cr_assert_eq(a->moves, moves);
+    a->outgrows = 0;
+
     /* One that never stops growing is not asked for ever. */
     puppets_limit("gpu1", "4GiB");
     a->outgrows = 100;
