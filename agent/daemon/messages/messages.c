@@ -39,7 +39,7 @@ const struct message_handler message_handlers[] = {
     {MSG_CANCEL, PEER_CLIENT, cancel_handle},
     {MSG_NOTICE, PEER_CLIENT, notice_handle},
     {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true},
-    {MSG_DRAIN, PEER_CLIENT, drain_handle, .device = "device", .allowed = access_may_manage,
+    {MSG_DRAIN, PEER_CLIENT, rebalance_handle, .device = "device", .allowed = access_may_manage,
      .deed = "drain devices and rebalance programs"},
     {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .allowed = access_may_manage,
      .deed = "drain devices and rebalance programs"},

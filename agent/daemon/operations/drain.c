@@ -211,20 +211,10 @@ static void drain_begin(struct peer *client, uint32_t index, const struct reques
     followers_add(client, REQUEST_DRAIN, index, asked->timeout_ms);
 }
 
-void drain_handle(struct peer *client, struct message *message)
+void drain_request(struct peer *client, uint32_t device, const struct request *asked)
 {
-    struct request asked;
-    uint32_t index;
-
-    take_request(&message->root, &asked);
-    operations_cancel(client, OPERATIONS_FOLLOWED,
-                      true); /* A client follows one operation at a time. */
-    if (!client_device(client, field_get(&message->root, "device"), &index))
-        return;
-    if (asked.dry_run)
-        rebalance_dry_run(client, REQUEST_DRAIN, index);
-    else if (asked.undo || asked.stay)
-        drain_undo(client, index, asked.stay);
+    if (asked->undo || asked->stay)
+        drain_undo(client, device, asked->stay);
     else
-        drain_begin(client, index, &asked);
+        drain_begin(client, device, asked);
 }

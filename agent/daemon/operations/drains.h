@@ -16,7 +16,8 @@
  * reports a good time for it. Drains are stored with the limits.
  */
 
-void drain_handle(struct peer *client, struct message *message);
+/** Begin or undo a drain of @device for @client, as it asked. */
+void drain_request(struct peer *client, uint32_t device, const struct request *asked);
 /** Begin the announced drains whose time has come. */
 void drain_tick(struct agent *agent);
 /** Tell a program of drains that were announced before it could be told. */
@@ -32,11 +33,8 @@ bool drain_leaves(const struct agent *agent, const struct program *program, uint
  */
 bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 
+/** A client's drain or rebalance; with "dry_run" it is only told the steps. */
 void rebalance_handle(struct peer *client, struct message *message);
-/**
- * Tell @client the steps of a rebalance, or of a drain of @device, and take none.
- */
-void rebalance_dry_run(struct peer *client, enum request_verb verb, uint32_t device);
 /** Begin a step that improves the distribution. False: there is none. */
 bool rebalance_step(struct agent *agent);
 

@@ -45,7 +45,7 @@ static void rebalance_pretend(struct world *world, const struct policy_step *ste
     to->busy += row->busy;
 }
 
-void rebalance_dry_run(struct peer *client, enum request_verb verb, uint32_t device)
+static void rebalance_dry_run(struct peer *client, enum request_verb verb, uint32_t device)
 {
     struct agent *agent = client->agent;
     struct policy_settings settings = *config_policy(&agent->config);
@@ -90,13 +90,20 @@ void rebalance_dry_run(struct peer *client, enum request_verb verb, uint32_t dev
 
 void rebalance_handle(struct peer *client, struct message *message)
 {
+    enum request_verb verb = request_verb(&message->root);
+    uint32_t device = LEDGER_NONE;
     struct request asked;
 
     take_request(&message->root, &asked);
     operations_cancel(client, OPERATIONS_FOLLOWED,
                       true); /* A client follows one operation at a time. */
+    if (verb == REQUEST_DRAIN &&
+        !client_device(client, field_get(&message->root, "device"), &device))
+        return;
     if (asked.dry_run)
-        rebalance_dry_run(client, REQUEST_BALANCE, LEDGER_NONE);
+        rebalance_dry_run(client, verb, device);
+    else if (verb == REQUEST_DRAIN)
+        drain_request(client, device, &asked);
     else
-        followers_add(client, REQUEST_BALANCE, LEDGER_NONE, 0);
+        followers_add(client, verb, LEDGER_NONE, 0);
 }
