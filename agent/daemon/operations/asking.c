@@ -104,6 +104,8 @@ int operation_begin(struct agent *agent, const struct operation *wish,
 
     if (!op)
         return -ENOMEM;
+    if (op->client)
+        op->client->request = NULL; /* The operation notes its own events, also a refusal. */
     op->begun_ms = uv_now(&agent->loop);
     op->asked.vdev = wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
     program_device_names(agent, op->program, wish->vdev, true, op->from, sizeof(op->from));
