@@ -186,7 +186,7 @@ Test(event_log, a_torn_last_record_is_no_error_and_what_follows_is_kept)
 
 Test(event_log, what_is_no_record_ends_the_file_and_events_follow_in_its_place)
 {
-    static const char *const wrong[] = {"\xff\xff\xff\xff nonsense", "\x05\0\0\0none!", "#"};
+    static const char wrong[][16] = {"\xff\xff\xff\xff nonsense", "\x05\0\0\0none!", "#"};
 
     for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         add(2 * i + 1);
