@@ -27,7 +27,7 @@ static struct {
     uid_t user;
 } whose;
 
-int ask_for_user(const struct output *output, const char *user)
+int ask_user_id(const struct output *output, const char *user, uint64_t *ret_id)
 {
     const struct passwd *entry = getpwnam(user);
     char *end;
@@ -35,8 +35,19 @@ int ask_for_user(const struct output *output, const char *user)
 
     if (!entry && (*end || end == user || number >= UINT32_MAX))
         return output_fail(output, ERR_USAGE, "there is no user %s", user);
+    *ret_id = entry ? entry->pw_uid : number;
+    return 0;
+}
+
+int ask_for_user(const struct output *output, const char *user)
+{
+    uint64_t id;
+    int status = ask_user_id(output, user, &id);
+
+    if (status)
+        return status;
     whose.named = true;
-    whose.user = entry ? entry->pw_uid : (uid_t)number;
+    whose.user = (uid_t)id;
     if (geteuid() != 0 && geteuid() != whose.user)
         return output_fail(output, ERR_DENIED, "only root may act on another user's programs");
     return 0;

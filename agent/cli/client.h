@@ -74,6 +74,8 @@ struct question {
     const struct news *news;
 };
 
+/** The id of a user: a name or a number. Returns 0, or an exit status after printing the reason. */
+MUST_CHECK int ask_user_id(const struct output *output, const char *user, uint64_t *ret_id);
 /**
  * Make ask_connect() connect to the agent of @user, a name or a number, and never start it. For
  * root.

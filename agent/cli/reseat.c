@@ -1,9 +1,12 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/select.h"
 #include "agent/cli/verb.h"
+#include "state/base/clock.h"
 
 /* The verbs, in the order in which the help and the manual list them. */
 #define VERBS(V)                                                                                   \
@@ -11,6 +14,7 @@
     V(devices)                                                                                     \
     V(ps)                                                                                          \
     V(move)                                                                                        \
+    V(cancel)                                                                                      \
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
     V(checkpoint)                                                                                  \
@@ -23,6 +27,8 @@
     V(limit)                                                                                       \
     V(drain)                                                                                       \
     V(rebalance)                                                                                   \
+    V(events)                                                                                      \
+    V(wait)                                                                                        \
     V(explain)                                                                                     \
     V(report)                                                                                      \
     V(profile)                                                                                     \
@@ -78,6 +84,25 @@ static bool reseat_wants_json(const struct verb *verb, int argc, char **argv)
     return false;
 }
 
+/** Run the verb; for each selected program, or again and again, as the options say. */
+static int reseat_repeat(struct call *call)
+{
+    uint64_t watch_ms = call->output.view.watch_ms;
+    bool clears = watch_ms && !call->output.json && isatty(STDOUT_FILENO);
+    int status;
+
+    if (verb_repeats(call))
+        return select_run(call);
+    for (;;) {
+        if (clears)
+            fputs("\033[H\033[J", stdout);
+        status = call->verb->run(call);
+        if (status || !watch_ms)
+            return status;
+        clock_sleep(watch_ms * NS_PER_MS);
+    }
+}
+
 static int reseat_run(struct call *call, int argc, char **argv)
 {
     int status = VERB_HELP;
@@ -92,7 +117,7 @@ static int reseat_run(struct call *call, int argc, char **argv)
         (void)help_print(verbs, call->verb->name);
         status = output_done();
     } else if (!status) {
-        status = call->verb->run(call);
+        status = reseat_repeat(call);
     }
     free(call->options);
     return status;

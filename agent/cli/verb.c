@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/cli/select.h"
 #include "agent/config/config.h"
 #include "state/base/bytes/size.h"
 
@@ -157,6 +158,28 @@ int verb_take_names(const struct call *call, const char *what, char *text, size_
     return 0;
 }
 
+int verb_take_view(struct call *call, const struct verb_option *option, const char *text)
+{
+    struct view *view = &call->output.view;
+
+    switch (option->name[0]) {
+    case 'c':
+        view->columns = text;
+        return 0;
+    case 's':
+        view->sort = text;
+        return 0;
+    case 'n':
+        view->headless = true;
+        return 0;
+    case 'q':
+        view->quiet = true;
+        return 0;
+    default:
+        return verb_take_number(call, option, text, &view->watch_ms);
+    }
+}
+
 static void verb_put_number(const struct verb_option *option, void *options, uint64_t number)
 {
     uint32_t narrow = (uint32_t)number;
@@ -245,6 +268,28 @@ static void verb_make_getopt(const struct verb *verb, struct option *ret_options
     *ret_options = (struct option){verb->plain ? NULL : "json", no_argument, NULL, 'j'};
 }
 
+/** The letters of getopt_long(): those of the rows and what every verb has. */
+static void verb_make_letters(const struct verb *verb, char ret[2 * OPTIONS_MAX + 8])
+{
+    const struct verb_option *rows = verb_options(verb);
+    size_t used = (size_t)sprintf(ret, verb_takes_program(verb) ? "+:h" : ":h");
+
+    for (size_t i = 0; i < OPTIONS_MAX && rows[i].name; i++)
+        if (rows[i].letter)
+            used += (size_t)sprintf(ret + used, rows[i].argument ? "%c:" : "%c", rows[i].letter);
+}
+
+/** The row of a letter; -1: none. */
+static int verb_find_letter(const struct verb *verb, int letter)
+{
+    const struct verb_option *rows = verb_options(verb);
+
+    for (int i = 0; i < OPTIONS_MAX && rows[i].name; i++)
+        if (rows[i].letter && rows[i].letter == letter)
+            return i;
+    return -1;
+}
+
 /**
  * The value of an optional argument such as `--models FILE`. getopt_long() only accepts it after
  * '='; here the next word is taken too, unless it is an option.
@@ -274,14 +319,22 @@ static int verb_note(struct call *call, const char *name, const char *value)
     return (size_t)size < room ? 0 : output_usage(&call->output, "the options are too long");
 }
 
+bool verb_repeats(const struct call *call)
+{
+    const char *arguments = call->verb->arguments;
+
+    return arguments && strncmp(arguments, "APP", 3) == 0 && select_given(&call->output);
+}
+
 int verb_parse(struct call *call, int argc, char **argv)
 {
-    const char *letters = verb_takes_program(call->verb) ? "+:h" : ":h";
+    char letters[2 * OPTIONS_MAX + 8];
     struct option options[OPTIONS_MAX + 3] = {{0}};
     bool given[OPTIONS_MAX] = {false};
     int result, index, status;
 
     verb_make_getopt(call->verb, options);
+    verb_make_letters(call->verb, letters);
     for (const struct verb_option *option = verb_options(call->verb); option->name; option++)
         if (option->initial)
             verb_put_number(option, call->options, option->initial);
@@ -295,6 +348,8 @@ int verb_parse(struct call *call, int argc, char **argv)
             return verb_refuse_option(call, result, result == '?' ? optopt : 0, word);
         if (result == 'h')
             return VERB_HELP;
+        if (index < 0 && (index = verb_find_letter(call->verb, result)) >= 0)
+            result = ROW;
         if (result == ROW) {
             if (options[index].has_arg == optional_argument)
                 optarg = verb_optional_value(argc, argv);
@@ -306,8 +361,12 @@ int verb_parse(struct call *call, int argc, char **argv)
                 return status;
         }
     }
-    call->words = argv + optind;
-    call->count = (size_t)(argc - optind);
+    static char each[] = "*"; /* In place of the program: the words may be changed. */
+    bool selects = verb_repeats(call);
+    call->words = argv + optind - selects;
+    call->count = (size_t)(argc - optind) + selects;
+    if (selects)
+        call->words[0] = each;
     status = verb_check_arguments(call);
     return status ? status : verb_check_required(call, given);
 }

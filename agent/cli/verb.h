@@ -41,6 +41,7 @@ struct verb_option {
     const char *name;     /**< Without the dashes; NULL in the last row. */
     const char *argument; /**< Syntax as above; NULL: a flag. "[FILE]" is optional. */
     const char *help;     /**< Sentences, for --help and the manual. */
+    char letter;          /**< It can be given as "-o" too; 0: it cannot. */
 
     enum option_kind kind;
     size_t offset, size; /**< Of the value in the options. The last one given counts. */
@@ -80,6 +81,24 @@ struct verb_option {
 #define OPTION_BANDWIDTH(type, text)                                                               \
     {                                                                                              \
         "bandwidth", "SIZE", text, .kind = OPTION_SIZE, OPTION_VALUE(type, asked.bandwidth)        \
+    }
+
+/* Options of verbs that print a table with output_table(). */
+#define OPTION_VIEW                                                                                \
+    {"columns", "NAMES",                                                                           \
+     "Only these columns, in this order: their titles, with commas between and - for a blank. "    \
+     "Also -o.",                                                                                   \
+     .letter = 'o', .take = verb_take_view},                                                       \
+        {"sort", "NAME",                                                                           \
+         "Sort by this column; with - before it (--sort=-memory) the largest first.",              \
+         .take = verb_take_view},                                                                  \
+        {"no-header", NULL, "Leave the titles out.", .take = verb_take_view},                      \
+        {"quiet", NULL, "Only the first column, without its title. Also -q.", .letter = 'q',       \
+         .take = verb_take_view},                                                                  \
+    {                                                                                              \
+        "watch", "TIME", "Print it again and again after this time, such as 2s, until Ctrl-C.",    \
+            .kind = OPTION_TIME, .unit = "seconds", .places = 3, .least = 100, .most = 86400000,   \
+            .take = verb_take_view                                                                 \
     }
 
 struct verb {
@@ -136,6 +155,8 @@ MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *
                                struct names *ret_names);
 
 /** Result of verb_parse() for --help. */
+/** True if selectors stand for the verb's first argument, APP: it is run for each program. */
+bool verb_repeats(const struct call *call);
 #define VERB_HELP (-1)
 /**
  * Parse the words after the verb: options into @call->options, arguments into @call->words.
@@ -144,6 +165,9 @@ MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *
  * Returns 0, VERB_HELP, or an exit status after printing the error. Not thread-safe.
  */
 MUST_CHECK int verb_parse(struct call *call, int argc, char **argv);
+
+/** Of OPTION_VIEW. */
+int verb_take_view(struct call *call, const struct verb_option *option, const char *text);
 
 /* Help texts, generated from the rows. */
 

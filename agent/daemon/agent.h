@@ -25,6 +25,7 @@ struct operation;
 struct governor;
 struct cost_table;
 struct power;
+struct event_log;
 struct server;
 struct agent;
 
@@ -118,8 +119,9 @@ struct agent {
     char config_problem[PROTOCOL_TEXT_MAX]; /**< Why the last reading of the configuration was
                                                refused, or "". */
     struct governor *governor;
-    struct cost_table *costs; /**< costs/costs.h. */
-    struct power *power;      /**< power/power.h. */
+    struct cost_table *costs;    /**< costs/costs.h. */
+    struct power *power;         /**< power/power.h. */
+    struct event_log *event_log; /**< event_log.h. */
     bool stopping;
 };
 

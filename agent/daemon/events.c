@@ -1,4 +1,5 @@
 #include "agent/daemon/costs/costs.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
@@ -32,12 +33,14 @@ static void events_program_lost(struct agent *agent, struct program *program)
 
 static void events_program_removed(struct agent *agent, struct program *program)
 {
+    event_log_program(agent, program, "ended", "");
     govern_remember(agent, program);
     costs_forget(program);
     serving_ended(agent, program);
     pending_drop(agent, program);
     tracing_ends(agent, program);
     resume_forget(agent, program);
+    waiting_ends(agent, program);
 }
 
 const struct agent_events agent_events = {

@@ -1,4 +1,5 @@
 #include "agent/daemon/peers.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/grants.h"
 
 #include <errno.h>
@@ -147,6 +148,13 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    if (peer->request && (strcmp(code, ERR_REFUSED) == 0 || strcmp(code, ERR_DENIED) == 0)) {
+        struct event event = event_of(peer, peer->request, code);
+        event.owned = true; /* The text may name programs that only this user may see. */
+        event.uid = peer->uid;
+        event.reason = text;
+        event_log_add(peer->agent, &event);
+    }
     frame_init(&frame, MSG_ERROR);
     frame_string(&frame, "code", code);
     frame_string(&frame, "message", text);

@@ -32,6 +32,9 @@ struct peer {
     enum peer_role role;
     bool closing;
     bool broken; /**< Sending to it failed: the connection is closed as soon as the loop runs. */
+    /** Type of its last request, for the event of a refusal; NULL: none, or a dry run. */
+    const char *request;
+    bool follows;            /**< It is sent each event (event_log.h). */
     struct program *program; /**< The program at the other end; NULL for a client. */
     struct message pending;  /**< A request that waits for a listing of the devices. */
     bool is_pending;

@@ -12,6 +12,7 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/costs/costs.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/isolation.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
@@ -158,6 +159,7 @@ static int reseatd_start(struct agent *agent, uint64_t timeout_ms)
         (error = govern_init(agent)) || (error = costs_init(agent, kept)))
         return error;
     agent->sweep.data = agent;
+    event_log_init(agent, kept);
     uv_timer_start(&agent->sweep, reseatd_on_sweep, SWEEP_MS, SWEEP_MS);
     programs_load(agent);
     error = peers_listen(agent);
@@ -196,6 +198,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     costs_finish(agent);
     servers_finish(agent);
     devices_finish(agent);
+    event_log_finish(agent);
     config_finish(&agent->config);
     return 0;
 }

@@ -19,6 +19,7 @@ const char *const request_verbs[REQUEST_VERBS] = {
     [REQUEST_TRACE] = MSG_TRACE,
     [REQUEST_DRAIN] = MSG_DRAIN,
     [REQUEST_BALANCE] = MSG_BALANCE,
+    [REQUEST_WAIT] = MSG_WAIT,
 };
 
 enum request_verb request_verb(const msgpack_object *map)

@@ -326,6 +326,12 @@ void frame_object(struct frame *frame, const char *key, const msgpack_object *va
     protocol_check(frame, msgpack_pack_object(&frame->packer, *value));
 }
 
+void frame_packed(struct frame *frame, const char *key, const void *bytes, size_t size)
+{
+    protocol_put_key(frame, key);
+    protocol_check(frame, msgpack_sbuffer_write(&frame->buffer, bytes, size));
+}
+
 void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
                    size_t count)
 {

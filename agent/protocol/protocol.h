@@ -82,6 +82,10 @@
 #define MSG_DRAIN   "drain"
 #define MSG_BALANCE "balance" /**< client: the same for moves that make things better. */
 #define MSG_STEP    "step"    /**< agent to client. */
+/** client: answer when "what" (a device or a program) is in the state "condition". */
+#define MSG_WAIT "wait"
+/** client: what happened; answers with "events", until one without "more". */
+#define MSG_EVENTS  "events"
 #define MSG_EXPLAIN "explain" /**< client: why a program is where it is; answer. */
 #define MSG_USE     "use"     /**< client: use over time; answer. */
 /** client: what launches were found to cost, of "what" alone, without the first "skip"; answer: at
@@ -138,6 +142,7 @@
 #define RESULT_CANCELED    "canceled"
 #define RESULT_ENDED       "ended"   /**< The program did, and needs no device any more. */
 #define RESULT_UNKNOWN     "unknown" /**< Its connection ended first. */
+#define RESULT_BEGUN       "begun"   /**< With "detach": the program was asked. */
 #define RESULT_QUEUED      "queued"  /**< Of a resume: the policy does it when there is room. */
 /** Not tried: the program has more than "wanted" of the request, and more than was granted. Its
  * status, sent before, says how much. */
@@ -254,6 +259,8 @@ void frame_end(struct frame *frame);
  * as field_text() does. What is missing, or anything else, is left out. */
 void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
                    size_t count);
+/** Put a value that is packed already: as that of a message's field, @size bytes of msgpack. */
+void frame_packed(struct frame *frame, const char *key, const void *bytes, size_t size);
 /** Copy a received value as it is. */
 void frame_object(struct frame *frame, const char *key, const msgpack_object *value);
 

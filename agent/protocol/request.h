@@ -32,6 +32,7 @@ enum request_verb {
     REQUEST_TRACE,
     REQUEST_DRAIN,   /**< Of a device; its program is NULL, as for a rebalance. */
     REQUEST_BALANCE, /**< A drain and a rebalance wait for operations of the policy. */
+    REQUEST_WAIT,    /**< A client waits for the state of a program or a device. */
     REQUEST_VERBS
 };
 extern const char *const request_verbs[REQUEST_VERBS];
@@ -53,6 +54,7 @@ struct request {
     uint64_t timeout_ms;      /**< From a command; 0: none. */
     uint64_t deadline_ns;     /**< To a program: CLOCK_MONOTONIC; 0: none. */
     bool dry_run;             /**< Only report whether it could be done. */
+    bool detach;              /**< The command does not wait for the end. */
     bool queue;               /**< Of a resume: the policy resumes the program later. */
     uint64_t max_downtime_ms; /**< 0: as configured. */
     bool strict;              /**< Undo a move whose pause would be longer. */
@@ -68,6 +70,7 @@ struct request {
     bool ends;                    /**< End the periodic checkpoints. */
     uint64_t lease_ms;            /**< Duration of the lease that it renews; 0: none. */
     bool parks;                   /**< Park it, for an image of its process (park.h). */
+    bool stay;                    /**< Of a drain: only keep new programs away. */
     bool undo;                    /**< Of a drain: admit programs to the device again. */
     uint64_t in_ns;               /**< Of a drain: when it begins, from now on. */
     struct protection protection; /**< Of a protection. */

@@ -18,10 +18,25 @@ enum status {
     STATUS_EXPIRED = 5,
 };
 
+/** What is shown of an answer, and how: options of several verbs. Texts are borrowed. */
+struct view {
+    /* Which programs (select.h). */
+    bool all, of_user;
+    uint64_t user;
+    const char *device, *name; /**< NULL: any. */
+    /* How a table is printed. */
+    const char *columns; /**< Titles with commas; NULL: those that fit. */
+    const char *sort;    /**< A title, with '-' before it for the largest first; or NULL. */
+    bool headless;       /**< No titles. */
+    bool quiet;          /**< Only the first column, without its title. */
+    uint64_t watch_ms;   /**< Print it again after this time; 0: do not. */
+};
+
 struct output {
     const char *command;
     const char *members; /**< Of the verb's JSON object; see output_result(). */
     bool json;
+    struct view view;
 };
 
 /** Create {"schema": 1, "command": ..., "status": ...}. Returns NULL without memory. */
@@ -56,6 +71,15 @@ int output_say(const struct output *output, const json_t *answer, const char *te
  */
 int output_list(const struct output *output, const json_t *answer, const char *key,
                 const struct table_column *columns, const char *code, const char *message);
+/**
+ * Print a list as a table as the view says. The number and unit of a column that is TABLE_RIGHT are
+ * one word. Returns an exit status.
+ *
+ * @matches  Which entries are printed; NULL: all.
+ */
+int output_table(const struct output *output, const json_t *list,
+                 const struct table_column *columns,
+                 bool (*matches)(const struct output *output, const json_t *entry));
 /** Add the member "error". */
 void output_add_error(json_t *object, const char *code, const char *message);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */

@@ -4,7 +4,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/image/process.h"
-#include "agent/cli/verb.h"
+#include "agent/cli/select.h"
 #include "state/base/clock.h"
 #include "state/image/image_folder.h"
 
@@ -52,6 +52,7 @@ static const struct verb_option options[] = {
      OPTION_VALUE(struct checkpoint, end_process)},
     {"criu", "PROGRAM", "With --process: the CRIU to use. Default: criu.",
      OPTION_VALUE(struct checkpoint, criu)},
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static int checkpoint_print(const struct checkpoint *checkpoint, json_t *report)

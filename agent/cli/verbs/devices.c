@@ -26,6 +26,7 @@ static const struct verb_option devices_options[] = {
      OPTION_VALUE(struct devices, measure)},
     {"timeout", "SECONDS", "With --measure: limit for each device. Default: 60.",
      OPTION_SECONDS(struct devices, timeout_ms, 3, 1000, 3600000), .initial = 60000},
+    OPTION_VIEW,
     {NULL}};
 
 /** Append the limit of the memory, or that the device takes no programs. */
@@ -33,6 +34,8 @@ static void devices_say_limit(const json_t *device, struct words *words)
 {
     if (member_bool(device, "drained"))
         words_add(words, "drained");
+    else if (member_bool(device, "cordoned"))
+        words_add(words, "cordoned");
     else if (member_bool(device, "draining"))
         words_say(words, device, "draining in {drains_in_ns:seconds}");
     else if (member_bool(device, "limited"))
@@ -48,6 +51,7 @@ static void devices_say_state(const json_t *device, struct words *words)
     words_add(words, "%s",
               up && member_bool(device, "drained")    ? "drained"
               : up && member_bool(device, "draining") ? "draining"
+              : up && member_bool(device, "cordoned") ? "cordoned"
                                                       : state);
 }
 
@@ -63,12 +67,12 @@ static void devices_say_power(const json_t *device, struct words *words)
     else if (cap > 0)
         words_add(words, "?");
     if (cap > 0)
-        words_add(words, " of %.0f", cap);
+        words_add(words, "/%.0f", cap);
     if (words->used)
-        words_add(words, member_bool(device, "power_model") ? " W (model)" : " W");
+        words_add(words, member_bool(device, "power_model") ? "W(model)" : "W");
 }
 
-static int devices_print_devices(const json_t *devices)
+static int devices_print_devices(const struct output *output, const json_t *devices)
 {
     static const struct table_column columns[] = {
         {"NAME", "{name}"},
@@ -83,13 +87,13 @@ static int devices_print_devices(const json_t *devices)
         {"HOST", "{host}[{!host}here]", TABLE_OPTIONAL},
         {"LINK", .say = say_link},
         {"STATE", .say = devices_say_state},
-        {"BY", .say = say_users},
-        {"UUID/PCI", "{pci}[{!pci}{uuid}]"},
+        {"BY", .say = say_users, .flags = TABLE_WRAP},
+        {"UUID/PCI", "{pci}[{!pci}{uuid}]", TABLE_OPTIONAL},
         {"POWER", .say = devices_say_power, .flags = TABLE_RIGHT},
         {NULL},
     };
 
-    return table_print_list(devices, columns);
+    return output_table(output, devices, columns, NULL);
 }
 
 static int devices_print(const struct call *call, const json_t *answer)
@@ -111,7 +115,7 @@ static int devices_print(const struct call *call, const json_t *answer)
         return output_fail(&call->output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
-    int status = devices_print_devices(devices);
+    int status = devices_print_devices(&call->output, devices);
     if (problem[0])
         output_note(&call->output, "the list may be old: %s", problem);
     return status;

@@ -20,6 +20,18 @@ static const struct verb_option drain_options[] = {
      "there is room elsewhere. When all have left, the device is drained early. A restarted agent "
      "keeps to the time.",
      OPTION_SECONDS(struct steps, asked.in_ns, 9, 0, 10000000000000000)},
+    {"timeout", "TIME",
+     "Wait no longer for programs to leave, with exit status 5; the device stays drained. Default: "
+     "no limit.",
+     OPTION_SECONDS(struct steps, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS)},
+    {"dry-run", NULL,
+     "Only list where the programs would go now, and which cannot leave. Exit status 4: some "
+     "cannot.",
+     OPTION_VALUE(struct steps, asked.dry_run)},
+    {"keep", NULL,
+     "Only keep new programs away; those that are on the device stay there (other tools call that "
+     "to cordon).",
+     OPTION_VALUE(struct steps, asked.stay)},
     {"off", NULL,
      "Admit programs again, and cancel a planned drain: programs that were notified are told, and "
      "a command that waits for it fails.",
@@ -77,7 +89,10 @@ static void drain_explain(const struct steps *steps, const json_t *answer, struc
     }
     json_array_foreach(json_object_get(answer, "left"), i, one)
         words_say(words, one, "{app} stays: {reason}; ");
-    words_say(words, answer, "{device} takes no new programs (reseat drain {device} --off)");
+    words_say(words, answer,
+              steps->asked.dry_run
+                  ? "{moved|program|programs} would leave"
+                  : "{device} takes no new programs (reseat drain {device} --off)");
 }
 
 static int drain_finish(struct steps *steps, json_t *answer)
@@ -90,21 +105,22 @@ static int drain_finish(struct steps *steps, json_t *answer)
         if (!json_object_get(answer, "drained"))
             json_object_set_new(answer, "drained", json_boolean(!steps->asked.undo));
         json_object_set(answer, "announced", steps->announced);
-    } else {
-        json_object_set_new(answer, "dry_run", json_boolean(steps->asked.dry_run));
     }
+    json_object_set_new(answer, "dry_run", json_boolean(steps->asked.dry_run));
     json_object_set(answer, "steps", steps->list);
     if (bad) {
         drain_explain(steps, answer, &why);
         return output_result(steps->output, answer, failed ? ERR_FAILED : ERR_REFUSED, why.text);
     }
-    return output_say(steps->output, answer,
-                      steps->asked.dry_run ? "{moved|program|programs} would move"
-                      : !steps->device     ? "{moved|program|programs} moved"
-                      : steps->asked.undo
-                          ? "{device} takes programs again"
-                          : "{device} is empty and takes no new programs (reseat drain {device} "
-                            "--off)");
+    return output_say(
+        steps->output, answer,
+        steps->asked.dry_run ? "{moved|program|programs} would move"
+        : steps->asked.stay  ? "{device} takes no new programs, and those on it stay (reseat drain "
+                               "{device} --off)"
+        : !steps->device     ? "{moved|program|programs} moved"
+        : steps->asked.undo  ? "{device} takes programs again"
+                             : "{device} is empty and takes no new programs (reseat drain {device} "
+                               "--off)");
 }
 
 static bool drain_take_news(void *context, const struct message *message)
@@ -146,8 +162,11 @@ static int drain(struct call *call)
 {
     const struct steps *steps = call->options;
 
-    if (steps->asked.undo && steps->asked.in_ns)
-        return output_usage(&call->output, "--off is done at once; --in does not go with it");
+    bool waits = steps->asked.in_ns || steps->asked.timeout_ms;
+
+    if (steps->asked.undo + steps->asked.stay + steps->asked.dry_run + waits > 1)
+        return output_usage(&call->output,
+                            "give one of --off, --keep, --dry-run, or --in and --timeout");
     return drain_carry_out(call, MSG_DRAIN, "drain the device", true);
 }
 
@@ -163,7 +182,7 @@ const struct verb verb_drain = {
     .text = "The policy chooses where programs go; what fits nowhere is suspended and queues for a "
             "device. Waits until the device is empty. Exit status 4: some programs cannot leave; "
             "1: some failed to. The device stays drained, also when this command is interrupted.",
-    .members = "device drained left[] announced steps moved failed",
+    .members = "device drained cordoned dry_run left[] announced steps moved failed",
     .options = drain_options,
     .size = sizeof(struct steps),
     .users = true,

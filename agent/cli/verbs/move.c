@@ -3,6 +3,7 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
+#include "agent/cli/select.h"
 #include "agent/cli/verb.h"
 
 #define BAR_WIDTH 30
@@ -15,7 +16,6 @@ struct change {
     struct request asked;         /**< Set by options, and completed when it is sent. */
     bool on_demand, whole, taken; /**< Become `fetch` and `manner` of `asked`. */
     const char *to;               /**< Suspend: the folder of the image; or NULL. */
-    bool cancels;                 /**< Move: cancel the program's move, whoever requested it. */
     bool prewarms;
     struct names devices; /**< Prewarm: the devices. */
     bool bar;             /**< A progress bar is on the terminal. */
@@ -37,6 +37,14 @@ struct change {
 #define TAKEN                                                                                      \
     "The device is being taken away: move the program even if a callback that it "                 \
     "registered with reseat.h fails or is late."
+
+#define DETACH                                                                                     \
+    {                                                                                              \
+        "detach", NULL,                                                                            \
+            "Do not wait for the end: reseat ps shows how far it is, reseat wait waits for it, "   \
+            "reseat cancel cancels it.",                                                           \
+            OPTION_VALUE(struct change, asked.detach)                                              \
+    }
 
 #define REPORT_MEMBERS                                                                             \
     "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "       \
@@ -63,10 +71,8 @@ static const struct verb_option move_options[] = {
      "Copying ahead, the default, gives a shorter pause.",
      OPTION_VALUE(struct change, on_demand)},
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
-    {"cancel", NULL,
-     "Without DEVICE: cancel the move, suspend, resume or prewarm of APP that is under way (reseat "
-     "ps), whoever asked for it. The program stays where it was.",
-     OPTION_VALUE(struct change, cancels)},
+    DETACH,
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const struct verb_option suspend_options[] = {
@@ -80,6 +86,8 @@ static const struct verb_option suspend_options[] = {
     MAX_DOWNTIME,
     BANDWIDTH,
     {"taken", NULL, TAKEN, OPTION_VALUE(struct change, taken)},
+    DETACH,
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const struct verb_option resume_options[] = {
@@ -92,6 +100,7 @@ static const struct verb_option resume_options[] = {
      OPTION_VALUE(struct change, on_demand)},
     {"whole", NULL, "Copy all of its data before it runs.", OPTION_VALUE(struct change, whole)},
     BANDWIDTH,
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const struct verb_option prewarm_options[] = {
@@ -270,6 +279,8 @@ static void move_print_done(const struct change *change, const json_t *report)
                    "(reseat explain {app.pid})";
     else if (change->asked.dry_run)
         template = "{app} can move from {from:place} to {to}";
+    else if (strcmp(member_text(report, "result"), RESULT_BEGUN) == 0)
+        template = "{app} leaves {from:place} for {to:place}; reseat ps shows how far it is";
     else if (member_bool(report, "starting"))
         template = "{app} has not used OpenCL yet; it will start on {to}";
     else
@@ -278,7 +289,7 @@ static void move_print_done(const struct change *change, const json_t *report)
         words_say(&words, report, template);
         puts(words.text);
     }
-    if (change->to) {
+    if (change->to && !change->asked.detach) {
         words.used = 0;
         words_say(&words, report,
                   "{image_bytes} in the image {image}, {image_written:bytes} of it new; "
@@ -290,7 +301,8 @@ static void move_print_done(const struct change *change, const json_t *report)
 static int move_status_of(const struct change *change, const json_t *report)
 {
     const char *result = member_text(report, "result");
-    bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0;
+    bool done = strcmp(result, RESULT_DONE) == 0 || strcmp(result, RESULT_QUEUED) == 0 ||
+                strcmp(result, RESULT_BEGUN) == 0;
 
     if (move_is_not_stored(change, report))
         return STATUS_ROLLED_BACK;
@@ -390,18 +402,15 @@ static int move_take_answers(struct call *call, struct client *client)
     return status ? status : move_finish(change, reports);
 }
 
-static int move_cancel_other(const struct call *call)
+static int move_cancel_run(struct call *call)
 {
-    static const struct question question = {.type = MSG_CANCEL, .what = "cancel a move"};
-    struct output output = call->output;
-    json_auto_t *answer = NULL;
+    static const struct question question = {
+        .type = MSG_CANCEL, .what = "cancel a move", .say = "{app}: canceled"};
     struct frame frame;
 
-    output.members = "app";
     frame_init(&frame, MSG_CANCEL);
     frame_string(&frame, "app", call->words[0]);
-    int status = ask(&output, &question, &frame, &answer);
-    return status ? status : output_say(&output, answer, "{app}: canceled");
+    return ask_print(&call->output, &question, &frame);
 }
 
 static int move_verb_run(struct call *call)
@@ -410,12 +419,6 @@ static int move_verb_run(struct call *call)
     struct client client;
     change->output = &call->output;
     change->prewarms = strcmp(call->verb->name, MSG_PREWARM) == 0;
-    if (change->cancels && call->count > 1)
-        return output_usage(&call->output, "--cancel takes no DEVICE");
-    if (change->cancels)
-        return move_cancel_other(call);
-    if (strcmp(call->verb->name, MSG_MOVE) == 0 && call->count < 2)
-        return output_usage(&call->output, "DEVICE is missing");
     if (change->prewarms && !change->asked.drop && call->count < 2)
         return output_fail(&call->output, ERR_USAGE,
                            "prewarm needs a DEVICE to make ready (reseat devices), or --off");
@@ -440,17 +443,31 @@ static int move_verb_run(struct call *call)
 
 const struct verb verb_move = {
     .name = MSG_MOVE,
-    .arguments = "APP[:N] [DEVICE]",
+    .arguments = "APP[:N] DEVICE",
     .summary = "Move a program to another device, while it runs.",
     .text = "APP is a pid, a name or an id (reseat ps); DEVICE a name, UUID, PCI address or part "
-            "of the driver's name (reseat devices). Ctrl-C cancels, as does reseat move APP "
-            "--cancel in another terminal.\nAll virtual devices of the program move, one after "
+            "of the driver's name (reseat devices). Ctrl-C cancels, as does reseat cancel in "
+            "another terminal.\nAll virtual devices of the program move, one after "
             "another; APP:N is one of them, counted from 0.",
     .members = REPORT_MEMBERS,
     .options = move_options,
     .size = sizeof(struct change),
     .users = true,
     .run = move_verb_run,
+};
+
+static const struct verb_option cancel_options[] = {OPTION_SELECTORS(SELECT_EACH), {NULL}};
+
+const struct verb verb_cancel = {
+    .name = MSG_CANCEL,
+    .arguments = "APP",
+    .summary = "Cancel the move, suspend, resume or prewarm of a program that is under way.",
+    .text = "Whoever asked for it (reseat ps shows what is under way). The program stays where it "
+            "was. Exit status 4: nothing is under way.",
+    .members = "app",
+    .options = cancel_options,
+    .users = true,
+    .run = move_cancel_run,
 };
 
 const struct verb verb_suspend = {

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "agent/cli/client.h"
-#include "agent/cli/verb.h"
+#include "agent/cli/select.h"
 #include "agent/protocol/protection.h"
 
 struct protect {
@@ -34,6 +34,7 @@ static const struct verb_option options[] = {
     {"timeout", "SECONDS",
      "Wait no longer for the first copy, which is then made later. Default: 60.",
      OPTION_SECONDS(struct protect, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS), .initial = 60000},
+    OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
 static const char *protect_word(const struct protect *protect)

@@ -1,4 +1,5 @@
 #include "agent/cli/client.h"
+#include "agent/cli/select.h"
 #include "agent/cli/verb.h"
 
 /** Append the devices of the virtual devices, in order, and those that share its long launches. */
@@ -76,28 +77,34 @@ static int ps_print(const struct output *output, const json_t *answer)
         {"NAME", "{name}"},
         {"PID", "{pid}", TABLE_RIGHT},
         {"DEVICE", .say = ps_devices},
-        {"READY", "{ready:list}"},
+        {"READY", "{ready:list}", TABLE_OPTIONAL},
         {"MEMORY", "{device_bytes}", TABLE_RIGHT},
-        {"GRANTED", "{granted_bytes}", TABLE_RIGHT},
+        {"GRANTED", "{granted_bytes}", TABLE_RIGHT | TABLE_OPTIONAL},
         {"LIMIT", "[{?limited}{quota_bytes}]", TABLE_RIGHT},
-        {"STATE", .say = ps_state},
-        {"MOVES", "{moves}", TABLE_RIGHT},
-        {"DOWNTIME", "[{?moves}{last_downtime_ns}]", TABLE_RIGHT},
+        {"STATE", .say = ps_state, .flags = TABLE_WRAP},
+        {"MOVES", "[{moves}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {"DOWNTIME", "[{?moves}{last_downtime_ns}]", TABLE_RIGHT | TABLE_OPTIONAL},
         {"SNAPSHOT", .say = ps_snapshot, .flags = TABLE_RIGHT},
-        {"LOSSES", "{losses}", TABLE_RIGHT},
+        {"LOSSES", "[{losses}]", TABLE_RIGHT | TABLE_OPTIONAL},
         {"PINNED BY", "{pinned}", TABLE_WRAP},
         {NULL},
     };
-    struct table *table = table_create(columns);
-    const json_t *apps = json_object_get(answer, "apps");
+    json_auto_t *apps = json_array();
 
-    if (!json_array_size(apps))
-        output_note(output, "no program runs under reseat; start one with reseat run");
     /* The agent keeps the newest first. */
-    for (size_t i = json_array_size(apps); i-- > 0;)
-        table_add(table, json_array_get(apps, i));
-    return table_print(table);
+    for (size_t i = json_array_size(json_object_get(answer, "apps")); i-- > 0;)
+        json_array_append(apps, json_array_get(json_object_get(answer, "apps"), i));
+    if (!json_array_size(apps) && !output->view.quiet)
+        output_note(output, "no program runs under reseat; start one with reseat run");
+    return output_table(output, apps, columns, select_matches);
 }
+
+static const struct verb_option ps_options[] = {
+    OPTION_SELECTORS(
+        "Every program that you may see, which is the default. Without --json, --user, "
+        "--device and --name leave others out."),
+    OPTION_VIEW,
+    {NULL}};
 
 static int ps_run(struct call *call)
 {
@@ -113,6 +120,7 @@ const struct verb verb_ps = {
     .name = "ps",
     .summary = "List the programs that run under reseat, and where their virtual devices are.",
     .members = "apps[]",
+    .options = ps_options,
     .users = true,
     .run = ps_run,
 };

@@ -4,141 +4,97 @@
 #include "agent/cli/client.h"
 #include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
-#include "state/base/clock.h"
 
-#define GRAPH 26 /* Columns of a graph; with names and sizes it fits 80 columns. */
+#define GRAPH 24 /* Columns of a graph. */
 /** Most models in the table of a census. */
 #define CENSUS_MODELS_MAX 20
 
+/** What a line is of: a device, a program, or one that has ended. */
+static const char *report_kind(const json_t *one)
+{
+    return json_object_get(one, "held_peak_bytes") ? "device"
+           : json_object_get(one, "pid")           ? "program"
+                                                   : "ended";
+}
+
+static void report_say_kind(const json_t *one, struct words *words)
+{
+    words_add(words, "%s", report_kind(one));
+}
+
+/** The capacity of a program's entry is its device's. */
+static void report_say_capacity(const json_t *one, struct words *words)
+{
+    if (strcmp(report_kind(one), "device") == 0)
+        words_say(words, one, "{capacity_bytes}");
+}
+
+/** Append which part of its device a program needed at most. */
+static void report_say_share(const json_t *one, struct words *words)
+{
+    double capacity = (double)member_number(one, "capacity_bytes");
+    double needed = (double)member_number(one, "wanted_peak_bytes");
+
+    if (needed > 0 && capacity > 0 && member_text(one, "device")[0])
+        words_add(words, "%.0f%%", 100 * needed / capacity);
+}
+
 /**
- * Draw a graph of bars with eight heights, newest to the right. Each is the maximum of its samples.
+ * Append a graph of bars with eight heights, newest to the right. Each is the maximum of its
+ * samples.
  */
-static void report_draw(const json_t *one, uint64_t full)
+static void report_say_graph(const json_t *one, struct words *words)
 {
     /* Without UTF-8, the bytes of a bar would be shown as three characters. */
     static const char *const ascii[] = {" ", ".", ".", ":", "-", "=", "+", "*", "#"};
     const bool utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     static const char *const eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     const json_t *held = json_object_get(one, "held");
+    uint64_t capacity = member_number(one, "capacity_bytes");
+    double full = (double)(capacity ? capacity : member_number(one, "peak_bytes"));
     size_t count = json_array_size(held);
     size_t columns = count < GRAPH ? count : GRAPH;
 
-    for (size_t i = columns; i < GRAPH; i++)
-        putchar(' ');
+    for (size_t i = columns; count && i < GRAPH; i++)
+        words_add(words, " ");
     for (size_t i = 0; i < columns; i++) {
         json_int_t most = 0;
         for (size_t j = i * count / columns; j < (i + 1) * count / columns; j++) {
             json_int_t value = json_integer_value(json_array_get(held, j));
             most = value > most ? value : most;
         }
-        double part = full ? (double)most / (double)full : 0;
+        double part = full > 0 ? (double)most / full : 0;
         int bar = most ? 1 + (int)(part * 7.999) : 0;
-        fputs((utf8 ? eighths : ascii)[bar > 8 ? 8 : bar], stdout);
+        words_add(words, "%s", (utf8 ? eighths : ascii)[bar > 8 ? 8 : bar]);
     }
 }
 
-static unsigned report_percent(uint64_t part, uint64_t whole)
+static int report_print(const struct output *output, const json_t *answer)
 {
-    return whole ? (unsigned)((double)part / (double)whole * 100 + 0.5) : 0;
-}
+    static const struct table_column columns[] = {
+        {"NAME", "{name}"},
+        {"KIND", .say = report_say_kind},
+        {"CAPACITY", .say = report_say_capacity, .flags = TABLE_RIGHT | TABLE_OPTIONAL},
+        {"GRANTED", "[{granted_bytes}]", TABLE_RIGHT},
+        {"HELD", "[{held_bytes}][{device_bytes}]", TABLE_RIGHT},
+        {"SPILLED", "[{spilled_bytes}]", TABLE_RIGHT},
+        {"PEAK", "[{held_peak_bytes}][{peak_bytes}]", TABLE_RIGHT},
+        {"HELD OVER TIME", .say = report_say_graph},
+        {"NEEDED", "[{wanted_peak_bytes}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {"SHARE", .say = report_say_share, .flags = TABLE_RIGHT | TABLE_OPTIONAL},
+        {"WAITED", "[{?waits}{waited_ms}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {"REFUSED", "[{refusals}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {"OVER", "[{age_ms}]", TABLE_RIGHT | TABLE_OPTIONAL},
+        {NULL},
+    };
+    const json_t *apps = json_object_get(answer, "apps");
+    json_auto_t *lines = json_array();
 
-/** Print the name, four sizes and the graph of memory held. @full: the maximum of the graph. */
-static void report_print_line(const json_t *one, int width, const char *const fields[4],
-                              uint64_t full)
-{
-    char text[32];
-
-    say_padded(member_text(one, "name"), width);
-    for (size_t i = 0; i < 4; i++) {
-        bytes_text(member_number(one, fields[i]), text, sizeof(text));
-        printf("%9s", text);
-    }
-    putchar(' ');
-    report_draw(one, full);
-    say_duration(member_number(one, "age_ms") * NS_PER_MS, text, sizeof(text));
-    printf(" %s\n", text);
-}
-
-/** Print the most memory that the program wanted, and its share of the device's. */
-static void report_print_needed(const json_t *one)
-{
-    uint64_t capacity = member_number(one, "capacity_bytes");
-    unsigned percent = report_percent(member_number(one, "wanted_peak_bytes"), capacity);
-    struct words words = {.used = 0};
-
-    words_say(&words, one, "needed at most {wanted_peak_bytes}");
-    if (capacity && member_text(one, "device")[0])
-        words_add(&words, ", %u%% of %s", percent, member_text(one, "device"));
-    words_say(&words, one,
-              "[{?waits}; asked for memory {waits|time|times}, {waited_ms} in all, refused "
-              "{refusals}]");
-    puts(words.text);
-}
-
-static void report_print_app(const json_t *app, int width)
-{
-    static const char *const fields[] = {"granted_bytes", "device_bytes", "spilled_bytes",
-                                         "peak_bytes"};
-    uint64_t capacity = member_number(app, "capacity_bytes");
-
-    report_print_line(app, width, fields, capacity ? capacity : member_number(app, "peak_bytes"));
-    printf("%*s", width, "");
-    report_print_needed(app);
-}
-
-static void report_print_ended(const json_t *one, int width)
-{
-    say_padded(member_text(one, "name"), width);
-    fputs(" ended; ", stdout);
-    report_print_needed(one);
-}
-
-/** Width of the longest name in the list, plus a blank; at least @width. */
-static int report_width_of(const json_t *items, int width)
-{
-    const json_t *item;
-    size_t i;
-
-    json_array_foreach(items, i, item)
-    {
-        int length = say_columns(member_text(item, "name")) + 1;
-        width = length > width ? length : width;
-    }
-    return width;
-}
-
-static int report_print_report(const struct output *output, const json_t *answer)
-{
-    static const char *const fields[] = {"capacity_bytes", "granted_bytes", "held_bytes",
-                                         "held_peak_bytes"};
-    const json_t *devices = json_object_get(answer, "devices");
-    const json_t *apps = json_object_get(answer, "apps"), *ended = json_object_get(answer, "ended");
-    int width = report_width_of(ended, report_width_of(apps, report_width_of(devices, 8)));
-    const json_t *item;
-    size_t i;
-
-    (void)output;
-    if (json_array_size(devices)) {
-        printf("%-*s%9s%9s%9s%9s %s\n", width, "DEVICE", "CAPACITY", "GRANTED", "HELD", "PEAK",
-               "HELD OVER TIME");
-    }
-    json_array_foreach(devices, i, item)
-    {
-        report_print_line(item, width, fields, member_number(item, "capacity_bytes"));
-    }
-    if (json_array_size(apps)) {
-        printf("%s%-*s%9s%9s%9s%9s %s\n", json_array_size(devices) ? "\n" : "", width, "PROGRAM",
-               "GRANTED", "HELD", "SPILLED", "PEAK", "HELD OVER TIME");
-    }
-    for (i = json_array_size(apps); i-- > 0;)
-        report_print_app(json_array_get(apps, i), width);
-    if (json_array_size(ended))
-        putchar('\n');
-    json_array_foreach(ended, i, item)
-    {
-        report_print_ended(item, width);
-    }
-    return output_done();
+    json_array_extend(lines, json_object_get(answer, "devices"));
+    for (size_t i = json_array_size(apps); i-- > 0;)
+        json_array_append(lines, json_array_get(apps, i));
+    json_array_extend(lines, json_object_get(answer, "ended"));
+    return output_table(output, lines, columns, NULL);
 }
 
 /** Options of `reseat report`. */
@@ -205,36 +161,38 @@ static json_t *report_census(const json_t *answer, const struct sim_models *mode
     return census;
 }
 
-static int report_print_census(const json_t *census, const struct sim_models *models)
+/** Print a census; the percentages as texts, in members whose names are templates' words. */
+static int report_print_census(const struct output *output, const json_t *census,
+                               const struct sim_models *models)
 {
-    struct table_column columns[CENSUS_MODELS_MAX + 3] = {{"PROGRAM", ""},
-                                                          {"PEAK", "", TABLE_RIGHT}};
-    const json_t *row;
-    size_t i;
+    struct table_column columns[CENSUS_MODELS_MAX + 3] = {{"NAME", "{name}"},
+                                                          {"PEAK", "{peak_bytes}", TABLE_RIGHT}};
+    char templates[CENSUS_MODELS_MAX][8];
+    json_t *row;
+    size_t i, j;
 
-    for (i = 0; i < models->count; i++)
-        columns[2 + i] = (struct table_column){models->items[i].name, "", TABLE_RIGHT};
-    struct table *table = table_create(columns);
+    for (i = 0; i < models->count; i++) {
+        snprintf(templates[i], sizeof(templates[i]), "{m%zu}", i);
+        columns[2 + i] = (struct table_column){models->items[i].name, templates[i], TABLE_RIGHT};
+    }
     json_array_foreach(census, i, row)
     {
-        char line[512], peak[32];
-        bytes_text(member_number(row, "peak_bytes"), peak, sizeof(peak));
-        int used = snprintf(line, sizeof(line), "%.200s\t%s", member_text(row, "name"), peak);
-        for (size_t j = 0; j < models->count; j++) {
+        for (j = 0; j < models->count; j++) {
             double percent = json_real_value(
                 json_object_get(json_object_get(row, "percent"), models->items[j].name));
-            used += snprintf(line + used, sizeof(line) - (size_t)used,
-                             percent < 10 ? "\t%.2g%%" : "\t%.0f%%", percent);
+            char member[8];
+            snprintf(member, sizeof(member), "m%zu", j);
+            json_object_set_new(row, member,
+                                json_sprintf(percent < 10 ? "%.2g%%" : "%.0f%%", percent));
         }
-        table_add_line(table, "%s", line);
     }
-    return table_print(table);
+    return output_table(output, census, columns, NULL);
 }
 
 static int report_verb_run(struct call *call)
 {
     static const struct question question = {
-        .type = MSG_USE, .what = "report use", .print = report_print_report};
+        .type = MSG_USE, .what = "report use", .print = report_print};
     const struct report *report = call->options;
     json_auto_t *answer = NULL;
     struct frame frame;
@@ -248,9 +206,9 @@ static int report_verb_run(struct call *call)
     if (status)
         return status;
     json_object_set_new(answer, "census", report_census(answer, &report->models));
-    return call->output.json
-               ? output_result(&call->output, answer, NULL, NULL)
-               : report_print_census(json_object_get(answer, "census"), &report->models);
+    return call->output.json ? output_result(&call->output, answer, NULL, NULL)
+                             : report_print_census(&call->output, json_object_get(answer, "census"),
+                                                   &report->models);
 }
 
 static const struct verb_option report_options[] = {
@@ -262,6 +220,7 @@ static const struct verb_option report_options[] = {
      "With --census: the models, as reseat simulate --models reads them. Default: the models that "
      "it prints.",
      .take = report_take_models},
+    OPTION_VIEW,
     {NULL},
 };
 
@@ -271,7 +230,8 @@ const struct verb verb_report = {
     .summary = "Show use of device memory over time.",
     .text =
         "For each device and program: memory granted, held and at the peak, a graph of the memory "
-        "held, and how much of its device a program needed at most; also for programs that ended.",
+        "held, and how much of its device a program needed at most and how long its calls waited "
+        "for memory; also for programs that ended.",
     .options = report_options,
     .size = sizeof(struct report),
     .prepare = report_prepare,

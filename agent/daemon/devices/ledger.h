@@ -38,6 +38,7 @@ struct ledger_device {
     uint64_t used_ms;     /**< When a program was last on it, likewise. */
     bool listed;          /**< The last listing shows it. */
     bool drains;
+    bool cordoned; /**< New programs are kept away; those that are there stay. */
     uint64_t
         /** When its announced drain begins, by the caller's clock; 0: none is announced. */
         drains_ms;
@@ -49,6 +50,12 @@ struct ledger_device {
         /** Sequence number of its last announcement, among the events since the agent started. */
         announced;
 };
+
+/** True where no new program may come: it drains, will be drained, or is cordoned. */
+static inline bool ledger_closed(const struct ledger_device *device)
+{
+    return device->drains || device->drains_ms || device->cordoned;
+}
 
 struct ledger_entry {
     struct ledger_entry *next;

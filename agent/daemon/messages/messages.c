@@ -1,5 +1,6 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/costs/costs.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -35,12 +36,14 @@ const struct message_handler message_handlers[] = {
     {MSG_NOTICE, PEER_CLIENT, notice_handle},
     {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true,
      .rights = RIGHT_DEVICES, .deed = "limit a device", .needs = client_names_device},
-    {MSG_DRAIN, PEER_CLIENT, drain_handle, .device = "device", .rights = RIGHTS_OPERATOR,
+    {MSG_DRAIN, PEER_CLIENT, rebalance_handle, .device = "device", .rights = RIGHTS_OPERATOR,
      .deed = "drain devices and rebalance programs"},
     {MSG_BALANCE, PEER_CLIENT, rebalance_handle, .rights = RIGHTS_OPERATOR,
      .deed = "drain devices and rebalance programs"},
     {MSG_SERVER, PEER_CLIENT, server_handle, .rights = RIGHT_DEVICES,
      .deed = "add and remove servers", .needs = server_changes},
+    {MSG_WAIT, PEER_CLIENT, waiting_handle, .device = "what", .or_program = true},
+    {MSG_EVENTS, PEER_CLIENT, events_handle},
     {MSG_EXPLAIN, PEER_CLIENT, explain_handle},
     {MSG_USE, PEER_CLIENT, use_handle, .device = "what", .or_program = true},
     {MSG_PROFILE, PEER_CLIENT, profile_handle},
@@ -80,6 +83,8 @@ void messages_take(struct peer *peer, struct message *message)
     while (handler < end &&
            (handler->from != peer->role || !field_is(&message->root, "type", handler->type)))
         handler++;
+    if (handler < end && peer->role == PEER_CLIENT)
+        peer->request = field_bool(&message->root, "dry_run", false) ? NULL : handler->type;
     if (handler == end)
         messages_refuse(peer, &message->root);
     else if (!peer_may(peer, handler->rights) &&

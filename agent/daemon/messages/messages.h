@@ -54,6 +54,12 @@ struct welcome {
     uint64_t grants[PROTOCOL_VDEVS_MAX];
 };
 
+/** The answer to MSG_WAIT. */
+struct waited {
+    const struct program *program; /**< NULL: it is of `device`. */
+    const char *device, *condition;
+};
+
 /** The answer to MSG_REGISTER. */
 struct registered {
     const struct program *program;

@@ -104,8 +104,8 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
             fills[i].memory = ledger_capacity(device);
             fills[i].used = device->reserved;
             fills[i].small = peak / wish->count > ledger_free(device);
-            fills[i].closed = said.closed || device->drains || device->drains_ms || device->lost ||
-                              inventory->entries[i].lost;
+            fills[i].closed =
+                said.closed || ledger_closed(device) || device->lost || inventory->entries[i].lost;
         }
         fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]) ||
                           !device_listed(inventory, pinned_to, &inventory->entries[i]);

@@ -1,6 +1,7 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/clients.h"
 #include "agent/daemon/devices/device_list.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/power/power.h"
@@ -103,7 +104,8 @@ void explain_handle(struct peer *client, struct message *message)
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
     reporting_put_exclusions(agent, program, &frame);
     reporting_put_whole(program, &frame);
-    program_put_moves(agent, program, &frame);
+    frame_u64(&frame, "policy_moved", program->managed.moved);
+    event_log_put_moves(agent, program, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         uint32_t index = world_find(world, program, i);

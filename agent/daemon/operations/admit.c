@@ -266,15 +266,12 @@ static void admit_leave(struct agent *agent, const struct operation *op, uint32_
     admit_queue(agent, op, index);
 }
 
-static void admit_count_move(struct agent *agent, const struct operation *op, uint32_t from)
+static void admit_count_move(struct agent *agent, struct managed *managed)
 {
     struct governor *governor = agent->governor;
-    struct managed *managed = &op->program->managed;
-    struct program_move *move = &managed->moves[managed->moved++ % PROGRAM_MOVES_MAX];
     uint64_t now = uv_now(&agent->loop);
 
-    *move = (struct program_move){.at_ms = now, .from = from, .to = op->target};
-    memcpy(move->why, op->why, sizeof(move->why));
+    managed->moved_ms[managed->moved++ % PROGRAM_MOVES_MAX] = now;
     governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
 }
 
@@ -309,7 +306,6 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
     struct program *program = op->program;
     bool suspends = op->verb == REQUEST_SUSPEND;
     unsigned moved = end->moved;
-    uint32_t from = moved ? program->vdevs[__builtin_ctz(moved)].entry.device : LEDGER_NONE;
 
     for (uint32_t i = 0; i < program->vdev_count; i++) {
         struct program_device *vdev = &program->vdevs[i];
@@ -337,7 +333,7 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
     } else {
         program->managed.rest_ms = 0;
         if (op->ours && !suspends && op->asked.manner != REQUEST_NEEDED)
-            admit_count_move(agent, op, from);
+            admit_count_move(agent, &program->managed);
         if (!suspends)
             pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);

@@ -1,8 +1,8 @@
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
@@ -69,7 +69,7 @@ void operation_take(const msgpack_object *map, struct operation *op)
 }
 
 /** Send the request, with the configuration's values where the client set none. */
-static void asking_send(const struct agent *agent, struct operation *op,
+static void asking_send(struct agent *agent, struct operation *op,
                         const struct inventory_entry *target)
 {
     const struct policy_settings *settings = config_policy(&agent->config);
@@ -88,7 +88,7 @@ static void asking_send(const struct agent *agent, struct operation *op,
         asked.bandwidth = settings->bandwidth;
     if (op->verb == REQUEST_PROTECT)
         asked.protection = op->program->policy.protect;
-    if (!operation_enter(op, OPERATION_SENT))
+    if (!operation_enter(agent, op, OPERATION_SENT))
         return;
     frame_init(&frame, operation_name(op));
     put_request(&frame, &asked);
@@ -104,6 +104,8 @@ int operation_begin(struct agent *agent, const struct operation *wish,
 
     if (!op)
         return -ENOMEM;
+    if (op->client)
+        op->client->request = NULL; /* The operation notes its own events, also a refusal. */
     op->begun_ms = uv_now(&agent->loop);
     op->asked.vdev = wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
     program_device_names(agent, op->program, wish->vdev, true, op->from, sizeof(op->from));
@@ -114,14 +116,6 @@ int operation_begin(struct agent *agent, const struct operation *wish,
     uint64_t timeout_ms = op->asked.timeout_ms;
     op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     op->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
-    char way[sizeof(op->from) + sizeof(op->to) + 16] = "";
-    if (!operation_stays(op) || target) {
-        snprintf(way, sizeof(way), " from %s to %s", op->from[0] ? op->from : "memory",
-                 op->to[0] ? op->to : "memory");
-    }
-    agent_log("%s: %s%s asked by %s %d", op->program->id, operation_name(op), way,
-              op->ours ? "policy of agent" : "pid",
-              op->client ? (int)op->client->pid : (int)getpid());
     asking_send(agent, op, target);
     return 0;
 }
@@ -196,11 +190,15 @@ void asking_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;
     struct operation *op = asking_answered(peer->program, message);
+    char phase[sizeof(op->progress.phase)];
     struct frame frame;
 
     if (!op)
         return;
+    memcpy(phase, op->progress.phase, sizeof(phase));
     take_progress(message, &op->progress);
+    if (strcmp(phase, op->progress.phase) != 0)
+        operation_note(peer->agent, op, op->progress.phase, "");
     if (!op->client)
         return;
     frame_init(&frame, MSG_PROGRESS);
@@ -240,7 +238,7 @@ static void asking_start_over(struct agent *agent, struct operation *op)
     const struct inventory_entry *target = devices_entry(agent, op->target);
     char error[PROTOCOL_TEXT_MAX];
 
-    if (op->ours || !op->client) {
+    if (op->ours || (!op->client && !op->asked.detach)) {
         /* The policy decides again by itself. */
         operation_settle(agent, op,
                          &(struct operation_end){
@@ -250,7 +248,7 @@ static void asking_start_over(struct agent *agent, struct operation *op)
     }
     struct operation_end end = {.result = RESULT_AGAIN, .reason = ""};
     operation_release(agent, op, &end);
-    if (!operation_enter(op, OPERATION_WAITING))
+    if (!operation_enter(agent, op, OPERATION_WAITING))
         return;
     if (!target || op->tries == TRIES_MAX) {
         client_refuse(op->client, ERR_FAILED, op->program,
@@ -258,7 +256,9 @@ static void asking_start_over(struct agent *agent, struct operation *op)
         end.result = RESULT_UNKNOWN;
         operation_settle(agent, op, &end);
     } else if (admit_request(agent, op, target, error, sizeof(error))) {
-        peer_error(op->client, ERR_REFUSED, "%s", error);
+        if (op->client)
+            peer_error(op->client, ERR_REFUSED, "%s", error);
+        end = (struct operation_end){.result = RESULT_REFUSED, .reason = error};
         operation_settle(agent, op, &end);
     } else {
         op->tries++;
@@ -281,8 +281,6 @@ void asking_report(struct peer *peer, struct message *whole)
     }
     field_string(message, "result", result, sizeof(result));
     field_text(message, "reason", reason, sizeof(reason));
-    agent_log("%s: %s %s%s%s", peer->program->id, operation_name(op), result, reason[0] ? ": " : "",
-              reason);
     operation_answered(agent, op, message);
     struct peer *client = op->client || !op->ours || operation_stays(op)
                               ? op->client
@@ -348,7 +346,8 @@ static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;
     program->unresponsive = true;
-    program_log(program, "does not answer; nothing is asked of it until it does");
+    event_log_program(agent, program, "unresponsive",
+                      "does not answer; nothing is asked of it until it does");
     asking_end_all(agent, program, ERR_EXPIRED, "does not answer (is it stopped?);", " is canceled",
                    RESULT_EXPIRED, "it does not answer (is it stopped?)");
     program->managed.shrinks = false;
@@ -360,7 +359,7 @@ void liveness_heard(struct agent *agent, struct program *program)
     program->unanswered = 0;
     if (program->unresponsive) {
         program->unresponsive = false;
-        program_log(program, "answers again");
+        event_log_program(agent, program, "responsive", "answers again");
         agent->changed = true;
     }
 }

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -20,10 +21,12 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     if (servers_refuse(agent, name, ret_reason, size))
         return true;
     const struct ledger_device *device = ledger_find(&agent->ledger, name);
-    if (!device || (!device->drains && !device->drains_ms))
+    if (!device || !ledger_closed(device))
         return false;
     char when[64] = "is drained";
-    if (!device->drains) {
+    if (device->cordoned) {
+        snprintf(when, sizeof(when), "is cordoned");
+    } else if (!device->drains) {
         snprintf(when, sizeof(when), "will be drained in %llu s",
                  (unsigned long long)(devices_drain_in_ns(agent, device) + 999999999) / 1000000000);
     }
@@ -131,6 +134,7 @@ void drain_tick(struct agent *agent)
         device->drains_ms = 0;
         drain_notify_taken(agent, i, &there, &told);
         agent->changed = true;
+        event_log_device(agent, device->name, "drain", "its announced drain begins");
         int error = limits_save(agent);
         if (error) {
             agent_log("that %s drains cannot be kept in %s: %s; the next agent drains it when its "
@@ -143,19 +147,30 @@ void drain_tick(struct agent *agent)
 static bool drain_keep(struct peer *client, struct ledger_device *device,
                        const struct ledger_device *before)
 {
+    struct event event = event_of(client, MSG_DRAIN,
+                                  device->drains      ? "begun"
+                                  : device->drains_ms ? "announced"
+                                  : device->cordoned  ? "cordoned"
+                                                      : "off");
     char what[64];
 
     snprintf(what, sizeof(what), "that %s drains", device->name);
-    return limits_keep(client, device, before, what);
+    if (!limits_keep(client, device, before, what))
+        return false;
+    event.device = device->name;
+    event_log_add(client->agent, &event);
+    return true;
 }
 
-static void drain_undo(struct peer *client, uint32_t index)
+/** Let the device take programs again, or only keep new ones away. */
+static void drain_undo(struct peer *client, uint32_t index, bool stay)
 {
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
 
     device->drains = false;
     device->drains_ms = 0;
+    device->cordoned = stay;
     if (!drain_keep(client, device, &before))
         return;
     if (before.drains || before.drains_ms) {
@@ -165,8 +180,9 @@ static void drain_undo(struct peer *client, uint32_t index)
     followers_answer(client, &(struct operation){.verb = REQUEST_DRAIN, .target = index}, false);
 }
 
-static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
+static void drain_begin(struct peer *client, uint32_t index, const struct request *asked)
 {
+    uint64_t in_ms = asked->in_ns / 1000000;
     struct agent *agent = client->agent;
     struct ledger_device *device = &agent->ledger.devices[index], before = *device;
     unsigned there, told;
@@ -180,6 +196,7 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
         device->drains = true;
         device->drains_ms = 0;
     }
+    device->cordoned = false;
     if (!drain_keep(client, device, &before))
         return;
     drain_notify_taken(agent, index, &there, &told);
@@ -191,21 +208,13 @@ static void drain_begin(struct peer *client, uint32_t index, uint64_t in_ms)
         frame_u64(&frame, "told", told);
         peer_send(client, &frame);
     }
-    followers_add(client, REQUEST_DRAIN, index);
+    followers_add(client, REQUEST_DRAIN, index, asked->timeout_ms);
 }
 
-void drain_handle(struct peer *client, struct message *message)
+void drain_request(struct peer *client, uint32_t device, const struct request *asked)
 {
-    struct request asked;
-    uint32_t index;
-
-    take_request(&message->root, &asked);
-    operations_cancel(client, OPERATIONS_FOLLOWED,
-                      true); /* A client follows one operation at a time. */
-    if (!client_device(client, field_get(&message->root, "device"), &index))
-        return;
-    if (asked.undo)
-        drain_undo(client, index);
+    if (asked->undo || asked->stay)
+        drain_undo(client, device, asked->stay);
     else
-        drain_begin(client, index, asked.in_ns / 1000000);
+        drain_begin(client, device, asked);
 }

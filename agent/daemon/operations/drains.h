@@ -16,7 +16,8 @@
  * reports a good time for it. Drains are stored with the limits.
  */
 
-void drain_handle(struct peer *client, struct message *message);
+/** Begin or undo a drain of @device for @client, as it asked. */
+void drain_request(struct peer *client, uint32_t device, const struct request *asked);
 /** Begin the announced drains whose time has come. */
 void drain_tick(struct agent *agent);
 /** Tell a program of drains that were announced before it could be told. */
@@ -32,6 +33,7 @@ bool drain_leaves(const struct agent *agent, const struct program *program, uint
  */
 bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
 
+/** A client's drain or rebalance; with "dry_run" it is only told the steps. */
 void rebalance_handle(struct peer *client, struct message *message);
 /** Begin a step that improves the distribution. False: there is none. */
 bool rebalance_step(struct agent *agent);
@@ -39,8 +41,12 @@ bool rebalance_step(struct agent *agent);
 /** The most steps of one rebalance. */
 #define BALANCE_MAX 256
 
-/** Let @client wait for the end of a drain of @device, or of a rebalance. */
-void followers_add(struct peer *client, enum request_verb verb, uint32_t device);
+/**
+ * Let @client wait for the end of a drain of @device, or of a rebalance; for @timeout_ms, or with 0
+ * for any time.
+ */
+void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
+                   uint64_t timeout_ms);
 /** A step of the policy as a client is told of it. */
 struct followed_step {
     const struct program *program;
@@ -59,6 +65,7 @@ void followers_undone(struct agent *agent, uint32_t device);
 /** End the operations that are complete, and begin the next step of a rebalance. */
 void followers_tick(struct agent *agent);
 void followers_cancel(struct agent *agent, struct operation *op, bool gone);
+void followers_expire(struct agent *agent, struct operation *op);
 
 /*
  * Devices that programs lost, to which no program is sent until they answer; and protected programs

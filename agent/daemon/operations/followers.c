@@ -64,8 +64,13 @@ void followers_step(struct agent *agent, const struct operation *op, const char 
     }
 }
 
-/** The programs that are still on a draining device, with the reasons; LEDGER_NONE: none. */
-static void followers_put_left(const struct agent *agent, uint32_t device, struct frame *frame)
+/**
+ * The programs that are still on a draining device, with the reasons; LEDGER_NONE: none.
+ *
+ * @stuck  Only those that will stay there, as the others have not been asked.
+ */
+static void followers_put_left(const struct agent *agent, uint32_t device, bool stuck,
+                               struct frame *frame)
 {
     frame_array(frame, "left");
     for (const struct program *program = agent->programs; program; program = program->next) {
@@ -77,7 +82,7 @@ static void followers_put_left(const struct agent *agent, uint32_t device, struc
                 pinned = pinned[0] ? pinned : program->vdevs[i].pinned;
             }
         }
-        if (!there)
+        if (!there || (stuck && !pinned[0] && program_acts(program)))
             continue;
         frame_map(frame, NULL);
         report_put_program(frame, program);
@@ -115,7 +120,9 @@ void followers_answer(struct peer *client, const struct operation *op, bool drai
     if (op->verb == REQUEST_DRAIN) {
         frame_string(&frame, "device", agent->ledger.devices[op->target].name);
         frame_bool(&frame, "drained", drained);
-        followers_put_left(agent, drained ? op->target : LEDGER_NONE, &frame);
+        frame_bool(&frame, "cordoned", agent->ledger.devices[op->target].cordoned);
+        followers_put_left(agent, drained || op->asked.dry_run ? op->target : LEDGER_NONE,
+                           op->asked.dry_run, &frame);
     }
     frame_u64(&frame, "moved", op->done);
     frame_u64(&frame, "failed", op->failed);
@@ -124,8 +131,12 @@ void followers_answer(struct peer *client, const struct operation *op, bool drai
 
 static void followers_finish(struct agent *agent, struct operation *follower)
 {
+    char reason[64];
+
     followers_answer(follower->client, follower, true);
-    operation_settle(agent, follower, NULL);
+    snprintf(reason, sizeof(reason), "%u moved, %u failed to", follower->done, follower->failed);
+    operation_settle(agent, follower,
+                     &(struct operation_end){.result = RESULT_DONE, .reason = reason});
 }
 
 void followers_tick(struct agent *agent)
@@ -141,14 +152,37 @@ void followers_tick(struct agent *agent)
     }
 }
 
-void followers_add(struct peer *client, enum request_verb verb, uint32_t device)
+void followers_expire(struct agent *agent, struct operation *op)
 {
-    struct operation wish = {.verb = verb, .client = client, .target = device};
+    peer_error(op->client, ERR_EXPIRED,
+               "%u have moved off %s in time, and others have not; it stays drained (reseat drain "
+               "%s --off)",
+               op->done, agent->ledger.devices[op->target].name,
+               agent->ledger.devices[op->target].name);
+    operation_settle(
+        agent, op,
+        &(struct operation_end){.result = RESULT_EXPIRED, .reason = "its command waits no longer"});
+}
 
-    if (operation_add(client->agent, &wish))
-        client->agent->changed = true;
-    else
+void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
+                   uint64_t timeout_ms)
+{
+    struct agent *agent = client->agent;
+    struct operation wish = {.verb = verb,
+                             .client = client,
+                             .by_pid = client->pid,
+                             .by_uid = client->uid,
+                             .asked.timeout_ms = timeout_ms,
+                             .target = device};
+
+    struct operation *op = operation_add(agent, &wish);
+
+    if (!op) {
         client_no_memory(client);
+        return;
+    }
+    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
+    agent->changed = true;
 }
 
 void followers_undone(struct agent *agent, uint32_t device)

@@ -204,6 +204,7 @@ void govern_tick(struct agent *agent)
     drain_tick(agent);
     serving_tick(agent);
     resume_tick(agent);
+    waiting_tick(agent);
     spreading_tick(agent); /* Before prewarming: a forbidden device must not be made ready again. */
     prewarm_tick(agent);
     protecting_tick(agent);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -351,11 +352,15 @@ void ledger_sync_status(struct peer *peer, struct message *message)
     struct program_device before[PROTOCOL_VDEVS_MAX];
 
     memcpy(before, program->vdevs, sizeof(before));
-    bool fenced = program->status.fenced;
+    bool fenced = program->status.fenced, known = program->status.known;
+    uint64_t recoveries = program->status.protect.recoveries;
     program_take_status(program, &message->root);
     if (program->status.fenced != fenced)
-        program_log(program, "%s%s", fenced ? "may run again" : "is fenced: ",
-                    fenced ? "" : program->status.right_problem);
+        event_log_program(peer->agent, program, fenced ? "unfenced" : "fenced",
+                          program->status.right_problem);
+    if (known && program->status.protect.recoveries != recoveries)
+        event_log_program(peer->agent, program, "recovered",
+                          vdev_device_name(peer->agent, program->vdevs));
     ledger_sync_update(peer->agent, program);
     for (uint32_t i = 0; i < program->vdev_count; i++)
         losses_note(peer->agent, program, i, &before[i],

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
@@ -80,6 +81,8 @@ static int limits_take(void *data, char *const words[])
     bool numbered = end != words[2] && !*end;
     if (strcmp(what, "drain") == 0)
         device->drains = true;
+    else if (strcmp(what, "cordon") == 0)
+        device->cordoned = true;
     else if (strcmp(what, "drain-at") == 0 && numbered)
         device->drains_ms = uv_now(&agent->loop) + 1 + (number > now ? number - now : 0);
     else if (strcmp(what, "memory") == 0 && numbered)
@@ -114,6 +117,8 @@ static void limits_print(const void *data, FILE *out)
             fprintf(out, "%s power %" PRIu64 "\n", device->name, device->cap_mw);
         if (device->drains)
             fprintf(out, "%s drain\n", device->name);
+        if (device->cordoned)
+            fprintf(out, "%s cordon\n", device->name);
         if (device->drains_ms) {
             fprintf(out, "%s drain-at %" PRIu64 "\n", device->name,
                     clock_wall_ms() + devices_drain_in_ns(agent, device) / 1000000);
@@ -145,8 +150,18 @@ bool limits_keep(struct peer *client, struct ledger_device *device,
 
 static void limits_answer(struct peer *client, const struct limit_answer *answer)
 {
+    struct event event = event_of(client, MSG_LIMIT, answer->limited ? "set" : "off");
+    char reason[64] = "";
     struct frame frame;
 
+    if (answer->limited && answer->memory)
+        bytes_text(answer->bytes, reason, sizeof(reason));
+    else if (answer->limited)
+        snprintf(reason, sizeof(reason), "%.1f W", (double)answer->cap_mw / 1000);
+    event.program = answer->program;
+    event.device = answer->device;
+    event.reason = reason;
+    event_log_add(client->agent, &event);
     frame_init(&frame, MSG_LIMIT);
     put_limit(&frame, answer);
     peer_send(client, &frame);

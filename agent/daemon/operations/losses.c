@@ -1,3 +1,4 @@
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -38,14 +39,14 @@ static void losses_take_away(struct agent *agent, uint32_t index, bool longer, c
     device->lost = true;
     device->lost_asked = false;
     agent->changed = true;
-    agent_log("%s: lost (%s); no program is sent there until it answers", device->name, why);
+    event_log_device(agent, device->name, "lost", why);
 }
 
 static void losses_give_back(struct agent *agent, struct ledger_device *device, const char *why)
 {
     device->lost = false;
     agent->changed = true;
-    agent_log("%s: %s", device->name, why);
+    event_log_device(agent, device->name, "back", why);
 }
 
 /** @program reported the loss of its device: queue it for another device. */
@@ -58,7 +59,7 @@ static void losses_queue(struct agent *agent, struct program *program, uint32_t 
     vdev->loss_sought = program->status.loss.count;
     pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
     agent->changed = true; /* The device may be known as lost already. */
-    program_log(program, "waits for another device");
+    event_log_program(agent, program, "lost-device", "waits for another device");
 }
 
 void losses_note(struct agent *agent, struct program *program, uint32_t index,

@@ -83,7 +83,7 @@ static void moving_forward(struct operation *op, const struct inventory_entry *t
 {
     struct peer *client = op->client;
     struct agent *agent = client->agent;
-    char error[PROTOCOL_TEXT_MAX];
+    char error[PROTOCOL_TEXT_MAX], from[160];
     bool resumes = op->verb == REQUEST_RESUME;
     uint32_t only = resumes && target ? devices_index(agent, target) : LEDGER_NONE;
     const struct inventory_entry *there =
@@ -105,10 +105,14 @@ static void moving_forward(struct operation *op, const struct inventory_entry *t
         peer_error(client, ERR_REFUSED, "%s", error);
         return;
     }
+    op->client = op->asked.detach ? NULL : client;
     if (operation_begin(agent, op, target)) {
         client_no_memory(client);
         operation_release(agent, op,
                           &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = ""});
+    } else if (op->asked.detach) {
+        program_device_names(agent, op->program, op->vdev, true, from, sizeof(from));
+        report_plain(client, op->program, from, target ? target->name : "", RESULT_BEGUN, false);
     }
 }
 

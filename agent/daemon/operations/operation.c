@@ -1,5 +1,7 @@
 #include <stdlib.h>
+#include <string.h>
 
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/operation.h"
 
 #define TIMEOUT_MS_MAX (366ull * 24 * 3600 * 1000)
@@ -25,7 +27,30 @@ static const unsigned following[] = {
     [OPERATION_SETTLED] = 0,
 };
 
-bool operation_enter(struct operation *op, enum operation_state state)
+void operation_note(struct agent *agent, const struct operation *op, const char *state,
+                    const char *reason)
+{
+    const struct ledger_device *device =
+        !op->program && op->target != LEDGER_NONE ? &agent->ledger.devices[op->target] : NULL;
+    bool moves = !operation_stays(op) || op->to[0];
+    struct event event = {.what = operation_name(op),
+                          .state = state,
+                          .program = op->program,
+                          .device = device ? device->name : NULL,
+                          .from = op->program && moves ? op->from : NULL,
+                          .to = op->program && moves ? op->to : NULL,
+                          .reason = reason,
+                          .by = op->by_pid                           ? "command"
+                                : op->asked.manner == REQUEST_NEEDED ? "program"
+                                                                     : "policy",
+                          .by_pid = op->by_pid,
+                          .by_uid = op->by_uid};
+
+    if (!op->asked.dry_run)
+        event_log_add(agent, &event);
+}
+
+bool operation_enter(struct agent *agent, struct operation *op, enum operation_state state)
 {
     if (!(following[op->state] & 1u << state)) {
         agent_log("operation %llu (%s) is in state %d and cannot enter %d: a defect of the agent",
@@ -33,6 +58,8 @@ bool operation_enter(struct operation *op, enum operation_state state)
         return false;
     }
     op->state = state;
+    if (state == OPERATION_SENT && !op->tries)
+        operation_note(agent, op, "begun", op->why);
     return true;
 }
 
@@ -42,6 +69,8 @@ struct operation operation_of(struct program *program, enum request_verb verb, s
     return (struct operation){
         .verb = verb,
         .client = client,
+        .by_pid = client ? client->pid : 0,
+        .by_uid = client ? client->uid : 0,
         .program = program,
         .vdev = vdev,
         .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
@@ -88,8 +117,11 @@ bool operation_next(struct agent *agent, const struct operation *op)
 
 void operation_settle(struct agent *agent, struct operation *op, const struct operation_end *end)
 {
-    if (!operation_enter(op, OPERATION_SETTLED))
+    if (!operation_enter(agent, op, OPERATION_SETTLED))
         return;
+    if (end)
+        operation_note(agent, op, end->result,
+                       end->reason && end->reason[0] ? end->reason : op->why);
     struct operation **at = &agent->operations;
     while (*at != op)
         at = &(*at)->next;

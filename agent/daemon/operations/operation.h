@@ -46,10 +46,12 @@ struct operation {
     enum operation_state state; /**< Changed only by operation_enter(). */
     /** The client's request, completed to the request that the program gets. */
     struct request asked;
-    /** The client that gets the answer; NULL: the policy asked, or the client has disconnected. */
+    /** The client that gets the answer; NULL: the policy asked, or the client does not wait. */
     struct peer *client;
-    struct program *program; /**< NULL for a drain or a rebalance. */
-    unsigned vdevs;          /**< Bits: the program's virtual devices that the operation is for. */
+    struct program *program; /**< NULL for a drain, a rebalance, or a wait for a device. */
+    /** Of a wait: what it waits for. */
+    const struct wait_condition *condition;
+    unsigned vdevs; /**< Bits: the program's virtual devices that the operation is for. */
     /**
      * The target, or the device that drains, as an index in the ledger; LEDGER_NONE: host memory,
      * or not known.
@@ -58,6 +60,8 @@ struct operation {
     /** Bytes reserved on the target for each virtual device. */
     uint64_t grants[PROTOCOL_VDEVS_MAX];
     size_t vdev;    /**< PROGRAM_ALL_VDEVS, or the one of `vdevs`. */
+    pid_t by_pid;   /**< The client's process, also when it has disconnected; 0: none. */
+    uid_t by_uid;   /**< Its user. */
     unsigned tries; /**< How often the program answered RESULT_AGAIN. */
     bool chosen;    /**< An operator named the device. */
     bool ours;      /**< The policy asked; no client is answered. */
@@ -129,10 +133,17 @@ struct operation operation_of(struct program *program, enum request_verb verb, s
 /** Add a copy of @wish in the state OPERATION_WAITING. NULL: no memory. */
 struct operation *operation_add(struct agent *agent, const struct operation *wish);
 /**
- * Change the state. Returns false and changes nothing where the new state cannot follow the present
- * one.
+ * Change the state, and note the event that the program was asked. Returns false and changes
+ * nothing where the new state cannot follow the present one.
  */
-bool operation_enter(struct operation *op, enum operation_state state);
+bool operation_enter(struct agent *agent, struct operation *op, enum operation_state state);
+/**
+ * Note an event of the operation, unless it is a dry run.
+ *
+ * @state  As struct event has it.
+ */
+void operation_note(struct agent *agent, const struct operation *op, const char *state,
+                    const char *reason);
 /**
  * The program answered with @report: call the verb's function for that, before the operation is
  * settled.

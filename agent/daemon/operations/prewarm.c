@@ -56,7 +56,7 @@ static const char *prewarm_must_go(const struct agent *agent, const struct progr
 
     if (!entry)
         return "it is not listed any more";
-    if (device && (device->drains || device->drains_ms))
+    if (device && ledger_closed(device))
         return "it is drained";
     if (ready->ours && !config_policy(&agent->config)->prewarm)
         return "the policy prewarms no devices any more";

@@ -31,9 +31,12 @@ static void rebalance_pretend(struct world *world, const struct policy_step *ste
         from->reserved -= row->granted;
         from->busy -= row->busy;
     }
+    bool suspends = step->action == POLICY_DO_SUSPEND;
+    row->device = suspends ? POLICY_NONE : step->device;
+    row->granted = suspends ? 0 : step->bytes;
+    if (suspends)
+        return;
     struct policy_device *to = &world->devices[step->device];
-    row->device = step->device;
-    row->granted = step->bytes;
     row->stayed_s = 0;
     row->next = to->first;
     to->first = step->program;
@@ -42,9 +45,11 @@ static void rebalance_pretend(struct world *world, const struct policy_step *ste
     to->busy += row->busy;
 }
 
-static void rebalance_dry_run(struct peer *client)
+static void rebalance_dry_run(struct peer *client, enum request_verb verb, uint32_t device)
 {
     struct agent *agent = client->agent;
+    struct policy_settings settings = *config_policy(&agent->config);
+    bool drains = verb == REQUEST_DRAIN;
     struct world *world = &agent->governor->world;
     struct policy_step step;
     unsigned count = 0;
@@ -53,32 +58,52 @@ static void rebalance_dry_run(struct peer *client)
         client_no_memory(client);
         return;
     }
+    for (uint32_t i = 0; drains && i < world->policy.device_count; i++)
+        world->devices[i].drains = i == device; /* Others may drain at the same time. */
+    if (drains)
+        world->devices[device].closed = true;
+    settings.automatic = settings.prewarm = false;
     for (; count < BALANCE_MAX; count++) {
-        policy_rebalance(&world->policy, config_policy(&agent->config), &step);
-        if (step.action != POLICY_DO_MOVE)
+        if (drains)
+            policy_next(&world->policy, &settings, &step);
+        else
+            policy_rebalance(&world->policy, config_policy(&agent->config), &step);
+        if (step.action != POLICY_DO_MOVE && (!drains || step.action != POLICY_DO_SUSPEND))
             break;
         const struct policy_program *row = &world->programs[step.program];
-        bool placed = row->device != POLICY_NONE;
+        bool placed = row->device != POLICY_NONE, moves = step.action == POLICY_DO_MOVE;
+        if (drains && row->device != device)
+            break; /* The drain is complete, and the policy goes on with something else. */
         followers_tell(
             client, &(struct followed_step){.program = world->groups[step.program].program,
                                             .from = placed ? world->devices[row->device].name : "",
-                                            .to = world->devices[step.device].name,
+                                            .to = moves ? world->devices[step.device].name : "",
                                             .result = "",
                                             .reason = step.reason});
         rebalance_pretend(world, &step);
     }
-    followers_answer(client, &(struct operation){.verb = REQUEST_BALANCE, .done = count}, false);
+    followers_answer(
+        client,
+        &(struct operation){.verb = verb, .target = device, .asked.dry_run = true, .done = count},
+        false);
 }
 
 void rebalance_handle(struct peer *client, struct message *message)
 {
+    enum request_verb verb = request_verb(&message->root);
+    uint32_t device = LEDGER_NONE;
     struct request asked;
 
     take_request(&message->root, &asked);
     operations_cancel(client, OPERATIONS_FOLLOWED,
                       true); /* A client follows one operation at a time. */
+    if (verb == REQUEST_DRAIN &&
+        !client_device(client, field_get(&message->root, "device"), &device))
+        return;
     if (asked.dry_run)
-        rebalance_dry_run(client);
+        rebalance_dry_run(client, verb, device);
+    else if (verb == REQUEST_DRAIN)
+        drain_request(client, device, &asked);
     else
-        followers_add(client, REQUEST_BALANCE, LEDGER_NONE);
+        followers_add(client, verb, LEDGER_NONE, 0);
 }

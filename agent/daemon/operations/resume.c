@@ -67,6 +67,7 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why)
     op->chosen = false;
     op->queued = resume_enqueue(agent, op->program, op->vdevs, only);
     op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
+    operation_note(agent, op, RESULT_QUEUED, why);
     frame_init(&frame, MSG_NOTICE);
     report_put_program(&frame, op->program);
     frame_string(&frame, "reason", why);

@@ -135,6 +135,7 @@ static int serving_set_drains(struct agent *agent, const struct server *server, 
         changed = changed || device->drains != drains || device->drains_ms;
         device->drains = drains;
         device->drains_ms = 0;
+        device->cordoned = false;
     }
     agent->changed = agent->changed || changed;
     return changed ? limits_save(agent) : 0;

@@ -28,8 +28,7 @@ static unsigned spreading_usable(const struct agent *agent, const struct program
             device_by_key(&agent->devices.inventory, &program->spread.devices[i]);
         const struct ledger_device *device =
             entry ? ledger_find(&agent->ledger, entry->name) : NULL;
-        if (entry && (!device ||
-                      (!device->drains && !device->drains_ms && device->tight == LEDGER_NO_LIMIT)))
+        if (entry && (!device || (!ledger_closed(device) && device->tight == LEDGER_NO_LIMIT)))
             bits |= 1u << i;
     }
     return bits;

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
@@ -19,12 +20,15 @@ static const struct policy_program *steps_program_of(const struct agent *agent, 
     return &agent->governor->world.programs[index];
 }
 
-static void steps_note(const struct group *group, const struct policy_step *step)
+static void steps_note(struct agent *agent, const struct group *group,
+                       const struct policy_step *step)
 {
-    struct program *program = group->program;
+    struct event event = event_of(NULL, "policy", policy_action_name(step->action));
 
-    memcpy(program->managed.why, step->reason, sizeof(program->managed.why));
-    agent_log("%s: policy: %s: %s", program->id, policy_action_name(step->action), step->reason);
+    memcpy(group->program->managed.why, step->reason, sizeof(group->program->managed.why));
+    event.program = group->program;
+    event.reason = step->reason;
+    event_log_add(agent, &event);
 }
 
 /* ---- steps ---- */
@@ -163,7 +167,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
         memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
         return false;
     }
-    steps_note(&group, step);
+    steps_note(agent, &group, step);
     switch (step->action) {
     case POLICY_GRANT:
         return steps_do_grant(agent, &group, step);

@@ -36,7 +36,7 @@ static void tracing_answer(struct agent *agent, struct operation *op, const char
     report_put_program(&frame, op->program);
     frame_string(&frame, "ended_by", how);
     frame_u64(&frame, "lost", lost);
-    operation_settle(agent, op, NULL);
+    operation_settle(agent, op, &(struct operation_end){.result = RESULT_DONE});
     peer_send(client, &frame);
 }
 
@@ -61,7 +61,7 @@ void trace_handle(struct peer *client, struct message *message)
                       true); /* A client follows one operation at a time. */
     const struct operation wish = operation_of(program, REQUEST_TRACE, PROGRAM_ALL_VDEVS, client);
     struct operation *op = operation_add(agent, &wish);
-    if (!op || !operation_enter(op, OPERATION_SENT)) {
+    if (!op || !operation_enter(agent, op, OPERATION_SENT)) {
         client_no_memory(client);
         return;
     }

@@ -10,6 +10,7 @@ const struct operation_kind operation_kinds[REQUEST_VERBS] = {
     [REQUEST_CHECKPOINT] = {asking_cancel, asking_expire, checkpointing_answered},
     [REQUEST_PROTECT] = {asking_cancel, asking_expire},
     [REQUEST_TRACE] = {tracing_cancel, tracing_expire},
-    [REQUEST_DRAIN] = {followers_cancel},
+    [REQUEST_DRAIN] = {followers_cancel, followers_expire},
     [REQUEST_BALANCE] = {followers_cancel, .next = rebalance_step},
+    [REQUEST_WAIT] = {waiting_cancel, waiting_expire},
 };

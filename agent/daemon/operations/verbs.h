@@ -99,6 +99,16 @@ void tracing_expire(struct agent *agent, struct operation *op);
 /** @program ended, or its connection did: end its traces. */
 void tracing_ends(struct agent *agent, const struct program *program);
 
+/* wait: clients that wait for a state of a program or a device */
+
+void waiting_handle(struct peer *client, struct message *message);
+/** Answer the clients for which the state has come. */
+void waiting_tick(struct agent *agent);
+/** @program ended: answer who waits for it. */
+void waiting_ends(struct agent *agent, const struct program *program);
+void waiting_cancel(struct agent *agent, struct operation *op, bool gone);
+void waiting_expire(struct agent *agent, struct operation *op);
+
 /* spread: programs whose long launches also run on other devices */
 
 /**

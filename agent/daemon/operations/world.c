@@ -51,7 +51,7 @@ static unsigned world_program_moves_since(const struct managed *managed, uint64_
     unsigned recent = 0;
 
     for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
-        recent += managed->moves[i].at_ms >= since;
+        recent += managed->moved_ms[i] >= since;
     return recent;
 }
 
@@ -105,8 +105,7 @@ static void world_put_devices(struct agent *agent, struct world *world)
         device->step = ledger_step(own);
         device->free_s = (uv_now(&agent->loop) - own->used_ms) / 1000;
         device->drains = own->drains;
-        device->closed =
-            device->closed || device->gone || own->lost || own->drains || own->drains_ms;
+        device->closed = device->closed || device->gone || own->lost || ledger_closed(own);
     }
 }
 

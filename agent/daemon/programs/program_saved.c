@@ -67,21 +67,16 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
     program->images.due_ms = now;
 }
 
-void program_put_moves(const struct agent *agent, const struct program *program,
-                       struct frame *frame)
+/** When the policy moved it, the newest first, as times before "saved_ms". */
+static void program_saved_put_moves(const struct agent *agent, const struct managed *managed,
+                                    struct frame *frame)
 {
-    const struct managed *managed = &program->managed;
-
     frame_u64(frame, "policy_moved", managed->moved);
-    frame_array(frame, "policy_moves");
-    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
-        const struct program_move *move =
-            &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
-        frame_map(frame, NULL);
-        frame_u64(frame, "age_ms", uv_now(&agent->loop) - move->at_ms);
-        put_policy_move(frame, agent, move);
-        frame_end(frame);
-    }
+    frame_array(frame, "moved_ages_ms");
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
+        frame_u64(frame, NULL,
+                  uv_now(&agent->loop) -
+                      managed->moved_ms[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX]);
     frame_end(frame);
 }
 
@@ -89,15 +84,16 @@ void program_take_moves(struct agent *agent, struct program *program, const msgp
 {
     const msgpack_object *items;
     struct managed *managed = &program->managed;
-    size_t count = field_array(map, "policy_moves", &items);
+    size_t count = field_array(map, "moved_ages_ms", &items);
     uint64_t saved_ms = message_number(map, "saved_ms", uv_now(&agent->loop));
 
     managed->moved = (unsigned)message_number(map, "policy_moved", UINT32_MAX);
     for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++) {
-        const msgpack_object *item = i < count ? &items[i] : NULL;
-        struct program_move *move = &managed->moves[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX];
-        move->at_ms = saved_ms - message_number(item, "age_ms", saved_ms);
-        take_policy_move(agent, item, move);
+        uint64_t age = saved_ms;
+        if (i < count)
+            message_item_u64(&items[i], &age);
+        managed->moved_ms[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX] =
+            saved_ms - (age < saved_ms ? age : saved_ms);
     }
 }
 
@@ -117,7 +113,7 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_u64(&frame, "uid", program->uid);
     put_saved(&frame, agent, program);
     frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
-    program_put_moves(agent, program, &frame);
+    program_saved_put_moves(agent, &program->managed, &frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
         (error = file_replace_path(path, frame.buffer.data, frame.buffer.size))) {

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +9,12 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/peers.h"
 #include "state/driver/device_key.h"
 
 #define PROGRAM_FILE_MAX 65536
 #define LOST_MS          1000
-
-void program_log(const struct program *program, const char *format, ...)
-{
-    char text[PROTOCOL_TEXT_MAX];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    agent_log("%s: %s (pid %d) %s", program->id, program->name, (int)program->pid, text);
-}
 
 void program_open(struct agent *agent, struct program *program)
 {
@@ -333,7 +322,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     program_set_user(agent, program, peer);
     take_wish(hello, &program->wish);
     programs_save(agent, program);
-    program_log(program, "connected");
+    event_log_program(agent, program, "connected", "");
     return 0;
 }
 
@@ -347,7 +336,7 @@ void programs_disconnect(struct agent *agent, struct peer *peer)
     program->peer = NULL;
     program->lost_ms = uv_now(&agent->loop);
     agent->events->program_lost(agent, program);
-    program_log(program, "disconnected");
+    event_log_program(agent, program, "disconnected", "");
     programs_sweep(agent);
 }
 

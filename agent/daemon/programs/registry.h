@@ -115,11 +115,6 @@ struct program_policy {
  * Moves by the policy that are remembered. The policy's budget of moves for one program is smaller.
  */
 #define PROGRAM_MOVES_MAX 16
-struct program_move {
-    uint64_t at_ms;
-    uint32_t from, to; /**< Indices in the ledger; LEDGER_NONE: host memory. */
-    char why[POLICY_REASON];
-};
 
 /** The governor's state of one program. */
 struct managed {
@@ -134,8 +129,8 @@ struct managed {
     bool withholds; /**< It kept more than that. It is not asked again for a while. */
     uint64_t withholds_until_ms;
     uint64_t trimmed_ms; /**< When it was last asked for the memory that it does not use. */
-    struct program_move moves[PROGRAM_MOVES_MAX]; /**< A ring of the last moves by the policy. */
-    unsigned moved;                               /**< Moves by the policy in all. */
+    uint64_t moved_ms[PROGRAM_MOVES_MAX]; /**< When the policy last moved it: a ring. */
+    unsigned moved;                       /**< Moves by the policy in all. */
     struct program_exclusion exclusions[PROGRAM_EXCLUSIONS_MAX];
     unsigned exclusion_count;
     /** Sequence number of its last wish, comparable with ledger_device.announced. */
@@ -349,9 +344,6 @@ struct program {
     uint64_t protect_ms; /**< When it was last told which protection to use; 0: never. */
 };
 
-/** agent_log() of a program: "ID: NAME (pid N) " and the rest of the sentence. */
-void program_log(const struct program *program, const char *format, ...) PRINTF(2, 3);
-
 /** Give it entries in the ledger and the default policy. To be ended with program_close(). */
 void program_open(struct agent *agent, struct program *program);
 void program_close(struct agent *agent, struct program *program);
@@ -427,12 +419,7 @@ static inline uint64_t program_queue_ticket(const struct program *program, size_
 {
     return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
 }
-/**
- * Put how often the policy moved it and its last moves, newest first, into an open map; and read
- * them, in a saved program.
- */
-void program_put_moves(const struct agent *agent, const struct program *program,
-                       struct frame *frame);
+/** Read when the policy moved it, of a saved program. */
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
  * Apply the configuration's settings for its new name, where neither its command line nor an

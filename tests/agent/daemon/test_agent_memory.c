@@ -550,12 +550,33 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert_eq(a->moves, 2);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
 
+    /* Nobody waits for a detached move: the agent decides again by itself. */
+    puppets_limit("gpu1", "4GiB");
+    a->outgrows = 1;
+    a->more = MIB;
+    unsigned moves = a->moves;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--detach")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("wait", "a", "running", "--timeout", "30s")->status, 0);
+    cr_assert_eq(a->outgrows, 0);
+    cr_assert_eq(a->moves, moves + 1);
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:two");
+    puppets_limit("gpu1", "700MiB");
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
+    a->outgrows = 1;
+    a->more = 300 * MIB;
+    moves = a->moves;
+    cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--detach")->status, 0);
+    cr_assert_eq(PUPPETS_RESEAT("wait", "a", "running", "--timeout", "30s")->status, 0);
+    cr_assert_eq(a->moves, moves, "it has 901 MiB, and 700 are there");
+    cr_assert(strstr(PUPPETS_RESEAT("events")->out, "but gpu1 has 700 MiB free"), "%s",
+              PUPPETS_RESEAT("events")->out);
+
     /* One that never stops growing is not asked for ever. */
     puppets_limit("gpu1", "4GiB");
     a->outgrows = 100;
     a->more = MIB;
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 0);
-    cr_assert_eq(a->moves, 3);
+    cr_assert_eq(a->moves, moves + 1);
     cr_assert_eq(a->outgrows, 97);
     cr_assert_geq(a->last_grant, 603 * MIB);
 

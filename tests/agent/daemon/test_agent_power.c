@@ -98,7 +98,7 @@ Test(agent_power, a_device_without_a_meter_has_a_model)
     puppets_for(1500);
     uint64_t mw = devices_say("gpu0", "power_mw");
     cr_expect(mw > 59000 && mw < 61000, "%lu", mw);
-    cr_expect(strstr(RESEAT("devices")->out, "60 W (model)"));
+    cr_expect(strstr(RESEAT("devices")->out, "60W(model)"));
     mw = devices_say("gpu1", "power_mw");
     cr_expect(mw > 19000 && mw < 21000, "%lu", mw);
 }

@@ -65,7 +65,7 @@ static const char *list_on_terminal(unsigned short columns)
 
 Test(devices, a_narrow_terminal_has_fewer_columns_and_no_longer_lines)
 {
-    enum { NARROW = 70, WIDE = 300 };
+    enum { NARROW = 52, WIDE = 300 };
     cr_assert_eq(RESEAT("devices")->status, 0);
     cr_assert(strstr(list_on_terminal(WIDE), "HOST"));
     const char *page = list_on_terminal(NARROW);

@@ -290,24 +290,76 @@ static bool shows(const char *verb, const char *text)
 Test(moving, another_terminal_sees_where_a_move_goes_and_cancels_it)
 {
     pid_t pid = harness_start("app", "slow");
-    struct result *result = RESEAT("move", "app", "--cancel");
+    struct result *result = RESEAT("cancel", "app");
 
     cr_assert_eq(result->status, 4);
     cr_assert(strstr(result->err, "is not being moved: nothing to cancel"), "%s", result->err);
-    cr_assert_eq(RESEAT("move", "app", "cpu0", "--cancel")->status, 2);
-    cr_assert_eq(RESEAT("move", "none", "--cancel")->status, 3);
+    cr_assert_eq(RESEAT("cancel", "none")->status, 3);
     pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
     cr_assert(harness_state("app", "moving", 5000));
     cr_expect(shows("ps", "moving to cpu0"), "%s", RESEAT("ps")->out);
     cr_expect(shows("ps", "%: "), "it does not say how far it is: %s", RESEAT("ps")->out);
     cr_expect(shows("explain", "moving to cpu0"));
-    result = RESEAT("move", "app", "--cancel");
+    result = RESEAT("cancel", "app");
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, "app (pid "), "%s", result->out);
     cr_assert_eq(harness_wait(mover), 1);
     cr_assert(harness_state("app", "running", 2000));
     cr_assert(!strstr(RESEAT("ps")->out, "moving to"));
     harness_end(pid);
+}
+
+Test(moving, a_detached_move_goes_on_by_itself_and_is_waited_for)
+{
+    pid_t pid = harness_start("app", "done:2000");
+    struct result *result = RESEAT("move", "app", "cpu1", "--detach");
+
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "leaves gpu0 for cpu1"), "%s", result->out);
+    result = RESEAT("wait", "app", "running", "--timeout", "60s");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    result = RESEAT("move", "app", "cpu1");
+    cr_assert(strstr(result->out, "is already on cpu1"), "%s", result->out);
+    harness_end(pid);
+}
+
+Test(moving, a_detached_move_is_cancelled)
+{
+    pid_t pid = harness_start("app", "slow");
+
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--detach")->status, 0);
+    cr_assert(harness_state("app", "moving", 5000));
+    cr_assert_eq(RESEAT("wait", "app", "running", "--timeout", "1s")->status, 5);
+    cr_assert_eq(RESEAT("cancel", "app")->status, 0);
+    cr_assert_eq(RESEAT("wait", "app", "running", "--timeout", "60s")->status, 0);
+    cr_assert(harness_prints("ps", NULL, "gpu0", 2000));
+    harness_end(pid);
+}
+
+Test(moving, waits_for_states_of_programs_and_devices)
+{
+    pid_t pid = harness_start("app", "done");
+    struct result *result;
+
+    cr_assert_eq(RESEAT("wait", "gpu0", "idle", "--timeout", "1s")->status, 5);
+    cr_assert_eq(RESEAT("wait", "cpu1", "idle")->status, 0);
+    cr_assert_eq(RESEAT("wait", "gpu0", "up")->status, 0);
+    cr_assert_eq(RESEAT("wait", "gpu0", "ended")->status, 2);
+    cr_assert_eq(RESEAT("wait", "app", "drained")->status, 2);
+    cr_assert_eq(RESEAT("wait", "none", "running")->status, 3);
+    pid_t waiter = harness_spawn(harness_reseat(), "wait", "app", "suspended", NULL);
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert_eq(harness_wait(waiter), 0);
+    pid_t ended = harness_spawn(harness_reseat(), "wait", "app", "ended", NULL);
+    pid_t never = harness_spawn(harness_reseat(), "wait", "app", "running", NULL);
+    result = RESEAT("wait", "app", "suspended", "--json");
+    json_t *object = harness_json(result, "wait");
+    cr_assert_str_eq(json_string_value(json_object_get(object, "condition")), "suspended");
+    json_decref(object);
+    sleep(1);
+    harness_end(pid);
+    cr_assert_eq(harness_wait(ended), 0);
+    cr_assert_eq(harness_wait(never), 3);
 }
 
 /* What the stand-in was asked for it tells in these numbers. */

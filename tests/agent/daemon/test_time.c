@@ -155,7 +155,7 @@ Test(time, an_operation_enters_only_the_states_that_may_follow)
     for (unsigned from = 0; from < 3; from++) {
         for (unsigned to = 0; to < 3; to++) {
             struct operation op = {.verb = REQUEST_MOVE, .state = from};
-            cr_expect_eq(operation_enter(&op, to), may[from][to], "%u to %u", from, to);
+            cr_expect_eq(operation_enter(agent, &op, to), may[from][to], "%u to %u", from, to);
             cr_expect_eq(op.state, may[from][to] ? to : from, "%u to %u", from, to);
         }
     }

@@ -1,0 +1,340 @@
+#include "agent/daemon/event_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/daemon/agent_messages.h"
+#include "state/base/bytes/little_endian.h"
+#include "state/base/bytes/text.h"
+#include "state/base/clock.h"
+#include "state/base/files/access.h"
+#include "state/base/files/file.h"
+#include "state/base/files/owned.h"
+
+/* A record of a file is a frame of the protocol, as it is in memory. */
+#define LENGTH_SIZE  4
+#define FILE_MAX     (1u << 20) /* Then the file becomes the older one of the two. */
+#define RECORD_MAX   4096
+#define REASON_MAX   512
+#define FRAME_EVENTS 256 /* Events in one frame to a client. */
+
+struct kept_event {
+    uint64_t number; /**< 0: none. */
+    uint8_t *record; /**< The length and the map. */
+    size_t size;
+    uint64_t at_ms;
+    bool owned;
+    uid_t uid;
+};
+
+struct event_log {
+    struct kept_event kept[EVENTS_MAX]; /**< A ring: event N is at N % EVENTS_MAX. */
+    uint64_t last;                      /**< The number of the last event; 0: none. */
+    char path[PATH_MAX], older[PATH_MAX];
+    struct owned file; /**< OWNED_NONE: events are only kept in memory. */
+    off_t bytes;       /**< Of the file, up to the end of the last whole record. */
+    bool failed;       /**< The last write failed, and a line of the log says so. */
+};
+
+/* ---- memory ---- */
+
+/** Keep an event under its number, or under the next one if that was given. Takes its record. */
+static const struct kept_event *event_log_keep(struct event_log *log, const struct kept_event *one)
+{
+    uint64_t number = one->number > log->last ? one->number : log->last + 1;
+    struct kept_event *kept = &log->kept[number % EVENTS_MAX];
+
+    free(kept->record);
+    *kept = *one;
+    log->last = kept->number = number;
+    return kept;
+}
+
+static bool event_log_shows(const struct kept_event *kept, const struct peer *peer)
+{
+    return !kept->owned || peer_sees(peer, kept->uid);
+}
+
+static void event_log_put(const struct kept_event *kept, struct frame *frame)
+{
+    frame_packed(frame, NULL, kept->record + LENGTH_SIZE, kept->size - LENGTH_SIZE);
+}
+
+/* ---- files ---- */
+
+/** Keep the records of a file. Returns the bytes of its whole records. */
+static off_t event_log_load(struct event_log *log, const char *path)
+{
+    char *bytes = NULL;
+    size_t size = 0, at = 0;
+
+    if (paths_read(path, FILE_MAX + RECORD_MAX, &bytes, &size))
+        return 0;
+    while (size - at > LENGTH_SIZE) {
+        const uint8_t *prefix = (const uint8_t *)bytes + at;
+        uint64_t length = little_endian_get(prefix, LENGTH_SIZE);
+        struct message message;
+        if (length > RECORD_MAX || length > size - at - LENGTH_SIZE ||
+            message_decode(prefix + LENGTH_SIZE, length, &message))
+            break;
+        uint8_t *record = malloc(LENGTH_SIZE + length);
+        if (record) {
+            memcpy(record, prefix, LENGTH_SIZE + length);
+            const msgpack_object *map = &message.root;
+            (void)event_log_keep(log, &(struct kept_event){.number = field_u64(map, "number", 0),
+                                                           .record = record,
+                                                           .size = LENGTH_SIZE + length,
+                                                           .at_ms = field_u64(map, "at_ms", 0),
+                                                           .owned = field_get(map, "uid") != NULL,
+                                                           .uid = (uid_t)field_u64(map, "uid", 0)});
+        }
+        message_finish(&message);
+        at += LENGTH_SIZE + length;
+    }
+    free(bytes);
+    return (off_t)at;
+}
+
+/** Open the file and cut off what is no whole record, after which a later agent would not read. */
+static int event_log_open(struct event_log *log)
+{
+    int fd = open(log->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int error = owned_take(fd, &log->file);
+
+    if (!error && ftruncate(owned_fd(&log->file), log->bytes))
+        error = -errno;
+    return error;
+}
+
+static int event_log_write(struct event_log *log, const void *record, size_t size)
+{
+    int error = 0;
+
+    if (log->bytes + (off_t)size > FILE_MAX) {
+        owned_close(&log->file);
+        if (rename(log->path, log->older))
+            error = -errno;
+        log->bytes = error ? log->bytes : 0;
+    }
+    if (!error && owned_fd(&log->file) < 0)
+        error = event_log_open(log);
+    if (!error && !(error = owned_append(&log->file, record, size)))
+        log->bytes += (off_t)size;
+    else if (owned_fd(&log->file) >= 0 && ftruncate(owned_fd(&log->file), log->bytes))
+        owned_close(&log->file); /* Opening it again cuts off the part of the record. */
+    return error;
+}
+
+static void event_log_store(struct event_log *log, const void *record, size_t size)
+{
+    int error = log->path[0] ? event_log_write(log, record, size) : 0;
+
+    if (error && !log->failed)
+        agent_log("%s: %s; events are lost there until they can be written", log->path,
+                  strerror(-error));
+    log->failed = error != 0;
+}
+
+void event_log_init(struct agent *agent, const char *folder)
+{
+    struct event_log *log = agent->event_log = calloc(1, sizeof(*log));
+
+    if (!log)
+        return;
+    log->file = OWNED_NONE;
+    if (!folder || paths_join(folder, "events", log->path) ||
+        paths_join(folder, "events.older", log->older)) {
+        log->path[0] = '\0';
+        return;
+    }
+    (void)event_log_load(log, log->older);
+    log->bytes = event_log_load(log, log->path);
+}
+
+void event_log_finish(struct agent *agent)
+{
+    struct event_log *log = agent->event_log;
+
+    agent->event_log = NULL;
+    if (!log)
+        return;
+    for (size_t i = 0; i < EVENTS_MAX; i++)
+        free(log->kept[i].record);
+    owned_close(&log->file);
+    free(log);
+}
+
+/* ---- events ---- */
+
+struct event event_of(const struct peer *client, const char *what, const char *state)
+{
+    return (struct event){.what = what,
+                          .state = state,
+                          .by = client ? "command" : "policy",
+                          .by_pid = client ? client->pid : 0,
+                          .by_uid = client ? client->uid : 0};
+}
+
+static void event_log_follow(struct agent *agent, const struct kept_event *kept)
+{
+    struct frame frame;
+
+    for (struct peer *peer = agent->peers; peer; peer = peer->next) {
+        if (!peer->follows || !event_log_shows(kept, peer))
+            continue;
+        frame_init(&frame, MSG_EVENTS);
+        frame_array(&frame, "events");
+        event_log_put(kept, &frame);
+        frame_end(&frame);
+        frame_bool(&frame, "more", true);
+        peer_send(peer, &frame);
+    }
+}
+
+static void event_log_line(const struct event *event)
+{
+    const struct program *program = event->program;
+    const char *from = event->from, *to = event->to;
+    char who[PROTOCOL_WORD_MAX + 64], way[PROTOCOL_TEXT_MAX / 2] = "", by[32] = "";
+
+    if (program)
+        snprintf(who, sizeof(who), "%s: %s (pid %d)", program->id, program->name,
+                 (int)program->pid);
+    else
+        snprintf(who, sizeof(who), "%s:", event->device ? event->device : "agent");
+    if (from && to)
+        snprintf(way, sizeof(way), " from %s to %s", from[0] ? from : "memory",
+                 to[0] ? to : "memory");
+    if (event->by_pid)
+        snprintf(by, sizeof(by), " (pid %d)", (int)event->by_pid);
+    agent_log("%s %s %s%s by %s%s%s%s", who, event->what, event->state, way, event->by, by,
+              event->reason && event->reason[0] ? ": " : "", event->reason ? event->reason : "");
+}
+
+void event_log_add(struct agent *agent, const struct event *wish)
+{
+    struct event_log *log = agent->event_log;
+    struct event event = *wish;
+    char reason[REASON_MAX];
+    struct frame frame;
+
+    if (!log)
+        return;
+    event.number = log->last + 1;
+    event.at_ms = clock_wall_ms();
+    if (event.program) {
+        event.owned = true;
+        event.uid = event.program->uid;
+    }
+    if (event.reason) {
+        text_make_safe(reason, sizeof(reason), event.reason, strlen(event.reason));
+        event.reason = reason;
+    }
+    event_log_line(&event);
+    frame_init(&frame, "event");
+    put_event(&frame, &event);
+    if (!frame_seal(&frame) && frame.buffer.size <= RECORD_MAX) {
+        size_t size = frame.buffer.size;
+        uint8_t *record = (uint8_t *)msgpack_sbuffer_release(&frame.buffer);
+        uint8_t *fitting = realloc(record, size); /* The buffer has room for many events. */
+        record = fitting ? fitting : record;
+        const struct kept_event *kept =
+            event_log_keep(log, &(struct kept_event){.number = event.number,
+                                                     .record = record,
+                                                     .size = size,
+                                                     .at_ms = event.at_ms,
+                                                     .owned = event.owned,
+                                                     .uid = event.uid});
+        event_log_store(log, record, size);
+        event_log_follow(agent, kept);
+    }
+    frame_finish(&frame);
+}
+
+void event_log_program(struct agent *agent, const struct program *program, const char *state,
+                       const char *reason)
+{
+    event_log_add(agent, &(struct event){.what = "program",
+                                         .state = state,
+                                         .program = program,
+                                         .reason = reason,
+                                         .by = "agent"});
+}
+
+void event_log_device(struct agent *agent, const char *device, const char *state,
+                      const char *reason)
+{
+    event_log_add(
+        agent,
+        &(struct event){
+            .what = "device", .state = state, .device = device, .reason = reason, .by = "agent"});
+}
+
+/* ---- clients ---- */
+
+static bool event_log_is_policy_move(const msgpack_object *map, const struct program *program)
+{
+    const msgpack_object *app = field_get(map, "app");
+
+    return field_is(map, "by", "policy") && field_is(map, "state", RESULT_DONE) &&
+           (field_is(map, "what", MSG_MOVE) || field_is(map, "what", MSG_RESUME)) &&
+           /* A later agent may use an id again. */
+           field_is(app, "id", program->id) && field_u64(app, "pid", 0) == (uint64_t)program->pid;
+}
+
+void event_log_put_moves(const struct agent *agent, const struct program *program,
+                         struct frame *frame)
+{
+    static const char *const keys[] = {"from", "to", "reason"};
+    const struct event_log *log = agent->event_log;
+    uint64_t last = log ? log->last : 0, now = clock_wall_ms();
+    unsigned count = 0;
+
+    frame_array(frame, "policy_moves");
+    for (uint64_t i = last; i > 0 && last - i < EVENTS_MAX && count < PROGRAM_MOVES_MAX; i--) {
+        const struct kept_event *kept = &log->kept[i % EVENTS_MAX];
+        struct message message;
+        if (kept->number != i || !kept->owned || kept->uid != program->uid ||
+            message_decode(kept->record + LENGTH_SIZE, kept->size - LENGTH_SIZE, &message))
+            continue;
+        if (event_log_is_policy_move(&message.root, program)) {
+            frame_map(frame, NULL);
+            frame_u64(frame, "age_ms", now > kept->at_ms ? now - kept->at_ms : 0);
+            frame_forward(frame, &message.root, keys, ARRAY_SIZE(keys));
+            frame_end(frame);
+            count++;
+        }
+        message_finish(&message);
+    }
+    frame_end(frame);
+}
+
+void events_handle(struct peer *peer, struct message *message)
+{
+    struct event_log *log = peer->agent->event_log;
+    uint64_t now = clock_wall_ms(), age = field_u64(&message->root, "age_ms", UINT64_MAX);
+    uint64_t last = log ? log->last : 0;
+    uint64_t number = last > EVENTS_MAX ? last - EVENTS_MAX : 0;
+    unsigned count;
+
+    peer->follows = field_bool(&message->root, "follow", false);
+    do {
+        struct frame frame;
+        frame_init(&frame, MSG_EVENTS);
+        frame_array(&frame, "events");
+        for (count = 0; count < FRAME_EVENTS && number < last;) {
+            const struct kept_event *kept = &log->kept[++number % EVENTS_MAX];
+            if (kept->number != number || !event_log_shows(kept, peer) ||
+                (age < now && kept->at_ms < now - age))
+                continue;
+            event_log_put(kept, &frame);
+            count++;
+        }
+        frame_end(&frame);
+        frame_bool(&frame, "more", peer->follows || number < last);
+        peer_send(peer, &frame);
+    } while (number < last);
+}

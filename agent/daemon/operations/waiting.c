@@ -1,0 +1,180 @@
+#include <string.h>
+
+#include "agent/daemon/agent_messages.h"
+#include "agent/daemon/messages/messages.h"
+#include "agent/daemon/operations/verbs.h"
+
+/*
+ * Clients that wait for a state of a program or a device. Each has an operation that stays in the
+ * state OPERATION_WAITING; whether its condition holds is checked a few times a second.
+ */
+
+struct wait_condition {
+    const char *name;
+    /* What it means of a program and of a device; NULL: it never holds. */
+    bool (*program)(const struct agent *agent, const struct program *program);
+    bool (*device)(const struct agent *agent, uint32_t device);
+};
+
+/** A program that was just asked to move has not said so yet. */
+static bool waiting_runs(const struct agent *agent, const struct program *program)
+{
+    const char *state = program_state(program);
+
+    return !operation_moves(agent, program) &&
+           (strcmp(state, "running") == 0 || strcmp(state, "spilled") == 0);
+}
+
+static bool waiting_suspended(const struct agent *agent, const struct program *program)
+{
+    (void)agent;
+    return strcmp(program_state(program), "suspended") == 0;
+}
+
+static bool waiting_lost(const struct agent *agent, const struct program *program)
+{
+    (void)agent;
+    return strcmp(program_state(program), "lost") == 0;
+}
+
+/** A program that ended is in no list any more: waiting_ends(). */
+static bool waiting_ended(const struct agent *agent, const struct program *program)
+{
+    (void)agent;
+    (void)program;
+    return false;
+}
+
+static bool waiting_idle(const struct agent *agent, uint32_t device)
+{
+    return !agent->ledger.devices[device].accounts && !agent->ledger.devices[device].reserved;
+}
+
+static bool waiting_drained(const struct agent *agent, uint32_t device)
+{
+    return agent->ledger.devices[device].drains && waiting_idle(agent, device);
+}
+
+static bool waiting_up(const struct agent *agent, uint32_t device)
+{
+    return agent->ledger.devices[device].listed && !agent->ledger.devices[device].lost;
+}
+
+static bool waiting_gone(const struct agent *agent, uint32_t device)
+{
+    return !waiting_up(agent, device);
+}
+
+static const struct wait_condition conditions[] = {
+    {"running", waiting_runs, NULL}, {"suspended", waiting_suspended, NULL},
+    {"ended", waiting_ended, NULL},  {"lost", waiting_lost, waiting_gone},
+    {"idle", NULL, waiting_idle},    {"drained", NULL, waiting_drained},
+    {"up", NULL, waiting_up},
+};
+
+static const struct wait_condition *waiting_find(const msgpack_object *map, bool of_program)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(conditions); i++)
+        if (field_is(map, "condition", conditions[i].name) &&
+            (of_program ? conditions[i].program != NULL : conditions[i].device != NULL))
+            return &conditions[i];
+    return NULL;
+}
+
+static const char *waiting_device(const struct agent *agent, const struct operation *op)
+{
+    return op->program ? NULL : agent->ledger.devices[op->target].name;
+}
+
+static void waiting_answer(struct agent *agent, struct operation *op)
+{
+    const struct waited waited = {.program = op->program,
+                                  .device = waiting_device(agent, op),
+                                  .condition = op->condition->name};
+    struct frame frame;
+
+    frame_init(&frame, MSG_WAIT);
+    put_waited(&frame, &waited);
+    peer_send(op->client, &frame);
+    operation_settle(agent, op, NULL);
+}
+
+static bool waiting_holds(const struct agent *agent, const struct operation *op)
+{
+    return op->program ? op->condition->program(agent, op->program)
+                       : op->condition->device(agent, op->target);
+}
+
+void waiting_tick(struct agent *agent)
+{
+    struct operation *next;
+
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (op->verb == REQUEST_WAIT && waiting_holds(agent, op))
+            waiting_answer(agent, op);
+    }
+}
+
+void waiting_ends(struct agent *agent, const struct program *program)
+{
+    struct operation *next;
+
+    for (struct operation *op = agent->operations; op; op = next) {
+        next = op->next;
+        if (op->verb != REQUEST_WAIT || op->program != program)
+            continue;
+        if (op->condition->program == waiting_ended) {
+            waiting_answer(agent, op);
+        } else {
+            client_refuse(op->client, ERR_GONE, program, "ended and will never be %s",
+                          op->condition->name);
+            operation_settle(agent, op, NULL);
+        }
+    }
+}
+
+void waiting_cancel(struct agent *agent, struct operation *op, bool gone)
+{
+    (void)gone;
+    operation_settle(agent, op, NULL);
+}
+
+void waiting_expire(struct agent *agent, struct operation *op)
+{
+    if (op->program)
+        client_refuse(op->client, ERR_EXPIRED, op->program, "is %s and was not %s in time",
+                      program_state(op->program), op->condition->name);
+    else
+        peer_error(op->client, ERR_EXPIRED, "%s was not %s in time", waiting_device(agent, op),
+                   op->condition->name);
+    operation_settle(agent, op, NULL);
+}
+
+void waiting_handle(struct peer *client, struct message *message)
+{
+    struct operation wish = {.verb = REQUEST_WAIT, .client = client};
+    struct agent *agent = client->agent;
+    size_t vdev;
+
+    wish.asked.timeout_ms = field_u64(&message->root, "timeout_ms", 0);
+    if (!client_program_or_device(client, &message->root, &wish.program, &vdev, &wish.target))
+        return;
+    wish.condition = waiting_find(&message->root, wish.program != NULL);
+    if (!wish.condition) {
+        peer_error(client, ERR_USAGE, "%s can be waited for",
+                   wish.program ? "of a program, running, suspended, lost or ended"
+                                : "of a device, idle, drained, lost or up");
+        return;
+    }
+    operations_cancel(client, OPERATION_BIT(REQUEST_WAIT),
+                      true); /* A client follows one operation at a time. */
+    struct operation *op = operation_add(agent, &wish);
+    if (!op) {
+        client_no_memory(client);
+        return;
+    }
+    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
+    if (waiting_holds(agent, op))
+        waiting_answer(agent, op);
+}
