@@ -42,9 +42,9 @@ struct schedule_launch {
     enum schedule_objective objective;
     uint32_t home;     /**< Candidate that is taken when too little is known, and of equal ones. */
     uint64_t now_ns;   /**< The launch does not start before. */
-    uint64_t due_ns;   /**< The latest end that does not make the step longer: for a step that
-                            repeats, when it ended in the last step plus its slack there. 0: unknown,
-                            it has no slack. */
+    uint64_t due_ns;   /**< The latest end that does not make the step longer. schedule_plan()
+                            knows it of each launch; the engine, which does not know what launches
+                            come next, of none: 0, it has no slack. */
     uint64_t idle_mw;  /**< Drawn by everything that the cap covers while nothing runs. */
     uint64_t drawn_mw; /**< Drawn by it now; idle_mw is part of it. */
     uint64_t cap_mw;   /**< 0: no cap. */

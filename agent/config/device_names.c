@@ -344,6 +344,25 @@ int device_place(const struct inventory *inventory, const struct device_wish *wi
     return result;
 }
 
+int device_check_only(const struct inventory *inventory, const char *only,
+                      const struct device_wish *wish, const struct inventory_entry *const *entries,
+                      char *ret_error, size_t error_size)
+{
+    if (*only && !entries[0]) {
+        snprintf(ret_error, error_size, "no device of \"%.300s\" is here; see reseat devices",
+                 only);
+        return -ENODEV;
+    }
+    for (size_t i = 0; i < wish->named; i++)
+        if (!device_listed(inventory, only, entries[i])) {
+            snprintf(ret_error, error_size,
+                     "--device %s is not among the devices of --only, %.300s", entries[i]->name,
+                     only);
+            return -EINVAL;
+        }
+    return 0;
+}
+
 const struct inventory_entry *device_by_key(const struct inventory *inventory,
                                             const struct device_key *key)
 {

@@ -94,6 +94,15 @@ MUST_CHECK int device_place(const struct inventory *inventory, const struct devi
                             const struct inventory_entry **ret_entries, char *ret_error,
                             size_t error_size);
 
+/**
+ * Check what device_place() chose against the devices that @only lists, as device_listed() takes
+ * them. 0, -ENODEV (it chose none) or -EINVAL (a named one is not among them).
+ */
+MUST_CHECK int device_check_only(const struct inventory *inventory, const char *only,
+                                 const struct device_wish *wish,
+                                 const struct inventory_entry *const *entries, char *ret_error,
+                                 size_t error_size);
+
 /** Find the entry with this key; NULL: there is none. */
 const struct inventory_entry *device_by_key(const struct inventory *inventory,
                                             const struct device_key *key);

@@ -34,6 +34,7 @@ void client_unresolved(struct peer *client, int result, const char *why)
                : result == -ENOTUNIQ ? ERR_AMBIGUOUS
                : result == -EBUSY    ? ERR_REFUSED
                : result == -E2BIG    ? ERR_USAGE
+               : result == -EINVAL   ? ERR_USAGE
                                      : ERR_FAILED,
                "%s", why);
 }

@@ -35,10 +35,10 @@ struct queue {
     struct deferred *deferred_first, *deferred_last; /**< Guarded by the engine's lock. */
     uint64_t deferred_serial; /**< Guarded by the engine's lock: serial of the last one added. */
     bool pumping; /**< Guarded by the engine's lock: a thread is issuing deferred commands. */
-    /** Its launches may be placed (place.h): deferred commands stay on the list until they have
-     * ended. Guarded by the engine's lock. */
-    bool places;
-    uint64_t home_ended_ns; /**< When the last one of these ended here. Likewise. */
+    /** Its commands are tracked (defer_track_begin). Guarded by the engine's lock, like the next.
+     */
+    bool tracked;
+    struct queue *tracked_next;
     uint64_t settled; /**< Used by journal_settle: the last pass that found later commands to have
                          ended. */
     /** For reports only: a slot a kernel, which the next kernel of the same slot takes over. */
@@ -305,6 +305,17 @@ bool defer_needed(const struct command *command, uint8_t residence_index, cl_uin
  */
 cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
                  struct event *event);
+/**
+ * Have the commands of all queues deferred and kept on their lists until they have ended, so that
+ * it is known what the devices have been given: launches may be placed (place.h). That goes on
+ * until nothing is deferred any more, and at least until defer_track_end. False: it is not possible
+ * now. Outside the gate and every lock; waits for threads inside, a few milliseconds at most.
+ */
+MUST_CHECK bool defer_track_begin(void);
+void defer_track_end(void);
+/** A queue is about to be published, inside the gate; one is destroyed. */
+void defer_track_queue(struct queue *queue);
+void defer_forget_queue(struct queue *queue);
 /** Issue all deferred commands that became ready. Outside the gate and every lock; blocks on the
  * device, the policy, and moves. */
 void defer_pump(void);

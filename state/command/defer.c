@@ -32,7 +32,7 @@ static bool defer_behind_barrier(struct queue *queue, const struct command *comm
     pthread_mutex_lock(&engine_lock);
     for (const struct deferred *h = queue->deferred_first; h && !behind; h = h->next)
         behind = h->command->ops->blocks_later;
-    behind = behind && queue->deferred_first != NULL;
+    behind = (behind && queue->deferred_first != NULL) || queue->tracked;
     pthread_mutex_unlock(&engine_lock);
     return behind;
 }
@@ -77,40 +77,128 @@ static bool defer_watch_others(const struct queue *queue, cl_uint waits,
     return true;
 }
 
-static cl_int defer_add_one(struct command *command, cl_uint waits, struct event *const *wait_list,
-                            struct event *event, bool *ret_added);
+/* For how long threads inside the gate, whose driver may run a kernel in the call, delay a launch
+ * that begins to track the queues; and for how long none tries it after that. */
+#define TRACK_MOST_NS (50 * NS_PER_MS)
+#define TRACK_REST_NS NS_PER_S
 
-/* A marker behind all that was given so far, before the first launch that may be placed. */
-static cl_int defer_add_marker(struct queue *queue)
+static const struct command_ops track_ops = {.type = CL_COMMAND_MARKER,
+                                             .size = sizeof(struct command),
+                                             .issue = command_marker_issue,
+                                             .defer = command_nothing_to_hold,
+                                             .drop = command_nothing_to_drop};
+
+/* Deferred commands of all queues, and launches that track the queues (defer_track_begin). The
+ * queues that are tracked: all, or those that were marked before one could not be. */
+static unsigned deferred_total;
+static bool tracking;
+static _Atomic uint64_t track_rests_until_ns;
+static struct queue *tracked_queues;
+
+/* With engine_lock, as the next one. The count keeps commands from being given at once. */
+static void defer_begin_tracking(struct queue *queue)
 {
-    static const struct command_ops ops = {.type = CL_COMMAND_MARKER,
-                                           .size = sizeof(struct command),
-                                           .issue = command_marker_issue,
-                                           .defer = command_nothing_to_hold,
-                                           .drop = command_nothing_to_drop};
+    queue->tracked = true;
+    queue->tracked_next = tracked_queues;
+    tracked_queues = queue;
+    atomic_fetch_add_explicit(&queue->deferred_count, 1, memory_order_release);
+}
+
+static void defer_one_less(void)
+{
+    if (--deferred_total != 0)
+        return;
+    for (; tracked_queues; tracked_queues = tracked_queues->tracked_next) {
+        tracked_queues->tracked = false;
+        atomic_fetch_sub_explicit(&tracked_queues->deferred_count, 1, memory_order_release);
+    }
+    tracking = false;
+}
+
+void defer_track_queue(struct queue *queue)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (tracking)
+        defer_begin_tracking(queue);
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void defer_forget_queue(struct queue *queue)
+{
+    pthread_mutex_lock(&engine_lock);
+    struct queue **link = &tracked_queues;
+    while (*link && *link != queue)
+        link = &(*link)->tracked_next;
+    if (*link)
+        *link = queue->tracked_next;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* Track @queue, behind a marker. Gate closed. */
+static bool defer_mark_tracked(struct queue *queue)
+{
     struct command mark;
-    bool added;
-    command_init(&mark, &ops, queue);
+    pthread_mutex_lock(&engine_lock);
+    bool tracked = queue->tracked;
+    pthread_mutex_unlock(&engine_lock);
+    command_init(&mark, &track_ops, queue);
     mark.wait_list_empty = false;
-    return defer_add_one(&mark, 0, NULL, NULL, &added);
+    if (tracked || defer_add(&mark, 0, NULL, NULL) != CL_SUCCESS)
+        return tracked;
+    pthread_mutex_lock(&engine_lock);
+    defer_begin_tracking(queue);
+    pthread_mutex_unlock(&engine_lock);
+    return true;
+}
+
+/* Returns whether queues are tracked, which then goes on until defer_track_end. */
+static bool defer_hold_tracking(bool begin)
+{
+    pthread_mutex_lock(&engine_lock);
+    tracking = tracking || begin;
+    bool tracks = tracking;
+    deferred_total += tracks;
+    pthread_mutex_unlock(&engine_lock);
+    return tracks;
+}
+
+/* Gate closed: no thread gives a command that is neither tracked nor before the marker. */
+static bool defer_track_queues(void)
+{
+    bool marked = true;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        marked = marked && defer_mark_tracked(queue);
+    return defer_hold_tracking(marked);
+}
+
+bool defer_track_begin(void)
+{
+    int before = cancel_hold();
+    uint64_t now = clock_now_ns();
+    bool tracks = defer_hold_tracking(false),
+         begins = !tracks && now >= atomic_load(&track_rests_until_ns);
+    if (begins && gate_close(now + TRACK_MOST_NS) == 0) {
+        tracks = defer_track_queues();
+        gate_open();
+        defer_pump(); /* the markers */
+    } else if (begins) {
+        atomic_store(&track_rests_until_ns, clock_now_ns() + TRACK_REST_NS);
+    }
+    cancel_allow(before);
+    return tracks;
+}
+
+void defer_track_end(void)
+{
+    pthread_mutex_lock(&engine_lock);
+    defer_one_less();
+    pthread_mutex_unlock(&engine_lock);
 }
 
 cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
                  struct event *event)
-{
-    bool added = false;
-    cl_int error = CL_SUCCESS;
-    while (error == CL_SUCCESS && !added) {
-        error = defer_add_one(command, waits, wait_list, event, &added);
-        if (error == CL_SUCCESS && !added)
-            error = defer_add_marker(command->queue);
-    }
-    return error;
-}
-
-/* @ret_added  False: a marker comes first. */
-static cl_int defer_add_one(struct command *command, cl_uint waits, struct event *const *wait_list,
-                            struct event *event, bool *ret_added)
 {
     struct queue *queue = command->queue;
     /* defer_pump_soon needs the callback thread. */
@@ -131,8 +219,8 @@ static cl_int defer_add_one(struct command *command, cl_uint waits, struct event
         free(deferred);
         return error;
     }
-    bool marks = command->ops->type == CL_COMMAND_MARKER && !event && waits == 0 &&
-                 command->ops->drop == command_nothing_to_drop && !command->ops->waits_for_all;
+    deferred->queue = queue;
+    deferred->marks = command->ops == &track_ops;
     struct pieces *pieces = command->ops->pieces ? command->ops->pieces(deferred->command) : NULL;
     deferred->places = pieces && pieces->places ? pieces : NULL;
     deferred->to = PLACE_HOME;
@@ -147,15 +235,8 @@ static cl_int defer_add_one(struct command *command, cl_uint waits, struct event
     }
     object_hold(queue);
     pthread_mutex_lock(&engine_lock);
-    *ret_added = !deferred->places || queue->places;
-    if (!*ret_added) {
-        pthread_mutex_unlock(&engine_lock);
-        deferred->command->ops->drop(deferred->command);
-        defer_deferred_free(deferred);
-        object_unhold(queue);
-        return CL_SUCCESS;
-    }
-    queue->places = queue->places || marks;
+    window_markers += deferred->marks;
+    deferred_total++;
     deferred->serial = ++queue->deferred_serial;
     if (queue->deferred_last)
         queue->deferred_last->next = deferred;
@@ -172,7 +253,8 @@ static void defer_unlink(struct queue *queue, struct deferred *deferred)
 {
     struct deferred **link = &queue->deferred_first;
     struct deferred *previous = NULL;
-    window_forget(queue, deferred);
+    window_forget(deferred);
+    window_markers -= deferred->marks;
     while (*link != deferred) {
         previous = *link;
         link = &previous->next;
@@ -180,8 +262,8 @@ static void defer_unlink(struct queue *queue, struct deferred *deferred)
     *link = deferred->next;
     if (queue->deferred_last == deferred)
         queue->deferred_last = previous;
-    queue->places = queue->places && queue->deferred_first;
     atomic_fetch_sub_explicit(&queue->deferred_count, 1, memory_order_release);
+    defer_one_less();
     pthread_cond_broadcast(&engine_changed);
 }
 
@@ -219,7 +301,9 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->paced = !ended && power_paces(deferred->command);
         deferred->issuing = true;
-        deferred->tracked = queue->places;
+        deferred->tracked = queue->tracked;
+        if (deferred->tracked)
+            window_activate(deferred);
         if (deferred->paced)
             power_begin();
         pthread_mutex_unlock(&engine_lock);
@@ -234,11 +318,13 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         deferred->issuing = false;
         if (deferred->paced)
             power_end(error == CL_SUCCESS || error == PARTS_GIVEN ? deferred->event : NULL);
+        deferred->given = error == COMMAND_ABSENT ? deferred->given : error == PARTS_GIVEN;
+        if (!deferred->given)
+            window_deactivate(deferred);
         if (error == COMMAND_ABSENT) {
             *ret_absent = deferred;
             break;
         }
-        deferred->given = error == PARTS_GIVEN;
         /*
          * Wake threads that wait for a later command. They found no running part before, and must
          * wait for this one, because some drivers make progress only while a thread waits.
@@ -246,7 +332,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
         if (deferred->given)
             pthread_cond_broadcast(&engine_changed);
         progress =
-            progress || (deferred->given && (deferred->command->ops->pieces || queue->places));
+            progress || (deferred->given && (deferred->command->ops->pieces || queue->tracked));
         if (error == MARKED || error == PARTS_GIVEN)
             continue;
         defer_unlink(queue, deferred);
@@ -439,11 +525,9 @@ struct command *defer_in_pieces(const struct queue *queue, struct event **ret_ev
 
 bool defer_any(void)
 {
-    bool any = false;
-    uintptr_t cursor = 0;
-    struct queue *queue;
-    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
-        any = any || atomic_load(&queue->deferred_count) != 0;
+    pthread_mutex_lock(&engine_lock);
+    bool any = deferred_total != 0;
+    pthread_mutex_unlock(&engine_lock);
     return any;
 }
 
@@ -584,10 +668,12 @@ static void defer_in_child(void)
     uintptr_t cursor = 0;
     struct queue *queue;
     atomic_store(&pump_posted, false);
+    deferred_total = 1;
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
         for (struct deferred *deferred = queue->deferred_first; deferred;
              deferred = deferred->next) {
+            deferred_total++;
             deferred->issuing = false;
             /*
              * The parent issues it: the driver's locks and threads are unusable in the child, and
@@ -596,6 +682,7 @@ static void defer_in_child(void)
             deferred->left = true;
         }
     }
+    defer_one_less();
 }
 
 FORK_PART = {.rank = FORK_TABLE, .in_child = defer_in_child};

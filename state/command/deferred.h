@@ -24,6 +24,9 @@
  */
 struct deferred {
     struct deferred *next;
+    struct queue *queue; /* held */
+    /* In the list of what was given of all queues (window.c); active_link is NULL: it is not. */
+    struct deferred *active_next, **active_link;
     uint64_t serial;
     bool issuing;   /* the thread that pumps is giving it */
     bool given;     /* issued in parts: stays on the list until all of them have ended */
@@ -32,9 +35,10 @@ struct deferred {
     bool kept;      /* the journal owns its command */
     bool left;      /* in a forked child: only the parent issues it */
     bool visible;   /* the program has its event */
-    bool tracked; /* it stays on the list until it has ended: the queue's launches may be placed */
-    bool held;    /* its event does not end before it is the first on the list (a sharer) */
-    uint32_t to;  /* PLACE_HOME, or the helper that it is to be given to */
+    bool tracked;   /* it stays on the list until it has ended: defer_track_begin */
+    bool marks;     /* a marker behind what the driver was given before that */
+    bool held;      /* its event does not end before it is the first on the list (a sharer) */
+    uint32_t to;    /* PLACE_HOME, or the helper that it is to be given to */
     /* What it uses, for window.c: a bit for each buffer, by a hash. 0: not looked at yet. */
     uint64_t reads, writes;
     struct deferred *behind; /* an earlier one on the list that it was last found to wait for */
@@ -65,8 +69,17 @@ struct deferred *window_pick(struct queue *queue, uint8_t residence_index);
 bool window_driver_can_wait(const struct event *event, uint8_t residence_index);
 /** True for a marker or a barrier that waits for all commands before it. */
 bool window_waits_for_all(const struct command *command);
+/** The device of @queue, whose commands are tracked, runs launches of other queues, too. */
+bool window_home_is_shared(const struct queue *queue);
+/** @deferred, of a tracked queue, is about to be given. */
+void window_activate(struct deferred *deferred);
+/** It was not. */
+void window_deactivate(struct deferred *deferred);
 /** @deferred is about to leave the list. */
-void window_forget(const struct queue *queue, const struct deferred *deferred);
+void window_forget(struct deferred *deferred);
+/** Markers behind what was given before commands were tracked, that have not ended: until then it
+ * is not known what the devices do. Guarded by engine_lock. */
+extern unsigned window_markers;
 
 /* ---- give.c: inside the gate, by the one thread that pumps the queue ---- */
 

@@ -266,21 +266,30 @@ static cl_int give_next_piece(struct deferred *deferred, struct residence *resid
     return error == CL_SUCCESS || error == COMMAND_ABSENT ? error : give_doubt(deferred, error);
 }
 
-/* How long a launch took at home: from when it was given, or the launch before it ended. */
-static void give_learn(const struct pieces *pieces, struct queue *queue, const struct event *event)
+/* How long a launch took at home: from when it was given, or the launch before it ended, of
+ * whichever queue. Where another queue's launches may have run at once, that is its share of what
+ * all took, which the placement needs; the agent is told of launches that had the device alone. */
+static void give_learn(const struct pieces *pieces, const struct queue *queue,
+                       const struct event *event)
 {
     const struct parts *parts = event->parts;
+    struct vdev *vdev = queue->vdev;
     pthread_mutex_lock(&engine_lock);
     uint64_t given = parts->of[0].given, ended = parts->ended;
-    uint64_t since = given > queue->home_ended_ns ? given : queue->home_ended_ns;
+    bool waited = vdev->home_ended_ns > given;
+    uint64_t since = waited ? vdev->home_ended_ns : given;
     bool known = parts->serial != 0 && !event_failed(event) && ended > since && pieces->on;
+    bool alone = (!waited || vdev->home_ended == queue) && !window_home_is_shared(queue);
     if (known)
         place_learn(pieces->pace, pieces->on, pieces->row, ended - since);
     if (pieces->on)
         place_count(pieces, pieces->on);
-    queue->home_ended_ns = ended > queue->home_ended_ns ? ended : queue->home_ended_ns;
+    if (ended > vdev->home_ended_ns) {
+        vdev->home_ended_ns = ended;
+        vdev->home_ended = queue;
+    }
     pthread_mutex_unlock(&engine_lock);
-    if (known)
+    if (known && alone)
         pace_sample(pieces->pace, pieces->on, pieces->row, pieces->row, ended - since);
 }
 
@@ -338,21 +347,18 @@ static cl_int give_whole(struct deferred *deferred, struct residence *residence,
     return error;
 }
 
-/* Give a launch to a helper. False: without memory, or another queue is there, or the program was
- * protected or its power capped since the launch was deferred; home does it. */
+/* Give a launch to a helper. False: without memory, or the program was protected or its power
+ * capped since the launch was deferred; home does it. */
 static bool give_to_helper(struct deferred *deferred)
 {
     struct command *command = deferred->command;
     struct event *event = deferred->event;
     struct pieces *pieces = command->ops->pieces(command);
-    if (atomic_load(&journal_is_kept) || power_is_capped() || !event_watch(event) ||
-        !(pieces->alone = queue_alone_begin(command->queue)))
+    if (atomic_load(&journal_is_kept) || power_is_capped() || !event_watch(event))
         return false;
     struct parts *parts = parts_create_open(PIECES_AT_ONCE);
-    if (!parts) {
-        give_end_alone(pieces);
+    if (!parts)
         return false;
-    }
     event->begun = queue_step(command->queue);
     event->times[0] = clock_now_ns() - deferred->since;
     event_issued_in_parts(event, parts);
@@ -382,7 +388,7 @@ static cl_int give_release(struct deferred *deferred)
     return PARTS_GIVEN;
 }
 
-/* In a queue whose launches may be placed, each command stays on the list until it has ended, so it
+/* In a queue that is tracked each command stays on the list until it has ended, so it
  * needs an event. */
 static bool give_track(struct deferred *deferred)
 {

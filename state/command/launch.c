@@ -621,6 +621,9 @@ static bool launch_uses_are_known(const struct launch *launch)
     return known && !*launch->gone;
 }
 
+/* Each of them is marked when one begins to be placed after a pause. */
+#define QUEUES_MOST 16
+
 /* Why the launch stays in its order on its queue's device; NULL: it may be placed. */
 static const char *launch_stays(const struct launch *launch, bool visible)
 {
@@ -629,8 +632,8 @@ static const char *launch_stays(const struct launch *launch, bool visible)
     struct kernel_traits traits;
     if (queue->context->vdev_count != 1)
         return "the program has several virtual devices";
-    if (!queue->in_order || object_count(OBJECT_QUEUE) != 1)
-        return "its queue is out of order, or the program has another one";
+    if (object_count(OBJECT_QUEUE) > QUEUES_MOST)
+        return "the program has too many queues";
     if (atomic_load_explicit(&journal_is_kept, memory_order_relaxed))
         return "the program is protected";
     if (power_is_capped())
@@ -644,7 +647,8 @@ static const char *launch_stays(const struct launch *launch, bool visible)
     return NULL;
 }
 
-/* True when the launch may be placed on another device: it becomes one piece. */
+/* True when the launch may be placed on another device: it becomes one piece, and defer_track_end
+ * is to be called once it was deferred. */
 static NOINLINE bool launch_may_be_placed(struct launch *launch, bool visible)
 {
     struct kernel *kernel = launch->kernel;
@@ -656,6 +660,10 @@ static NOINLINE bool launch_may_be_placed(struct launch *launch, bool visible)
     const char *reason = launch_stays(launch, visible);
     if (reason) {
         place_stays(reason);
+        return false;
+    }
+    if (!defer_track_begin()) {
+        place_stays("other threads of the program were giving commands");
         return false;
     }
     (void)launch_take_space(launch);
@@ -700,6 +708,8 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         } else if (UNLIKELY(launch_goes_in_pieces(&launch, ret_event != NULL))) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
+            if (launch.pieces.places)
+                defer_track_end();
         } else {
             launch.space = space;
             error = command_run_as(&ndrange_ops, &launch.base, false, waits, wait_list, ret_event);

@@ -12,8 +12,9 @@
  * and results cost on their way, and by what the devices have been given before
  * (policy/schedule.h).
  *
- * An in-order queue keeps its meaning: commands that read or write the same bytes keep their order,
- * and no event that the program has ends before those of earlier commands (defer.c).
+ * There is one schedule for all queues of the program (window.c). An in-order queue keeps its
+ * meaning: commands that read or write the same bytes keep their order, and no event that the
+ * program has ends before those of earlier commands.
  */
 
 #define PLACE_HELPERS (SCHEDULE_CANDIDATES - 1)

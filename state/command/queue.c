@@ -27,6 +27,7 @@ static void queue_leave(struct object *object)
 static void queue_destroy(struct object *object)
 {
     struct queue *queue = (struct queue *)object;
+    defer_forget_queue(queue);
     free(queue->property_list);
     object_unhold(queue->context);
     queue_end_beside_others();
@@ -102,8 +103,10 @@ static cl_int queue_begin_where_it_is(struct queue *queue)
     struct residence *residence =
         context->at[atomic_load(&context->residence_index[queue->vdev_index])];
     cl_int error = queue_make_real(queue, residence, &queue->real);
-    if (error == CL_SUCCESS)
+    if (error == CL_SUCCESS) {
+        defer_track_queue(queue);
         object_publish(queue);
+    }
     gate_leave();
     return error;
 }

@@ -7,12 +7,42 @@
  * Chooses the deferred command of a queue that is given next, by what it waits for, by power, and
  * by its place in the queue. Owns no state: it reads the queue's list, under engine_lock.
  *
- * Where launches may be placed on other devices (place.h), the queue is in order, and its commands
- * stay on the list until they have ended. A launch that may be placed may pass earlier commands
+ * Where launches may be placed on other devices (place.h), the commands of all queues stay on their
+ * lists until they have ended, and those that were given are in one list more: what all queues have
+ * their devices do. In an in-order queue a launch that may be placed may pass earlier commands
  * with which it shares no bytes; every other command waits until those before it were given to the
  * queue's own device or have ended. No event that the program has ends before those of earlier
  * commands: a launch that passed one is held until it is the first of the list.
+ *
+ * Commands of different queues, and of one that is out of order, wait for each other only where
+ * events or barriers say so; but while a helper has a launch, nothing else may write what it uses
+ * or use what it writes, not even other parts of the same buffer: its results are whole buffers. So
+ * a launch does not leave while such a command runs, and none is given before it is back.
  */
+
+unsigned window_markers;
+static struct deferred *active; /* given, and not ended and unlinked yet; guarded by engine_lock */
+
+void window_activate(struct deferred *deferred)
+{
+    if (deferred->active_link)
+        return;
+    deferred->active_next = active;
+    deferred->active_link = &active;
+    if (active)
+        active->active_link = &deferred->active_next;
+    active = deferred;
+}
+
+void window_deactivate(struct deferred *deferred)
+{
+    if (!deferred->active_link)
+        return;
+    *deferred->active_link = deferred->active_next;
+    if (deferred->active_next)
+        deferred->active_next->active_link = deferred->active_link;
+    deferred->active_link = NULL;
+}
 
 bool window_driver_can_wait(const struct event *event, uint8_t residence_index)
 {
@@ -132,7 +162,9 @@ static bool window_conflict(const struct deferred *earlier, const struct deferre
     bool a_writes, b_writes;
     if ((earlier->writes & later->reads) == 0 && (earlier->reads & later->writes) == 0)
         return false;
-    if (window_is_unknown(earlier->command) || window_is_unknown(later->command))
+    /* Its pump may be changing the command. */
+    if (earlier->issuing || window_is_unknown(earlier->command) ||
+        window_is_unknown(later->command))
         return true;
     for (unsigned i = 0; (a = command_use(earlier->command, &i, &a_writes));)
         for (unsigned j = 0; (b = command_use(later->command, &j, &b_writes));)
@@ -141,11 +173,13 @@ static bool window_conflict(const struct deferred *earlier, const struct deferre
     return false;
 }
 
-void window_forget(const struct queue *queue, const struct deferred *deferred)
+void window_forget(struct deferred *deferred)
 {
+    const struct queue *queue = deferred->queue;
     unsigned looked = 0;
-    for (struct deferred *h = queue->places ? queue->deferred_first : NULL; h && looked++ < WINDOW;
-         h = h->next)
+    window_deactivate(deferred);
+    for (struct deferred *h = queue->tracked ? queue->deferred_first : NULL;
+         h && (looked++ < WINDOW || !queue->in_order); h = h->next)
         h->behind = h->behind == deferred ? NULL : h->behind;
 }
 
@@ -172,18 +206,75 @@ static bool window_is_behind(const struct deferred *h)
                                           : !window_is_ordered(e))));
 }
 
+/* Of a command that was given and is not done: a helper has the launch or is to, or gave it back
+ * and home does not have it yet. */
+static bool window_is_away(const struct deferred *e)
+{
+    return e->places && (e->given ? !window_is_at_home(e) : e->to != PLACE_HOME);
+}
+
+static bool window_only_waits(const struct command *command)
+{
+    return command->ops->type == CL_COMMAND_MARKER || command->ops->type == CL_COMMAND_BARRIER;
+}
+
+/* What the devices do for all queues while @h is to be given. */
+struct activity {
+    unsigned ahead;            /* launches that home has of the queue of @h */
+    uint64_t ahead_ns, all_ns; /* what they take, and those of all queues */
+    bool away, home;           /* a helper, or home, does what @h may not run beside */
+};
+
+/* Of an in-order queue only the order of its own commands was looked at before. */
+static struct activity window_activity(const struct queue *queue, const struct deferred *h)
+{
+    struct activity now = {.away = false};
+    for (struct deferred *e = active; e && !now.away; e = e->active_next) {
+        if (e->given && window_is_done(e))
+            continue;
+        bool own = e->queue == queue, away = window_is_away(e);
+        if (!away && e->places && e->queue->vdev == queue->vdev) {
+            uint64_t ns = e->places->costs[PLACE_HOME].ns;
+            now.all_ns += ns;
+            now.ahead += own;
+            now.ahead_ns += own ? ns : 0;
+        }
+        if ((own && queue->in_order) || window_only_waits(h->command) || (!away && !h->places) ||
+            (!own && window_only_waits(e->command)) || !window_conflict(e, h))
+            continue;
+        now.away = away;
+        now.home = true;
+    }
+    return now;
+}
+
+bool window_home_is_shared(const struct queue *queue)
+{
+    bool shared = false;
+    for (const struct deferred *e = active; e && !shared; e = e->active_next)
+        shared = e->queue != queue && e->queue->vdev == queue->vdev && e->command->ops->launches &&
+                 !window_is_away(e) && !window_is_done(e);
+    return shared;
+}
+
+static uint64_t window_free_ns(const struct queue *queue, uint64_t work_ns, uint64_t now)
+{
+    uint64_t free_ns = queue->vdev->home_ended_ns + work_ns;
+    return free_ns > now ? free_ns : now;
+}
+
 /* Where @h can be given now: PLACE_WAIT, PLACE_HOME or a helper. With engine_lock. */
 static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
 {
     struct pieces *pieces = h->places;
-    bool needs_home = false, passes = false;
-    uint64_t free_ns = queue->home_ended_ns;
-    unsigned ahead = 0;
+    bool needs_home = false, passes = false,
+         follows = queue->in_order || h->marks || window_waits_for_all(h->command);
     if (window_is_behind(h))
         return PLACE_WAIT;
     window_note_uses(h);
-    for (struct deferred *e = queue->deferred_first; e != h; e = e->next) {
-        if (e->given && event_has_ended(e->event))
+    for (struct deferred *e = queue->deferred_first; follows && e != h; e = e->next) {
+        /* A marker is for what the driver was given. */
+        if (e->given ? event_has_ended(e->event) : h->marks)
             continue;
         bool home = window_is_at_home(e), ordered = home && !e->held, done = window_is_done(e);
         window_note_uses(e);
@@ -194,17 +285,18 @@ static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
         }
         passes = passes || !ordered;
         needs_home = needs_home || conflicts;
-        if (home && e->places && !done) {
-            ahead++;
-            free_ns += e->places->costs[PLACE_HOME].ns;
-        }
     }
+    struct activity activity = window_activity(queue, h);
+    if (activity.away)
+        return PLACE_WAIT;
+    needs_home = needs_home || activity.home;
     h->held = h->visible && pieces && passes;
     if (!pieces)
         return PLACE_HOME;
-    uint64_t now = clock_now_ns();
-    free_ns = free_ns > now ? free_ns : now;
-    bool full = ahead >= AHEAD && free_ns - now >= AHEAD_NS, leaves = window_waits_have_ended(h);
+    uint64_t now = clock_now_ns(), free_ns = window_free_ns(queue, activity.all_ns, now);
+    bool full = activity.ahead >= AHEAD &&
+                window_free_ns(queue, activity.ahead_ns, now) - now >= AHEAD_NS,
+         leaves = window_markers == 0 && window_waits_have_ended(h);
     /* It cannot leave now, nor is home in need of it: nothing is lost by choosing later. */
     if (full && (needs_home || !leaves || !place_is_any_free()))
         return PLACE_WAIT;
@@ -221,26 +313,32 @@ static struct deferred *window_pick_placing(struct queue *queue, uint8_t residen
     unsigned looked = 0;
     if (first && first->held && window_is_done(first) && !event_has_ended(first->event))
         return first;
-    for (struct deferred *h = first; h && looked++ < WINDOW; h = h->next) {
+    for (struct deferred *h = first; h && looked < WINDOW; h = h->next) {
         if (h->left)
             return NULL;
         if (h->given && window_goes_on(queue, h))
             return h;
+        bool ready = !h->given && queue->real && window_is_ready(h, residence_index) &&
+                     (!power_paces(h->command) || power_admits(false));
+        /* Out of order, what waits for the program is passed by all that does not. */
+        looked += queue->in_order || h->given || (ready && h->places);
         if (h->given)
             continue;
-        if (!queue->real || !window_is_ready(h, residence_index) ||
-            (power_paces(h->command) && !power_admits(false)))
-            return NULL;
-        h->to = window_place_of(queue, h);
+        h->to = ready ? window_place_of(queue, h) : PLACE_WAIT;
         if (h->to != PLACE_WAIT)
             return h;
+        /* What it waits for may need the room that it had made for itself. */
+        if (h->command->residency_token != 0)
+            residency_token_release(h->command);
+        if (queue->in_order ? !ready : h->command->ops->blocks_later)
+            return NULL;
     }
     return NULL;
 }
 
 struct deferred *window_pick(struct queue *queue, uint8_t residence_index)
 {
-    if (UNLIKELY(queue->places))
+    if (UNLIKELY(queue->tracked))
         return window_pick_placing(queue, residence_index);
     for (struct deferred *h = queue->deferred_first; h; h = h->next) {
         bool first = h == queue->deferred_first;

@@ -28,7 +28,6 @@
 struct worker {
     uint32_t helper;
     struct device *device;
-    struct vdev *vdev;
     pthread_t thread;
     struct residence *residence; /* of `queue`; held */
     cl_command_queue queue;
@@ -120,7 +119,7 @@ static int placement_find(struct placing *p)
     for (p->there = 0;
          p->there < RESIDENCES_MAX && atomic_load(&p->context->ready[p->there]) != worker->device;)
         p->there++;
-    if (p->home == RESIDENCE_NONE || p->there == RESIDENCES_MAX || pin_reason(worker->vdev))
+    if (p->home == RESIDENCE_NONE || p->there == RESIDENCES_MAX || pin_reason(queue->vdev))
         return -ENOTSUP;
     struct residence *residence = p->context->at[p->there];
     if (residence_is_lost(residence))
@@ -454,13 +453,13 @@ static bool placement_look(struct session *session)
 }
 
 /* False: without memory or a thread. */
-static bool placement_start(struct session *session, struct vdev *vdev)
+static bool placement_start(struct session *session)
 {
     bool started = session->count != 0;
     for (uint32_t i = 0; i < session->count; i++) {
         struct worker *worker = started ? calloc(1, sizeof(*worker)) : NULL;
         if (worker)
-            *worker = (struct worker){.helper = i, .device = session->devices[i], .vdev = vdev};
+            *worker = (struct worker){.helper = i, .device = session->devices[i]};
         started = worker &&
                   thread_start("reseat-place", 0, placement_thread, worker, &worker->thread) == 0;
         if (started)
@@ -490,7 +489,7 @@ int placement_run(const struct spread_request *request)
     struct session session = {.stale = false};
     session.count = placement_devices(request, session.devices);
     place_open(session.devices, session.count);
-    bool started = placement_start(&session, request->vdev);
+    bool started = placement_start(&session);
     if (started)
         place_offer();
     while (started && !session.stale && session.ends_ns == 0 && !request->stops(request->data) &&

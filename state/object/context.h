@@ -41,6 +41,9 @@ struct vdev {
     uint32_t retries; /**< Operations that moves wait for; owned by retry.c, like the next field. */
     uint64_t retry_until;    /**< When moves stop waiting for them. CLOCK_MONOTONIC. */
     struct sub_device *part; /**< Of a sub-device, owned; NULL: a virtual device that moves. */
+    uint64_t home_ended_ns;  /**< When the last launch that could be placed ended on `device`.
+                                Guarded by engine_lock, like the next. */
+    const void *home_ended;  /**< The queue that it was of; only compared. */
     struct pins pins;        /**< Pins of the device itself; those of its contexts count as well. */
 };
 

@@ -309,8 +309,8 @@ static int run_register_program(struct run *run, struct client *client, const ch
     put_registration(&frame, &said);
     ask_put_texts(&frame, "devices", run->where.items, run->where.count);
     ask_put_texts(&frame, "spread", run->spread.items, run->spread.count);
-    if (run->floats && strcmp(run->floats, "any") == 0)
-        frame_bool(&frame, "any_float", true);
+    if (run->floats)
+        frame_bool(&frame, "any_float", strcmp(run->floats, "any") == 0);
     if (run->every_ms) {
         frame_u64(&frame, "every_ms", run->every_ms);
         frame_u64(&frame, "keep", run->keep);
@@ -357,11 +357,9 @@ static int run_place_alone(const struct run *run, const struct inventory *invent
             .memory = 1,
             .closed = run->only && !device_listed(inventory, run->only, &inventory->entries[i])};
     int result = device_place(inventory, &run->wish, fills, ret_entries, ret_error, size);
-    if (!result && run->only && !ret_entries[0]) {
-        snprintf(ret_error, size, "no device of \"%.300s\" is here", run->only);
-        result = -ENODEV;
-    }
-    return result;
+    return result ? result
+                  : device_check_only(inventory, run->only ? run->only : "", &run->wish,
+                                      ret_entries, ret_error, size);
 }
 
 /** Without an agent, resolve --device and --only in the list that the last agent left. */
@@ -384,7 +382,7 @@ static int run_resolve_alone(struct run *run)
     }
     inventory_finish(&inventory);
     if (result && (run->wish.named || run->only))
-        return output_fail(run->output, ERR_NO_DEVICE, "%s", error);
+        return output_fail(run->output, result == -EINVAL ? ERR_USAGE : ERR_NO_DEVICE, "%s", error);
     return 0;
 }
 

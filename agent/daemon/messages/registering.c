@@ -118,15 +118,21 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
         fills[i] = (struct device_fill){
             .memory = 1, .closed = !device_listed(inventory, pinned_to, &inventory->entries[i])};
     int result = device_place(inventory, wish, fills, ret_entries, ret_error, error_size);
-    if (!result && pinned_to[0] && inventory->count && !ret_entries[0]) {
-        snprintf(ret_error, error_size, "no device of \"%.300s\" is here; see reseat devices",
-                 pinned_to);
-        return -ENODEV;
-    }
+    if (!result && inventory->count)
+        result = device_check_only(inventory, pinned_to, wish, ret_entries, ret_error, error_size);
     for (size_t i = 0; !result && i < wish->named; i++)
         if (drain_refuses(agent, ret_entries[i]->name, ret_error, error_size))
             return -EBUSY;
     return result;
+}
+
+/* What the configuration says, where the command says nothing. */
+static bool registering_any_float(const struct agent *agent, const struct program *program)
+{
+    struct config_program said;
+    config_program(&agent->config, program->name, &said);
+    uint32_t floats = said.floats ? said.floats - 1 : config_policy(&agent->config)->floats;
+    return strcmp(settings_float_words[floats], "any") == 0;
 }
 
 static void registering_register_program(struct peer *peer, struct message *message,
@@ -182,6 +188,8 @@ static void registering_register_program(struct peer *peer, struct message *mess
     }
     program_override(&program->policy, &said);
     program->spread = spread;
+    if (!field_get(&message->root, "any_float"))
+        program->spread.any_float = registering_any_float(agent, program);
     checkpointing_take(agent, program, &message->root);
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");

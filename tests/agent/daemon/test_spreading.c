@@ -153,6 +153,43 @@ Test(spreading, none_is_free_of_another_model)
     harness_end(pid);
 }
 
+/* Of the next agent. */
+static void configure(const char *text)
+{
+    FILE *file = fopen(harness_path("reseat.conf"), "we");
+
+    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
+    (void)RESEAT("agent", "stop"); /* there may be none yet */
+}
+
+Test(spreading, the_configuration_says_of_a_program_that_floats_may_differ)
+{
+    configure("programs = ( { match = \"app\"; float = \"any\"; } );\n");
+    pid_t pid = start_with("free", "--objective", "time");
+    expect_told("cpu0,cpu1");
+    harness_end(pid);
+    pid = start("free");
+    cr_assert(harness_prints("explain", "app", "will be done on free devices too", 5000), "%s",
+              RESEAT("explain", "app")->out);
+    expect_told("");
+    harness_end(pid);
+}
+
+Test(spreading, a_program_starts_on_no_device_but_those_of_only)
+{
+    struct result *result = RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true");
+
+    cr_assert_eq(result->status, 2);
+    cr_assert(strstr(result->err, "--device gpu0 is not among the devices of --only, cpu0,cpu1"),
+              "%s", result->err);
+    cr_assert_eq(RESEAT("run", "--device", "cpu1", "--only", "cpu0,cpu1", "true")->status, 0);
+    configure("policy = { gain = 9; };\n"); /* an agent does not start with that */
+    result = RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true");
+    cr_assert_eq(result->status, 2, "%s", result->err);
+    cr_assert(strstr(result->err, "is not among the devices"), "%s", result->err);
+}
+
 Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
 {
     setenv("RESEAT_SLICE", "5", 1);

@@ -3,6 +3,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "interpose/entry/start.h"
 #include "state/base/clock.h"
@@ -10,6 +12,7 @@
 #include "state/command/power.h"
 #include "state/move/elastic.h"
 #include "state/object/lost.h"
+#include "state/program/kernel.h"
 #include "state/recovery/protect.h"
 #include "tests/support/engine_rig.h"
 
@@ -23,7 +26,11 @@
 static const char source[] =
     "kernel void blend(global uint *out, global const uint *a, global const uint *b, uint k) {\n"
     "  size_t at = get_global_id(0);\n"
-    "  out[at] = out[at] * 3u + a[at] * 5u + b[(at + 1) % get_global_size(0)] * 7u + k; }\n";
+    "  out[at] = out[at] * 3u + a[at] * 5u + b[(at + 1) % get_global_size(0)] * 7u + k; }\n"
+    "kernel void part(global uint *out, global const uint *a, global const uint *b, uint k,\n"
+    "                 uint from) {\n"
+    "  size_t i = get_global_id(0), at = from + i, next = from + (i + 1) % get_global_size(0);\n"
+    "  out[at] = out[at] * 3u + a[at] * 5u + b[next] * 7u + k; }\n";
 
 enum { BUFFERS = 8, ITEMS = 8192 };
 
@@ -32,6 +39,23 @@ static cl_uint model[BUFFERS][ITEMS], words[ITEMS];
 static uint64_t launches(const struct engine_rig *rig, const char *device)
 {
     return emu_shared_calls(rig->emu, device, "clEnqueueNDRangeKernel");
+}
+
+/* Says of each kernel that was launched what it draws on both devices. */
+static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t helper_mw)
+{
+    struct pace_sample samples[64];
+    uint32_t count = pace_samples_take(samples, 64);
+    for (uint32_t i = 0; i < count; i++) {
+        struct place_power power = {.items = samples[i].items, .has_device = true};
+        memcpy(power.id, samples[i].id, sizeof(power.id));
+        power.device = *engine_rig_key(rig, "one");
+        power.power_mw = home_mw;
+        place_learn_power(&power);
+        power.device = *engine_rig_key(rig, "two");
+        power.power_mw = helper_mw;
+        place_learn_power(&power);
+    }
 }
 
 /* A range of @n words from @at on of three buffers. */
@@ -76,15 +100,31 @@ static void *move_at_random(void *data)
     return NULL;
 }
 
-enum { MOST_EVENTS = 64, MOST_READS = 8, HALF = ITEMS / 2 };
+enum { MOST_EVENTS = 1024, MOST_WAITS = 16, MOST_READS = 8, HALF = ITEMS / 2, MOST_QUEUES = 3 };
 
-/* A program that gives commands of all kinds to one queue. The model has what they do. */
+/* Who used half of a buffer, so that commands of other queues can wait for it. */
+struct half {
+    unsigned writers, readers;  /* a bit for each queue */
+    cl_event last[MOST_QUEUES]; /* of the last command there; or NULL */
+};
+
+/* A program that gives commands of all kinds to its queues. The model has what they do. */
 struct graph {
     struct engine_program program;
-    cl_kernel kernel;
+    cl_kernel kernel, part; /* part: half of a buffer, of which it gets all */
+    bool taught;            /* that its own device is slow, so that most launches leave */
     cl_mem buffers[BUFFERS], halves[BUFFERS]; /* halves: views of the second half */
     unsigned seed;
+    cl_device_id device;
+    cl_command_queue queues[MOST_QUEUES]; /* the first one is the program's */
+    unsigned queue_count, unordered;      /* unordered: a bit for each that is out of order */
+    unsigned on;                          /* the one that gets the next command */
+    struct half parts[BUFFERS][2];
+    cl_event waits[MOST_WAITS]; /* of the next command */
+    cl_uint wait_count;
     cl_event events[MOST_EVENTS]; /* of the round's commands, in their order */
+    unsigned event_on[MOST_EVENTS];
+    cl_event event_waits[MOST_EVENTS][MOST_WAITS];
     unsigned event_count, read_count;
     cl_event user; /* commands may wait for it; or NULL */
     cl_uint read[MOST_READS][ITEMS], expected[MOST_READS][ITEMS], written[MOST_READS][ITEMS];
@@ -95,26 +135,97 @@ static unsigned pick(struct graph *g, unsigned below)
     return (unsigned)rand_r(&g->seed) % below;
 }
 
+static cl_event *event_on(struct graph *g, unsigned on)
+{
+    cr_assert_lt(g->event_count, MOST_EVENTS);
+    g->event_on[g->event_count] = on;
+    memcpy(g->event_waits[g->event_count], g->waits, g->wait_count * sizeof(cl_event));
+    return &g->events[g->event_count++];
+}
+
 /* Half of the commands have no event. */
 static cl_event *event_of(struct graph *g)
 {
-    return g->event_count < MOST_EVENTS && pick(g, 2) ? &g->events[g->event_count++] : NULL;
+    return pick(g, 2) ? event_on(g, g->on) : NULL;
 }
 
-static void give_launch(struct graph *g, unsigned out, unsigned a, unsigned b, bool half)
+static const cl_event *waits_of(const struct graph *g)
 {
-    const size_t global = half ? HALF : ITEMS, local = 16;
-    const cl_mem *from = half ? g->halves : g->buffers;
-    cl_uint waits = 0, k = (cl_uint)rand_r(&g->seed);
-    cl_event wait_list[2];
+    return g->wait_count != 0 ? g->waits : NULL;
+}
+
+/* The next command uses half @which of buffer @i: it waits for those of other queues that it must
+ * come after. A marker stands for those without an event, and for all of an out-of-order queue. */
+static void wait_for_half(struct graph *g, unsigned i, unsigned which, bool writes)
+{
+    struct half *half = &g->parts[i][which];
+    unsigned before = half->writers | (writes ? half->readers : 0);
+    for (unsigned r = 0; r < g->queue_count; r++) {
+        bool unordered = g->unordered >> r & 1;
+        if (!(before >> r & 1) || (r == g->on && !unordered))
+            continue;
+        cl_event event = unordered ? NULL : half->last[r];
+        if (!event) {
+            cl_uint count = g->wait_count;
+            g->wait_count = 0;
+            OK(clEnqueueMarkerWithWaitList(g->queues[r], 0, NULL, event_on(g, r)));
+            g->wait_count = count;
+            event = g->events[g->event_count - 1];
+        }
+        cr_assert_lt(g->wait_count, MOST_WAITS);
+        g->waits[g->wait_count++] = event;
+    }
+}
+
+enum { FIRST = 1, SECOND = 2, BOTH = 3 };
+
+static void waits_for(struct graph *g, unsigned i, unsigned halves, bool writes)
+{
+    for (unsigned which = 0; which < 2; which++)
+        if (halves >> which & 1)
+            wait_for_half(g, i, which, writes);
+}
+
+/* The command that used them was given; @event: its own, or NULL. */
+static void has_used(struct graph *g, unsigned i, unsigned halves, bool writes,
+                     const cl_event *event)
+{
+    for (unsigned which = 0; which < 2; which++) {
+        struct half *half = &g->parts[i][which];
+        if (!(halves >> which & 1))
+            continue;
+        half->writers = writes ? 1u << g->on : half->writers;
+        half->readers = writes ? 0 : half->readers | 1u << g->on;
+        half->last[g->on] = event ? *event : NULL;
+    }
+    g->wait_count = 0;
+}
+
+/* @halves: of each buffer. */
+static void give_launch(struct graph *g, unsigned out, unsigned a, unsigned b, unsigned halves)
+{
+    const size_t global = halves == BOTH ? ITEMS : HALF, local = 16;
+    bool part = halves == FIRST || (halves == SECOND && pick(g, 2));
+    const cl_mem *from = halves == BOTH || part ? g->buffers : g->halves;
+    cl_kernel kernel = part ? g->part : g->kernel;
+    cl_uint k = (cl_uint)rand_r(&g->seed), at = halves == SECOND ? HALF : 0;
+    waits_for(g, out, halves, true);
+    waits_for(g, a, halves, false);
+    waits_for(g, b, halves, false);
     if (g->event_count != 0 && pick(g, 4) == 0)
-        wait_list[waits++] = g->events[pick(g, g->event_count)];
+        g->waits[g->wait_count++] = g->events[pick(g, g->event_count)];
+    cl_event *event = event_of(g);
     if (g->user && pick(g, 4) == 0)
-        wait_list[waits++] = g->user;
-    ARGS(g->kernel, from[out], from[a], from[b], k);
-    OK(clEnqueueNDRangeKernel(g->program.queue, g->kernel, 1, NULL, &global, &local, waits,
-                              waits ? wait_list : NULL, event_of(g)));
-    mix_range(out, a, b, k, half ? HALF : 0, half ? HALF : ITEMS);
+        g->waits[g->wait_count++] = g->user;
+    ARGS(kernel, from[out], from[a], from[b], k);
+    if (part)
+        OK(clSetKernelArg(kernel, 4, sizeof(at), &at));
+    OK(clEnqueueNDRangeKernel(g->queues[g->on], kernel, 1, NULL, &global, &local, g->wait_count,
+                              waits_of(g), event));
+    has_used(g, a, halves, false, event);
+    has_used(g, b, halves, false, event);
+    has_used(g, out, halves, true, event);
+    mix_range(out, a, b, k, at, (unsigned)global);
 }
 
 static void set_user_event(struct graph *g)
@@ -126,7 +237,15 @@ static void set_user_event(struct graph *g)
     g->user = NULL;
 }
 
-/* In an in-order queue no event ends before those of earlier commands. */
+static void check_ended(cl_event event)
+{
+    cl_int status;
+    OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_eq(status, CL_COMPLETE, "%d", status);
+}
+
+/* No event ends before those that its command waits for, and, in an in-order queue, those of
+ * earlier commands. */
 static void check_order(struct graph *g)
 {
     if (g->event_count == 0)
@@ -134,23 +253,27 @@ static void check_order(struct graph *g)
     unsigned last = pick(g, g->event_count);
     set_user_event(g);
     OK(clWaitForEvents(1, &g->events[last]));
-    for (unsigned i = 0; i < last; i++) {
-        cl_int status;
-        OK(clGetEventInfo(g->events[i], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
-                          NULL));
-        cr_assert_eq(status, CL_COMPLETE, "event %u of %u: %d", i, last, status);
-    }
+    for (unsigned i = 0; i < last; i++)
+        if (g->event_on[i] == g->event_on[last] && !(g->unordered >> g->event_on[last] & 1))
+            check_ended(g->events[i]);
+    for (unsigned i = 0; i < MOST_WAITS && g->event_waits[last][i]; i++)
+        check_ended(g->event_waits[last][i]);
 }
 
 static void give_map(struct graph *g, unsigned out)
 {
     set_user_event(g);
-    cl_uint *mapped = MADE(clEnqueueMapBuffer, g->program.queue, g->buffers[out], CL_TRUE,
-                           CL_MAP_READ | CL_MAP_WRITE, 0, sizeof(words), 0, NULL, NULL);
+    waits_for(g, out, BOTH, true);
+    cl_uint *mapped =
+        MADE(clEnqueueMapBuffer, g->queues[g->on], g->buffers[out], CL_TRUE,
+             CL_MAP_READ | CL_MAP_WRITE, 0, sizeof(words), g->wait_count, waits_of(g), NULL);
+    g->wait_count = 0;
+    cl_event *event = event_of(g);
     cr_assert_eq(memcmp(mapped, model[out], sizeof(words)), 0, "mapped buffer %u", out);
     for (unsigned i = 0; i < ITEMS; i += 7)
         mapped[i] = model[out][i] = (cl_uint)rand_r(&g->seed);
-    OK(clEnqueueUnmapMemObject(g->program.queue, g->buffers[out], mapped, 0, NULL, event_of(g)));
+    OK(clEnqueueUnmapMemObject(g->queues[g->on], g->buffers[out], mapped, 0, NULL, event));
+    has_used(g, out, BOTH, true, event);
 }
 
 /* A read that does not block, behind a write or not. */
@@ -161,13 +284,39 @@ static void give_read(struct graph *g, unsigned out, bool writes)
         return;
     for (unsigned i = 0; writes && i < ITEMS; i++)
         from[i] = model[out][i] = k + i;
-    if (writes)
-        OK(clEnqueueWriteBuffer(g->program.queue, g->buffers[out], CL_FALSE, 0, sizeof(words), from,
-                                0, NULL, event_of(g)));
+    if (writes) {
+        waits_for(g, out, BOTH, true);
+        cl_event *event = event_of(g);
+        OK(clEnqueueWriteBuffer(g->queues[g->on], g->buffers[out], CL_FALSE, 0, sizeof(words), from,
+                                g->wait_count, waits_of(g), event));
+        has_used(g, out, BOTH, true, event);
+    }
     memcpy(g->expected[g->read_count], model[out], sizeof(words));
-    OK(clEnqueueReadBuffer(g->program.queue, g->buffers[out], CL_FALSE, 0, sizeof(words),
-                           g->read[g->read_count], 0, NULL, event_of(g)));
+    waits_for(g, out, BOTH, false);
+    cl_event *event = event_of(g);
+    OK(clEnqueueReadBuffer(g->queues[g->on], g->buffers[out], CL_FALSE, 0, sizeof(words),
+                           g->read[g->read_count], g->wait_count, waits_of(g), event));
+    has_used(g, out, BOTH, false, event);
     g->read_count++;
+}
+
+static cl_command_queue open_queue(const struct graph *g, unsigned i)
+{
+    cl_int error;
+    cl_command_queue queue = clCreateCommandQueue(
+        g->program.context, g->device,
+        g->unordered >> i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &error);
+    OK(error);
+    return queue;
+}
+
+/* A queue goes while its commands run; the new one waits for them. */
+static void exchange_queue(struct graph *g)
+{
+    OK(clEnqueueMarkerWithWaitList(g->queues[g->on], 0, NULL, event_on(g, g->on)));
+    OK(clReleaseCommandQueue(g->queues[g->on]));
+    g->queues[g->on] = open_queue(g, g->on);
+    OK(clEnqueueBarrierWithWaitList(g->queues[g->on], 1, &g->events[g->event_count - 1], NULL));
 }
 
 static void give_anything(struct graph *g)
@@ -175,14 +324,23 @@ static void give_anything(struct graph *g)
     unsigned out = pick(g, BUFFERS), a = (out + 1 + pick(g, BUFFERS - 1)) % BUFFERS,
              b = (out + 1 + pick(g, BUFFERS - 1)) % BUFFERS, what = pick(g, 20);
     cl_uint k = (cl_uint)rand_r(&g->seed);
-    cl_command_queue queue = g->program.queue;
+    g->on = pick(g, g->queue_count);
+    cl_command_queue queue = g->queues[g->on];
     if (what == 0) {
-        OK(clEnqueueCopyBuffer(queue, g->buffers[a], g->buffers[out], 0, 0, sizeof(words), 0, NULL,
-                               event_of(g)));
+        waits_for(g, a, BOTH, false);
+        waits_for(g, out, BOTH, true);
+        cl_event *event = event_of(g);
+        OK(clEnqueueCopyBuffer(queue, g->buffers[a], g->buffers[out], 0, 0, sizeof(words),
+                               g->wait_count, waits_of(g), event));
+        has_used(g, a, BOTH, false, event);
+        has_used(g, out, BOTH, true, event);
         memcpy(model[out], model[a], sizeof(words));
     } else if (what == 1) {
+        waits_for(g, out, FIRST, true);
+        cl_event *event = event_of(g);
         OK(clEnqueueFillBuffer(queue, g->buffers[out], &k, sizeof(k), sizeof(words) / 4,
-                               sizeof(words) / 4, 0, NULL, event_of(g)));
+                               sizeof(words) / 4, g->wait_count, waits_of(g), event));
+        has_used(g, out, FIRST, true, event);
         for (unsigned i = ITEMS / 4; i < HALF; i++)
             model[out][i] = k;
     } else if (what <= 4) {
@@ -197,8 +355,10 @@ static void give_anything(struct graph *g)
     } else if (what == 8) {
         set_user_event(g);
         g->user = clCreateUserEvent(g->program.context, NULL);
+    } else if (what == 9 && g->on != 0) {
+        exchange_queue(g);
     } else {
-        give_launch(g, out, a, b, what < 12);
+        give_launch(g, out, a, b, what < 12 ? FIRST : what < 15 ? SECOND : BOTH);
     }
 }
 
@@ -212,6 +372,10 @@ static void check_buffer(struct graph *g, unsigned i, unsigned round)
 static void end_round(struct graph *g, unsigned round)
 {
     set_user_event(g);
+    for (unsigned i = 1; i < g->queue_count; i++)
+        OK(clFinish(g->queues[i]));
+    if (g->queue_count > 1 || g->unordered)
+        OK(clFinish(g->program.queue));
     check_buffer(g, pick(g, BUFFERS), round);
     for (unsigned i = 0; i < g->read_count; i++)
         cr_assert_eq(memcmp(g->read[i], g->expected[i], sizeof(words)), 0, "round %u, read %u",
@@ -219,16 +383,28 @@ static void end_round(struct graph *g, unsigned round)
     for (unsigned i = 0; i < g->event_count; i++)
         OK(clReleaseEvent(g->events[i]));
     g->event_count = g->read_count = 0;
+    memset(g->event_waits, 0, sizeof(g->event_waits));
+    memset(g->parts, 0, sizeof(g->parts));
 }
 
-static void graph_open(struct engine_rig *rig, struct graph *g)
+/* @queues of it, those in the bits of @unordered out of order. */
+static void graph_open(struct engine_rig *rig, struct graph *g, unsigned queues, unsigned unordered)
 {
     const cl_buffer_region half = {HALF * sizeof(cl_uint), HALF * sizeof(cl_uint)};
     setenv(START_ENV_SLICE, "4", 1);
+    g->taught = queues > 1 || unordered;
     place_configure(SCHEDULE_TIME, true);
     engine_rig_open(rig, CONFIG);
-    engine_program_open(rig, 0, source, &g->program);
+    engine_program_open(rig, unordered & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, source,
+                        &g->program);
+    g->device = rig->device;
+    g->queue_count = queues;
+    g->unordered = unordered;
+    g->queues[0] = g->program.queue;
+    for (unsigned i = 1; i < queues; i++)
+        g->queues[i] = open_queue(g, i);
     g->kernel = engine_kernel(g->program.program, "blend");
+    g->part = engine_kernel(g->program.program, "part");
     g->seed = (unsigned)(getenv("PLACE_SEED") ? atoi(getenv("PLACE_SEED")) : 1);
     for (unsigned i = 0; i < BUFFERS; i++) {
         for (unsigned j = 0; j < ITEMS; j++)
@@ -240,12 +416,26 @@ static void graph_open(struct engine_rig *rig, struct graph *g)
     }
 }
 
-static void run_random_graphs(bool moves, bool loses)
+static void teach(const struct engine_rig *rig, const struct graph *g)
+{
+    const cl_kernel kernels[] = {g->kernel, g->part};
+    pthread_mutex_lock(&engine_lock);
+    for (uint32_t i = 0; i < rig->device_count; i++) {
+        struct device *device = rig->devices[i];
+        uint64_t ns = device_key_equal(&device->key, engine_rig_key(rig, "one")) ? 50 : 1;
+        for (unsigned n = 0; n < 16; n++)
+            place_learn(((struct kernel *)kernels[n % 2])->pace, device, n % 4 ? HALF : ITEMS,
+                        ns * NS_PER_MS);
+    }
+    pthread_mutex_unlock(&engine_lock);
+}
+
+static void run_random_graphs(unsigned queues, unsigned unordered, bool moves, bool loses)
 {
     static struct engine_rig rig;
     static struct graph graph;
     struct graph *g = &graph;
-    graph_open(&rig, g);
+    graph_open(&rig, g, queues, unordered);
     const struct device_key keys[] = {*engine_rig_key(&rig, "two"), *engine_rig_key(&rig, "three")};
     OK(elastic_set(keys, 2));
     uint64_t helped = 0;
@@ -254,12 +444,17 @@ static void run_random_graphs(bool moves, bool loses)
     if (moves)
         cr_assert_eq(pthread_create(&thread, NULL, move_at_random, &mover), 0);
     /* A trial that a busy machine makes long puts off the next one. */
-    for (unsigned round = 0; round < 60 || (round < 1000 && launches(&rig, "three") == 0);
+    uint64_t least = g->taught && !moves ? 200 : 1;
+    for (unsigned round = 0;
+         round < 60 || (round < 1000 && (launches(&rig, "three") == 0 ||
+                                         launches(&rig, "two") + launches(&rig, "three") < least));
          round++) {
         for (unsigned n = 0; n < 30; n++)
             give_anything(g);
         end_round(g, round);
-        if (round % 10 == 9 && !moves) {
+        if (g->taught)
+            teach(&rig, g);
+        if (round % 10 == 9 && !moves && !g->taught) {
             struct move_report report;
             helped += launches(&rig, "two") + launches(&rig, "three");
             cr_assert_eq(engine_rig_move(&rig, round % 20 == 9 ? "three" : "one", &report),
@@ -278,17 +473,37 @@ static void run_random_graphs(bool moves, bool loses)
 
 Test(placement, random_graphs_leave_the_bytes_of_one_device, .timeout = 240)
 {
-    run_random_graphs(false, false);
+    run_random_graphs(1, 0, false, false);
 }
 
 Test(placement, random_graphs_of_a_program_that_moves_and_is_suspended, .timeout = 240)
 {
-    run_random_graphs(true, false);
+    run_random_graphs(1, 0, true, false);
 }
 
 Test(placement, random_graphs_whose_helper_is_lost, .timeout = 240)
 {
-    run_random_graphs(true, true);
+    run_random_graphs(1, 0, true, true);
+}
+
+Test(placement, random_graphs_of_three_queues, .timeout = 240)
+{
+    run_random_graphs(3, 0, false, false);
+}
+
+Test(placement, random_graphs_of_two_queues_that_move_and_lose_a_helper, .timeout = 240)
+{
+    run_random_graphs(2, 0, true, true);
+}
+
+Test(placement, random_graphs_of_a_queue_that_is_out_of_order, .timeout = 240)
+{
+    run_random_graphs(1, 1, false, false);
+}
+
+Test(placement, random_graphs_of_queues_in_and_out_of_order_that_move, .timeout = 240)
+{
+    run_random_graphs(3, 2, true, true);
 }
 
 /* Protection begins while launches are with helpers, from when on they stay at home, and home is
@@ -330,17 +545,23 @@ Test(placement, a_program_that_is_protected_from_now_on_outlives_its_device, .ti
 }
 
 /* Long launches, so that the time of a busy machine to wake a thread is little. */
-Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
+static void run_two_chains(bool two_queues, cl_command_queue_properties properties)
 {
     static struct engine_rig rig;
     struct engine_program program;
     cl_mem buffers[BUFFERS];
+    cl_command_queue queues[2];
+    cl_event last[2];
+    cl_int error;
     const size_t global = ITEMS, local = 16;
     setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
     engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
                           "[two] items_per_s=400000 name=two type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, 0, source, &program);
+    engine_program_open(&rig, properties, source, &program);
+    queues[0] = queues[1] = program.queue;
+    if (two_queues)
+        queues[1] = clCreateCommandQueue(program.context, rig.device, properties, &error);
     cl_kernel kernel = engine_kernel(program.program, "blend");
     for (unsigned i = 0; i < BUFFERS; i++)
         buffers[i] =
@@ -348,13 +569,20 @@ Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (unsigned round = 0; round < 5 || (round < 100 && launches(&rig, "two") <= 20); round++) {
         for (unsigned n = 0; n < 20; n++) {
-            unsigned from = n < 10 ? 0 : 3; /* one chain after the other */
+            unsigned chain = n < 10 ? 0 : 1, from = 3 * chain; /* one chain after the other */
+            cl_event event;
             ARGS(kernel, buffers[from], buffers[from + 1], buffers[from + 2], n);
-            OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL,
-                                      NULL));
+            OK(clEnqueueNDRangeKernel(queues[chain], kernel, 1, NULL, &global, &local, n % 10 != 0,
+                                      n % 10 != 0 ? &last[chain] : NULL, &event));
+            if (n % 10 != 0)
+                OK(clReleaseEvent(last[chain]));
+            last[chain] = event;
             mix(from, from + 1, from + 2, n);
         }
-        OK(clFinish(program.queue));
+        for (unsigned i = 0; i < 2; i++) {
+            OK(clFinish(queues[i]));
+            OK(clReleaseEvent(last[i]));
+        }
     }
     for (unsigned i = 0; i < BUFFERS; i++) {
         OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
@@ -365,27 +593,56 @@ Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
     OK(elastic_set(NULL, 0));
 }
 
+Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
+{
+    run_two_chains(false, 0);
+}
+
+Test(placement, chains_of_two_queues_run_on_two_devices, .timeout = 120)
+{
+    run_two_chains(true, 0);
+}
+
+Test(placement, chains_of_a_queue_that_is_out_of_order_run_on_two_devices, .timeout = 120)
+{
+    run_two_chains(false, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+}
+
 /* A busy machine makes trials and the preparation of devices long. */
 enum { CHAIN = 400, LONG_CHAIN = 40 * CHAIN, TRIALS = 8 };
 
-/* Says of each kernel that was launched what it draws on both devices. */
-static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t helper_mw)
+/* Launch @n of a chain: each needs what the one before it wrote. */
+static void give_link(const struct engine_program *program, cl_kernel kernel, const cl_mem *buffers,
+                      cl_uint n)
 {
-    struct pace_sample samples[64];
-    uint32_t count = pace_samples_take(samples, 64);
-    for (uint32_t i = 0; i < count; i++) {
-        struct place_power power = {.items = samples[i].items, .has_device = true};
-        memcpy(power.id, samples[i].id, sizeof(power.id));
-        power.device = *engine_rig_key(rig, "one");
-        power.power_mw = home_mw;
-        place_learn_power(&power);
-        power.device = *engine_rig_key(rig, "two");
-        power.power_mw = helper_mw;
-        place_learn_power(&power);
-    }
+    const size_t global = ITEMS, local = 16;
+    for (unsigned i = 0; i < 3; i++)
+        OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n + i) % 3]));
+    OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
+    OK(clEnqueueNDRangeKernel(program->queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
+    mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
 }
 
-/* Each launch needs what the one before it wrote. Returns how many ran on the second device, which
+/* Power decides, once it is known on both devices, and not time. */
+static void check_power_decides(const struct engine_program *program, cl_kernel kernel,
+                                const cl_mem *buffers)
+{
+    struct place_status before, after;
+    OK(clFinish(program->queue));
+    place_read(&before);
+    after = before;
+    for (cl_uint n = 0; n < 60 || (n < LONG_CHAIN && after.helped == before.helped); n++) {
+        give_link(program, kernel, buffers, n);
+        if (n % 20 != 19)
+            continue;
+        OK(clFinish(program->queue));
+        place_read(&after);
+    }
+    cr_assert_eq(after.by_time, before.by_time);
+    cr_assert_gt(after.helped, before.helped);
+}
+
+/* Runs a chain. Returns how many ran on the second device, which
  * is as fast as the first: of CHAIN launches, or more if that is less than @least. @home_mw,
  * @helper_mw: what launches draw; 0: the engine is not told. */
 static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, uint64_t helper_mw,
@@ -394,7 +651,6 @@ static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, u
     static struct engine_rig rig;
     struct engine_program program;
     cl_mem buffers[3];
-    const size_t global = ITEMS, local = 16;
     setenv(START_ENV_SLICE, "4", 1);
     place_configure(objective, true);
     engine_rig_open(&rig, CONFIG);
@@ -405,16 +661,14 @@ static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, u
             engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (cl_uint n = 0; n < CHAIN || (n < LONG_CHAIN && launches(&rig, "two") < least); n++) {
-        for (unsigned i = 0; i < 3; i++)
-            OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n + i) % 3]));
-        OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
-        OK(clEnqueueNDRangeKernel(program.queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
-        mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
+        give_link(&program, kernel, buffers, n);
         if (n % 20 == 19)
             OK(clFinish(program.queue));
         if (n % 20 == 19 && home_mw != 0)
             tell_power(&rig, home_mw, helper_mw);
     }
+    if (least != 0)
+        check_power_decides(&program, kernel, buffers);
     for (unsigned i = 0; i < 3; i++) {
         OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
                                NULL));
@@ -457,14 +711,8 @@ Test(placement, where_no_energy_is_known_time_decides, .timeout = 120)
 static void give_chain(struct engine_program *program, cl_kernel kernel, const cl_mem *buffers,
                        cl_uint count)
 {
-    const size_t global = ITEMS, local = 16;
-    for (cl_uint n = 0; n < count; n++) {
-        for (unsigned i = 0; i < 3; i++)
-            OK(clSetKernelArg(kernel, i, sizeof(cl_mem), &buffers[(n + i) % 3]));
-        OK(clSetKernelArg(kernel, 3, sizeof(n), &n));
-        OK(clEnqueueNDRangeKernel(program->queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
-        mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
-    }
+    for (cl_uint n = 0; n < count; n++)
+        give_link(program, kernel, buffers, n);
     OK(clFlush(program->queue));
 }
 
@@ -549,6 +797,56 @@ Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
     OK(elastic_set(NULL, 0));
 }
 
+/* While a helper has a launch, and others are deferred behind it: what is on hold is the parent's.
+ */
+Test(placement, in_the_child_of_a_fork_nothing_waits_for_a_helper, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffers[3];
+    int status = 0;
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_ENERGY, true);
+    engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=400000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    bool helped = false;
+    for (unsigned round = 0; round < 100 && !helped; round++) {
+        uint64_t before = launches(&rig, "two");
+        give_chain(&program, kernel, buffers, 20);
+        for (unsigned ms = 0; ms < 200 && launches(&rig, "two") == before; ms++)
+            engine_rig_sleep(1);
+        helped = launches(&rig, "two") != before;
+        if (!helped)
+            OK(clFinish(program.queue));
+        tell_power(&rig, 100000, 20000);
+    }
+    cr_assert(helped);
+    pid_t child = fork();
+    if (child == 0) {
+        cl_uint last = 20;
+        alarm(20);
+        give_link(&program, kernel, buffers, last);
+        cl_int error = clReleaseMemObject(buffers[0]);
+        error = error == CL_SUCCESS ? clReleaseCommandQueue(program.queue) : error;
+        _exit(error == CL_SUCCESS ? 9 : 1);
+    }
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 9, "status %#x", (unsigned)status);
+    OK(clFinish(program.queue));
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    OK(elastic_set(NULL, 0));
+}
+
 static bool is_idle(void)
 {
     struct power_state state;
@@ -560,10 +858,11 @@ static bool is_idle(void)
 Test(placement, without_power_the_launches_of_helpers_end, .timeout = 120)
 {
     static struct engine_rig rig;
-    struct graph graph, *g = &graph;
+    static struct graph graph;
+    struct graph *g = &graph;
     const size_t global = ITEMS, local = 16;
     memset(g, 0, sizeof(*g));
-    graph_open(&rig, g);
+    graph_open(&rig, g, 1, 0);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     uint64_t before = 0, capped = 0;
     for (unsigned round = 0; round < 200 && capped < 5; round++) {

@@ -439,6 +439,8 @@ Test(spread, a_launch_does_not_wait_for_a_device_that_is_slower_at_its_part)
     engine_rig_moves(&s->rig, "two");
     check(s);
     engine_rig_moves(&s->rig, "one");
+    /* Else it may take part in this one as well, and have its buffers for as long. */
+    OK(elastic_set(NULL, 0));
     end(launch(s));
     check(s);
     scene_close(s);
