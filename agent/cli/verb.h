@@ -31,7 +31,7 @@ enum option_kind {
 #define OPTION_NONE   (UINT64_MAX - 1)
 
 /** A list of names, separated by commas. */
-#define NAMES_MAX 8
+#define NAMES_MAX PROTOCOL_VDEVS_MAX
 struct names {
     const char *items[NAMES_MAX]; /**< Borrowed. */
     size_t count;

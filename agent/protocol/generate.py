@@ -81,7 +81,8 @@ class Field:
     def take_array(self, value, flag, maps):
         """Of a list the count is taken too; what other structs have it in goes by its place."""
         one, count = element(value), place(self.count)
-        items, most = f'message_items(map, "{self.key}", &items', f"ARRAY_SIZE({value.split('[]')[0]})"
+        items = f'message_items(map, "{self.key}", &items'
+        most = count if "[]" in value else f"ARRAY_SIZE({value})"
         lines = ["const msgpack_object *items;", f"size_t count = {items}, {most});"]
         if self.type == "map":
             agent = "agent, " if maps[self.of].told(maps) else ""

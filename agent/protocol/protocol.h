@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "state/base/compiler.h"
+#include "state/base/vdevs.h"
 
 /*
  * The wire protocol between programs, the agent and the command line: frames of a 32-bit
@@ -28,7 +29,7 @@
 #define PROTOCOL_TEXT_MAX 1024
 
 /** Virtual devices of a program, at most. They are counted from 0. */
-#define PROTOCOL_VDEVS_MAX 4
+#define PROTOCOL_VDEVS_MAX VDEVS
 
 /** Devices that the launches of a program are done on beside its own, at most. */
 #define PROTOCOL_SPREAD_MAX 8

@@ -1,5 +1,7 @@
 #include "interpose/control/control_frames.h"
 
+#include <stdlib.h>
+
 #include "agent/protocol/program_messages.h"
 #include "interpose/control/control_protect.h"
 #include "state/base/memory/pages.h"
@@ -46,6 +48,9 @@ void control_frame_status(struct frame *frame)
     control_protect_read(&status.as);
     status.protects = status.as.word != PROTECTION_UNSAID;
     status_spread(&status.spread);
+    status.vdevs = calloc(status.vdev_count, sizeof(*status.vdevs));
+    if (!status.vdevs)
+        status.vdev_count = 0; /* as if it had not started: the agent keeps what it knows */
     for (uint32_t vdev = 0; vdev < status.vdev_count; vdev++) {
         status_vdev(vdev, &status.vdevs[vdev]);
         /* Only a program with one virtual device is protected: the recovery is that device's. */
@@ -58,6 +63,7 @@ void control_frame_status(struct frame *frame)
     lease_renewer_read(&status.lease);
     frame_init(frame, MSG_STATUS);
     put_status(frame, &status);
+    free(status.vdevs);
 }
 
 void control_frame_progress(struct frame *frame, uint64_t request,

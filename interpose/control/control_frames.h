@@ -21,7 +21,7 @@ struct control_status {
     uint64_t warm; /**< Bytes of host memory that are kept ready. */
     struct spread_status spread;
     uint32_t vdev_count, ready_count, whole_count;
-    struct vdev_status vdevs[PROTOCOL_VDEVS_MAX];
+    struct vdev_status *vdevs; /**< Of each virtual device. */
     struct ready_status ready[STATUS_READY_MAX];
     struct pace_refusal whole[STATUS_WHOLE_MAX];
     bool protects;        /**< The next five are known. */

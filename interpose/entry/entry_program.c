@@ -28,7 +28,7 @@ static void entry_program_build_begins(const struct program *program)
 
 static uint32_t entry_program_all_vdevs(const struct context *context)
 {
-    return (1u << context->vdev_count) - 1;
+    return vdevs_mask(context->vdev_count);
 }
 
 /* The virtual devices of @devices. Each has to be in @context, and one of @allowed. */
@@ -324,7 +324,7 @@ static cl_int entry_program_info_text(const struct info_request *request, char *
 static cl_uint entry_program_list_vdevs(const struct program *program, cl_uint *ret_indices)
 {
     cl_uint count = 0;
-    for (cl_uint i = 0; i < VDEVS; i++)
+    for (cl_uint i = 0; i < program->context->vdev_count; i++)
         if (program_vdevs(program) & (1u << i))
             ret_indices[count++] = i;
     return count;

@@ -165,7 +165,6 @@ static int start_open_devices(struct machine *machine, struct start *start)
     struct device_key keys[PROTOCOL_VDEVS_MAX];
     uint32_t named = control_start_devices(AGENT_TIMEOUT_MS, keys);
     int err = 0;
-    _Static_assert(PROTOCOL_VDEVS_MAX == VDEVS, "one number of virtual devices");
     start->wanted = start_wanted_count();
     if (named > start->wanted)
         start->wanted = named;

@@ -23,7 +23,7 @@ struct absent {
     struct memory *root; /* held */
     struct range range;
     uint64_t version; /* newest version in the range when it was listed */
-    uint32_t from;    /* bit p: residence p */
+    uint64_t from;    /* bit p: residence p */
     bool writes;
 };
 
@@ -70,8 +70,8 @@ static uint8_t bring_holder_of(const struct memory *root, const struct extent *e
     const struct context *context = root->context;
     uint8_t residence_index =
         context_is_readable(context, extent->writer) ? extent->writer : RESIDENCE_HOST;
-    for (uint8_t i = 0; residence_index == RESIDENCE_HOST && i < RESIDENCES_MAX; i++)
-        if (root->real[i] && (extent->latest & (1u << i)) && context_is_readable(context, i))
+    for (uint8_t i = 0; residence_index == RESIDENCE_HOST && i < context->residences; i++)
+        if (root->real[i] && (extent->latest & residence_bit(i)) && context_is_readable(context, i))
             residence_index = i;
     return residence_index;
 }
@@ -82,8 +82,8 @@ static bool bring_push(struct bringing *b, struct absent absent, uint8_t residen
         return false;
     for (size_t at = absent.range.begin; at < absent.range.end;) {
         struct extent extent = extent_at(absent.root, at);
-        if (!(extent.latest & (1u << residence_index)))
-            absent.from |= 1u << bring_holder_of(absent.root, &extent);
+        if (!(extent.latest & residence_bit(residence_index)))
+            absent.from |= residence_bit(bring_holder_of(absent.root, &extent));
         if (extent.version > absent.version)
             absent.version = extent.version;
         at = extent.range.end;
@@ -193,8 +193,8 @@ static bool bring_is_source(const struct bringing *b, uint8_t residence_index)
 {
     bool source = false;
     for (size_t i = 0; i < b->count; i++)
-        source = source || (residence_index < RESIDENCES_MAX &&
-                            (b->absent[i].from & (1u << residence_index)));
+        source = source || (residence_index < b->context->residences &&
+                            (b->absent[i].from & residence_bit(residence_index)));
     return source;
 }
 
@@ -251,7 +251,7 @@ static bool bring_has_settled(const struct absent *absent, uint8_t from)
         newest = extent.version > newest ? extent.version : newest;
         at = extent.range.end;
     }
-    return (absent->from & (1u << from)) && newest == absent->version;
+    return (absent->from & residence_bit(from)) && newest == absent->version;
 }
 
 /* Residence with the first bytes that @residence_index lacks; RESIDENCE_NONE when it lacks none. */
@@ -259,7 +259,7 @@ static uint8_t bring_next_holder(const struct absent *absent, uint8_t residence_
 {
     for (size_t at = absent->range.begin; at < absent->range.end;) {
         struct extent extent = extent_at(absent->root, at);
-        if (!(extent.latest & (1u << residence_index)))
+        if (!(extent.latest & residence_bit(residence_index)))
             return bring_holder_of(absent->root, &extent);
         at = extent.range.end;
     }

@@ -214,7 +214,7 @@ static struct residence *budget_residence_on(const struct device *device)
     uintptr_t cursor = 0;
     struct context *context;
     while (!found && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        for (uint8_t residence_index = 0; !found && residence_index < RESIDENCES_MAX;
+        for (uint8_t residence_index = 0; !found && residence_index < context->residences;
              residence_index++)
             if (context->at[residence_index] && context->at[residence_index]->device == device)
                 found = context->at[residence_index];

@@ -75,7 +75,7 @@ static void spill_collect(const struct device *device, uint64_t since, struct vi
     struct memory *memory;
     bool more = true;
     while (more && (memory = object_next(OBJECT_MEMORY, &cursor))) {
-        for (uint8_t residence_index = 0; more && residence_index < RESIDENCES_MAX;
+        for (uint8_t residence_index = 0; more && residence_index < memory->context->residences;
              residence_index++)
             if (memory->real[residence_index] &&
                 memory->context->at[residence_index]->device == device &&

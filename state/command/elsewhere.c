@@ -10,7 +10,7 @@ static uint8_t elsewhere_index_of(const struct command *command)
     const struct memory *memory = command->uses[0];
     const struct context *context = memory->context;
     struct range range = command_range(command, 0, memory);
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
         if (memory->real[residence_index] && context_lives(context, residence_index) &&
             replica_has(memory->root, residence_index, range) &&
             !context->at[residence_index]->runs_in_caller)

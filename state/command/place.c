@@ -256,9 +256,9 @@ void place_read(struct place_status *ret_status)
 static uint8_t place_index_of(const struct context *context, const struct device *device)
 {
     uint8_t i = 0;
-    while (i < RESIDENCES_MAX && atomic_load(&context->ready[i]) != device)
+    while (i < context->residences && atomic_load(&context->ready[i]) != device)
         i++;
-    return i < RESIDENCES_MAX ? i : RESIDENCE_NONE;
+    return i < context->residences ? i : RESIDENCE_NONE;
 }
 
 /* Bytes that go there, and back. Without the extents' lock, which comes before engine_lock: what

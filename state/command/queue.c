@@ -214,7 +214,7 @@ bool queue_drain_siblings(const struct residence *residence)
     uintptr_t cursor = 0;
     struct context *context;
     while (residence_has_link(residence) && (context = object_next(OBJECT_CONTEXT, &cursor))) {
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
             if (residence_is_sibling(residence, context->at[residence_index])) {
                 any = true;
                 (void)queue_drain(context,

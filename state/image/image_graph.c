@@ -87,7 +87,7 @@ static int graph_add_queue(struct image_manifest *manifest, struct object *objec
 static int graph_keep_built(struct image_blob *blob, struct program *program)
 {
     uint32_t vdevs = program_vdevs(program);
-    for (cl_uint vdev = 0; vdev < VDEVS; vdev++) {
+    for (cl_uint vdev = 0; vdev < program->context->vdev_count; vdev++) {
         int error =
             vdevs & (1u << vdev) ? program_container(program, vdev, &blob->bytes, &blob->size) : 0;
         if (error || blob->size)

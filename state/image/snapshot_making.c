@@ -33,7 +33,7 @@ int making_find(struct making *making)
     int error = 0;
     struct move *move = &making->move;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (uint8_t residence_index = 0; error == 0 && residence_index < RESIDENCES_MAX;
+        for (uint8_t residence_index = 0; error == 0 && residence_index < context->residences;
              residence_index++) {
             bool known = !context_lives(context, residence_index);
             for (size_t i = 0; i < move->context_count; i++)
@@ -192,7 +192,7 @@ const char *making_in_host(const struct memory *root, const struct extent *exten
     const struct context *context = root->context;
     if (((extent->latest >> RESIDENCE_HOST) & 1) && (root->shadow_copy || root->host_copy))
         return memory_host_bytes(root);
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
         if (((extent->latest >> residence_index) & 1) && root->real[residence_index] &&
             root->host_copy && context_is_readable(context, residence_index) &&
             memory_works_in_host_copy(root, residence_index))
@@ -203,7 +203,7 @@ const char *making_in_host(const struct memory *root, const struct extent *exten
 uint8_t making_on_device(const struct memory *root, const struct extent *extent)
 {
     const struct context *context = root->context;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
         if (((extent->latest >> residence_index) & 1) && root->real[residence_index] &&
             context_is_readable(context, residence_index) &&
             !memory_works_in_host_copy(root, residence_index))

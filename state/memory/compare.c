@@ -62,9 +62,9 @@ void compare_forget_at(struct memory *root, uint8_t residence_index)
 /* True while only movers write to the replica at way->to. */
 static bool compare_is_kept(const struct compare_way *way, const struct memory *root)
 {
-    uint8_t others = atomic_load(&root->backed);
+    uint64_t others = atomic_load(&root->backed);
     if (way->target != RESIDENCE_HOST && !way->used)
-        others &= (uint8_t) ~(1u << way->target);
+        others &= ~residence_bit(way->target);
     return way->to == RESIDENCE_HOST ? others == 0 : !way->used;
 }
 
@@ -126,7 +126,7 @@ static bool compare_has_target(const struct compare_way *way, const struct memor
 {
     bool there = way->to != RESIDENCE_HOST || root->shadow_copy ||
                  (root->host_copy && !memory_is_user_memory(root));
-    return there && (atomic_load(&root->filled) & (1u << way->to));
+    return there && (atomic_load(&root->filled) & residence_bit(way->to));
 }
 
 static int compare_digest_at(const struct compare_way *way, const struct memory *root,
@@ -393,7 +393,7 @@ void compare_end(const struct compare_way *way, struct comparison *c, bool copie
                 way->quiet && compare_is_inside(c, i) ? c->source[i] : (struct digest){0};
     bool keep =
         copied && compare_is_kept(way, c->root) && (!way->quiet || way->to == RESIDENCE_HOST);
-    if (keep && !way->quiet && extents_lacking(c->root, way->to, UINT32_MAX, c->range) != 0)
+    if (keep && !way->quiet && extents_lacking(c->root, way->to, UINT64_MAX, c->range) != 0)
         keep = compare_learn(way, c->root, known, c->first, c->count) == 0;
     if (keep) {
         compare_put(c->root, known);

@@ -11,7 +11,7 @@
 struct entry {
     size_t begin;
     uint64_t version;
-    uint32_t latest;
+    uint64_t latest;
     uint8_t writer;
 };
 
@@ -41,6 +41,15 @@ static size_t extents_unit_of(const struct memory *root)
     return root->image->dims[2] > 1 ? root->image->slice_pitch : root->image->row_pitch;
 }
 
+/* The index after @residence_index of those that replicas of @root have; the last is
+ * RESIDENCE_HOST. */
+static uint8_t extents_next_index(const struct memory *root, uint8_t residence_index)
+{
+    return residence_index == RESIDENCE_HOST || residence_index + 1 < (int)root->context->residences
+               ? residence_index + 1
+               : RESIDENCE_HOST;
+}
+
 /* A root that is whole, as one entry. */
 static struct entry extents_whole_entry(const struct memory *root)
 {
@@ -48,11 +57,12 @@ static struct entry extents_whole_entry(const struct memory *root)
         .version = extents_version_of(root),
         .writer = atomic_load_explicit(&root->writer, memory_order_relaxed),
     };
-    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST;
+         residence_index = extents_next_index(root, residence_index))
         if (entry.version == 0 || entry.writer == residence_index ||
-            atomic_load_explicit(&root->held[residence_index], memory_order_relaxed) ==
+            atomic_load_explicit(memory_held(root, residence_index), memory_order_relaxed) ==
                 entry.version)
-            entry.latest |= 1u << residence_index;
+            entry.latest |= residence_bit(residence_index);
     return entry;
 }
 
@@ -92,7 +102,7 @@ static void extents_join(struct extents *table, unsigned i)
 /* A root needs no table once a single replica has the latest bytes of all of it. */
 static bool extents_is_whole(const struct extents *table)
 {
-    uint32_t latest = table->at[0].latest;
+    uint64_t latest = table->at[0].latest;
     return table->count == 1 && table->since == 0 && (latest & (latest - 1)) == 0;
 }
 
@@ -101,8 +111,9 @@ static void extents_make_whole(struct memory *root)
 {
     const struct entry entry = root->extents->at[0];
     uint64_t version = extents_version_of(root);
-    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
-        atomic_store_explicit(&root->held[residence_index],
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST;
+         residence_index = extents_next_index(root, residence_index))
+        atomic_store_explicit(memory_held(root, residence_index),
                               (entry.latest >> residence_index) & 1 ? version : 0,
                               memory_order_relaxed);
     free(root->extents);
@@ -135,8 +146,8 @@ static size_t extents_join_loss(const struct memory *root, unsigned i, uint8_t r
     if (a->writer != b->writer || (a->latest & b->latest) == 0 ||
         (((a->latest ^ b->latest) >> residence_index) & 1))
         return SIZE_MAX;
-    size_t loss = (size_t)__builtin_popcount(a->latest & ~b->latest) * sizes[0] +
-                  (size_t)__builtin_popcount(b->latest & ~a->latest) * sizes[1];
+    size_t loss = (size_t)__builtin_popcountll(a->latest & ~b->latest) * sizes[0] +
+                  (size_t)__builtin_popcountll(b->latest & ~a->latest) * sizes[1];
     if ((a->version > table->since) != (b->version > table->since))
         loss += sizes[a->version > table->since];
     return loss;
@@ -257,7 +268,7 @@ bool extents_written_by(const struct memory *root, uint8_t residence_index, stru
     return extents_all(root, residence_index, range, true);
 }
 
-uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint32_t sources,
+uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint64_t sources,
                          struct range range)
 {
     uint64_t bytes = 0;
@@ -278,7 +289,7 @@ uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uin
 static bool extents_tells_apart(const struct extents *table, const struct entry *entry,
                                 uint8_t residence_index)
 {
-    return entry->latest != 1u << residence_index || entry->writer != residence_index ||
+    return entry->latest != residence_bit(residence_index) || entry->writer != residence_index ||
            entry->version <= table->since;
 }
 
@@ -305,7 +316,7 @@ void extents_written(struct memory *root, uint8_t residence_index, struct range 
         for (unsigned i = extents_find(root->extents, range.begin);
              i < root->extents->count && root->extents->at[i].begin < range.end; i++) {
             root->extents->at[i].version = version;
-            root->extents->at[i].latest = 1u << residence_index;
+            root->extents->at[i].latest = residence_bit(residence_index);
             root->extents->at[i].writer = residence_index;
         }
         extents_settle_locked(root);
@@ -327,8 +338,9 @@ static bool extents_tell_apart(struct memory *root)
     *root->extents = (struct extents){.count = 1, .capacity = FEW};
     root->extents->at[0] = extents_whole_entry(root);
     /* A thread that reads these fields as those of a whole root finds no replica up to date. */
-    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST; residence_index++)
-        atomic_store_explicit(&root->held[residence_index], 0, memory_order_relaxed);
+    for (uint8_t residence_index = 0; residence_index <= RESIDENCE_HOST;
+         residence_index = extents_next_index(root, residence_index))
+        atomic_store_explicit(memory_held(root, residence_index), 0, memory_order_relaxed);
     if (extents_version_of(root) == 0)
         atomic_store_explicit(&root->version, 1, memory_order_relaxed);
     atomic_store_explicit(&root->writer, WRITER_APART, memory_order_release);
@@ -356,9 +368,9 @@ void extents_claim(struct memory *root, uint8_t residence_index, struct range ra
         extents_settle_locked(root);
     } else {
         struct entry entry = extents_whole_entry(root);
-        for (uint8_t i = 0; i <= RESIDENCE_HOST; i++)
+        for (uint8_t i = 0; i <= RESIDENCE_HOST; i = extents_next_index(root, i))
             if ((entry.latest >> i) & 1)
-                atomic_store_explicit(&root->held[i], entry.version, memory_order_relaxed);
+                atomic_store_explicit(memory_held(root, i), entry.version, memory_order_relaxed);
         atomic_store_explicit(&root->writer, residence_index, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
@@ -377,11 +389,11 @@ void extents_refreshed(struct memory *root, uint8_t residence_index, struct rang
             struct entry *entry = &root->extents->at[i];
             if (entry->begin >= range.begin && extents_end_of(root, i) <= range.end &&
                 entry->version <= version)
-                entry->latest |= 1u << residence_index;
+                entry->latest |= residence_bit(residence_index);
         }
     } else if (range.begin == 0 && range.end == root->size) {
         /* If it is older than the latest version the replica counts as stale. */
-        atomic_store_explicit(&root->held[residence_index], version, memory_order_relaxed);
+        atomic_store_explicit(memory_held(root, residence_index), version, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -397,12 +409,12 @@ void extents_settle(struct memory *root)
 void extents_dropped(struct memory *root, uint8_t residence_index)
 {
     pthread_mutex_lock(&lock);
-    atomic_store_explicit(&root->held[residence_index], 0, memory_order_relaxed);
+    atomic_store_explicit(memory_held(root, residence_index), 0, memory_order_relaxed);
     if (replica_is_apart(root)) {
         for (unsigned i = 0; i < root->extents->count; i++) {
             struct entry *entry = &root->extents->at[i];
             if (entry->version != 0)
-                entry->latest &= ~(1u << residence_index);
+                entry->latest &= ~residence_bit(residence_index);
             if (entry->writer == residence_index)
                 entry->writer = RESIDENCE_NONE;
         }
@@ -411,7 +423,7 @@ void extents_dropped(struct memory *root, uint8_t residence_index)
         atomic_store_explicit(&root->writer, RESIDENCE_NONE, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
-    atomic_fetch_and(&root->filled, (uint16_t) ~(1u << residence_index));
+    atomic_fetch_and(&root->filled, ~residence_bit(residence_index));
     compare_forget_at(root, residence_index);
 }
 

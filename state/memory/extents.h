@@ -35,7 +35,7 @@ struct memory;
 struct extent {
     struct range range;
     uint64_t version; /**< 0: never written. */
-    uint32_t latest;  /**< Bit p: residence p (RESIDENCE_HOST too) has the latest bytes. */
+    uint64_t latest;  /**< Bit p: residence p (RESIDENCE_HOST too) has the latest bytes. */
     uint8_t writer;   /**< The residence that wrote last or claimed it (extents_claim), or none. */
 };
 
@@ -48,7 +48,7 @@ struct extent extent_at(const struct memory *root, size_t at);
 bool extents_latest(const struct memory *root, uint8_t residence_index, struct range range);
 bool extents_written_by(const struct memory *root, uint8_t residence_index, struct range range);
 /** Bytes of @range that @residence_index lacks and one of @sources (bits) has. */
-uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint32_t sources,
+uint64_t extents_lacking(const struct memory *root, uint8_t residence_index, uint64_t sources,
                          struct range range);
 
 /**

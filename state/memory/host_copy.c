@@ -98,7 +98,7 @@ static void host_copy_take_from_user_memory(struct memory *root)
 {
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
-        if (extent.version != 0 && (extent.latest & (1u << RESIDENCE_HOST)))
+        if (extent.version != 0 && (extent.latest & residence_bit(RESIDENCE_HOST)))
             host_copy_user_memory(root->shadow_copy + at, (const char *)root->host_ptr + at,
                                   extent.range.end - at);
         at = extent.range.end;
@@ -142,11 +142,12 @@ bool memory_host_copy_is_latest(const struct memory *root)
     bool latest = true;
     for (size_t at = 0; latest && at < root->size;) {
         struct extent extent = extent_at(root, at);
-        latest = root->host_copy && !root->shadow_copy && (extent.latest & (1u << RESIDENCE_HOST));
-        for (uint8_t residence_index = 0; !latest && residence_index < RESIDENCES_MAX;
+        latest = root->host_copy && !root->shadow_copy &&
+                 (extent.latest & residence_bit(RESIDENCE_HOST));
+        for (uint8_t residence_index = 0; !latest && residence_index < root->context->residences;
              residence_index++)
             latest = memory_works_in_host_copy(root, residence_index) &&
-                     (extent.latest & (1u << residence_index));
+                     (extent.latest & residence_bit(residence_index));
         at = extent.range.end;
     }
     return latest;
@@ -166,12 +167,14 @@ static bool host_copy_is_elsewhere(const struct memory *root, uint8_t drained)
     for (size_t at = 0; elsewhere && at < root->size;) {
         struct extent extent = extent_at(root, at);
         elsewhere = false;
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
-            elsewhere = elsewhere ||
-                        (root->real[residence_index] && (extent.latest & (1u << residence_index)) &&
-                         context_keeps(root->context, residence_index) &&
-                         context_life(root->context, residence_index) != RESIDENCE_SOURCE &&
-                         (residence_index != extent.writer || residence_index == drained));
+        for (uint8_t residence_index = 0; residence_index < root->context->residences;
+             residence_index++)
+            elsewhere =
+                elsewhere ||
+                (root->real[residence_index] && (extent.latest & residence_bit(residence_index)) &&
+                 context_keeps(root->context, residence_index) &&
+                 context_life(root->context, residence_index) != RESIDENCE_SOURCE &&
+                 (residence_index != extent.writer || residence_index == drained));
         at = extent.range.end;
     }
     return elsewhere;

@@ -36,6 +36,12 @@ static struct memory *memory_new(struct context *context, cl_mem_object_type typ
     struct memory *memory = object_create(OBJECT_MEMORY);
     if (!memory)
         return NULL;
+    memory->real = calloc(context->residences, sizeof(cl_mem) + sizeof(uint64_t));
+    if (!memory->real) {
+        object_discard(memory);
+        return NULL;
+    }
+    memory->held = (_Atomic uint64_t *)(memory->real + context->residences);
     memory->context = context;
     memory->root = root ? root : memory;
     memory->type = type;
@@ -104,7 +110,7 @@ static cl_int memory_make_root_buffer(struct memory *root, struct residence *res
             cl->clCreateBuffer(residence->context, memory_real_flags(root) | CL_MEM_USE_HOST_PTR,
                                root->size, root->host_copy->bytes, &error);
         if (root->real[residence_index])
-            root->backed |= (uint8_t)(1u << residence_index);
+            root->backed |= residence_bit(residence_index);
         compare_forget_at(root, RESIDENCE_HOST);
         /* Read-only memory cannot be registered, but can be copied. */
         if (root->real[residence_index] || !initial || !memory_is_user_memory(root))
@@ -204,12 +210,12 @@ static void memory_begin_content(struct memory *memory, uint8_t residence_index)
 uint64_t memory_only_at(const struct memory *root, uint8_t residence_index)
 {
     const struct context *context = root->context;
-    uint32_t only = residence_index == RESIDENCE_NONE ? 0 : 1u << residence_index,
-             places = 1u << RESIDENCE_HOST;
+    uint64_t only = residence_index == RESIDENCE_NONE ? 0 : residence_bit(residence_index),
+             places = residence_bit(RESIDENCE_HOST);
     uint64_t bytes = 0;
-    for (uint8_t i = 0; i < RESIDENCES_MAX; i++)
+    for (uint8_t i = 0; i < context->residences; i++)
         if (root->real[i] && context_keeps(context, i))
-            places |= 1u << i;
+            places |= residence_bit(i);
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
         if (extent.version != 0 && (extent.latest & places) == only)

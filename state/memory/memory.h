@@ -11,7 +11,7 @@
  *
  * The bytes belong to the root: a buffer, or an image that has storage of its own. Sub-buffers and
  * images made from a buffer are views of a root. A root has a version that every write increments
- * and up to RESIDENCES_MAX + 1 replicas, one a residence and one in host memory: the host copy.
+ * and replicas, one a residence and one in host memory: the host copy.
  *
  * The host copy is one host address for the object's whole life: maps point into it on every
  * device. It is the program's own memory for CL_MEM_USE_HOST_PTR, ours otherwise. Where a residence
@@ -78,10 +78,13 @@ struct memory {
     _Atomic uint64_t version; /**< Of roots. 0: never written. Rises. */
     _Atomic uint8_t writer;   /**< Of roots: its replica always has the latest version. */
     _Atomic bool used;        /**< Of roots: some command named it, which may be in flight. */
-    _Atomic uint8_t backed;   /**< Bit p: real[p] was made over the root's host copy. */
     cl_mem_object_type type;
-    cl_mem real[RESIDENCES_MAX];   /**< Written by the creator, movers, and under the gate on first
-                                      use. */
+    _Atomic uint64_t backed; /**< Bit p: real[p] was made over the root's host copy. */
+    cl_mem *real; /**< Owned, with held[] behind: one for each of the context's residences.
+                     Written by the creator, movers, and under the gate on first use. */
+    _Atomic uint64_t *held; /**< Of roots: the version that each replica had when it was made. By
+                               memory_held(). */
+    _Atomic uint64_t held_in_host; /**< The same of the replica in host memory. */
     struct context *context;       /**< Held. */
     size_t origin;                 /**< Of a sub-buffer, bytes from the root. */
     bool uses_svm;                 /**< CL_MEM_USE_HOST_PTR, and it points into SVM. */
@@ -94,12 +97,10 @@ struct memory {
     _Atomic uint32_t map_count;        /**< CL_MEM_MAP_COUNT. */
 
     /* Of roots only. This, `version` and `writer` are of all bytes until these are told apart. */
-    _Atomic uint64_t
-        held[RESIDENCES_MAX + 1]; /**< The version that each replica had when it was made. */
-    struct extents *extents;      /**< Owned; NULL unless WRITER_APART. Guarded by its lock. */
-    _Atomic uint16_t filled;      /**< Bit p: the replica in residence p once had bytes of it. */
-    struct known *_Atomic known;  /**< Owned; or NULL (compare.h). */
-    _Atomic uint32_t maps;        /**< How many mappings there ever were. */
+    struct extents *extents;     /**< Owned; NULL unless WRITER_APART. Guarded by its lock. */
+    _Atomic uint64_t filled;     /**< Bit p: the replica in residence p once had bytes of it. */
+    struct known *_Atomic known; /**< Owned; or NULL (compare.h). */
+    _Atomic uint32_t maps;       /**< How many mappings there ever were. */
     struct host_copy *_Atomic host_copy; /**< Or NULL. While set, its bytes keep their address. */
     char *_Atomic shadow_copy; /**< Owned. The replica in host memory where that is not the
                               host copy; or NULL. Written by the one thread that copies. */
@@ -127,6 +128,13 @@ static inline struct range replica_whole(const struct memory *root)
     return (struct range){0, root->size};
 }
 
+/** The version of the replica at @residence_index (RESIDENCE_HOST too) when it was made. */
+static inline _Atomic uint64_t *memory_held(const struct memory *root, uint8_t residence_index)
+{
+    return residence_index == RESIDENCE_HOST ? &((struct memory *)root)->held_in_host
+                                             : &root->held[residence_index];
+}
+
 /** True when @root was not told apart, and @residence_index (RESIDENCE_HOST too) holds its latest
  * bytes. Wait-free. */
 static inline bool replica_is_latest_whole(const struct memory *root, uint8_t residence_index)
@@ -134,7 +142,8 @@ static inline bool replica_is_latest_whole(const struct memory *root, uint8_t re
     uint64_t version = atomic_load_explicit(&root->version, memory_order_relaxed);
     return version == 0 ||
            atomic_load_explicit(&root->writer, memory_order_relaxed) == residence_index ||
-           atomic_load_explicit(&root->held[residence_index], memory_order_relaxed) == version;
+           atomic_load_explicit(memory_held(root, residence_index), memory_order_relaxed) ==
+               version;
 }
 
 /** True when @residence_index (RESIDENCE_HOST too) holds the latest bytes of @range. */
@@ -209,7 +218,7 @@ static inline void memory_left(struct memory *memory, struct residence *residenc
         budget_return(&residence->device->budget, memory->size);
     memory->real[residence_index] = NULL;
     if (memory_is_backed(memory, residence_index))
-        atomic_fetch_and_explicit(&memory->backed, (uint8_t) ~(1u << residence_index),
+        atomic_fetch_and_explicit(&memory->backed, ~residence_bit(residence_index),
                                   memory_order_relaxed);
 }
 

@@ -113,7 +113,8 @@ void memory_release_real(struct memory *memory, uint8_t residence_index)
 
 void memory_release_reals(struct memory *memory)
 {
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < memory->context->residences;
+         residence_index++)
         if (memory->real[residence_index])
             memory_release_real(memory, residence_index);
 }
@@ -160,7 +161,8 @@ static void memory_class_leave(struct object *object)
     map_forget(memory);
     /* A lost device's driver is not called again, also not to unregister the host copy. */
     if (memory->root == memory && memory->host_copy && registered_is(memory->host_copy))
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        for (uint8_t residence_index = 0; residence_index < memory->context->residences;
+             residence_index++)
             if (memory->context->at[residence_index] &&
                 residence_is_lost(memory->context->at[residence_index]))
                 registered_leave(memory, memory->context->at[residence_index], true);
@@ -178,6 +180,7 @@ void memory_let_go(struct memory *memory)
         free(memory->image);
         free(memory->properties);
     }
+    free(memory->real);
     if (memory->associated)
         object_unhold(memory->associated);
     if (memory->root != memory)

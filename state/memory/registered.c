@@ -40,7 +40,7 @@ static struct residence *registered_where(const struct memory *root, unsigned vd
     const struct context *context = root->context;
     uint8_t residence_index =
         atomic_load_explicit(&context->residence_index[vdev], memory_order_relaxed);
-    if (residence_index >= RESIDENCES_MAX || !root->real[residence_index] ||
+    if (residence_index >= context->residences || !root->real[residence_index] ||
         memory_is_backed(root, residence_index))
         return NULL;
     struct residence *residence = context->at[residence_index];

@@ -151,7 +151,7 @@ static int replica_sort(const struct replica_batch *batch, size_t i, struct part
     struct range range = batch->ranges ? batch->ranges[i] : replica_whole(root);
     uint64_t version = batch->versions ? batch->versions[i] : atomic_load(&root->version);
     int error = 0;
-    if (extents_lacking(root, batch->to, UINT32_MAX, range) == 0)
+    if (extents_lacking(root, batch->to, UINT64_MAX, range) == 0)
         return 0;
     if (!replica_may_copy(batch, root, ret_visited))
         return batch->torn ? -EBUSY : 0;
@@ -491,7 +491,7 @@ static int replica_copy_all(const struct replica_batch *batch, uint8_t from, uin
         error = replica_fill(batch, to, &zeroes, ret_error);
     for (size_t i = 0; error == 0 && i < parts->count; i++) {
         const struct part *part = &parts->parts[i];
-        atomic_fetch_or(&part->root->filled, (uint16_t)(1u << from | 1u << to));
+        atomic_fetch_or(&part->root->filled, residence_bit(from) | residence_bit(to));
         extents_refreshed(part->root, to, part->range, part->version);
     }
     for (size_t i = 0; comparisons && i < parts->count; i++)

@@ -45,7 +45,8 @@ struct replica_batch {
  * host memory has. */
 static inline uint64_t replica_lacking(const struct memory *root, uint8_t from, uint8_t to)
 {
-    return extents_lacking(root, to, 1u << from | 1u << RESIDENCE_HOST, replica_whole(root));
+    return extents_lacking(root, to, residence_bit(from) | residence_bit(RESIDENCE_HOST),
+                           replica_whole(root));
 }
 
 /** Bytes that a batch in the pause will copy, by estimate: replica_lacking(), less the bytes that

@@ -23,10 +23,11 @@ static struct write_tracked *write_tracked_take(struct host_copy *host_copy)
 
 static bool write_tracked_works_in_place(const struct memory *root)
 {
-    uint8_t backed = atomic_load(&root->backed), in_place = 0;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    uint64_t backed = atomic_load(&root->backed), in_place = 0;
+    for (uint8_t residence_index = 0; residence_index < root->context->residences;
+         residence_index++)
         if (memory_works_in_host_copy(root, residence_index))
-            in_place |= (uint8_t)(1u << residence_index);
+            in_place |= residence_bit(residence_index);
     return backed != 0 && backed == in_place;
 }
 

@@ -84,7 +84,8 @@ static bool elastic_is_ready(const struct device_key *key)
     gate_enter(); /* keeps movers from releasing residences */
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         bool here = false;
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        for (uint8_t residence_index = 0; residence_index < context->residences;
+             residence_index++) {
             const struct device *device = atomic_load(&context->ready[residence_index]);
             here =
                 here || (device && device_key_equal(&device->key, key)) ||

@@ -97,7 +97,7 @@ static uint8_t fetch_index_of(const struct vdev *vdev, const struct memory *root
 /* Residence that @root's bytes go to, and those that they come from, as bits. */
 struct way {
     uint8_t to;
-    uint32_t from;
+    uint64_t from;
 };
 
 /* Bytes that do not fit on the target go to host memory, or stay there. */
@@ -106,11 +106,11 @@ static struct way fetch_way_of(const struct vdev *vdev, const struct memory *roo
     uint8_t residence_index = fetch_index_of(vdev, root);
     if (residence_index == RESIDENCE_NONE)
         return (struct way){RESIDENCE_HOST, 0};
-    uint32_t sources = source_residences(vdev, root->context);
+    uint64_t sources = source_residences(vdev, root->context);
     if (!root->real[residence_index] || memory_would_write(root, residence_index))
         return (struct way){RESIDENCE_HOST, sources};
     if (!root->context->at[residence_index]->in_place)
-        sources |= 1u << RESIDENCE_HOST;
+        sources |= residence_bit(RESIDENCE_HOST);
     return (struct way){residence_index, sources};
 }
 
@@ -123,10 +123,11 @@ static uint64_t fetch_left_of(const struct vdev *vdev, const struct memory *root
 /* The first residence that some of @root's bytes come from; RESIDENCE_NONE: all are fetched. */
 static uint8_t fetch_first_source(const struct way *way, const struct memory *root)
 {
-    for (uint8_t from = 0; from <= RESIDENCE_HOST; from++)
-        if ((way->from >> from) & 1 &&
-            extents_lacking(root, way->to, 1u << from, replica_whole(root)) != 0)
+    for (uint64_t left = way->from; left != 0; left &= left - 1) {
+        uint8_t from = (uint8_t)__builtin_ctzll(left);
+        if (extents_lacking(root, way->to, residence_bit(from), replica_whole(root)) != 0)
             return from;
+    }
     return RESIDENCE_NONE;
 }
 
@@ -193,7 +194,7 @@ static void fetch_batch_fill(struct fetching *f, const struct vdev *vdev, struct
         atomic_store(&root->collected, true);
         batch->versions[batch->count] = extents_watch(root);
         batch->roots[batch->count++] = root;
-        bytes += extents_lacking(root, way.to, 1u << from, replica_whole(root));
+        bytes += extents_lacking(root, way.to, residence_bit(from), replica_whole(root));
     }
 }
 
@@ -342,7 +343,7 @@ static uint64_t fetch_batch_left(const struct batch *batch)
 {
     uint64_t left = 0;
     for (size_t i = 0; i < batch->count; i++)
-        left += extents_lacking(batch->roots[i], batch->to, 1u << batch->from,
+        left += extents_lacking(batch->roots[i], batch->to, residence_bit(batch->from),
                                 replica_whole(batch->roots[i]));
     return left;
 }

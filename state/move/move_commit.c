@@ -70,7 +70,7 @@ static void move_commit_arrive(struct move *move, struct move_context *entry)
         }
     }
     source_release(move->vdev, context, &move->left);
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
         if (context->at[residence_index])
             residence_take_retired(context->at[residence_index], &move->retired);
     entry->made = false; /* it belongs to the context from here on */

@@ -61,12 +61,12 @@ static bool move_copy_waits(const struct move *move, const struct move_context *
 static uint8_t move_copy_next_origin(const struct move *move, const struct move_context *entry,
                                      unsigned *cursor)
 {
-    uint32_t left =
+    uint64_t left =
         move_copy_waits(move, entry) ? 0 : source_residences(move->vdev, entry->context);
     unsigned at = (*cursor)++;
     if (at == 0)
         return entry->from;
-    for (; at <= RESIDENCES_MAX; at = (*cursor)++)
+    for (; at <= entry->context->residences; at = (*cursor)++)
         if (at - 1 != entry->to && (left >> (at - 1)) & 1)
             return (uint8_t)(at - 1);
     return RESIDENCE_NONE;

@@ -20,24 +20,24 @@ static bool move_prepare_known(const struct move *move, const struct context *co
 /* Index of @context's residence on @device, or RESIDENCE_NONE. */
 static uint8_t move_prepare_index_on(const struct context *context, const struct device *device)
 {
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
         if (context->at[residence_index] && context->at[residence_index]->device == device &&
             !residence_is_lost(context->at[residence_index]))
             return residence_index;
     return RESIDENCE_NONE;
 }
 
-/* A free residence index that leaves @standby others free; RESIDENCES_MAX where there is none. */
+/* A free residence index that leaves @standby others free; RESIDENCE_NONE where there is none. */
 static uint8_t move_prepare_free_index(const struct context *context, unsigned standby)
 {
-    uint8_t found = RESIDENCES_MAX;
+    uint8_t found = RESIDENCE_NONE;
     unsigned count = 0;
-    for (uint8_t residence_index = RESIDENCES_MAX; residence_index-- > 0;)
+    for (uint8_t residence_index = context->residences; residence_index-- > 0;)
         if (!context->at[residence_index]) {
             found = residence_index;
             count++;
         }
-    return count > standby ? found : RESIDENCES_MAX;
+    return count > standby ? found : RESIDENCE_NONE;
 }
 
 static bool move_prepare_others_stay(const struct context *context, int vdev_index, uint8_t from)
@@ -68,7 +68,7 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
             struct residence *made;
             cl_int error;
             added.to = move_prepare_free_index(context, move->request->prewarm ? READY_STANDBY : 0);
-            if (added.to == RESIDENCES_MAX)
+            if (added.to == RESIDENCE_NONE)
                 return move_fail(move, -ENOSPC, "a context has no room for another residence");
             uint64_t begun = span_begin();
             int failed = residence_create(context, move->target, &made, &error);

@@ -116,10 +116,10 @@ static int placement_find(struct placing *p)
     cl_int error;
     p->context = queue->context;
     p->home = atomic_load(&p->context->residence_index[queue->vdev_index]);
-    for (p->there = 0;
-         p->there < RESIDENCES_MAX && atomic_load(&p->context->ready[p->there]) != worker->device;)
+    for (p->there = 0; p->there < p->context->residences &&
+                       atomic_load(&p->context->ready[p->there]) != worker->device;)
         p->there++;
-    if (p->home == RESIDENCE_NONE || p->there == RESIDENCES_MAX || pin_reason(queue->vdev))
+    if (p->home == RESIDENCE_NONE || p->there == p->context->residences || pin_reason(queue->vdev))
         return -ENOTSUP;
     struct residence *residence = p->context->at[p->there];
     if (residence_is_lost(residence))
@@ -378,7 +378,7 @@ static uint32_t placement_devices(const struct spread_request *request, struct d
     struct context *context;
     uint32_t count = 0;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (uint8_t i = 0; i < RESIDENCES_MAX; i++) {
+        for (uint8_t i = 0; i < context->residences; i++) {
             struct device *device = atomic_load(&context->ready[i]);
             uint32_t same = 0;
             if (!device || !request->offers(request->data, context, i))

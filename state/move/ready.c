@@ -28,10 +28,10 @@ static void ready_choose(const struct choice *choice, struct move *ret_move)
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
         uint8_t residence_index = 0;
-        while (residence_index < RESIDENCES_MAX &&
+        while (residence_index < context->residences &&
                !ready_is_chosen(context, residence_index, choice))
             residence_index++;
-        if (residence_index == RESIDENCES_MAX ||
+        if (residence_index == context->residences ||
             !array_make_room(&ret_move->contexts, ret_move->context_count,
                              sizeof(ret_move->contexts[0])))
             continue; /* without memory it is kept until the next time */
@@ -76,7 +76,7 @@ void ready_examine(const struct device *device)
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+        for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
             if (ready_is_chosen(context, residence_index, &ours))
                 residence_doubt(context->at[residence_index]);
     (void)ready_drop_chosen(&lost);

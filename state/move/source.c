@@ -6,7 +6,7 @@
 #include "state/memory/memory.h"
 
 /* Devices that source_read reports, by virtual device. */
-static struct device *_Atomic reported[VDEVS][RESIDENCES_MAX];
+static struct device *_Atomic reported[VDEVS][SOURCES_MAX];
 
 /* True for a source of @vdev, which may be lost by now. */
 static bool source_is_left_by(const struct context *context, uint8_t residence_index,
@@ -15,13 +15,13 @@ static bool source_is_left_by(const struct context *context, uint8_t residence_i
     return context->at[residence_index] && context->at[residence_index]->left_by == vdev;
 }
 
-uint32_t source_residences(const struct vdev *vdev, const struct context *context)
+uint64_t source_residences(const struct vdev *vdev, const struct context *context)
 {
-    uint32_t sources = 0;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    uint64_t sources = 0;
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++)
         if (source_is_left_by(context, residence_index, vdev) &&
             context_life(context, residence_index) == RESIDENCE_SOURCE)
-            sources |= 1u << residence_index;
+            sources |= residence_bit(residence_index);
     return sources;
 }
 
@@ -46,21 +46,22 @@ bool source_any(const struct vdev *vdev)
 
 void source_tell(const struct vdev *vdev)
 {
-    struct device *devices[RESIDENCES_MAX] = {0};
+    struct device *devices[SOURCES_MAX] = {0};
     size_t count = 0;
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = source_next_context(vdev, &cursor)); object_unhold(context))
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        for (uint8_t residence_index = 0; residence_index < context->residences;
+             residence_index++) {
             size_t i = 0;
             if (!source_is_left_by(context, residence_index, vdev))
                 continue;
             while (i < count && devices[i] != context->at[residence_index]->device)
                 i++;
-            if (i == count && count < RESIDENCES_MAX)
+            if (i == count && count < SOURCES_MAX)
                 devices[count++] = context->at[residence_index]->device;
         }
-    for (size_t i = 0; i < RESIDENCES_MAX; i++)
+    for (size_t i = 0; i < SOURCES_MAX; i++)
         atomic_store(&reported[vdev->index][i], devices[i]);
 }
 
@@ -71,15 +72,15 @@ static bool source_is_reported(const struct device *device, uint32_t vdev)
     for (uint32_t i = 0; i < vdevs_count(); i++)
         is = is || atomic_load(&the_vdevs[i]->device) == device;
     for (uint32_t i = 0; i < vdev; i++)
-        for (size_t j = 0; j < RESIDENCES_MAX; j++)
+        for (size_t j = 0; j < SOURCES_MAX; j++)
             is = is || atomic_load(&reported[i][j]) == device;
     return is;
 }
 
-uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX])
+uint32_t source_read(uint32_t vdev, struct source ret_sources[SOURCES_MAX])
 {
     uint32_t count = 0;
-    for (size_t i = 0; vdev < VDEVS && i < RESIDENCES_MAX; i++) {
+    for (size_t i = 0; vdev < VDEVS && i < SOURCES_MAX; i++) {
         struct device *device = atomic_load(&reported[vdev][i]);
         if (device)
             ret_sources[count++] = (struct source){
@@ -141,7 +142,7 @@ static void source_vacate(struct context *context, uint8_t residence_index)
 
 void source_release(const struct vdev *vdev, struct context *context, struct residence **list)
 {
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+    for (uint8_t residence_index = 0; residence_index < context->residences; residence_index++) {
         struct residence *residence = context->at[residence_index];
         if (!source_is_left_by(context, residence_index, vdev) ||
             (!residence_is_lost(residence) && source_only_at(context, residence_index) != 0))
@@ -167,7 +168,7 @@ void source_release_all(const struct vdev *vdev, struct residence **list)
 static void source_in_child(void)
 {
     for (size_t vdev = 0; vdev < VDEVS; vdev++)
-        for (size_t i = 0; i < RESIDENCES_MAX; i++)
+        for (size_t i = 0; i < SOURCES_MAX; i++)
             atomic_store(&reported[vdev][i], NULL);
 }
 

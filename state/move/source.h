@@ -11,7 +11,7 @@
  */
 
 /** Residence indexes of readable sources of @vdev in @context, as bits. For movers. */
-uint32_t source_residences(const struct vdev *vdev, const struct context *context);
+uint64_t source_residences(const struct vdev *vdev, const struct context *context);
 /** True when @vdev has a source in some context. For movers. */
 bool source_any(const struct vdev *vdev);
 /** Take the sources of @vdev that are lost, or no longer the only holder of a byte, out of
@@ -20,6 +20,8 @@ void source_release(const struct vdev *vdev, struct context *context, struct res
 /** The same in all contexts. */
 void source_release_all(const struct vdev *vdev, struct residence **list);
 
+/** Sources of a virtual device that are reported, at most. */
+#define SOURCES_MAX 8
 /** A source's device, as reported to operators. */
 struct source {
     struct device *device;
@@ -29,6 +31,6 @@ struct source {
 /** Update what source_read reports for @vdev. For movers. */
 void source_tell(const struct vdev *vdev);
 /** Returns the number of entries. Wait-free. */
-uint32_t source_read(uint32_t vdev, struct source ret_sources[RESIDENCES_MAX]);
+uint32_t source_read(uint32_t vdev, struct source ret_sources[SOURCES_MAX]);
 
 #endif

@@ -349,7 +349,9 @@ static int spread_begin_helpers(struct spread *s)
 {
     const struct spread_request *request = s->request;
     int result = -ENOENT;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+    for (uint8_t residence_index = 0;
+         residence_index < s->context->residences && s->helper_count < SPREAD_HELPERS;
+         residence_index++) {
         struct residence *residence = s->context->at[residence_index];
         if (residence_index == s->home || !residence ||
             !request->offers(request->data, s->context, residence_index))

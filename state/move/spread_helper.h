@@ -12,6 +12,9 @@
 /* The structs of one spread launch and of each residence that helps, shared by spread.c (begins,
  * ends, merges) and spread_helper.c (does one helper's part). */
 
+/* Most residences that help with a launch. */
+#define SPREAD_HELPERS 8
+
 /* Most pieces that a helper has in its driver at once. */
 #define AT_ONCE 2
 
@@ -64,7 +67,7 @@ struct spread {
     uint8_t home;
     struct named *named;
     size_t named_count;
-    struct helper helpers[RESIDENCES_MAX];
+    struct helper helpers[SPREAD_HELPERS];
     unsigned helper_count;
     pthread_mutex_t lock; /* guards the helpers' counts and flags while their threads run */
 };

@@ -34,7 +34,7 @@ static uint32_t status_busy_of(struct device *device)
 
 static void status_read_sources(uint32_t vdev, struct vdev_status *status)
 {
-    struct source sources[RESIDENCES_MAX];
+    struct source sources[SOURCES_MAX];
     status->source_count = source_read(vdev, sources);
     for (uint32_t i = 0; i < status->source_count; i++)
         status->sources[i] = (struct source_status){sources[i].device->key, sources[i].bytes};
@@ -121,7 +121,7 @@ void status_spread(struct spread_status *ret_status)
 static uint8_t status_ready_residence(const struct context *context, const struct device *device)
 {
     uint8_t residence_index = 0;
-    while (residence_index < RESIDENCES_MAX &&
+    while (residence_index < context->residences &&
            atomic_load(&context->ready[residence_index]) != device)
         residence_index++;
     return residence_index;
@@ -144,7 +144,8 @@ static uint32_t status_ready_devices(struct device **ret_devices)
     uintptr_t cursor = 0;
     struct context *context;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context))
-        for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+        for (uint8_t residence_index = 0; residence_index < context->residences;
+             residence_index++) {
             struct device *device = atomic_load(&context->ready[residence_index]);
             if (device && !atomic_load(&device->lost))
                 (void)status_ready_index(device, ret_devices, &count);
@@ -160,7 +161,7 @@ static uint32_t status_behind_on(const struct device *device)
     struct context *context;
     struct program *program;
     for (; (context = object_next(OBJECT_CONTEXT, &cursor)); object_unhold(context)) {
-        bool there = status_ready_residence(context, device) != RESIDENCES_MAX;
+        bool there = status_ready_residence(context, device) != context->residences;
         for (cl_uint i = 0; i < context->vdev_count; i++)
             there = there || atomic_load(&context->vdevs[i]->device) == device;
         behind += !there;
@@ -168,7 +169,7 @@ static uint32_t status_behind_on(const struct device *device)
     cursor = 0;
     for (; (program = object_next(OBJECT_PROGRAM, &cursor)); object_unhold(program)) {
         uint8_t residence_index = status_ready_residence(program->context, device);
-        behind += residence_index != RESIDENCES_MAX &&
+        behind += residence_index != program->context->residences &&
                   atomic_load(&program->made[residence_index]) != atomic_load(&program->edition);
     }
     return behind;

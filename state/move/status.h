@@ -6,6 +6,7 @@
 
 #include "state/budget/budget.h"
 #include "state/command/place.h"
+#include "state/move/source.h"
 #include "state/program/pace.h"
 
 /** A device left in a move on demand, with bytes of the program that are not fetched yet. Bytes
@@ -24,7 +25,7 @@ struct vdev_status {
     uint64_t device_bytes;      /**< Bytes of memory objects held in residences on this device. */
     uint64_t fetched, to_fetch; /**< Of a move on demand: bytes fetched so far, and in all; or 0. */
     uint32_t source_count;
-    struct source_status sources[RESIDENCES_MAX];
+    struct source_status sources[SOURCES_MAX];
     uint64_t spilled_bytes; /**< Bytes in host memory because the device has no room for them. */
     struct budget_use room;
     uint32_t

@@ -169,7 +169,8 @@ static cl_int context_settle(struct context *context, struct device *const *devi
 
 static void context_unsettle(struct context *context)
 {
-    for (unsigned residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+    for (unsigned residence_index = 0; context->at && residence_index < context->residences;
+         residence_index++) {
         residence_unref(context->at[residence_index]);
         context->at[residence_index] = NULL;
     }
@@ -182,7 +183,8 @@ static bool context_publish_if_settled(struct context *context, struct device *c
     gate_enter();
     for (cl_uint i = 0; i < context->vdev_count; i++)
         same = same && atomic_load(&context->vdevs[i]->device) == devices[i];
-    for (uint8_t residence_index = 0; same && residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; same && residence_index < context->residences;
+         residence_index++)
         if (context->at[residence_index])
             residence_lives(context->at[residence_index], RESIDENCE_LIVE);
     if (same)
@@ -191,10 +193,25 @@ static bool context_publish_if_settled(struct context *context, struct device *c
     return same;
 }
 
-static void context_unhold_vdevs(struct context *context)
+/* A residence for each virtual device, and as many again for those that they move to. */
+static bool context_make_tables(struct context *context)
+{
+    size_t count = 2 * (size_t)context->vdev_count;
+    count = count > RESIDENCES_LEAST ? count : RESIDENCES_LEAST;
+    context->residences = count < RESIDENCES_MAX ? (uint8_t)count : RESIDENCES_MAX;
+    context->at = calloc(context->residences, sizeof(struct residence *));
+    context->ready = calloc(context->residences, sizeof(struct device *));
+    return context->at && context->ready;
+}
+
+/* What context_create_with gave it, but for its residences. */
+static void context_finish(struct context *context)
 {
     for (cl_uint i = 0; i < context->vdev_count; i++)
         object_unhold(context->vdevs[i]);
+    free(context->properties);
+    free(context->at);
+    free(context->ready);
 }
 
 static void context_leave(struct object *object)
@@ -208,8 +225,7 @@ static void context_destroy(struct object *object)
     destructor_run(&context->destructors);
     free(context->svm
              .blocks); /* the program cannot free the allocations any more; their pins go with it */
-    context_unhold_vdevs(context);
-    free(context->properties);
+    context_finish(context);
 }
 
 OBJECT_CLASS(context_class) = {
@@ -234,6 +250,8 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
             object_hold(vdevs[i]);
             context->vdevs[context->vdev_count++] = vdevs[i];
         }
+    if (!context_make_tables(context))
+        goto failed;
     context->notify = notify;
     context->notify_data = notify_data;
     context->properties = properties_copy(properties, &context->property_count);
@@ -258,8 +276,7 @@ static cl_int context_create_with(const cl_context_properties *properties, cl_ui
     return CL_SUCCESS;
 failed:
     context_unsettle(context);
-    context_unhold_vdevs(context);
-    free(context->properties);
+    context_finish(context);
     object_discard(context);
     return error;
 }

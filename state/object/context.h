@@ -5,6 +5,7 @@
 
 #include "state/base/threads/destructor.h"
 #include "state/base/threads/gate.h"
+#include "state/base/vdevs.h"
 #include "state/object/device_clock.h"
 #include "state/object/object.h"
 #include "state/object/pin.h"
@@ -17,8 +18,6 @@
  * holds the virtual device has a residence on that device, shared by virtual devices on the same
  * one.
  */
-
-#define VDEVS 4 /**< Virtual devices of a program, at most. */
 
 struct platform {
     struct object object;
@@ -58,13 +57,15 @@ struct context {
     cl_uint vdev_count;
     _Atomic uint8_t residence_index[VDEVS]; /**< Residence of each of vdevs[], or RESIDENCE_NONE.
                                                Changed under a closed gate. */
-    struct residence
-        *at[RESIDENCES_MAX];   /**< Or NULL. Changed under a closed gate, except that a mover adds a
-                                  residence that no residence_index[] refers to yet. */
+    uint8_t residences;        /**< Elements of at[], ready[], and of the tables that the context's
+                                  objects have by residence. Chosen when it is created. */
+    struct residence **at;     /**< Owned; elements may be NULL. Changed under a closed gate, except
+                                  that a mover adds a residence that no residence_index[] refers to
+                                  yet. */
     struct vdev *vdevs[VDEVS]; /**< Held. */
-    /** Device of each residence that was prewarmed for a possible move; or NULL. Written by movers,
-     * read anywhere. */
-    struct device *_Atomic ready[RESIDENCES_MAX];
+    /** Owned. Device of each residence that was prewarmed for a possible move; or NULL. Written by
+     * movers, read anywhere. */
+    struct device *_Atomic *ready;
     cl_context_properties *properties; /**< As the program gave them, or NULL. Owned. */
     size_t property_count;             /**< Elements, the final 0 included. */
     void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *);
@@ -143,7 +144,7 @@ static inline struct residence *context_residence(const struct context *context,
 static inline enum residence_life context_life(const struct context *context,
                                                uint8_t residence_index)
 {
-    return residence_index < RESIDENCES_MAX && context->at[residence_index]
+    return residence_index < context->residences && context->at[residence_index]
                ? (enum residence_life)atomic_load_explicit(&context->at[residence_index]->life,
                                                            memory_order_acquire)
                : RESIDENCE_DRAINING;

@@ -76,7 +76,7 @@ bool context_outlives(struct context *context, cl_int error, unsigned *tries)
     gate_enter();
     uint8_t residence_index = context_home(context);
     struct residence *residence =
-        residence_index < RESIDENCES_MAX ? context->at[residence_index] : NULL;
+        residence_index < context->residences ? context->at[residence_index] : NULL;
     if (residence)
         residence_ref(residence);
     gate_leave();

@@ -12,9 +12,18 @@
  * them at the same index.
  */
 
-#define RESIDENCES_MAX 8              /**< Residences of one context at once. */
-#define RESIDENCE_HOST RESIDENCES_MAX /**< Host memory, as the holder of a replica. */
-#define RESIDENCE_NONE 0xff           /**< Suspended: nowhere. */
+#define RESIDENCES_MAX                                                                             \
+    63                     /**< Residences of one context at once: with host memory, as            \
+                              many as a mask has bits. */
+#define RESIDENCES_LEAST 8 /**< A context has room for so many in any case. */
+#define RESIDENCE_HOST   RESIDENCES_MAX /**< Host memory, as the holder of a replica. */
+#define RESIDENCE_NONE   0xff           /**< Suspended: nowhere. */
+
+/** Its bit in a mask of residences; RESIDENCE_HOST has one too. */
+static inline uint64_t residence_bit(uint8_t residence_index)
+{
+    return UINT64_C(1) << residence_index;
+}
 
 struct context;
 struct vdev;

@@ -25,6 +25,7 @@ static void kernel_finish(struct kernel *kernel)
         kernel_arg_finish(&kernel->args[i]);
     free(kernel->args);
     free(kernel->name);
+    free(kernel->real);
     if (kernel->details) {
         answers_finish(&kernel->details->answers);
         pthread_mutex_destroy(&kernel->details->lock);
@@ -38,7 +39,8 @@ static void kernel_finish(struct kernel *kernel)
 static void kernel_leave(struct object *object)
 {
     struct kernel *kernel = (struct kernel *)object;
-    for (unsigned residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+    for (unsigned residence_index = 0; residence_index < kernel->context->residences;
+         residence_index++) {
         if (kernel->real[residence_index])
             kernel->context->at[residence_index]->cl->clReleaseKernel(
                 kernel->real[residence_index]);
@@ -263,11 +265,13 @@ static struct kernel *kernel_new(struct program *program, const char *name)
     kernel->program = program;
     kernel->context = program->context;
     kernel->name = strdup(name);
+    kernel->real = calloc(kernel->context->residences, sizeof(cl_kernel) + sizeof(uint32_t));
+    kernel->applied = (uint32_t *)(kernel->real + kernel->context->residences);
     kernel->details = calloc(1, sizeof(*kernel->details));
     if (kernel->details)
         pthread_mutex_init(&kernel->details->lock, NULL);
     kernel->pace = pace_of(program, name);
-    if (kernel->name && kernel->details && kernel->pace)
+    if (kernel->name && kernel->real && kernel->details && kernel->pace)
         return kernel;
     kernel_finish(kernel);
     object_discard(kernel);

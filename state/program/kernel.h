@@ -41,9 +41,9 @@ struct kernel {
     bool requires_group;            /**< It has a reqd_work_group_size. */
     struct pace *pace;              /**< The program's, of its name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
-    uint32_t
-        applied[RESIDENCES_MAX]; /**< The edition that each of real[] was given: kernel_is_ready. */
-    cl_kernel real[RESIDENCES_MAX];
+    cl_kernel *real;                /**< Owned, with applied[] behind: one for each of the context's
+                                       residences. */
+    uint32_t *applied;       /**< The edition that each of real[] was given: kernel_is_ready. */
     struct program *program; /**< Held. */
     char *name;              /**< Owned. */
 };

@@ -86,11 +86,11 @@ void program_sites_drop(struct program_sites *sites)
     sites->count = 0;
 }
 
-static void program_details_free(struct program_details *details)
+static void program_details_free(struct program_details *details, cl_uint vdev_count)
 {
     if (!details)
         return;
-    for (unsigned i = 0; i < VDEVS; i++) {
+    for (unsigned i = 0; details->vdev && i < vdev_count; i++) {
         free(details->vdev[i].options);
         free(details->vdev[i].log);
         recipe_unref(details->vdev[i].recipe);
@@ -102,6 +102,8 @@ static void program_details_free(struct program_details *details)
     source_facts_free(details->facts);
     pace_list_free(details->paces);
     free(details->constants);
+    free(details->vdev);
+    free(details->cut);
     pthread_cond_destroy(&details->built);
     free(details);
 }
@@ -119,19 +121,28 @@ struct program *program_new(struct context *context, uint32_t vdevs, enum progra
     }
     pthread_mutex_init(&program->lock, NULL);
     pthread_cond_init(&details->built, NULL);
-    details->origin = origin;
+    program->details = details;
+    program->context = context;
+    object_hold(context);
+    size_t residences = context->residences;
+    program->real = calloc(residences, sizeof(cl_program) + sizeof(uint32_t));
+    program->made = (_Atomic uint32_t *)(program->real + residences);
+    details->cut = calloc(residences, sizeof(cl_program));
+    details->vdev = calloc(context->vdev_count, sizeof(details->vdev[0]));
     details->pin = PIN_NONE;
+    if (!program->real || !details->cut || !details->vdev) {
+        program_discard(program);
+        return NULL;
+    }
+    details->origin = origin;
     details->vdevs = vdevs;
-    for (unsigned i = 0; i < VDEVS; i++)
+    for (unsigned i = 0; i < context->vdev_count; i++)
         details->vdev[i].status = CL_BUILD_NONE;
     if (base) {
         details->base = recipe_ref(base);
         program->recipe = recipe_ref(base);
     }
     atomic_store(&program->edition, 1);
-    program->details = details;
-    program->context = context;
-    object_hold(context);
     return program;
 }
 
@@ -139,7 +150,8 @@ static void program_finish(struct program *program)
 {
     pin_drop(&program->context->pins, program->details->pin);
     recipe_unref(program->recipe);
-    program_details_free(program->details);
+    program_details_free(program->details, program->context->vdev_count);
+    free(program->real);
     pthread_mutex_destroy(&program->lock);
     object_unhold(program->context);
 }
@@ -153,7 +165,8 @@ void program_discard(struct program *program)
 static void program_leave(struct object *object)
 {
     struct program *program = (struct program *)object;
-    for (unsigned residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+    for (unsigned residence_index = 0; residence_index < program->context->residences;
+         residence_index++) {
         if (program->real[residence_index])
             program->context->at[residence_index]->cl->clReleaseProgram(
                 program->real[residence_index]);
@@ -236,7 +249,7 @@ OBJECT_CLASS(program_class) = {
 /* CL_PROGRAM_BINARY_TYPE of a program that was loaded and not built yet. */
 static void program_vdevs_from_container(struct program *program)
 {
-    for (unsigned i = 0; i < VDEVS; i++)
+    for (unsigned i = 0; i < program->context->vdev_count; i++)
         program->details->vdev[i].type = recipe_binary_type(program->details->base);
 }
 
@@ -410,7 +423,7 @@ enum pin_kind program_find_pin(const struct program *program)
 {
     const struct program_details *details = program->details;
     const struct recipe *first = NULL;
-    for (unsigned i = 0; i < VDEVS; i++) {
+    for (unsigned i = 0; i < program->context->vdev_count; i++) {
         const struct program_vdev *vdev = &details->vdev[i];
         if (!vdev->recipe)
             continue;

@@ -13,14 +13,14 @@ struct recipe; /* Immutable, reference-counted: recipe.h */
 
 struct program {
     struct object object;
-    cl_program real[RESIDENCES_MAX];
+    cl_program *real; /**< Owned, with made[] behind: one for each of the context's residences. */
     struct context *context;  /**< Held. */
     struct recipe *recipe;    /**< What to do in a new residence. Guarded by lock. */
     _Atomic uint32_t edition; /**< Incremented by each build, compile or link that the program asked
                                    for; tells a mover that what it prepared is out of date. */
-    _Atomic uint32_t made[RESIDENCES_MAX]; /**< The edition of each of real[]. */
-    _Atomic uint32_t kernels;    /**< Live kernels: a rebuild is refused while there are any. */
-    _Atomic uint32_t held;       /**< Held launches of its kernels: these forbid one as well. */
+    _Atomic uint32_t *made;   /**< The edition of each of real[]. */
+    _Atomic uint32_t kernels; /**< Live kernels: a rebuild is refused while there are any. */
+    _Atomic uint32_t held;    /**< Held launches of its kernels: these forbid one as well. */
     _Atomic uint32_t executable; /**< Bits: the virtual devices for which it has an executable. */
     pthread_mutex_t lock;
     struct program_details *details; /**< Logs, status, names, memoised answers: program_priv.h */

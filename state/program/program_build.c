@@ -166,6 +166,7 @@ struct site_build {
     cl_program *real;
     const cl_program *headers; /* Of this site; NULL: there are none. */
     struct program_outcome *outcome;
+    bool later; /* After the first of those that the library has one binary for. */
     pthread_t thread;
     bool threaded;
 };
@@ -199,17 +200,37 @@ static void *program_build_run_site(void *data)
 }
 
 /* Build on all devices at once: each driver has its own compiler, or runs on another machine. */
+static void program_build_wave(struct site_build *builds, unsigned count, bool later)
+{
+    unsigned first = 0;
+    while (first < count && builds[first].later != later)
+        first++;
+    for (unsigned s = first + 1; s < count; s++)
+        builds[s].threaded =
+            builds[s].later == later && thread_start("reseat-build", 0, program_build_run_site,
+                                                     &builds[s], &builds[s].thread) == 0;
+    for (unsigned s = first; s < count; s++)
+        if (builds[s].later == later && !builds[s].threaded)
+            program_build_site(&builds[s]);
+    for (unsigned s = first; s < count; s++)
+        if (builds[s].later == later && builds[s].threaded)
+            pthread_join(builds[s].thread, NULL);
+}
+
+/* Of equal devices the first builds and the library keeps what it made, which the others load then.
+ */
 static void program_build_sites(struct site_build *builds, unsigned count)
 {
-    for (unsigned s = 1; s < count; s++)
-        builds[s].threaded = thread_start("reseat-build", 0, program_build_run_site, &builds[s],
-                                          &builds[s].thread) == 0;
-    for (unsigned s = 0; s < count; s++)
-        if (!builds[s].threaded)
-            program_build_site(&builds[s]);
-    for (unsigned s = 0; s < count; s++)
-        if (builds[s].threaded)
-            pthread_join(builds[s].thread, NULL);
+    struct library_key keys[VDEVS];
+    bool kept[VDEVS];
+    for (unsigned s = 0; s < count; s++) {
+        kept[s] = program_library_would_keep(builds[s].job->recipe,
+                                             builds[s].site->residence->device, &keys[s]);
+        for (unsigned first = 0; kept[s] && first < s && !builds[s].later; first++)
+            builds[s].later = kept[first] && memcmp(&keys[first], &keys[s], sizeof(keys[s])) == 0;
+    }
+    program_build_wave(builds, count, false);
+    program_build_wave(builds, count, true);
 }
 
 /* False where the program left the residence and came back meanwhile: its real program there is

@@ -217,7 +217,8 @@ void program_cut_end(struct program *program, bool recorded)
 static bool program_cut_is_made(const struct program *program)
 {
     bool made = false;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < program->context->residences;
+         residence_index++)
         made = made || program_cut_real(program, residence_index);
     return made;
 }
@@ -267,7 +268,8 @@ void program_cut_vacate(struct program *program, struct residence *residence,
 
 void program_cut_drop(struct program *program)
 {
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++) {
+    for (uint8_t residence_index = 0; residence_index < program->context->residences;
+         residence_index++) {
         cl_program real = program_cut_take(program, residence_index);
         if (real)
             program->context->at[residence_index]->cl->clReleaseProgram(real);

@@ -74,7 +74,7 @@ bool program_tells_parameters(struct program *program)
 {
     bool tells = false;
     pthread_mutex_lock(&program->lock);
-    for (unsigned i = 0; i < VDEVS && !tells; i++) {
+    for (unsigned i = 0; i < program->context->vdev_count && !tells; i++) {
         const struct recipe *recipe = program_info_vdev_recipe(program->details, i);
         tells = recipe && recipe_tells_parameters(recipe);
     }

@@ -127,7 +127,7 @@ static void program_job_in_progress(struct program_job *job)
 {
     struct program *program = job->program;
     pthread_mutex_lock(&program->lock);
-    for (unsigned i = 0; i < VDEVS; i++)
+    for (unsigned i = 0; i < program->context->vdev_count; i++)
         if (job->vdevs & (1u << i))
             program->details->vdev[i].status = CL_BUILD_IN_PROGRESS;
     pthread_mutex_unlock(&program->lock);
@@ -273,7 +273,7 @@ static void program_job_publish_site(struct program_job *job, const struct progr
 {
     struct program_details *details = job->program->details;
     bool done = program_job_succeeded(outcome);
-    for (unsigned i = 0; i < VDEVS; i++) {
+    for (unsigned i = 0; i < job->program->context->vdev_count; i++) {
         struct program_vdev *vdev = &details->vdev[i];
         if (!(site->vdevs & (1u << i)))
             continue;
@@ -323,7 +323,7 @@ void program_publish(struct program_job *job, const struct program_sites *sites,
     pin_take(&program->context->pins, details->pin);
     pin_drop(&program->context->pins, before);
     uint32_t executable = 0;
-    for (unsigned i = 0; i < VDEVS; i++)
+    for (unsigned i = 0; i < program->context->vdev_count; i++)
         if (details->vdev[i].status == CL_BUILD_SUCCESS &&
             details->vdev[i].type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE)
             executable |= 1u << i;
@@ -380,7 +380,7 @@ static void program_job_in_child(void)
         struct program_details *details = program->details;
         pthread_mutex_init(&program->lock, NULL);
         pthread_cond_init(&details->built, NULL);
-        for (unsigned i = 0; details->building && i < VDEVS; i++)
+        for (unsigned i = 0; details->building && i < program->context->vdev_count; i++)
             if (details->vdev[i].status == CL_BUILD_IN_PROGRESS)
                 details->vdev[i].status = CL_BUILD_ERROR;
         details->building = false;

@@ -183,6 +183,25 @@ static struct source_facts *program_library_facts(const struct recipe *recipe,
     return facts;
 }
 
+/* Of such a device and recipe there may be entries. */
+static bool program_library_may_have(const struct recipe *recipe, const struct device *device)
+{
+    return library_is_on(&the_library) && program_library_is_kept(recipe) &&
+           device_version(device) >= CL_MAKE_VERSION(1, 2, 0);
+}
+
+static bool program_library_gives_binaries(const struct device *device)
+{
+    return !(device->quirks & (QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL));
+}
+
+bool program_library_would_keep(const struct recipe *recipe, const struct device *device,
+                                struct library_key *ret_key)
+{
+    return program_library_may_have(recipe, device) && program_library_gives_binaries(device) &&
+           program_library_key_of(recipe, device, program_prologue, ret_key) == 0;
+}
+
 bool program_library_load(const struct recipe *recipe, struct residence *residence,
                           cl_program *ret_real, struct program_outcome *outcome,
                           struct program_lookup *ret_lookup)
@@ -192,13 +211,11 @@ bool program_library_load(const struct recipe *recipe, struct residence *residen
     struct program_outcome told = {0};
     cl_program real = NULL;
     ret_lookup->keep = false;
-    if (!library_is_on(&the_library) || !program_library_is_kept(recipe) ||
-        device_version(device) < CL_MAKE_VERSION(1, 2, 0))
+    if (!program_library_may_have(recipe, device))
         return false;
     int err = program_library_find(recipe, device, &ret_lookup->key, &entry);
     if (err) {
-        ret_lookup->keep =
-            err == -ENOENT && !(device->quirks & (QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL));
+        ret_lookup->keep = err == -ENOENT && program_library_gives_binaries(device);
         return false;
     }
     if (entry.origin == LIBRARY_UNFIT)

@@ -88,7 +88,7 @@ static bool program_link_is_linkable(struct program *part, cl_uint vdev)
 static cl_int program_link_linkable_vdevs(const struct program_job *job, uint32_t *ret_vdevs)
 {
     uint32_t vdevs = 0;
-    for (cl_uint i = 0; i < VDEVS; i++) {
+    for (cl_uint i = 0; i < job->program->context->vdev_count; i++) {
         cl_uint count = 0;
         if (!(job->vdevs & (1u << i)))
             continue;

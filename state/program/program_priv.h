@@ -26,7 +26,8 @@ struct program_details {
     struct recipe *base; /**< As created, before anything was built. NULL when linked. */
 
     /* For pieces of launches: program_cut.h. */
-    _Atomic(cl_program) cut[RESIDENCES_MAX]; /**< Written under the program's lock. */
+    _Atomic(cl_program) *cut; /**< Owned; one for each of the context's residences. Written under
+                                 the program's lock. */
     _Atomic uint32_t cut_refused;  /**< The edition, plus one, whose variant does not build. */
     _Atomic uint32_t cut_launches; /**< Launches of the variant that are under way. */
     _Atomic uint32_t cut_recorded; /**< Pieces of it that the journal has. */
@@ -35,9 +36,9 @@ struct program_details {
 
     /* Guarded by the program's lock from here on. */
     bool building; /**< One thread builds it, and publishes the result before this gets false. */
-    struct program_vdev vdev[VDEVS];
-    struct pace *paces;      /**< Of the kernels made so far. Owned. */
-    uint32_t digest_edition; /**< The edition, plus one, of the next two; 0: none. */
+    struct program_vdev *vdev; /**< Owned; one for each of the context's virtual devices. */
+    struct pace *paces;        /**< Of the kernels made so far. Owned. */
+    uint32_t digest_edition;   /**< The edition, plus one, of the next two; 0: none. */
     bool has_digest;
     unsigned char digest[CONTENT_HASH_SIZE]; /**< Of the recipe; identifies its kernels. */
     char *kernel_names;                      /**< Owned; NULL: the driver did not name them. */
@@ -194,6 +195,10 @@ struct program_lookup {
 bool program_library_load(const struct recipe *recipe, struct residence *residence,
                           cl_program *ret_real, struct program_outcome *outcome,
                           struct program_lookup *ret_lookup);
+/** True when the library keeps what is built from @recipe on @device, for all devices with the same
+ * @ret_key. Costs nothing where there is no library. */
+bool program_library_would_keep(const struct recipe *recipe, const struct device *device,
+                                struct library_key *ret_key);
 /**
  * Add to the library what was built from source. Errors are ignored. Meanwhile @real has no kernels
  * but those made here, and no other thread builds it.

@@ -6,7 +6,8 @@
 static void sampler_leave(struct object *object)
 {
     struct sampler *sampler = (struct sampler *)object;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < sampler->context->residences;
+         residence_index++)
         if (sampler->real[residence_index])
             sampler->context->at[residence_index]->cl->clReleaseSampler(
                 sampler->real[residence_index]);
@@ -15,6 +16,7 @@ static void sampler_leave(struct object *object)
 static void sampler_destroy(struct object *object)
 {
     struct sampler *sampler = (struct sampler *)object;
+    free(sampler->real);
     free(sampler->properties);
     object_unhold(sampler->context);
 }
@@ -78,6 +80,9 @@ cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing
     sampler->addressing = addressing;
     sampler->filter = filter;
     object_hold(context);
+    sampler->real = calloc(context->residences, sizeof(cl_sampler));
+    if (!sampler->real)
+        goto failed;
     if (property_count) {
         sampler->properties = calloc(property_count, sizeof(*properties));
         if (!sampler->properties)
@@ -96,8 +101,7 @@ cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing
     *ret_sampler = sampler;
     return CL_SUCCESS;
 failed:
-    free(sampler->properties);
-    object_unhold(context);
+    sampler_destroy(&sampler->object);
     object_discard(sampler);
     return error;
 }

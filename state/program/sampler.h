@@ -5,7 +5,7 @@
 
 struct sampler {
     struct object object;
-    cl_sampler real[RESIDENCES_MAX];
+    cl_sampler *real;        /**< Owned; one for each of the context's residences. */
     struct context *context; /**< Held. */
     cl_bool normalized;
     cl_addressing_mode addressing;

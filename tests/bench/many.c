@@ -18,7 +18,12 @@
  *                                 process, whose link carries RATE bytes a second each way, and go
  *                                 on). The result is compared.
  *
- * tests/bench/many.py starts the devices and draws the table.
+ *   bench-many tasks COUNT ITEMS  so many launches, of ITEMS work-items each, which all devices
+ * take from one list, in one context. A line of its number for each that is done, then the seconds
+ * of all. The results are compared.
+ *
+ * tests/bench/many.py starts the devices and draws the table; tests/bench/joined.py has devices
+ * join those that work on the tasks.
  */
 
 #define DEVICES_MAX 64
@@ -377,14 +382,109 @@ static int bench_ptrans(size_t devices, size_t side, int direct, double rate)
     return wrong != 0;
 }
 
+/* ---- tasks ---- */
+
+static const char *const task_source =
+    "kernel void task(global uint *out, uint number)\n"
+    "{\n"
+    "    out[get_global_id(0)] = number * 2654435761u + get_global_id(0);\n"
+    "}\n";
+
+static struct {
+    pthread_mutex_t lock;
+    size_t next, done, count, items;
+    cl_program program;
+    cl_context context;
+} tasks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static size_t task_take(void)
+{
+    pthread_mutex_lock(&tasks.lock);
+    size_t number = tasks.next < tasks.count ? tasks.next++ : tasks.count;
+    pthread_mutex_unlock(&tasks.lock);
+    return number;
+}
+
+static void task_end(void)
+{
+    pthread_mutex_lock(&tasks.lock);
+    printf("%zu\n", ++tasks.done);
+    fflush(stdout);
+    pthread_mutex_unlock(&tasks.lock);
+}
+
+/* Some of the tasks of one device, which has another when one has ended. */
+static void *run_tasks(void *data)
+{
+    const struct node *node = data;
+    cl_int error;
+    size_t bytes = tasks.items * sizeof(cl_uint);
+    cl_uint *got = malloc(bytes);
+    cl_kernel kernel = clCreateKernel(tasks.program, "task", &error);
+    check(error, "clCreateKernel");
+    cl_mem out = clCreateBuffer(tasks.context, 0, bytes, NULL, &error);
+    check(error, "clCreateBuffer");
+    check(got ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY, "malloc");
+    check(clSetKernelArg(kernel, 0, sizeof(out), &out), "clSetKernelArg");
+    for (size_t number; (number = task_take()) < tasks.count; task_end()) {
+        const cl_uint which = (cl_uint)number;
+        check(clSetKernelArg(kernel, 1, sizeof(which), &which), "clSetKernelArg");
+        check(
+            clEnqueueNDRangeKernel(node->work, kernel, 1, NULL, &tasks.items, NULL, 0, NULL, NULL),
+            "clEnqueueNDRangeKernel");
+        check(clEnqueueReadBuffer(node->work, out, CL_TRUE, 0, bytes, got, 0, NULL, NULL),
+              "clEnqueueReadBuffer");
+        for (size_t i = 0; i < tasks.items; i++)
+            check(got[i] == which * 2654435761u + (cl_uint)i ? CL_SUCCESS : CL_INVALID_VALUE,
+                  "a result");
+    }
+    free(got);
+    return NULL;
+}
+
+static int bench_tasks(size_t count, size_t items)
+{
+    cl_device_id devices[DEVICES_MAX];
+    pthread_t threads[2 * DEVICES_MAX];
+    cl_int error;
+    for (size_t i = 0; i < node_count; i++)
+        devices[i] = nodes[i].device;
+    tasks.count = count;
+    tasks.items = items;
+    tasks.context = clCreateContext(NULL, (cl_uint)node_count, devices, NULL, NULL, &error);
+    check(error, "clCreateContext");
+    tasks.program =
+        clCreateProgramWithSource(tasks.context, 1, (const char **)&task_source, NULL, &error);
+    check(error, "clCreateProgramWithSource");
+    check(clBuildProgram(tasks.program, 0, NULL, "", NULL, NULL), "clBuildProgram");
+    for (size_t i = 0; i < node_count; i++) {
+        nodes[i].work = clCreateCommandQueue(tasks.context, devices[i], 0, &error);
+        check(error, "clCreateCommandQueue");
+    }
+    printf("begins\n");
+    fflush(stdout);
+    double before = now();
+    for (size_t i = 0; i < 2 * node_count; i++)
+        check(pthread_create(&threads[i], NULL, run_tasks, &nodes[i % node_count]),
+              "pthread_create");
+    for (size_t i = 0; i < 2 * node_count; i++)
+        pthread_join(threads[i], NULL);
+    printf("{\"devices\": %zu, \"tasks\": %zu, \"seconds\": %.3f}\n", node_count, count,
+           now() - before);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     find_devices();
+    if (argc == 4 && !strcmp(argv[1], "tasks"))
+        return bench_tasks(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
     if (argc == 2 && !strcmp(argv[1], "program"))
         return bench_program();
     if ((argc == 5 || argc == 6) && !strcmp(argv[1], "ptrans"))
         return bench_ptrans(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10),
                             !strcmp(argv[4], "direct"), argc == 6 ? strtod(argv[5], NULL) : 1e12);
-    fprintf(stderr, "usage: bench-many program | ptrans DEVICES SIDE direct|host [RATE]\n");
+    fprintf(stderr, "usage: bench-many program | ptrans DEVICES SIDE direct|host [RATE] | "
+                    "tasks COUNT ITEMS\n");
     return 2;
 }

@@ -3,7 +3,8 @@
 
 Each device is emulated (tests/emu) and has a server of its own on this machine; what it takes for a
 program, for each number of a block, and for each byte over its link, it sleeps, so that many fit on
-few processors. Prints JSON; scripts/plot draws it.
+few processors. With --engine there are no servers: the program runs under reseat, with a virtual device
+on each, so that blocks go through its own memory. Prints JSON; scripts/plot draws it.
 """
 
 import argparse
@@ -14,6 +15,11 @@ import os
 import subprocess
 import sys
 import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "chaos"))
+
+from lab import EMULATED, Lab, find_reseat  # pylint: disable=wrong-import-position
 
 DEVICES = [1, 2, 4, 5, 10, 20]
 
@@ -44,17 +50,50 @@ def servers(build, count, keys):
                 server.wait()
 
 
-def run(build, addresses, words):
-    env = dict(os.environ, RESEAT_SERVER=" ".join(addresses), OCL_ICD_VENDORS=os.path.join(build, "remote/reseat-remote.icd"))
-    done = subprocess.run([os.path.join(build, "tests/bench/bench-many"), *map(str, words)], env=env, check=True,
+class Served:
+    """Programs that use the first of the servers."""
+
+    def __init__(self, build, addresses):
+        self.build, self.addresses = build, addresses
+
+    def command(self, count):
+        return [], dict(os.environ, RESEAT_SERVER=" ".join(self.addresses[:count]),
+                        OCL_ICD_VENDORS=os.path.join(self.build, "remote/reseat-remote.icd"))
+
+
+class Engine:
+    """Programs under reseat that have a virtual device on each of the first emulated devices."""
+
+    def __init__(self, lab):
+        self.lab, self.devices = lab, lab.devices()
+
+    def command(self, count):
+        return [self.lab.reseat, "run", "--device", ",".join(self.devices[:count]), "--"], self.lab.env
+
+
+@contextlib.contextmanager
+def machine(build, options, keys):
+    if options.engine:
+        text = "".join(f"[d{i}] name=emulated-{i} own_memory=yes " + "".join(f"{k}={v} " for k, v in keys.items()) + "\n"
+                       for i in range(options.devices))
+        with Lab((EMULATED,), find_reseat(), devices=text) as lab:
+            yield Engine(lab)
+    else:
+        with servers(build, options.devices, keys) as addresses:
+            yield Served(build, addresses)
+
+
+def run(build, world, count, words):
+    before, env = world.command(count)
+    done = subprocess.run([*before, os.path.join(build, "tests/bench/bench-many"), *map(str, words)], env=env, check=True,
                           stdout=subprocess.PIPE, text=True)
     print(done.stdout.strip(), file=sys.stderr)
     return json.loads(done.stdout)
 
 
 def program(build, options):
-    with servers(build, options.devices, {"build_ms": options.build_ms}) as addresses:
-        return run(build, addresses, ["program"])
+    with machine(build, options, {"build_ms": options.build_ms}) as world:
+        return run(build, world, options.devices, ["program"])
 
 
 def efficiency(rows, weak):
@@ -78,13 +117,13 @@ def ptrans(build, options):
     keys = {"items_per_s": options.items, "link_mb_s": options.link}
     counts = [n for n in DEVICES if n <= options.devices]
     rows = []
-    with servers(build, max(counts), keys) as addresses:
+    with machine(build, options, keys) as world:
         for way in options.ways.split(","):
             words = [way, int(options.link * 1e6)]
-            strong = [run(build, addresses[:n], ["ptrans", n, options.side, *words]) for n in counts]
+            strong = [run(build, world, n, ["ptrans", n, options.side, *words]) for n in counts]
             rows += efficiency(strong, False)
             sides = [weak_side(options.weak, n) for n in counts]
-            weak = [run(build, addresses[:n], ["ptrans", n, side, *words]) for n, side in zip(counts, sides)]
+            weak = [run(build, world, n, ["ptrans", n, side, *words]) for n, side in zip(counts, sides)]
             rows += efficiency(weak, True)
     return {"items_per_s": options.items, "link_mb_s": options.link, "rows": rows}
 
@@ -99,11 +138,13 @@ def main():
     parser.add_argument("--weak", type=int, default=20, help="blocks of each device, of weak scaling")
     parser.add_argument("--items", type=int, default=80000, help="numbers that a device adds a second")
     parser.add_argument("--link", type=int, default=2, help="millions of bytes a second of each link, each way")
-    parser.add_argument("--ways", default="direct,host")
+    parser.add_argument("--ways", help="direct,host by default; with --engine host is the only one")
+    parser.add_argument("--engine", action="store_true", help="under reseat, without servers")
     options = parser.parse_args()
+    options.ways = options.ways or ("host" if options.engine else "direct,host")
     build = os.path.abspath(options.build)
     result = program(build, options) if options.what == "program" else ptrans(build, options)
-    result["what"] = options.what
+    result.update(what=options.what, engine=options.engine)
     print(json.dumps(result))
 
 

@@ -17,6 +17,7 @@ import killed_verbs
 import pins
 import recovered
 import restored
+import together
 import waiting
 import watched
 from lab import EMULATED, SKIPPED, Lab, find_reseat
@@ -46,6 +47,7 @@ SCENARIOS = {
     "pinned": Scenario((pins.pinned,), ("pocl",)),
     "recovered": Scenario((recovered.cannot, recovered.is_fenced, recovered.loses_a_host)),
     "restored": Scenario((restored.refuses, restored.lives_again)),
+    "together": Scenario((together.moves_one_by_one_and_all,), devices=together.DEVICES),
     "waiting": Scenario((waiting.one_waits_for_the_other, waiting.each_has_what_the_other_wants,
                          waiting.one_may_have_less_than_it_needs_at_once, waiting.one_has_waited_long_enough,
                          waiting.nobody_waits_for_an_agent_that_is_stopped), devices=waiting.DEVICES),

@@ -20,7 +20,7 @@
 
 #define EMU_SHARED_MAGIC      0x31554d45u /**< "EMU1" */
 #define EMU_SHARED_VERSION    2u
-#define EMU_DEVICES_MAX       16
+#define EMU_DEVICES_MAX       64
 #define EMU_FUNCTIONS_MAX     192
 #define EMU_NAME_MAX          64
 #define EMU_FUNCTION_NAME_MAX 56

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 4, WORDS = 32768, BYTES = WORDS * 4, CHAIN = 12, THREAD_STEPS = 16 };
+enum { MOST = 32, WORDS = 32768, BYTES = WORDS * 4, CHAIN = MOST + 4, THREAD_STEPS = 16 };
 
 static const char source[] = "__kernel void advance(__global uint *a, uint first, uint k) {\n"
                              "    uint i = get_global_id(0);\n"

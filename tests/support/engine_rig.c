@@ -88,15 +88,20 @@ void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const 
     engine_start(rig, first, NULL);
 }
 
-cl_device_id engine_rig_vdev(struct engine_rig *rig, const char *name)
+cl_device_id engine_rig_vdev_on(struct device *device)
 {
     struct vdev *vdev = object_create(OBJECT_DEVICE);
     cr_assert_not_null(vdev);
     vdev->index = the_vdev_count;
-    vdev->device = vdev->last = vdev->origin = find(rig, name);
+    vdev->device = vdev->last = vdev->origin = device;
     object_publish(vdev);
     the_vdevs[the_vdev_count++] = vdev;
     return (cl_device_id)vdev;
+}
+
+cl_device_id engine_rig_vdev(struct engine_rig *rig, const char *name)
+{
+    return engine_rig_vdev_on(find(rig, name));
 }
 
 const struct device_key *engine_rig_key(const struct engine_rig *rig, const char *name)

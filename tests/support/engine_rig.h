@@ -35,6 +35,8 @@ void engine_rig_open_pocl(struct engine_rig *rig, const char *devices);
 void engine_rig_open_pocl_on(struct engine_rig *rig, const char *devices, const char *first);
 /** One more virtual device for the program, on the device named @name. Before any context. */
 cl_device_id engine_rig_vdev(struct engine_rig *rig, const char *name);
+/** The same on one of rig->devices[]. */
+cl_device_id engine_rig_vdev_on(struct device *device);
 
 /** Fails the test when there is no device of that name. @name may be the end of the name. */
 const struct device_key *engine_rig_key(const struct engine_rig *rig, const char *name);

@@ -158,8 +158,8 @@ static const struct verb_option run_options[] = {
      "other; reseat move still does.",
      OPTION_VALUE(struct run, only)},
     {"devices", "N",
-     "Number of virtual devices, 1 to 4; each is placed and moved by itself. Default: as many as "
-     "--device names, else 1.",
+     "Number of virtual devices; each is placed and moved by itself. Default: as many as --device "
+     "names, else 1.",
      OPTION_VALUE(struct run, devices), .kind = OPTION_NUMBER, .least = 1,
      .most = PROTOCOL_VDEVS_MAX},
     {"name", "NAME",

@@ -136,20 +136,31 @@ static void ledger_enter(struct ledger *ledger, struct ledger_entry *entry)
 
 void ledger_open(struct ledger *ledger, struct ledger_entry *ret_entry)
 {
-    *ret_entry = (struct ledger_entry){
-        .next = ledger->accounts, .device = LEDGER_NONE, .target = LEDGER_NONE};
+    *ret_entry = (struct ledger_entry){.next = ledger->accounts,
+                                       .at = &ledger->accounts,
+                                       .device = LEDGER_NONE,
+                                       .target = LEDGER_NONE};
+    if (ret_entry->next)
+        ret_entry->next->at = &ret_entry->next;
     ledger->accounts = ret_entry;
 }
 
 void ledger_close(struct ledger *ledger, struct ledger_entry *entry)
 {
-    for (struct ledger_entry **at = &ledger->accounts; *at; at = &(*at)->next) {
-        if (*at == entry) {
-            *at = entry->next;
-            ledger_leave(ledger, entry);
-            break;
-        }
-    }
+    if (!entry->at)
+        return;
+    *entry->at = entry->next;
+    if (entry->next)
+        entry->next->at = entry->at;
+    entry->at = NULL;
+    ledger_leave(ledger, entry);
+}
+
+void ledger_moved(struct ledger_entry *entry)
+{
+    *entry->at = entry;
+    if (entry->next)
+        entry->next->at = &entry->next;
 }
 
 void ledger_place(struct ledger *ledger, struct ledger_entry *entry, uint32_t device)

@@ -58,8 +58,8 @@ static inline bool ledger_closed(const struct ledger_device *device)
 }
 
 struct ledger_entry {
-    struct ledger_entry *next;
-    uint32_t device; /**< Index of its device; LEDGER_NONE: on none. */
+    struct ledger_entry *next, **at; /**< `at`: what points to it; NULL: it is not open. */
+    uint32_t device;                 /**< Index of its device; LEDGER_NONE: on none. */
     uint64_t granted, held;
     uint32_t target;  /**< The device on which `pending` is reserved, or LEDGER_NONE. */
     uint64_t pending; /**< Bytes granted there when the move is done. */
@@ -100,6 +100,9 @@ uint64_t ledger_initial(const struct ledger_device *device);
 void ledger_open(struct ledger *ledger, struct ledger_entry *ret_entry);
 /** Free everything that the entry reserves. An entry that was never opened is ignored. */
 void ledger_close(struct ledger *ledger, struct ledger_entry *entry);
+
+/** The owner moved an open entry to @entry. */
+void ledger_moved(struct ledger_entry *entry);
 
 /**
  * Put the entry on @device (or LEDGER_NONE). If it was not there, it has nothing granted and holds

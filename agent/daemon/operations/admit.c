@@ -8,6 +8,9 @@
 #include "agent/daemon/operations/verbs.h"
 #include "state/base/bytes/size.h"
 
+/* What is granted ahead of need is a device's first grant, divided by so many at least. */
+#define SHARES_LEAST 4
+
 /**
  * Number of virtual devices of @op that would move to @device. Those already there do not count.
  */
@@ -186,9 +189,11 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
      * With free memory left, grant a little more than is needed now, so that the program's next
      * allocations need no request.
      */
+    unsigned shares = (unsigned)__builtin_popcount(vdevs);
+    shares = shares > SHARES_LEAST ? shares : SHARES_LEAST;
     for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
-        uint64_t more = ledger_initial(device) / PROTOCOL_VDEVS_MAX;
-        if (vdevs & (1u << i) && more <= (room - wanted) / PROTOCOL_VDEVS_MAX)
+        uint64_t more = ledger_initial(device) / shares;
+        if (vdevs & (1u << i) && more <= (room - wanted) / shares)
             op->grants[i] += more;
     }
     for (uint32_t i = 0; i < program->vdev_count && !op->asked.dry_run; i++)

@@ -73,11 +73,11 @@ void followers_expire(struct agent *agent, struct operation *op);
  */
 
 /**
- * A status of @program was read. @before: its virtual device before that. @device: its device then,
- * in the ledger.
+ * A status of @program was read. @was_lost, @sought: whether the virtual device was lost, and
+ * waited for another device, before that. @device: its device then, in the ledger.
  */
-void losses_note(struct agent *agent, struct program *program, uint32_t index,
-                 const struct program_device *before, uint32_t device);
+void losses_note(struct agent *agent, struct program *program, uint32_t index, bool was_lost,
+                 bool sought, uint32_t device);
 /**
  * @program has arrived. True where it already reported that it lost this device too, while it was
  *       told to be there: it waits for another one and stays marked as lost.

@@ -253,7 +253,7 @@ static void ledger_sync_update(struct agent *agent, struct program *program)
 {
     struct ledger *ledger = &agent->ledger;
 
-    for (uint32_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+    for (uint32_t i = 0; i < program->vdev_room; i++) {
         struct program_device *vdev = &program->vdevs[i];
         ledger_sync_place_sources(agent, program, vdev, i < program->vdev_count);
         if (i >= program->vdev_count) {
@@ -334,7 +334,7 @@ void ledger_sync_welcome(struct agent *agent, struct program *program, bool firs
     bool said = ledger_sync_says_something(hello);
 
     if (said)
-        program_take_status(program, hello);
+        program_take_status(agent, program, hello);
     for (size_t i = 0; i < program->vdev_count; i++)
         program->vdevs[i].exchanged_ms = uv_now(&agent->loop); /* The welcome is sent first. */
     ledger_sync_update(agent, program);
@@ -349,12 +349,15 @@ void ledger_sync_welcome(struct agent *agent, struct program *program, bool firs
 void ledger_sync_status(struct peer *peer, struct message *message)
 {
     struct program *program = peer->program;
-    struct program_device before[PROTOCOL_VDEVS_MAX];
+    uint32_t lost = 0, sought = 0;
 
-    memcpy(before, program->vdevs, sizeof(before));
+    for (uint32_t i = 0; i < program->vdev_count; i++) {
+        lost |= program->vdevs[i].lost ? 1u << i : 0;
+        sought |= program->vdevs[i].seeks ? 1u << i : 0;
+    }
     bool fenced = program->status.fenced, known = program->status.known;
     uint64_t recoveries = program->status.protect.recoveries;
-    program_take_status(program, &message->root);
+    program_take_status(peer->agent, program, &message->root);
     if (program->status.fenced != fenced)
         event_log_program(peer->agent, program, fenced ? "unfenced" : "fenced",
                           program->status.right_problem);
@@ -363,6 +366,6 @@ void ledger_sync_status(struct peer *peer, struct message *message)
                           vdev_device_name(peer->agent, program->vdevs));
     ledger_sync_update(peer->agent, program);
     for (uint32_t i = 0; i < program->vdev_count; i++)
-        losses_note(peer->agent, program, i, &before[i],
+        losses_note(peer->agent, program, i, lost >> i & 1, sought >> i & 1,
                     ledger_sync_device_named(peer->agent, &program->vdevs[i].device));
 }

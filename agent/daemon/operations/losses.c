@@ -62,13 +62,13 @@ static void losses_queue(struct agent *agent, struct program *program, uint32_t 
     event_log_program(agent, program, "lost-device", "waits for another device");
 }
 
-void losses_note(struct agent *agent, struct program *program, uint32_t index,
-                 const struct program_device *before, uint32_t device)
+void losses_note(struct agent *agent, struct program *program, uint32_t index, bool was_lost,
+                 bool sought, uint32_t device)
 {
     const struct program_device *vdev = &program->vdevs[index];
     const struct program_loss *loss = &program->status.loss;
 
-    if (vdev->lost && !before->lost && device != LEDGER_NONE) {
+    if (vdev->lost && !was_lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
         if (ledger_sync_believe(program) && !loss->works)
             losses_take_away(agent, device, false, why);
@@ -76,18 +76,17 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index,
             exclusions_add(agent, program, device, EXCLUSION_FAILED,
                            why); /* another device is tried */
     }
-    if (vdev->seeks && !before->seeks)
+    if (vdev->seeks && !sought)
         losses_queue(agent, program, index);
 }
 
 bool losses_again(struct agent *agent, struct program *program, uint32_t index)
 {
     struct program_device *vdev = &program->vdevs[index];
-    const struct program_device before = {.lost = false};
 
     if (!vdev->seeks || program->status.loss.count <= vdev->loss_sought)
         return false;
-    losses_note(agent, program, index, &before, vdev->entry.device);
+    losses_note(agent, program, index, false, false, vdev->entry.device);
     return true;
 }
 

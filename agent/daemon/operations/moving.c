@@ -10,7 +10,7 @@ static void moving_move_starting(struct peer *client, struct program *program, s
                                  bool dry_run, const struct inventory_entry *target)
 {
     struct agent *agent = client->agent;
-    char from[160], reason[PROTOCOL_TEXT_MAX];
+    char from[PROTOCOL_TEXT_MAX], reason[PROTOCOL_TEXT_MAX];
 
     if (!target) {
         client_refuse(client, ERR_REFUSED, program,

@@ -73,7 +73,7 @@ struct operation operation_of(struct program *program, enum request_verb verb, s
         .by_uid = client ? client->uid : 0,
         .program = program,
         .vdev = vdev,
-        .vdevs = vdev == PROGRAM_ALL_VDEVS ? (1u << program->vdev_count) - 1 : 1u << vdev,
+        .vdevs = vdev == PROGRAM_ALL_VDEVS ? vdevs_mask((uint32_t)program->vdev_count) : 1u << vdev,
         .target = LEDGER_NONE,
         .ours = client == NULL,
     };

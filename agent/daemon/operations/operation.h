@@ -73,7 +73,7 @@ struct operation {
     char why[POLICY_REASON]; /**< The policy's reason, for an operation of the policy. */
     struct request_progress progress;
     /** Device names, one for each virtual device of the operation; "" for host memory. */
-    char from[160], to[160];
+    char from[PROTOCOL_TEXT_MAX], to[PROTOCOL_TEXT_MAX];
     /** For an operation of the policy: the time for which the policy does not reverse it. */
     uint64_t payback_s;
     uint64_t begun_ms;   /**< uv_now() when the program was first asked. */

@@ -32,7 +32,7 @@ void report_plain(struct peer *client, const struct program *program, const char
 void report_devices(struct peer *client, const struct program *program, size_t vdev,
                     const char *result, bool already)
 {
-    char from[160], to[160];
+    char from[PROTOCOL_TEXT_MAX], to[PROTOCOL_TEXT_MAX];
 
     program_device_names(client->agent, program, vdev, true, from, sizeof(from));
     program_device_names(client->agent, program, vdev, false, to, sizeof(to));

@@ -55,7 +55,7 @@ void program_reset_status(struct program *program)
     program->status = (struct program_status){0};
     program->ready_count = 0;
     program->whole_count = 0;
-    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+    for (size_t i = 0; i < program->vdev_room; i++) {
         struct program_device *vdev = &program->vdevs[i];
         vdev->suspended = vdev->moving = vdev->limited = vdev->tells_grants = false;
         vdev->lost = vdev->seeks = false;

@@ -42,14 +42,15 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
     uint64_t now = uv_now(&agent->loop);
     size_t count = message_items(map, "devices", &items, PROTOCOL_VDEVS_MAX);
 
+    if (!program_set_vdev_count(agent, program, count ? count : 1))
+        agent_log("%s: no memory for its virtual devices; it reports them again", program->id);
     take_saved(agent, map, program);
     if (!field_get(map, "quota"))
         program->policy = before; /* The file has no policy: a quota of 0 would allow nothing. */
     program_check_policy(&program->policy);
     program->awaited = program->connected;
-    program->vdev_count = count ? count : 1;
     count = message_items(map, "displaced", &items, PROTOCOL_VDEVS_MAX);
-    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+    for (size_t i = 0; i < program->vdev_count; i++) {
         struct program_device *vdev = &program->vdevs[i];
         vdev->has_device = vdev->device.icd[0] != '\0';
         if (i < count)

@@ -100,7 +100,8 @@ static void program_vdevs_take_right(struct program *program, const msgpack_obje
     memcpy(program->right_id, id, sizeof(id));
 }
 
-void program_take_status(struct program *program, const msgpack_object *message)
+void program_take_status(struct agent *agent, struct program *program,
+                         const msgpack_object *message)
 {
     const msgpack_object *vdevs;
     size_t count = message_items(message, "vdevs", &vdevs, PROTOCOL_VDEVS_MAX);
@@ -116,8 +117,7 @@ void program_take_status(struct program *program, const msgpack_object *message)
     /*
      * A program that is starting has no virtual devices yet, and keeps those of its registration.
      */
-    if (count != 0) {
-        program->vdev_count = count;
+    if (count != 0 && program_set_vdev_count(agent, program, count)) {
         for (size_t i = 0; i < count; i++)
             program_vdevs_take_vdev(program, i, &vdevs[i]);
         /* These values are of the whole program. */

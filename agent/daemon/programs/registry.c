@@ -13,30 +13,61 @@
 #include "agent/daemon/peers.h"
 #include "state/driver/device_key.h"
 
-#define PROGRAM_FILE_MAX 65536
+#define PROGRAM_FILE_MAX (256u << 10)
 #define LOST_MS          1000
 
-void program_open(struct agent *agent, struct program *program)
+static void registry_open_vdev(struct agent *agent, struct program_device *vdev)
+{
+    ledger_open(&agent->ledger, &vdev->entry);
+    for (size_t i = 0; i < PROGRAM_SOURCES_MAX; i++)
+        ledger_open(&agent->ledger, &vdev->sources[i].entry);
+    vdev->only = LEDGER_NONE;
+}
+
+static void registry_move_vdev(const struct program_device *from, struct program_device *to)
+{
+    *to = *from;
+    ledger_moved(&to->entry);
+    for (size_t i = 0; i < PROGRAM_SOURCES_MAX; i++)
+        ledger_moved(&to->sources[i].entry);
+}
+
+bool program_set_vdev_count(struct agent *agent, struct program *program, size_t count)
+{
+    if (count > program->vdev_room) {
+        struct program_device *vdevs = calloc(count, sizeof(*vdevs));
+        if (!vdevs)
+            return false;
+        for (size_t i = 0; i < program->vdev_room; i++)
+            registry_move_vdev(&program->vdevs[i], &vdevs[i]);
+        for (size_t i = program->vdev_room; i < count; i++)
+            registry_open_vdev(agent, &vdevs[i]);
+        free(program->vdevs);
+        program->vdevs = vdevs;
+        program->vdev_room = count;
+    }
+    program->vdev_count = count;
+    return true;
+}
+
+bool program_open(struct agent *agent, struct program *program)
 {
     program->policy.ways = (1u << POLICY_WAYS) - 1;
     program->policy.quota = LEDGER_NO_LIMIT;
-    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
-        struct program_device *vdev = &program->vdevs[i];
-        ledger_open(&agent->ledger, &vdev->entry);
-        for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
-            ledger_open(&agent->ledger, &vdev->sources[j].entry);
-        vdev->only = LEDGER_NONE;
-    }
+    return program_set_vdev_count(agent, program, 1);
 }
 
 void program_close(struct agent *agent, struct program *program)
 {
     agent->events->program_removed(agent, program);
-    for (size_t i = 0; i < PROTOCOL_VDEVS_MAX; i++) {
+    for (size_t i = 0; i < program->vdev_room; i++) {
         ledger_close(&agent->ledger, &program->vdevs[i].entry);
         for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
             ledger_close(&agent->ledger, &program->vdevs[i].sources[j].entry);
     }
+    free(program->vdevs);
+    program->vdevs = NULL;
+    program->vdev_room = program->vdev_count = 0;
     agent->changed = true;
 }
 
@@ -93,11 +124,13 @@ static struct program *registry_program_create(struct agent *agent, pid_t pid, u
     program->start = start;
     program->uid = uid;
     program->after_peer = agent->connected;
-    program->vdev_count = 1;
+    if (!program_open(agent, program)) {
+        free(program);
+        return NULL;
+    }
     program_set_user(agent, program, NULL);
     program->next = agent->programs;
     agent->programs = program;
-    program_open(agent, program);
     return program;
 }
 
@@ -233,7 +266,7 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
         if (program)
             registry_give_id(agent, program);
     }
-    if (!program || !copy) {
+    if (!program || !copy || !program_set_vdev_count(agent, program, vdev_count)) {
         free(copy);
         return -ENOMEM;
     }
@@ -243,7 +276,6 @@ int programs_register(struct agent *agent, struct peer *peer, const char *name, 
     program_set_user(agent, program, peer);
     registry_set_name(program, name, program->id);
     program_named(agent, program);
-    program->vdev_count = vdev_count;
     for (size_t i = 0; i < vdev_count; i++) {
         if (devices[i]) {
             program->vdevs[i].device = devices[i]->key;
@@ -294,7 +326,10 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
             memcpy(program->inventory, parent->inventory, sizeof(program->inventory));
             program->policy = parent->policy;
             program->spread = parent->spread;
-            program->vdev_count = parent->vdev_count;
+            if (!program_set_vdev_count(agent, program, parent->vdev_count)) {
+                registry_program_destroy(agent, program);
+                return -ENOMEM;
+            }
             for (size_t i = 0; i < program->vdev_count; i++) {
                 program->vdevs[i].has_device = parent->vdevs[i].has_device;
                 program->vdevs[i].device = parent->vdevs[i].device;

@@ -317,8 +317,9 @@ struct program {
     char inventory[PROGRAM_INVENTORY_MAX];
     /** The variables that decide which devices it sees; may be NULL. */
     char *environment;
-    size_t vdev_count; /**< 1 to PROTOCOL_VDEVS_MAX. */
-    struct program_device vdevs[PROTOCOL_VDEVS_MAX];
+    size_t vdev_count;            /**< 1 to PROTOCOL_VDEVS_MAX; by program_set_vdev_count(). */
+    size_t vdev_room;             /**< Elements of `vdevs`: the largest vdev_count so far. */
+    struct program_device *vdevs; /**< Owned. */
     struct program_status status;
     struct program_ready ready[PROGRAM_READY_MAX];
     size_t ready_count;
@@ -344,8 +345,12 @@ struct program {
     uint64_t protect_ms; /**< When it was last told which protection to use; 0: never. */
 };
 
-/** Give it entries in the ledger and the default policy. To be ended with program_close(). */
-void program_open(struct agent *agent, struct program *program);
+/** Give it @count virtual devices; new ones are on no device. False: no memory, nothing changed. */
+bool program_set_vdev_count(struct agent *agent, struct program *program, size_t count);
+
+/** Give it entries in the ledger and the default policy. To be ended with program_close(). False:
+ * no memory. */
+MUST_CHECK bool program_open(struct agent *agent, struct program *program);
 void program_close(struct agent *agent, struct program *program);
 
 /** Load the programs that an earlier agent knew and that still live. */
@@ -378,7 +383,8 @@ MUST_CHECK int programs_connect(struct agent *agent, struct peer *peer, const ms
                                 bool *ret_first);
 void programs_disconnect(struct agent *agent, struct peer *peer);
 /** Read what a status or a hello reports. */
-void program_take_status(struct program *program, const msgpack_object *message);
+void program_take_status(struct agent *agent, struct program *program,
+                         const msgpack_object *message);
 
 /** Stands for all virtual devices of a program. */
 #define PROGRAM_ALL_VDEVS SIZE_MAX

@@ -82,8 +82,7 @@ static struct program *known_program(void)
 
     memset(&program, 0, sizeof(program));
     strcpy(program.id, "a1");
-    program.vdev_count = 1;
-    program_open(agent, &program);
+    cr_assert(program_open(agent, &program));
     return &program;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/protocol/protocol.h"
 #include "tests/agent/harness.h"
 
 /* Several virtual devices of one program. */
@@ -13,7 +14,7 @@ TestSuite(virtual, .init = harness_init, .fini = harness_finish, .timeout = 120)
 /* Where the virtual devices of the first program are: "gpu0,cpu1", "-" for a suspended one. */
 static const char *places(void)
 {
-    static char text[128];
+    static char text[8 * PROTOCOL_VDEVS_MAX];
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *vdev;
     json_t *app = json_array_get(json_object_get(object, "apps"), 0);
     size_t i;
@@ -57,11 +58,14 @@ Test(virtual, virtual_devices_start_where_they_are_named_and_then_spread)
     cr_assert(harness_prints("ps", NULL, "cpu3,cpu2", 5000), "%s", RESEAT("ps")->out);
     harness_end(pid);
     cr_assert_eq(RESEAT("run", "--devices", "0", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--devices", "5", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--devices", "33", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--devices", "two", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--devices", "1", "--device", "cpu0,cpu1", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--device", "cpu0,,cpu1", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--device", "a,b,c,d,e", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--device",
+                        "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,1,2,3,4,5,6,7", "true")
+                     ->status,
+                 2);
     cr_assert_eq(RESEAT("run", "--device", "cpu0,gpu9", "true")->status, 3);
 }
 
@@ -89,6 +93,41 @@ Test(virtual, one_virtual_device_moves_by_itself)
     result = RESEAT("move", "app:1", "cpu1");
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
+    harness_end(pid);
+}
+
+/* The agent's table of them grows when the program says how many it has, and a new agent reads what
+ * the one before it saved of all of them. */
+Test(virtual, as_many_as_there_may_be_move_by_themselves)
+{
+    char expected[5 * PROTOCOL_VDEVS_MAX + 1] = "";
+    pid_t pid = start_several("app", "cpu0,cpu1", "32", "done");
+    struct result *result;
+
+    cr_assert_eq(RESEAT("move", "app:31", "cpu0")->status, 0);
+    cr_assert_eq(RESEAT("suspend", "app:20")->status, 0);
+    for (int i = 0; i < PROTOCOL_VDEVS_MAX; i++)
+        sprintf(expected + strlen(expected), "%s%s", i ? "," : "",
+                i == 0 || i == 31 ? "cpu0"
+                : i == 1          ? "cpu1"
+                : i == 20         ? "-"
+                                  : "gpu0");
+    cr_assert_str_eq(places(), expected);
+    cr_assert(strstr(RESEAT("ps")->out, expected));
+    cr_assert_eq(RESEAT("move", "app:32", "cpu0")->status, 3);
+    cr_assert(strstr(RESEAT("explain", "app:31")->out, "virtual device 31, cpu0"));
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    cr_assert(harness_state("app", "running", 10000));
+    cr_assert_str_eq(places(), expected);
+    result = RESEAT("move", "app", "cpu1");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "gpu0,gpu0,cpu0"), "%s", result->out);
+    cr_assert_eq(RESEAT("resume", "app", "cpu1")->status, 0);
+    cr_assert(strstr(places(), "cpu1,cpu1,cpu1"));
+    cr_assert_null(strstr(places(), "gpu0"));
+    cr_assert_eq(RESEAT("suspend", "app")->status, 0);
+    cr_assert(harness_state("app", "suspended", 2000));
     harness_end(pid);
 }
 

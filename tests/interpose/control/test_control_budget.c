@@ -387,9 +387,11 @@ Test(control_budget, first_grants_after_the_beginning_are_for_who_has_none)
 
 Test(control_budget, first_grants_that_are_none_end_the_list)
 {
-    static const uint64_t many[PROTOCOL_VDEVS_MAX + 3] = {1, 2, 3, 4, 5, 6, 7};
+    uint64_t many[PROTOCOL_VDEVS_MAX + 3];
     struct frame frame;
 
+    for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+        many[i] = i + 1;
     frame_init(&frame, MSG_WELCOME);
     frame_array(&frame, "grants");
     frame_u64(&frame, NULL, MIB);

@@ -66,6 +66,11 @@ void merge_rig_open(struct merge_rig *rig, struct device *home, struct device *a
     rig->began = malloc(size);
     rig->got = malloc(size);
     cr_assert(rig->home && rig->away && rig->began && rig->got);
+    rig->context.residences = 2;
+    rig->context.at = rig->at;
+    rig->context.ready = rig->ready;
+    rig->root.real = rig->real;
+    rig->root.held = rig->held;
     rig->root.context = &rig->context;
     rig->root.root = &rig->root;
     rig->root.type = CL_MEM_OBJECT_BUFFER;

@@ -14,6 +14,10 @@ enum { MERGE_HOME, MERGE_AWAY };
 struct merge_rig {
     struct context context;
     struct memory root;
+    struct residence *at[2];
+    struct device *_Atomic ready[2];
+    cl_mem real[2];
+    _Atomic uint64_t held[2];
     size_t size;
     size_t unit; /**< 8, where a test does not say. */
     unsigned seed;

@@ -16,11 +16,13 @@
 
 struct model {
     struct memory root;
+    struct context context;
+    _Atomic uint64_t held[RESIDENCES_MAX];
     struct image_shape shape;
     unsigned seed, serial, first_seed;
     unsigned last[BYTES];            /* the write that the byte is to be from */
     unsigned has[PLACES_ALL][BYTES]; /* the write that it is from */
-    uint32_t latest[BYTES];          /* bits of the places that have the last one */
+    uint64_t latest[BYTES];          /* bits of the places that have the last one */
     bool exact;                      /* there was room for every extent so far */
     bool write_tracked;
     uint64_t since;
@@ -67,8 +69,8 @@ static void check(struct model *m, unsigned step)
                 cr_assert_eq(m->has[residence_index][i], m->last[i],
                              "step %u: byte %zu of place %u", step, i, residence_index);
         if (m->exact)
-            cr_assert_eq(extent.latest, m->latest[i], "step %u: byte %zu: %x, not %x", step, i,
-                         extent.latest, m->latest[i]);
+            cr_assert_eq(extent.latest, m->latest[i], "step %u: byte %zu: %llx, not %llx", step, i,
+                         (unsigned long long)extent.latest, (unsigned long long)m->latest[i]);
     }
     for (uint8_t residence_index = 0; residence_index < PLACES_ALL; residence_index++)
         if (replica_is_latest_whole(&m->root, residence_index))
@@ -81,6 +83,9 @@ static void model_init(struct model *m, unsigned seed)
     memset(m, 0, sizeof(*m));
     m->seed = m->first_seed = seed;
     m->root.size = BYTES;
+    m->root.context = &m->context;
+    m->root.held = m->held;
+    m->context.residences = RESIDENCES_MAX;
     m->exact = true;
     replica_written_whole(&m->root, 0);
     for (size_t i = 0; i < BYTES; i++) {
@@ -105,7 +110,7 @@ static void refresh(struct model *m, uint8_t to, struct range wanted)
     for (size_t at = range.begin; at < range.end;) {
         struct extent extent = extent_at(&m->root, at);
         if (!((extent.latest >> to) & 1)) {
-            copy(m, (uint8_t)__builtin_ctz(extent.latest), to, extent.range);
+            copy(m, (uint8_t)__builtin_ctzll(extent.latest), to, extent.range);
             extents_refreshed(&m->root, to, extent.range, atomic_load(&m->root.version));
             copied += extent.range.end - extent.range.begin;
         }
@@ -113,7 +118,7 @@ static void refresh(struct model *m, uint8_t to, struct range wanted)
     }
     cr_assert_eq(copied, lacking);
     for (size_t i = range.begin; i < range.end; i++)
-        m->latest[i] |= 1u << to;
+        m->latest[i] |= residence_bit(to);
     extents_settle(&m->root);
     cr_assert(extents_latest(&m->root, to, wanted));
 }
@@ -133,7 +138,7 @@ static void write_range(struct model *m, uint8_t residence_index, struct range r
     m->serial++;
     for (size_t i = range.begin; i < range.end; i++) {
         m->last[i] = m->has[residence_index][i] = m->serial;
-        m->latest[i] = 1u << residence_index;
+        m->latest[i] = residence_bit(residence_index);
     }
 }
 
@@ -141,26 +146,26 @@ static void write_range(struct model *m, uint8_t residence_index, struct range r
 static void drop(struct model *m, uint8_t residence_index)
 {
     for (size_t i = 0; i < BYTES; i++)
-        if ((extent_at(&m->root, i).latest & ~(1u << residence_index)) == 0)
+        if ((extent_at(&m->root, i).latest & ~residence_bit(residence_index)) == 0)
             return;
     extents_dropped(&m->root, residence_index);
     for (size_t i = 0; i < BYTES; i++)
-        m->latest[i] &= ~(1u << residence_index);
+        m->latest[i] &= ~residence_bit(residence_index);
 }
 
 /* A mover copies a part of what it saw, after the program may have written to it. */
 static void copy_ahead(struct model *m)
 {
     struct range range = pick_range(m);
-    uint32_t kept[BYTES];
+    uint64_t kept[BYTES];
     if (!m->write_tracked)
         return;
     for (size_t i = 0; i < BYTES; i++)
-        kept[i] = extent_at(&m->root, i).version <= m->since ? 1u << TARGET : 0;
+        kept[i] = extent_at(&m->root, i).version <= m->since ? residence_bit(TARGET) : 0;
     for (size_t at = range.begin; at < range.end;) {
         struct extent extent = extent_at(&m->root, at);
         if (extent.version <= m->since)
-            copy(m, (uint8_t)__builtin_ctz(extent.latest), TARGET, extent.range);
+            copy(m, (uint8_t)__builtin_ctzll(extent.latest), TARGET, extent.range);
         at = extent.range.end;
     }
     if (pick(m, 2)) /* and meanwhile */

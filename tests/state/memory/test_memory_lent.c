@@ -141,7 +141,7 @@ static void must_have(const struct world *w, cl_mem buffer, const char *at, char
 /* Where the driver of another device would register it, or its writes would be tracked. */
 static void must_not_be_given(const struct memory *root)
 {
-    for (uint8_t i = 0; i < RESIDENCES_MAX; i++)
+    for (uint8_t i = 0; i < root->context->residences; i++)
         cr_assert(!memory_is_backed(root, i) || root->context->at[i]->in_place);
     cr_assert(!registered_is(root->host_copy));
     cr_assert(!write_tracked_may(root));

@@ -269,7 +269,7 @@ static void fill_part(struct pair *p, int queue, size_t i, cl_uint value)
 
 static uint64_t lacks(const struct pair *p, uint8_t residence_index)
 {
-    return extents_lacking(p->root, residence_index, UINT32_MAX, replica_whole(p->root));
+    return extents_lacking(p->root, residence_index, UINT64_MAX, replica_whole(p->root));
 }
 
 /* A device reads it; what the program reads need not be brought. */

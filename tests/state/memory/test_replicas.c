@@ -470,8 +470,9 @@ static void read_replica(struct memory *root, uint8_t index, struct range range,
 
 static bool has_replica(struct memory *root, uint8_t index)
 {
-    return index == RESIDENCE_HOST ? root->host_copy || root->shadow_copy
-                                   : root->context->at[index] && root->real[index];
+    return index == RESIDENCE_HOST
+               ? root->host_copy || root->shadow_copy
+               : index < root->context->residences && root->context->at[index] && root->real[index];
 }
 
 /* R1: some replica has the latest bytes, and each that counts as the latest has them. */

@@ -33,7 +33,8 @@ static void did(char what)
 static void note_leave(struct object *object)
 {
     struct note *note = (struct note *)object;
-    for (uint8_t residence_index = 0; residence_index < RESIDENCES_MAX; residence_index++)
+    for (uint8_t residence_index = 0; residence_index < note->context->residences;
+         residence_index++)
         if (note->real[residence_index])
             note->context->at[residence_index]->cl->clReleaseEvent(note->real[residence_index]);
 }

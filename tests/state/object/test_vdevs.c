@@ -632,3 +632,127 @@ Test(vdevs, a_late_report_reaches_no_other_context)
     }
     engine_rig_ends_empty(&rig);
 }
+
+/* ---- as many as there may be ---- */
+
+enum { MANY_WORDS = 64 * VDEVS, MANY_SIZE = MANY_WORDS * 4, SHARE = MANY_WORDS / VDEVS };
+
+/* Every device has a share of one buffer, and then all of it in turn. */
+struct many {
+    struct engine_rig rig;
+    cl_device_id devices[VDEVS];
+    cl_context context;
+    cl_program program;
+    cl_command_queue queues[VDEVS];
+    cl_kernel add[VDEVS];
+    cl_mem buffer, shares[VDEVS];
+    cl_uint words[MANY_WORDS];
+};
+
+static void many_open(struct many *m)
+{
+    static char text[64 * (VDEVS + 1)];
+    const char *program = source;
+    cl_int error;
+    size_t used = 0;
+    for (int i = 0; i <= VDEVS; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                 "[d%02d] name=d%02d own_memory=yes ", i, i);
+    engine_rig_open(&m->rig, text);
+    m->devices[0] = m->rig.device;
+    for (int i = 1; i < VDEVS; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "d%02d", i);
+        m->devices[i] = engine_rig_vdev(&m->rig, name);
+    }
+    m->context = clCreateContext(NULL, VDEVS, m->devices, NULL, NULL, &error);
+    OK(error);
+    m->program = clCreateProgramWithSource(m->context, 1, &program, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(m->program, 0, NULL, "", NULL, NULL));
+    for (cl_uint i = 0; i < MANY_WORDS; i++)
+        m->words[i] = i * 2654435761u;
+    m->buffer =
+        engine_buffer(m->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, MANY_SIZE, m->words);
+    for (cl_uint i = 0; i < VDEVS; i++) {
+        const cl_buffer_region region = {i * SHARE * 4, SHARE * 4};
+        m->shares[i] =
+            clCreateSubBuffer(m->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
+        OK(error);
+        m->queues[i] = clCreateCommandQueue(m->context, m->devices[i], 0, &error);
+        OK(error);
+        m->add[i] = engine_kernel(m->program, "add");
+    }
+}
+
+static void many_add(struct many *m, cl_uint on, cl_mem mem, cl_uint first, size_t count)
+{
+    const cl_uint k = 5 + on;
+    OK(clSetKernelArg(m->add[on], 0, sizeof(mem), &mem));
+    OK(clSetKernelArg(m->add[on], 1, sizeof(k), &k));
+    OK(clEnqueueNDRangeKernel(m->queues[on], m->add[on], 1, NULL, &count, NULL, 0, NULL, NULL));
+    for (cl_uint i = 0; i < count; i++)
+        m->words[first + i] += k + i;
+}
+
+static void many_work(struct many *m, const char *when)
+{
+    static cl_uint got[MANY_WORDS];
+    for (cl_uint i = 0; i < VDEVS; i++)
+        many_add(m, i, m->shares[i], i * SHARE, SHARE);
+    for (cl_uint i = 0; i < VDEVS; i++)
+        OK(clFinish(m->queues[i]));
+    for (cl_uint i = 0; i < VDEVS; i++) {
+        many_add(m, i, m->buffer, 0, MANY_WORDS);
+        OK(clFinish(m->queues[i]));
+    }
+    engine_read_there(m->queues[0], m->buffer, 0, MANY_SIZE, got);
+    cr_assert(memcmp(got, m->words, MANY_SIZE) == 0, "%s, read on the first", when);
+    OK(clEnqueueReadBuffer(m->queues[VDEVS - 1], m->buffer, CL_TRUE, 0, MANY_SIZE, got, 0, NULL,
+                           NULL));
+    cr_assert(memcmp(got, m->words, MANY_SIZE) == 0, "%s, read by the last", when);
+}
+
+static void many_move(const struct many *m, uint32_t vdev, const char *to)
+{
+    struct move_request request = {.target = to ? engine_rig_key(&m->rig, to) : NULL, .vdev = vdev};
+    struct move_report report;
+    move_run(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "virtual device %u to %s: %s", vdev, to ? to : "memory",
+                 report.reason);
+}
+
+Test(vdevs, as_many_as_there_may_be_share_one_context, .timeout = 600)
+{
+    static struct many m;
+    cl_uint count;
+    char name[16];
+    many_open(&m);
+    OK(clGetProgramInfo(m.program, CL_PROGRAM_NUM_DEVICES, sizeof(count), &count, NULL));
+    cr_assert_eq(count, VDEVS);
+    many_work(&m, "at first");
+    /* The last one has a residence beyond those of all others. */
+    snprintf(name, sizeof(name), "d%02d", VDEVS);
+    many_move(&m, VDEVS - 1, name);
+    many_work(&m, "after a move of the last one");
+    many_move(&m, 7, NULL);
+    many_move(&m, VDEVS - 1, "d07");
+    many_move(&m, 7, name);
+    many_work(&m, "after two changed places");
+    for (uint32_t i = 0; i < VDEVS; i++)
+        many_move(&m, i, NULL);
+    for (uint32_t i = 0; i < VDEVS; i++) {
+        snprintf(name, sizeof(name), "d%02u", VDEVS - i);
+        many_move(&m, i, name);
+    }
+    many_work(&m, "after all were suspended, and resumed elsewhere");
+    for (cl_uint i = 0; i < VDEVS; i++) {
+        OK(clReleaseKernel(m.add[i]));
+        OK(clReleaseCommandQueue(m.queues[i]));
+        OK(clReleaseMemObject(m.shares[i]));
+    }
+    OK(clReleaseMemObject(m.buffer));
+    OK(clReleaseProgram(m.program));
+    OK(clReleaseContext(m.context));
+    engine_rig_ends_empty(&m.rig);
+}

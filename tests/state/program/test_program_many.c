@@ -1,7 +1,10 @@
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <string.h>
 
+#include "interpose/entry/start.h"
 #include "tests/state/move/test_moves_common.h"
+#include "tests/support/folder.h"
 
 /* Builds for several virtual devices, which all their drivers do at once. */
 
@@ -74,5 +77,44 @@ Test(program_many, one_that_fails_fails_alone, .timeout = 300)
         cr_assert_eq(status_of(program, i), i == 2 ? CL_BUILD_ERROR : CL_BUILD_SUCCESS, "seat %d",
                      i);
     RELEASE(program, context);
+    engine_rig_ends_empty(&rig);
+}
+
+/* Two kinds of devices: of each, one builds, and the others load its binary. */
+Test(program_many, of_equal_devices_one_builds, .timeout = 300)
+{
+    static const char *const names[] = {"one", "two", "three", "four", "five"};
+    static const char config[] = "[one] name=fpga base=1 [two] name=fpga base=1 "
+                                 "[three] name=fpga base=1 [four] name=other base=1 "
+                                 "[five] name=other base=1 build_ms=300";
+    cl_device_id devices[ARRAY_SIZE(names)];
+    uint64_t loads[ARRAY_SIZE(names)], all = 0;
+    char folder[PATH_MAX], above[SCRATCH_MAX];
+    cl_int error;
+    folder_make(above);
+    snprintf(folder, sizeof(folder), "%s/binaries", above);
+    setenv(START_ENV_BINARIES, folder, 1);
+    unsetenv(START_ENV_LIMIT);
+    engine_rig_open(&rig, config);
+    devices[0] = rig.device;
+    for (size_t i = 1; i < ARRAY_SIZE(names); i++)
+        devices[i] = engine_rig_vdev_on(rig.devices[i]);
+    context = clCreateContext(NULL, ARRAY_SIZE(names), devices, NULL, NULL, &error);
+    OK(error);
+    cl_program program =
+        clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &error);
+    OK(error);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        loads[i] = emu_shared_calls(rig.emu, names[i], "clCreateProgramWithBinary");
+        all += loads[i];
+        vdevs[0] = devices[i];
+        cr_assert_eq(status_of(program, 0), CL_BUILD_SUCCESS);
+        must_run(program, 0);
+    }
+    cr_assert_eq(all, ARRAY_SIZE(names) - 2, "%zu devices loaded a binary", (size_t)all);
+    cr_assert_eq(loads[0] + loads[1] + loads[2], 2);
+    OK(clReleaseProgram(program));
+    OK(clReleaseContext(context));
     engine_rig_ends_empty(&rig);
 }
