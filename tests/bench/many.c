@@ -422,17 +422,17 @@ static void *run_tasks(void *data)
     cl_uint *got = malloc(bytes);
     cl_kernel kernel = clCreateKernel(tasks.program, "task", &error);
     check(error, "clCreateKernel");
-    cl_mem out = clCreateBuffer(tasks.context, 0, bytes, NULL, &error);
+    cl_mem buffer = clCreateBuffer(tasks.context, 0, bytes, NULL, &error);
     check(error, "clCreateBuffer");
     check(got ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY, "malloc");
-    check(clSetKernelArg(kernel, 0, sizeof(out), &out), "clSetKernelArg");
+    check(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer), "clSetKernelArg");
     for (size_t number; (number = task_take()) < tasks.count; task_end()) {
         const cl_uint which = (cl_uint)number;
         check(clSetKernelArg(kernel, 1, sizeof(which), &which), "clSetKernelArg");
         check(
             clEnqueueNDRangeKernel(node->work, kernel, 1, NULL, &tasks.items, NULL, 0, NULL, NULL),
             "clEnqueueNDRangeKernel");
-        check(clEnqueueReadBuffer(node->work, out, CL_TRUE, 0, bytes, got, 0, NULL, NULL),
+        check(clEnqueueReadBuffer(node->work, buffer, CL_TRUE, 0, bytes, got, 0, NULL, NULL),
               "clEnqueueReadBuffer");
         for (size_t i = 0; i < tasks.items; i++)
             check(got[i] == which * 2654435761u + (cl_uint)i ? CL_SUCCESS : CL_INVALID_VALUE,

@@ -167,7 +167,7 @@ static int report_print_census(const struct output *output, const json_t *census
 {
     struct table_column columns[CENSUS_MODELS_MAX + 3] = {{"NAME", "{name}"},
                                                           {"PEAK", "{peak_bytes}", TABLE_RIGHT}};
-    char templates[CENSUS_MODELS_MAX][8];
+    char templates[CENSUS_MODELS_MAX][24];
     json_t *row;
     size_t i, j;
 
@@ -180,7 +180,7 @@ static int report_print_census(const struct output *output, const json_t *census
         for (j = 0; j < models->count; j++) {
             double percent = json_real_value(
                 json_object_get(json_object_get(row, "percent"), models->items[j].name));
-            char member[8];
+            char member[24];
             snprintf(member, sizeof(member), "m%zu", j);
             json_object_set_new(row, member,
                                 json_sprintf(percent < 10 ? "%.2g%%" : "%.0f%%", percent));

@@ -519,7 +519,7 @@ Test(placement, a_program_that_is_protected_from_now_on_outlives_its_device, .ti
     uint64_t recovered = 0;
     lost_patience_ns = 40000000;
     lost_answer_ns = 500000000;
-    graph_open(&rig, g);
+    graph_open(&rig, g, 1, 0);
     const struct device_key keys[] = {*engine_rig_key(&rig, "two"), *engine_rig_key(&rig, "three")};
     OK(elastic_set(keys, 2));
     for (unsigned round = 0; round < 20 || (round < 500 && launches(&rig, "three") == 0); round++) {
