@@ -95,7 +95,7 @@ Test(costs, what_programs_measure_is_shown_by_kernel_device_and_size)
     cr_expect_neq(profile_says("a", "other", "gpu0", "ns"), UINT64_MAX);
     struct result *table = RESEAT("profile");
     cr_expect_eq(table->status, 0);
-    cr_expect(strstr(table->out, "blur") && strstr(table->out, "4.0 ms"), "%s", table->out);
+    cr_expect(strstr(table->out, "blur") && strstr(table->out, "4.0ms"), "%s", table->out);
 }
 
 Test(costs, the_policy_is_told_how_fast_a_program_would_be_elsewhere)
