@@ -60,7 +60,7 @@ until_it test -S /run/reseat/host.sock
 useradd --create-home other
 as other env -u TEST_UNTIL reseat run --name other -- "$folder/busy" --mib 8 | grep right
 reseat agent status | grep journalctl
-kill $host
+reseat agent stop # root's right
 wait $host
 [ ! -e /run/reseat/host.sock ] || fail "its socket is still there"
 
