@@ -866,6 +866,7 @@ Test(placement, without_power_the_launches_of_helpers_end, .timeout = 120)
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     uint64_t before = 0, capped = 0;
     for (unsigned round = 0; round < 200 && capped < 5; round++) {
+        teach(&rig, g);
         for (unsigned n = 0; n < 40; n++) {
             unsigned from = n < 20 ? 0 : 3; /* one chain after the other */
             for (unsigned i = 0; i < 3; i++)
