@@ -99,10 +99,12 @@ int aware_claim(const struct move_request *request, char *ret_reason, size_t siz
     }
     /* Without a device nothing can be asked, and a callback may be waiting for one. */
     bool has_device = atomic_load(&the_vdevs[request->vdev]->device);
-    while (has_device && aware.registered && !aware_move_is_settled() && !aware_move_is_overdue()) {
+    while (has_device && aware.registered && !aware_move_is_settled()) {
         int error = aware_move_check(request, ret_reason, size);
         if (error != 0)
             return error;
+        if (aware_move_is_overdue())
+            break;
         aware_move_look_later(aware.now.stage != AWARE_IDLE ? aware.now.deadline_ns : 0);
     }
     /* A move that takes the program goes on without its help. */

@@ -158,8 +158,8 @@ static bool launch_exceeds(const struct command *command, struct residence *resi
     const struct launch *launch = (const struct launch *)command;
     if (launch->captured_args && launch_is_offset_aware(launch) &&
         program_cut_real(launch->kernel->program, residence_index) &&
-        !program_cut_fits(launch->kernel->program, launch->kernel->name, residence, residence_index,
-                          launch->space->items))
+        !program_cut_fits(launch->kernel->program, launch->kernel->pace->name, residence,
+                          residence_index, launch->space->items))
         return true;
     return kernel_exceeds(launch->kernel, residence, residence_index, launch->space->items,
                           launch_local_bytes(launch));
@@ -189,7 +189,8 @@ static ALWAYS_INLINE cl_int launch_call(const struct launch *launch, cl_command_
             : residence->cl->clEnqueueNDRangeKernel(queue, real, space->dims, space->offset,
                                                     space->global, local, waits, wait_list, event);
     if (UNLIKELY(traced != 0) && error == CL_SUCCESS)
-        traced_launch(traced, *event, residence, launch->base.queue, launch->kernel->name, pieces);
+        traced_launch(traced, *event, residence, launch->base.queue, launch->kernel->pace->name,
+                      pieces);
     if (UNLIKELY(own != NULL))
         residence->cl->clReleaseEvent(own);
     return error;
@@ -403,7 +404,7 @@ static void launch_relocate(struct command *command)
     fits = fits && (!launch->captured_args || residence_index == RESIDENCE_NONE ||
                     !launch_exceeds(command, queue->context->at[residence_index], residence_index));
     gate_leave();
-    if (!fits && !the_upcalls->move_back(queue->vdev, here, launch->kernel->name))
+    if (!fits && !the_upcalls->move_back(queue->vdev, here, launch->kernel->pace->name))
         launch->refused = here;
 }
 
@@ -494,8 +495,8 @@ static const char *launch_begin_pieces(struct launch *launch, struct residence *
     if (launch->pieces.measures)
         launch->pieces.whole = "it asks where in the launch a group is, and was not built yet with "
                                "functions of ours that say so";
-    if (offset_aware && !program_cut_fits(kernel->program, kernel->name, residence, residence_index,
-                                          launch->space->items))
+    if (offset_aware && !program_cut_fits(kernel->program, kernel->pace->name, residence,
+                                          residence_index, launch->space->items))
         return "its work-groups are too large for it with functions of ours that say where in the "
                "launch a group is";
     return NULL;
@@ -575,7 +576,7 @@ static NOINLINE bool launch_cut(struct launch *launch)
         traits.whole = program_cut_refusal(kernel->program);
     if (traits.whole || atomic_load(&pace_slice_ns) == 0) {
         pace_never(kernel->pace, traits.whole);
-        log_info("launches of kernel %s are not given in pieces: %s", kernel->name,
+        log_info("launches of kernel %s are not given in pieces: %s", kernel->pace->name,
                  traits.whole ? traits.whole : "--slice is 0");
         return false;
     }
@@ -716,7 +717,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         }
         again = UNLIKELY(launch_device_refuses(error)) && returns++ < RETURNS_MOST &&
                 !vdev_is_lost(queue->vdev) &&
-                the_upcalls->move_back(queue->vdev, here, kernel->name);
+                the_upcalls->move_back(queue->vdev, here, kernel->pace->name);
     } while (again);
     if (error == CL_SUCCESS) {
         kernel_note_launch(kernel, space);

@@ -152,7 +152,7 @@ static int graph_add_kernel(struct image_manifest *manifest, struct object *obje
     record->kernel->context = graph_id_of(kernel->context);
     record->kernel->program = graph_id_of(kernel->program);
     record->kernel->arguments = kernel->arg_count;
-    record->kernel->name = strdup(kernel->name);
+    record->kernel->name = strdup(kernel->pace->name);
     int error = record->kernel->name ? 0 : -ENOMEM;
     for (cl_uint i = 0; !error && i < kernel->arg_count; i++)
         error = graph_add_argument(manifest, kernel, i);

@@ -24,7 +24,6 @@ static void kernel_finish(struct kernel *kernel)
     for (cl_uint i = 0; kernel->args && i < kernel->arg_count; i++)
         kernel_arg_finish(&kernel->args[i]);
     free(kernel->args);
-    free(kernel->name);
     free(kernel->real);
     if (kernel->details) {
         answers_finish(&kernel->details->answers);
@@ -61,7 +60,7 @@ static void kernel_release_real(const cl_icd_dispatch *cl, void *real, void *kep
 
 static void kernel_describe_name(const struct object *object, char *ret_text, size_t size)
 {
-    (void)!snprintf(ret_text, size, "kernel %s", ((const struct kernel *)object)->name);
+    (void)!snprintf(ret_text, size, "kernel %s", ((const struct kernel *)object)->pace->name);
 }
 
 static cl_int kernel_prepare(struct object *object, struct move_context *move)
@@ -264,14 +263,13 @@ static struct kernel *kernel_new(struct program *program, const char *name)
     atomic_fetch_add_explicit(&program->kernels, 1, memory_order_relaxed);
     kernel->program = program;
     kernel->context = program->context;
-    kernel->name = strdup(name);
     kernel->real = calloc(kernel->context->residences, sizeof(cl_kernel) + sizeof(uint32_t));
     kernel->applied = (uint32_t *)(kernel->real + kernel->context->residences);
     kernel->details = calloc(1, sizeof(*kernel->details));
     if (kernel->details)
         pthread_mutex_init(&kernel->details->lock, NULL);
     kernel->pace = pace_of(program, name);
-    if (kernel->name && kernel->real && kernel->details && kernel->pace)
+    if (kernel->real && kernel->details && kernel->pace)
         return kernel;
     kernel_finish(kernel);
     object_discard(kernel);
@@ -289,7 +287,7 @@ static cl_int kernel_create_first(struct kernel *kernel)
     if (!program->real[residence_index])
         return CL_INVALID_PROGRAM_EXECUTABLE;
     cl_kernel real =
-        residence->cl->clCreateKernel(program->real[residence_index], kernel->name, &error);
+        residence->cl->clCreateKernel(program->real[residence_index], kernel->pace->name, &error);
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     error = kernel_describe(kernel, residence, real);
@@ -359,7 +357,7 @@ cl_int kernel_create(struct program *program, const char *name, struct kernel **
  * is the same. */
 cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 {
-    return kernel_create_from(source->program, source->name, source, ret_kernel);
+    return kernel_create_from(source->program, source->pace->name, source, ret_kernel);
 }
 
 /* Under the lock, with none there yet. */
@@ -369,10 +367,10 @@ static cl_int kernel_make_real_locked(struct kernel *kernel, struct residence *r
     cl_int error = CL_SUCCESS;
     if (!kernel->program->real[residence_index])
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    cl_kernel real =
-        residence->cl->clCreateKernel(kernel->program->real[residence_index], kernel->name, &error);
+    cl_kernel real = residence->cl->clCreateKernel(kernel->program->real[residence_index],
+                                                   kernel->pace->name, &error);
     if (!real) {
-        log_warn("kernel %s cannot be made on %s (error %d)", kernel->name,
+        log_warn("kernel %s cannot be made on %s (error %d)", kernel->pace->name,
                  residence->device->key.device, error);
         return error ? error : CL_OUT_OF_RESOURCES;
     }

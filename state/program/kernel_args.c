@@ -461,7 +461,8 @@ cl_int kernel_captured_args_make(const struct kernel_captured_args *captured_arg
     cl_int error = CL_SUCCESS;
     if (!program)
         return CL_INVALID_PROGRAM_EXECUTABLE;
-    cl_kernel real = residence->cl->clCreateKernel(program, captured_args->kernel->name, &error);
+    cl_kernel real =
+        residence->cl->clCreateKernel(program, captured_args->kernel->pace->name, &error);
     if (!real)
         return error ? error : CL_OUT_OF_RESOURCES;
     for (cl_uint i = 0; error == CL_SUCCESS && i < captured_args->count; i++)

@@ -308,7 +308,7 @@ static uint64_t kernel_info_static_local_bytes(const struct kernel *kernel,
     cl_ulong bytes = kernel->details->local_static;
     cl_program program = kernel->program->real[residence_index];
     cl_int error;
-    cl_kernel bare = program ? cl->clCreateKernel(program, kernel->name, &error) : NULL;
+    cl_kernel bare = program ? cl->clCreateKernel(program, kernel->pace->name, &error) : NULL;
     if (!bare)
         return bytes;
     (void)cl->clGetKernelWorkGroupInfo(bare, residence->device->id, CL_KERNEL_LOCAL_MEM_SIZE,
@@ -355,7 +355,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
     if (used > group) {
         snprintf(ret_reason, reason_size,
                  "kernel %s was launched with work-groups of %llu, on %s its largest is %zu",
-                 kernel->name, (unsigned long long)used, name, group);
+                 kernel->pace->name, (unsigned long long)used, name, group);
         return false;
     }
     for (unsigned i = 0; i < 3; i++) {
@@ -365,7 +365,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
             snprintf(ret_reason, reason_size,
                      "kernel %s was launched with work-groups %llu long in dimension %u, %s allows "
                      "%zu",
-                     kernel->name, (unsigned long long)used, i, name, most);
+                     kernel->pace->name, (unsigned long long)used, i, name, most);
             return false;
         }
     }
@@ -380,7 +380,7 @@ bool kernel_can_launch(struct kernel *kernel, struct residence *residence, uint8
         used = used - details->local_static + local;
     if (used > most) {
         snprintf(ret_reason, reason_size, "kernel %s uses %llu bytes of local memory, %s has %llu",
-                 kernel->name, (unsigned long long)used, name, (unsigned long long)most);
+                 kernel->pace->name, (unsigned long long)used, name, (unsigned long long)most);
         return false;
     }
     return true;

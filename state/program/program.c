@@ -194,7 +194,7 @@ void program_kernel_name(const struct program *program, char *ret_name, size_t s
     ret_name[0] = '\0';
     while (!ret_name[0] && (kernel = object_next(OBJECT_KERNEL, &cursor))) {
         if (kernel->program == program)
-            (void)!snprintf(ret_name, size, "%s", kernel->name);
+            (void)!snprintf(ret_name, size, "%s", kernel->pace->name);
         object_unhold(kernel);
     }
 }

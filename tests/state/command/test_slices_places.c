@@ -79,7 +79,7 @@ static void add_item(struct scene *s, const struct shape *shape, const size_t id
 static void add_salted(struct scene *s, const struct shape *shape, cl_uint rounds, cl_uint salt)
 {
     size_t id[3] = {0};
-    bool thirds = strcmp(((struct kernel *)s->kernel)->name, "others") == 0;
+    bool thirds = strcmp(((struct kernel *)s->kernel)->pace->name, "others") == 0;
     for (id[2] = 0; id[2] < (shape->dims > 2 ? shape->global[2] : 1); id[2]++)
         for (id[1] = 0; id[1] < (shape->dims > 1 ? shape->global[1] : 1); id[1]++)
             for (id[0] = 0; id[0] < shape->global[0]; id[0]++)

@@ -312,7 +312,7 @@ Test(moves, go_while_the_program_exits, .timeout = 60, .exit_code = 7)
 
 #define MANY_BUFFERS 10000
 #define MANY_KERNELS 1000
-#define STATE_MAX    576 /* bytes, with the tables that an object has by residence */
+#define STATE_MAX    512 /* bytes */
 
 static size_t slot_size(enum object_type type)
 {
