@@ -5,7 +5,7 @@
 
 /*
  * Chooses the deferred command of a queue that is given next, by what it waits for, by power, and
- * by its place in the queue. Owns no state: it reads the queue's list, under engine_lock.
+ * by its place in the queue. Owns the list of what was given (`active`); all is under engine_lock.
  *
  * Where launches may be placed on other devices (place.h), the commands of all queues stay on their
  * lists until they have ended, and those that were given are in one list more: what all queues have
@@ -21,7 +21,7 @@
  */
 
 unsigned window_markers;
-static struct deferred *active; /* given, and not ended and unlinked yet; guarded by engine_lock */
+static struct deferred *active; /* given by tracked queues, and not unlinked yet */
 
 void window_activate(struct deferred *deferred)
 {
