@@ -278,9 +278,10 @@ static bool defer_is_over(void)
  * Issue the ready commands of one queue, one thread at a time so that the order is kept. Inside the
  * gate.
  * Returns true if any was issued. Sets *ret_absent to a command whose objects must be brought
- * outside the gate; the queue then stays marked as pumping until the caller clears that.
+ * outside the gate; the queue then stays marked as pumping until the caller clears that. Sets
+ * *ret_again if the gate is to be closed before all were looked at.
  */
-static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
+static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent, bool *ret_again)
 {
     bool progress = false;
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
@@ -296,7 +297,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent)
     }
     queue->pumping = true;
     /* Some drivers run a piece within the call, so that the next one can be issued at once. */
-    while (!gate_is_awaited() && !defer_is_over() &&
+    while (!(*ret_again = gate_is_awaited()) && !defer_is_over() &&
            (deferred = window_pick(queue, residence_index))) {
         bool ended = deferred->given && event_has_ended(deferred->event);
         deferred->paced = !ended && power_paces(deferred->command);
@@ -376,9 +377,10 @@ static bool defer_pump_queue(struct queue *queue)
     bool progress = false, again = true;
     while (again) {
         struct deferred *absent = NULL;
+        again = false;
         gate_enter();
-        progress = defer_pump_inside(queue, &absent) || progress;
-        again = absent != NULL || gate_is_awaited();
+        progress = defer_pump_inside(queue, &absent, &again) || progress;
+        again = again || absent != NULL;
         gate_leave();
         if (absent) {
             cl_int error = defer_bring(absent);
@@ -391,26 +393,43 @@ static bool defer_pump_queue(struct queue *queue)
     return progress;
 }
 
+/* Returns the address of the last queue of which any was issued, or NULL. */
+static const struct queue *defer_pump_queues(void)
+{
+    const struct queue *progressed = NULL;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        if (atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0 &&
+            defer_pump_queue(queue))
+            progressed = queue;
+    return progressed;
+}
+
+/* Whether any queue but @but has deferred commands. */
+static bool defer_others(const struct queue *but)
+{
+    bool others = false;
+    uintptr_t cursor = 0;
+    struct queue *queue;
+    for (; !others && (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        others = queue != but &&
+                 atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0;
+    return others;
+}
+
 void defer_pump(void)
 {
     int before = cancel_hold();
-    bool progress = true, several = true;
+    const struct queue *progressed;
     power_tidy();
-    /* What was given of one queue may let another one's commands go. */
-    while (progress && several) {
-        unsigned queues = 0;
-        uintptr_t cursor = 0;
-        struct queue *queue;
-        progress = false;
-        while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
-            if (atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0) {
-                progress = defer_pump_queue(queue) || progress;
-                queues++;
-            }
-            object_unhold(queue);
-        }
-        several = queues > 1;
-    }
+    /*
+     * What was given of one queue may let another one's commands go, also those that a thread added
+     * meanwhile: its own look came before what they wait for was given.
+     */
+    do {
+        progressed = defer_pump_queues();
+    } while (progressed && defer_others(progressed));
     power_tidy();
     cancel_allow(before);
 }

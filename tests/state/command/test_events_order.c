@@ -148,6 +148,32 @@ Test(order, a_finish_does_not_wait_for_commands_enqueued_after_it, .timeout = 60
     events_check_words(&s, queue, 2 + atomic_load(&adds.rounds));
 }
 
+/* A thread gives a launch, for which its driver needs a while. */
+static void *let_go_thread(void *user)
+{
+    let_go(user);
+    return NULL;
+}
+
+Test(order, what_is_added_while_a_thread_gives_what_it_waits_for_is_given_too, .timeout = 60)
+{
+    struct events_scene s;
+    pthread_t thread;
+    cl_int error;
+    events_open(&s, "[one] name=one launch_ms=300", 0);
+    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
+    OK(error);
+    cl_event user = events_user(&s), first = events_add(&s, other, 1, &user);
+    uint64_t before = emu_shared_calls(s.rig.emu, "one", "clEnqueueNDRangeKernel");
+    cr_assert_eq(pthread_create(&thread, NULL, let_go_thread, user), 0);
+    while (emu_shared_calls(s.rig.emu, "one", "clEnqueueNDRangeKernel") == before)
+        engine_rig_sleep(1);
+    cl_event behind = events_add(&s, s.program.queue, 1, &first);
+    cr_assert(ends(behind), "nobody gave a command after what it waited for was given");
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    events_check_words(&s, s.program.queue, 2);
+}
+
 /* Two virtual devices of one context: two residences, whose drivers know nothing of each other. */
 
 struct pair_scene {
