@@ -1,6 +1,7 @@
 #include "tests/agent/harness.h"
 
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -171,6 +172,56 @@ static int temporary_file(void)
     return fd;
 }
 
+/* Of the manual, what follows its heading JSON. */
+static const char *manual_of_json(void)
+{
+    static char *text;
+    size_t size = 0;
+    FILE *file = text ? NULL : fopen(getenv("TEST_MANUAL"), "r");
+
+    if (file && getdelim(&text, &size, '\0', file) < 0)
+        abort();
+    if (file)
+        fclose(file);
+    return strstr(text, "\n# JSON");
+}
+
+/* The manual has @key between underscores that are not part of another name. */
+static bool is_described(const char *key)
+{
+    size_t length = strlen(key);
+    const char *at = manual_of_json();
+
+    while ((at = strstr(at, key)) && (at[-1] != '_' || isalnum((unsigned char)at[-2]) ||
+                                      at[length] != '_' || isalnum((unsigned char)at[length + 1])))
+        at++;
+    return at;
+}
+
+/* The manual describes each member that is printed. Names of devices, settings, assumptions and
+ * fields of images are members too: their own pages have them. */
+static void check_manual(const json_t *value)
+{
+    const char *key;
+    const json_t *inner;
+    size_t i;
+
+    json_array_foreach(value, i, inner)
+    {
+        check_manual(inner);
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, inner)
+    {
+        bool setting = json_object_get(value, "line") != NULL;
+        bool elsewhere = strcmp(key, "records") == 0 || strcmp(key, "policy") == 0 ||
+                         strcmp(key, "assumed") == 0 ||
+                         (strcmp(key, "devices") == 0 && json_is_object(inner));
+        cr_expect(setting || is_described(key), "reseat(1) does not describe %s", key);
+        if (!elsewhere)
+            check_manual(inner);
+    }
+}
+
 struct result *harness_run(const char *program, ...)
 {
     struct result *result = &last[next_result++ % 4];
@@ -183,6 +234,10 @@ struct result *harness_run(const char *program, ...)
     result->status = harness_wait(pid);
     take(out, result->out, sizeof(result->out));
     take(err, result->err, sizeof(result->err));
+    json_t *object =
+        strcmp(program, harness_reseat()) == 0 ? json_loads(result->out, 0, NULL) : NULL;
+    check_manual(object);
+    json_decref(object);
     return result;
 }
 
