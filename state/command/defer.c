@@ -197,31 +197,28 @@ void defer_track_end(void)
     pthread_mutex_unlock(&engine_lock);
 }
 
-cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
-                 struct event *event)
+/* A copy of @command, with holds on what it needs. Returns NULL, and sets *ret_error, if there is
+ * no memory or the command cannot be deferred. */
+static struct deferred *defer_create(const struct command *command, cl_uint waits,
+                                     struct event *const *wait_list, struct event *event,
+                                     cl_int *ret_error)
 {
-    struct queue *queue = command->queue;
-    /* defer_pump_soon needs the callback thread. */
-    if (!defer_watch_others(queue, waits, wait_list) || callback_start() != 0)
-        return CL_OUT_OF_HOST_MEMORY;
     struct deferred *deferred = calloc(1, sizeof(*deferred) + waits * sizeof(struct event *));
-    if (!deferred)
-        return CL_OUT_OF_HOST_MEMORY;
-    deferred->command = malloc(command->ops->size);
-    if (!deferred->command) {
-        free(deferred);
-        return CL_OUT_OF_HOST_MEMORY;
+    struct command *copy = deferred ? malloc(command->ops->size) : NULL;
+    *ret_error = CL_OUT_OF_HOST_MEMORY;
+    if (copy) {
+        memcpy(copy, command, command->ops->size);
+        *ret_error = command->ops->defer(copy);
     }
-    memcpy(deferred->command, command, command->ops->size);
-    cl_int error = command->ops->defer(deferred->command);
-    if (error != CL_SUCCESS) {
-        free(deferred->command);
+    if (*ret_error != CL_SUCCESS) {
+        free(copy);
         free(deferred);
-        return error;
+        return NULL;
     }
-    deferred->queue = queue;
+    struct pieces *pieces = copy->ops->pieces ? copy->ops->pieces(copy) : NULL;
+    deferred->command = copy;
+    deferred->queue = command->queue;
     deferred->marks = command->ops == &track_ops;
-    struct pieces *pieces = command->ops->pieces ? command->ops->pieces(deferred->command) : NULL;
     deferred->places = pieces && pieces->places ? pieces : NULL;
     deferred->to = PLACE_HOME;
     deferred->visible = deferred->places ? pieces->visible : event != NULL;
@@ -229,11 +226,25 @@ cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wa
     deferred->since = clock_now_ns();
     if (event)
         object_hold(event);
-    for (deferred->waits = 0; deferred->waits < waits; deferred->waits++) {
+    for (; deferred->waits < waits; deferred->waits++) {
         deferred->wait_list[deferred->waits] = wait_list[deferred->waits];
         object_hold(wait_list[deferred->waits]);
     }
-    object_hold(queue);
+    object_hold(deferred->queue);
+    return deferred;
+}
+
+cl_int defer_add(struct command *command, cl_uint waits, struct event *const *wait_list,
+                 struct event *event)
+{
+    struct queue *queue = command->queue;
+    cl_int error;
+    /* defer_pump_soon needs the callback thread. */
+    if (!defer_watch_others(queue, waits, wait_list) || callback_start() != 0)
+        return CL_OUT_OF_HOST_MEMORY;
+    struct deferred *deferred = defer_create(command, waits, wait_list, event, &error);
+    if (!deferred)
+        return error;
     pthread_mutex_lock(&engine_lock);
     window_markers += deferred->marks;
     deferred_total++;
@@ -413,8 +424,8 @@ static bool defer_others(const struct queue *but)
     uintptr_t cursor = 0;
     struct queue *queue;
     for (; !others && (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
-        others = queue != but &&
-                 atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0;
+        others =
+            queue != but && atomic_load_explicit(&queue->deferred_count, memory_order_acquire) != 0;
     return others;
 }
 
