@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "state/base/files/access.h"
+
 /* The asking side, and what both sides share. */
 
 #define PATIENCE_S 2
@@ -46,7 +48,7 @@ static bool control_is_believed(int fd)
     struct ucred peer;
     socklen_t length = sizeof(peer);
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
-           (peer.uid == geteuid() || peer.uid == 0);
+           access_may_manage(geteuid(), peer.uid);
 }
 
 /* Returns the connected socket, or -1 if no trusted server listens there. */

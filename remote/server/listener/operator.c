@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/files/access.h"
 #include "state/base/log.h"
 
 _Static_assert(CONTROL_NAME_MAX == LINK_PEER_MAX, "a client has the same name for operators");
@@ -14,33 +14,24 @@ _Static_assert(CONTROL_NAME_MAX == LINK_PEER_MAX, "a client has the same name fo
 int operators_init(struct operators *operators, struct clients *clients,
                    char ret_problem[FOLDER_PROBLEM_MAX])
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
     char folder[PATH_MAX];
     operators->listener = -1;
     operators->clients = clients;
     int error = control_folder(folder, ret_problem);
     if (error)
         return error;
-    int length = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%d", folder, (int)getpid());
-    if (length >= (int)sizeof(at.sun_path)) {
+    int length = snprintf(operators->path, sizeof(operators->path), "%s/%d", folder, (int)getpid());
+    if (length >= (int)sizeof(operators->path)) {
         snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: the path is too long for a socket",
                  folder);
         return -ENAMETOOLONG;
     }
     /* Left by an earlier server that had this process id and was killed. */
-    (void)unlink(at.sun_path);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) || chmod(at.sun_path, 0600) ||
-        listen(fd, OPERATORS_MAX)) {
-        error = -errno;
-        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.200s: %s", at.sun_path, strerror(-error));
-        if (fd >= 0)
-            close(fd);
-        return error;
-    }
-    strcpy(operators->path, at.sun_path);
-    operators->listener = fd;
-    return 0;
+    (void)unlink(operators->path);
+    error = access_listen(operators->path, SOCK_SEQPACKET, OPERATORS_MAX, &operators->listener);
+    if (error)
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.200s: %s", operators->path, strerror(-error));
+    return error;
 }
 
 void operators_finish(struct operators *operators)
@@ -80,7 +71,7 @@ static void operator_take(struct operators *operators)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) ||
-        (peer.uid != geteuid() && peer.uid != 0)) {
+        !access_may_manage(geteuid(), peer.uid)) {
         log_warn("refused a control connection of another user (uid %u)", peer.uid);
         close(fd);
         return;
