@@ -18,7 +18,7 @@ bool context_has(const struct context *context, const struct device_object *devi
     return false;
 }
 
-static void context_finish(struct handle *handle)
+static void context_end(struct handle *handle)
 {
     struct context *context = container_of(handle, struct context, base);
     (void)POST(handle->client, release, {.object = handle->id});
@@ -29,7 +29,7 @@ static void context_finish(struct handle *handle)
     pthread_mutex_destroy(&context->lock);
 }
 
-static const struct handle_class context_class = {sizeof(struct context), context_finish};
+static const struct handle_class context_class = {sizeof(struct context), context_end};
 
 /* ---- calls ---- */
 
