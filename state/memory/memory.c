@@ -211,14 +211,14 @@ uint64_t memory_only_at(const struct memory *root, uint8_t residence_index)
 {
     const struct context *context = root->context;
     uint64_t only = residence_index == RESIDENCE_NONE ? 0 : residence_bit(residence_index),
-             places = residence_bit(RESIDENCE_HOST);
+             keeping = residence_bit(RESIDENCE_HOST);
     uint64_t bytes = 0;
     for (uint8_t i = 0; i < context->residences; i++)
         if (root->real[i] && context_keeps(context, i))
-            places |= residence_bit(i);
+            keeping |= residence_bit(i);
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
-        if (extent.version != 0 && (extent.latest & places) == only)
+        if (extent.version != 0 && (extent.latest & keeping) == only)
             bytes += extent.range.end - at;
         at = extent.range.end;
     }
