@@ -19,15 +19,10 @@
 /* The list is kept for clGetMemObjectInfo. No property is supported. */
 static cl_int memory_take_properties(struct memory *memory, const cl_mem_properties *properties)
 {
-    if (!properties)
-        return CL_SUCCESS;
-    if (properties[0] != 0)
+    if (properties && properties[0] != 0)
         return CL_INVALID_PROPERTY;
-    memory->properties = calloc(1, sizeof(*properties));
-    if (!memory->properties)
-        return CL_OUT_OF_HOST_MEMORY;
-    memory->property_count = 1;
-    return CL_SUCCESS;
+    memory->properties = properties_copy(properties, &memory->property_count);
+    return properties && !memory->properties ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
 }
 
 static struct memory *memory_new(struct context *context, cl_mem_object_type type,
