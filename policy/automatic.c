@@ -35,7 +35,7 @@ static struct outlook automatic_look_out(const struct view *view)
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if (!device_open(d) || !device_free(d))
+        if (!device_is_open(d) || !device_free(d))
             continue;
         if (d->speed > ret.speed_max)
             ret.speed_max = d->speed;
@@ -379,7 +379,7 @@ uint32_t prefer_best(struct view *view, uint32_t program, bool now)
         int64_t score;
 
         if (now ? !automatic_may_go(view, program, i)
-                : i == p->device || !device_open(device_at(view, i)) || program_barred(p, i) ||
+                : i == p->device || !device_is_open(device_at(view, i)) || program_barred(p, i) ||
                       device_at(view, i)->memory < program_full(p) || !prefer_better(view, p, i))
             continue;
         part = prefer_part(view, p, i);
@@ -483,7 +483,7 @@ bool next_ready_queued(struct view *view, struct policy_step *ret_step)
     if (program == POLICY_NONE || program_at(view, program)->state != POLICY_SUSPENDED)
         return false;
     device = device_kept(view);
-    if (device == POLICY_NONE || !device_open(device_at(view, device)) ||
+    if (device == POLICY_NONE || !device_is_open(device_at(view, device)) ||
         !automatic_may_prewarm(view, program, device))
         return false;
     step_set(ret_step, POLICY_DO_PREWARM, program, device, 0);

@@ -19,7 +19,7 @@ static bool elastic_is_free(const struct policy_world *world, uint32_t device)
 {
     const struct policy_device *d = &world->devices[device];
 
-    return device_open(d) && !d->residents && !d->reserved && d->free_s >= ELASTIC_FREE_S &&
+    return device_is_open(d) && !d->residents && !d->reserved && d->free_s >= ELASTIC_FREE_S &&
            !elastic_is_wanted(world, device);
 }
 

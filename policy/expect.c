@@ -49,7 +49,7 @@ static bool expect_may_use(const struct view *view, const struct policy_program 
 
     if (device == p->device)
         return !d->drains && p->granted + more <= d->memory;
-    return would_leave(view, p) && device_open(d) && !program_barred(p, device) &&
+    return would_leave(view, p) && device_is_open(d) && !program_barred(p, device) &&
            more <= d->memory;
 }
 

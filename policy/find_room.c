@@ -62,7 +62,7 @@ static bool find_room_could_use(const struct search *search, uint32_t device, ui
     bool own = device == p->device;
 
     if (own ? d->drains && !p->pinned
-            : !search->leaves || !device_open(d) || program_barred(p, device))
+            : !search->leaves || !device_is_open(d) || program_barred(p, device))
         return false;
     *ret_more = bytes_more(view, search->program, device, bytes);
     return *ret_more + (own ? p->granted : 0) <= d->memory &&
@@ -160,8 +160,8 @@ bool has_room(struct view *view, uint32_t program, uint64_t bytes)
         return false;
     kept = find_room_kept_from(view, program);
     return device_has(view, POLICY_FREE, p, bytes, kept) ||
-           (kept != POLICY_NONE && device_open(device_at(view, kept)) && !program_barred(p, kept) &&
-            room_for(view, program, kept) >= bytes);
+           (kept != POLICY_NONE && device_is_open(device_at(view, kept)) &&
+            !program_barred(p, kept) && room_for(view, program, kept) >= bytes);
 }
 
 uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
@@ -181,8 +181,8 @@ uint32_t pick_fitting(struct view *view, uint32_t program, uint64_t bytes)
         int64_t score;
         bool lasts;
 
-        if (!device_open(d) || i == p->device || device_free(d) < bytes || program_barred(p, i) ||
-            (room = room_for(view, program, i)) < bytes)
+        if (!device_is_open(d) || i == p->device || device_free(d) < bytes ||
+            program_barred(p, i) || (room = room_for(view, program, i)) < bytes)
             continue;
         lasts = room >= peak;
         score = score_of(view, p, i, bytes);
@@ -215,7 +215,7 @@ uint32_t pick_roomiest(struct view *view, uint32_t program, uint64_t least, uint
         uint64_t room;
         int64_t score;
 
-        if (!device_open(device_at(view, i)) || i == p->device || program_barred(p, i))
+        if (!device_is_open(device_at(view, i)) || i == p->device || program_barred(p, i))
             continue;
         room = least_of(room_for(view, program, i), full);
         if (room < least)

@@ -54,7 +54,7 @@ static void power_tally_add(const struct power_world *world, struct power_tally 
     tally->all_mw += power_bounded(device, device->above_mw) - before;
 }
 
-bool power_is_capped(const struct power_world *world, uint32_t program)
+bool power_program_is_capped(const struct power_world *world, uint32_t program)
 {
     const struct power_program *one = &world->programs[program];
 
@@ -158,7 +158,7 @@ static void power_choose_all(const struct power_world *world, struct power_choic
     for (uint32_t i = 0; i < world->program_count; i++) {
         const struct power_program *program = &world->programs[i];
         bool draws = program->device != POWER_NO_DEVICE && (program->wants || program->granted);
-        bool free = draws && !power_is_capped(world, i);
+        bool free = draws && !power_program_is_capped(world, i);
         choices[i] = (struct power_choice){.seen = !draws || free, .chosen = free};
         if (free)
             power_tally_add(world, &tally, i);
@@ -203,7 +203,7 @@ void power_choose(const struct power_world *world, struct power_choice *ret_choi
         struct power_need need;
         if (!choice->chosen)
             continue;
-        choice->grant = world->programs[i].granted || !power_is_capped(world, i) ||
+        choice->grant = world->programs[i].granted || !power_program_is_capped(world, i) ||
                         power_fits(world, &tally, ret_choices, i, false, &need);
         if (!choice->grant)
             snprintf(choice->why, POWER_REASON,

@@ -60,7 +60,7 @@ struct power_choice {
 };
 
 /** True when a cap concerns the program. Other programs need no grant. */
-bool power_is_capped(const struct power_world *world, uint32_t program);
+bool power_program_is_capped(const struct power_world *world, uint32_t program);
 
 /**
  * Choose which programs may launch, among those that want to and those that are granted. A program

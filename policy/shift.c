@@ -90,7 +90,7 @@ static bool shift_may_shift_to(const struct shift *shift, uint32_t program, uint
     const struct view *view = shift->view;
     const struct policy_program *p = program_at(view, program);
 
-    return device != p->device && device_open(device_at(view, device)) &&
+    return device != p->device && device_is_open(device_at(view, device)) &&
            shift_free_then(shift, device) >= program_full(p) && !program_barred(p, device) &&
            (shift_outranks(view, program_at(view, shift->program), p) ||
             (!program_stays_away(view, p, device) &&
@@ -107,7 +107,7 @@ static bool shift_would_do(const struct shift *shift, uint32_t program, uint32_t
 
     if (device == head->device
             ? d->drains
-            : !device_open(d) || program_barred(head, device) || !would_leave(view, head))
+            : !device_is_open(d) || program_barred(head, device) || !would_leave(view, head))
         return false;
     return shift_free_then(shift, device) + program_at(view, program)->granted >=
            bytes_more(view, shift->program, device, shift->bytes);

@@ -184,7 +184,7 @@ static uint64_t victims_reach_most(struct view *view, int64_t rank)
         return reach->most;
     *reach = (struct policy_reach){.known = true, .rank = rank};
     for (uint32_t i = 0; i < view->world->device_count; i++)
-        if (device_open(device_at(view, i)))
+        if (device_is_open(device_at(view, i)))
             reach->most = most_of(reach->most, victims_reach_on(view, rank, i));
     spend_visits(view, view->placed);
     return reach->most;

@@ -81,7 +81,7 @@ static uint64_t view_bytes_on(const struct policy_device *device, enum policy_me
 
 static bool view_is_measured(const struct policy_device *device, enum policy_measure measure)
 {
-    return measure >= POLICY_CLOSED || device_open(device);
+    return measure >= POLICY_CLOSED || device_is_open(device);
 }
 
 static void view_sort_devices(struct view *view, enum policy_measure measure)
@@ -175,7 +175,7 @@ static void view_look_at_devices(struct view *view)
     for (uint32_t i = 0; i < view->world->device_count; i++) {
         const struct policy_device *d = device_at(view, i);
 
-        if (!device_open(d))
+        if (!device_is_open(d))
             continue;
         view->open++;
         view->memory_max = most_of(view->memory_max, d->memory);

@@ -102,7 +102,7 @@ static inline uint64_t device_free(const struct policy_device *device)
     return device->reserved < device->memory ? device->memory - device->reserved : 0;
 }
 
-static inline bool device_open(const struct policy_device *device)
+static inline bool device_is_open(const struct policy_device *device)
 {
     return !device->closed && !device->drains;
 }
@@ -132,7 +132,8 @@ static inline bool has_space(const struct view *view, const struct policy_progra
 {
     const struct policy_device *d = device_at(view, device);
 
-    return device_free(d) >= program_full(program) && device_open(d) && device != program->device;
+    return device_free(d) >= program_full(program) && device_is_open(d) &&
+           device != program->device;
 }
 
 static inline bool program_queues(const struct policy_program *program)

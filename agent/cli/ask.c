@@ -175,10 +175,17 @@ static int ask_cancel(struct client *client, int signals, const sigset_t *caught
 
 static bool ask_take_news(const struct news *news, const struct message *message)
 {
-    if (news->take)
-        return news->take(news->context, message);
-    return field_is(&message->root, "type", MSG_PROGRESS) ||
-           field_is(&message->root, "type", MSG_NOTICE);
+    const struct news_row *row = news->rows;
+
+    if (!row)
+        return field_is(&message->root, "type", MSG_PROGRESS) ||
+               field_is(&message->root, "type", MSG_NOTICE);
+    while (row->type && !field_is(&message->root, "type", row->type))
+        row++;
+    if (!row->type)
+        return false;
+    json_auto_t *shown = output_answer(message);
+    return row->show(news->context, shown);
 }
 
 int ask_follow(struct client *client, struct frame *frame, const struct news *news,

@@ -53,10 +53,12 @@ MUST_CHECK int client_follow(struct client *client, int patience_ms, int other,
 
 /** Handling of frames that arrive while the agent works on a long request. */
 struct news {
-    /**
-     * Handle a frame. Returns false if it is the answer. NULL: progress and notices are ignored.
-     */
-    bool (*take)(void *context, const struct message *message);
+    /** By type, up to a row of zeros. NULL: progress and notices are ignored. */
+    const struct news_row {
+        const char *type;
+        /** Show a frame of that type. Returns false if it is the answer. */
+        bool (*show)(void *context, json_t *news);
+    } * rows;
     void *context;
     bool cancels; /**< Ctrl-C makes the agent cancel the request; a second one ends this process. */
     void (*canceling)(void *context); /**< Called after the first Ctrl-C; or NULL. */

@@ -155,7 +155,7 @@ static json_t *help_options_json(const struct verb *verb)
     return list;
 }
 
-json_t *help_json(const struct verb *const *verbs)
+static json_t *help_json(const struct verb *const *verbs)
 {
     json_t *list = json_array();
 

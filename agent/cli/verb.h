@@ -178,7 +178,5 @@ void help_print_all(const struct verb *const *verbs, FILE *to);
  * if there is none.
  */
 bool help_print(const struct verb *const *verbs, const char *name);
-/** All rows as a JSON array of objects. Returns NULL without memory. */
-json_t *help_json(const struct verb *const *verbs);
 
 #endif

@@ -232,7 +232,9 @@ int paths_binaries(char ret[PATH_MAX])
     return error ? error : paths_join(above, "binaries", ret);
 }
 
-int paths_beside(const char *variable, const char *const *candidates, char ret[PATH_MAX])
+/** $@variable when set, else the first of @candidates that exists; they are relative to the
+ * binary's folder. */
+static int paths_beside(const char *variable, const char *const *candidates, char ret[PATH_MAX])
 {
     const char *named = getenv(variable);
     char binary[PATH_MAX];

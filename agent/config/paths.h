@@ -79,15 +79,6 @@ MUST_CHECK int paths_binaries(char ret[PATH_MAX]);
 MUST_CHECK int paths_make(const char *folder);
 
 /**
- * Find a file that was installed or built with the running binary: $@variable when set, else the
- * first of the candidates, each relative to the binary's folder, that exists.
- *
- * Returns 0 or -ENOENT.
- */
-MUST_CHECK int paths_beside(const char *variable, const char *const *candidates,
-                            char ret[PATH_MAX]);
-
-/**
  * Find the folder beside @library whose only driver file names @library. Returns 0, -ENOENT (there
  * is none, or its file names another library) or -ENAMETOOLONG.
  */
@@ -120,7 +111,8 @@ enum paths_file {
     PATHS_STREAM_WORKER,
     PATHS_KERNELS, /**< The folder of the kernels of streams. */
 };
-/** Find one of them with paths_beside(). Returns 0 or -ENOENT. */
+/** Find one of them: where its variable says, else in the first folder that has it. Returns 0 or
+ * -ENOENT. */
 MUST_CHECK int paths_of(enum paths_file file, char ret[PATH_MAX]);
 
 /** Read a file of at most @limit bytes and append a NUL. Returns 0 or -errno (-EFBIG: larger). */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "state/base/files/access.h"
@@ -91,38 +90,17 @@ static void isolation_wait_for_clients(struct agent *agent)
     uv_poll_start(&agent->isolation.poll, UV_READABLE, isolation_somebody_connects);
 }
 
-/** Remove a socket at which no process listens: an agent that was killed left it. */
-static int isolation_make_way(const char *path)
-{
-    int fd = agent_connect(path, geteuid());
-
-    if (fd >= 0)
-        close(fd);
-    if (fd >= 0 || fd == -EAGAIN)
-        return -EADDRINUSE;
-    return unlink(path) && errno != ENOENT ? -errno : 0;
-}
-
 static int isolation_listen_there(struct agent *agent)
 {
     struct isolation *isolation = &agent->isolation;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     char path[PATH_MAX];
-    int error = paths_isolated(&agent->paths, path);
+    int fd = -1, error = paths_isolated(&agent->paths, path);
 
     if (!error)
-        error = isolation_make_way(path);
+        error = access_listen(path, SOCK_STREAM, BACKLOG, &fd);
     if (error)
         return error;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) || chmod(path, 0600) ||
-        listen(fd, BACKLOG))
-        error = -errno;
-    if (!error)
-        error = uv_poll_init(&agent->loop, &isolation->poll, fd);
+    error = uv_poll_init(&agent->loop, &isolation->poll, fd);
     if (error) {
         close(fd);
         return error;

@@ -89,17 +89,13 @@ cl_int context_answer_devices(const struct context *context, const struct info_r
     return info_bytes(request, context->vdevs, context->vdev_count * sizeof(context->vdevs[0]));
 }
 
-cl_int clSetContextDestructorCallback(cl_context context,
-                                      void(CL_CALLBACK *pfn_notify)(cl_context, void *),
-                                      void *user_data)
+cl_int context_set_destructor(struct context *context,
+                              void(CL_CALLBACK *pfn_notify)(cl_context, void *), void *user_data)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
-    return destructor_add(&c->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify, c,
-                          user_data) == 0
+    return destructor_add(&context->destructors, (void(CL_CALLBACK *)(void *, void *))pfn_notify,
+                          context, user_data) == 0
                ? CL_SUCCESS
                : CL_OUT_OF_HOST_MEMORY;
 }

@@ -18,13 +18,10 @@ static char *entry_kernel_name_at(const char *names, size_t i)
 
 /* Kernels are made one by one, by the names that the driver lists. Drivers before 1.2 list none:
  * they could make all at once, but the next device's driver might give them in another order. */
-cl_int clCreateKernelsInProgram(cl_program program_handle, cl_uint num_kernels, cl_kernel *kernels,
-                                cl_uint *num_kernels_ret)
+cl_int program_create_kernels(struct program *program, cl_uint num_kernels, cl_kernel *kernels,
+                              cl_uint *num_kernels_ret)
 {
-    struct program *program = program_get(program_handle);
     cl_int error = CL_SUCCESS;
-    if (!program)
-        return CL_INVALID_PROGRAM;
     program_settle(program);
     if (!program_is_executable(program, ~0u))
         return CL_INVALID_PROGRAM_EXECUTABLE;
@@ -102,15 +99,12 @@ static int entry_kernel_vdev_of(const struct kernel *kernel, cl_device_id handle
     return index >= 0 && vdevs & (1u << index) ? index : -1;
 }
 
-cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
-                                cl_kernel_work_group_info name, size_t param_value_size,
-                                void *param_value, size_t *ret_size)
+cl_int kernel_answer_group(struct kernel *kernel, cl_device_id device,
+                           cl_kernel_work_group_info name, size_t param_value_size,
+                           void *param_value, size_t *ret_size)
 {
-    struct kernel *kernel = kernel_get(handle);
     const void *value;
     size_t size;
-    if (!kernel)
-        return CL_INVALID_KERNEL;
     int vdev = entry_kernel_vdev_of(kernel, device);
     if (vdev < 0)
         return CL_INVALID_DEVICE;
@@ -129,15 +123,13 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device,
     return error ? error : info_answer(value, size, param_value_size, param_value, ret_size);
 }
 
-cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device, cl_kernel_sub_group_info name,
-                               size_t input_value_size, const void *input_value,
-                               size_t param_value_size, void *param_value, size_t *ret_size)
+cl_int kernel_answer_sub_group(struct kernel *kernel, cl_device_id device,
+                               cl_kernel_sub_group_info name, size_t input_value_size,
+                               const void *input_value, size_t param_value_size, void *param_value,
+                               size_t *ret_size)
 {
-    struct kernel *kernel = kernel_get(handle);
     const void *value;
     size_t size;
-    if (!kernel)
-        return CL_INVALID_KERNEL;
     int vdev = entry_kernel_vdev_of(kernel, device);
     if (vdev < 0)
         return CL_INVALID_DEVICE;

@@ -19,13 +19,9 @@ cl_int sub_buffer_create(struct memory *buffer, cl_mem_flags flags, cl_buffer_cr
     return memory_create_sub_buffer(buffer, flags, type, info, alignment, ret_memory);
 }
 
-cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
-                                        void(CL_CALLBACK *pfn_notify)(cl_mem, void *),
-                                        void *user_data)
+cl_int memory_set_destructor(struct memory *memory, void(CL_CALLBACK *pfn_notify)(cl_mem, void *),
+                             void *user_data)
 {
-    struct memory *memory = memory_get(memobj);
-    if (!memory)
-        return CL_INVALID_MEM_OBJECT;
     if (!pfn_notify)
         return CL_INVALID_VALUE;
     return memory_add_destructor(memory, pfn_notify, user_data) == 0 ? CL_SUCCESS

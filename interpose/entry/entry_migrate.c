@@ -92,14 +92,10 @@ static const void *entry_migrate_context_of(cl_mem handle)
     return memory ? memory->context : NULL;
 }
 
-cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,
-                                  const cl_mem *mem_objects, cl_mem_migration_flags flags,
-                                  cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                                  cl_event *event)
+cl_int queue_migrate(struct queue *queue, cl_uint num_mem_objects, const cl_mem *mem_objects,
+                     cl_mem_migration_flags flags, cl_uint num_events_in_wait_list,
+                     const cl_event *event_wait_list, cl_event *event)
 {
-    struct queue *queue = queue_get(command_queue);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
     cl_int error = check_migration(num_mem_objects, mem_objects, flags, queue->context,
                                    entry_migrate_context_of);
     if (error)

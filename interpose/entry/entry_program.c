@@ -194,13 +194,10 @@ cl_int program_create_built_in(struct context *context, cl_uint num_devices,
 }
 
 /* This call was for programs with global constructors and destructors, which 3.0 does not have. */
-cl_int clSetProgramReleaseCallback(cl_program handle,
-                                   void(CL_CALLBACK *pfn_notify)(cl_program, void *),
-                                   void *user_data)
+cl_int program_set_release(struct program *program,
+                           void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
 {
-    (void)user_data;
-    if (!program_get(handle))
-        return CL_INVALID_PROGRAM;
+    (void)program, (void)user_data;
     return pfn_notify ? CL_INVALID_OPERATION : CL_INVALID_VALUE;
 }
 
@@ -210,14 +207,11 @@ cl_int program_set_constant(struct program *program, cl_uint id, size_t size, co
                                   : CL_INVALID_OPERATION;
 }
 
-cl_int clBuildProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
-                      const char *options, void(CL_CALLBACK *pfn_notify)(cl_program, void *),
-                      void *user_data)
+cl_int program_begin_build(struct program *program, cl_uint num_devices,
+                           const cl_device_id *devices, const char *options,
+                           void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
 {
-    struct program *program = program_get(handle);
     uint32_t vdevs;
-    if (!program)
-        return CL_INVALID_PROGRAM;
     if (!pfn_notify && user_data)
         return CL_INVALID_VALUE;
     cl_int error = entry_program_vdevs_to_build(program->context, program_vdevs(program),
@@ -246,16 +240,14 @@ static cl_int entry_program_programs_of(const struct context *context, cl_uint c
     return CL_SUCCESS;
 }
 
-cl_int clCompileProgram(cl_program handle, cl_uint num_devices, const cl_device_id *devices,
-                        const char *options, cl_uint num_input_headers,
-                        const cl_program *input_headers, const char **header_include_names,
-                        void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
+cl_int program_begin_compile(struct program *program, cl_uint num_devices,
+                             const cl_device_id *devices, const char *options,
+                             cl_uint num_input_headers, const cl_program *input_headers,
+                             const char **header_include_names,
+                             void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
 {
-    struct program *program = program_get(handle);
     struct program_list headers = {.count = num_input_headers, .names = header_include_names};
     uint32_t vdevs;
-    if (!program)
-        return CL_INVALID_PROGRAM;
     if ((!pfn_notify && user_data) || !input_headers != (num_input_headers == 0) ||
         !header_include_names != (num_input_headers == 0))
         return CL_INVALID_VALUE;
@@ -407,15 +399,13 @@ cl_int program_answer_devices(const struct program *program, const struct info_r
     return info_bytes(request, devices, count * sizeof(devices[0]));
 }
 
-cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device, cl_program_build_info name,
-                             size_t param_value_size, void *param_value, size_t *ret_size)
+cl_int program_answer_build(struct program *program, cl_device_id device,
+                            cl_program_build_info name, size_t param_value_size, void *param_value,
+                            size_t *ret_size)
 {
     const struct info_request request = {param_value_size, param_value, ret_size};
-    struct program *program = program_get(handle);
     struct program_state state;
     uint32_t vdevs;
-    if (!program)
-        return CL_INVALID_PROGRAM;
     if (entry_program_vdevs_of(program->context, program_vdevs(program), 1, &device, &vdevs) !=
         CL_SUCCESS)
         return CL_INVALID_DEVICE;

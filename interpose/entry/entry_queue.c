@@ -24,7 +24,7 @@ cl_int queue_create_with_bits(struct context *context, cl_device_id device,
     cl_int error = entry_queue_offer(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_bits_check(properties, &offer);
-    return error ? error : queue_create(context, vdev_get(device), properties, NULL, 0, ret_queue);
+    return error ? error : queue_create(context, vdev_get(device), properties, NULL, ret_queue);
 }
 
 cl_int queue_create_with_list(struct context *context, cl_device_id device,
@@ -35,9 +35,7 @@ cl_int queue_create_with_list(struct context *context, cl_device_id device,
     cl_int error = entry_queue_offer(context, device, &offer);
     if (error == CL_SUCCESS)
         error = queue_properties_read(properties, &offer, &bits);
-    return error ? error
-                 : queue_create(context, vdev_get(device), bits, properties,
-                                properties_count(properties), ret_queue);
+    return error ? error : queue_create(context, vdev_get(device), bits, properties, ret_queue);
 }
 
 /* 5.1: a release flushes the queue, so that its commands end even if nobody waits for them. */

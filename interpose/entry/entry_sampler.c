@@ -14,9 +14,7 @@ static cl_int entry_sampler_create(struct context *context, const struct sampler
         return error;
     unsigned tries = 0;
     do
-        error = sampler_create(
-            context, (cl_bool)choice->normalized, (cl_addressing_mode)choice->addressing,
-            (cl_filter_mode)choice->filter, properties, properties_count(properties), ret_sampler);
+        error = sampler_create(context, choice, properties, ret_sampler);
     while (error != CL_SUCCESS && context_outlives(context, error, &tries));
     return error;
 }

@@ -45,16 +45,6 @@ static const struct command_ops barrier_ops = {
     .blocks_later = true,
 };
 
-static cl_int entry_sync_run(const struct command_ops *ops, cl_command_queue handle, cl_uint waits,
-                             const cl_event *wait_list, cl_event *ret_event)
-{
-    struct queue *queue = queue_get(handle);
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
-    struct command command = {.ops = ops, .queue = queue};
-    return command_run(&command, false, waits, wait_list, ret_event);
-}
-
 cl_int sync_empty(struct queue *queue, cl_command_type type, bool blocking, cl_uint waits,
                   const cl_event *wait_list, cl_event *ret_event)
 {
@@ -65,16 +55,15 @@ cl_int sync_empty(struct queue *queue, cl_command_type type, bool blocking, cl_u
     return command_run(&command, blocking, waits, wait_list, ret_event);
 }
 
-cl_int clEnqueueMarkerWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
-                                   const cl_event *event_wait_list, cl_event *event)
+cl_int queue_mark(struct queue *queue, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event)
 {
-    return entry_sync_run(&marker_ops, command_queue, num_events_in_wait_list, event_wait_list,
-                          event);
+    struct command command = {.ops = &marker_ops, .queue = queue};
+    return command_run(&command, false, waits, wait_list, ret_event);
 }
 
-cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
-                                    const cl_event *event_wait_list, cl_event *event)
+cl_int queue_bar(struct queue *queue, cl_uint waits, const cl_event *wait_list, cl_event *ret_event)
 {
-    return entry_sync_run(&barrier_ops, command_queue, num_events_in_wait_list, event_wait_list,
-                          event);
+    struct command command = {.ops = &barrier_ops, .queue = queue};
+    return command_run(&command, false, waits, wait_list, ret_event);
 }

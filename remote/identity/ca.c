@@ -21,15 +21,9 @@
 #define DAY_S      (24 * 3600)
 #define LINE_BYTES (CERTIFICATE_SERIAL_MAX + ADDRESS_HOST_MAX + 32)
 
-static int ca_refuse(char *ret_problem, int error, const char *what, const char *why)
-{
-    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.300s %.200s", what, why);
-    return error;
-}
-
 static int ca_refuse_error(char *ret_problem, int error, const char *what)
 {
-    return ca_refuse(ret_problem, error, what, strerror(-error));
+    return folder_refuse(ret_problem, error, what, strerror(-error));
 }
 
 static int ca_refuse_crypto(char *ret_problem, const char *what)
@@ -37,7 +31,7 @@ static int ca_refuse_crypto(char *ret_problem, const char *what)
     char why[CRYPTO_PROBLEM_MAX];
 
     crypto_problem(why);
-    return ca_refuse(ret_problem, -EIO, what, why);
+    return folder_refuse(ret_problem, -EIO, what, why);
 }
 
 int ca_folder(const char *named, char ret_folder[PATH_MAX])
@@ -93,7 +87,7 @@ static int ca_lock(struct ca *ca, char *ret_problem)
     ca->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (ca->lock < 0 || flock(ca->lock, LOCK_EX | LOCK_NB))
         return errno == EWOULDBLOCK
-                   ? ca_refuse(ret_problem, -EBUSY, ca->folder, "is in use by another command")
+                   ? folder_refuse(ret_problem, -EBUSY, ca->folder, "is in use by another command")
                    : ca_refuse_error(ret_problem, -errno, path);
     return 0;
 }
@@ -124,9 +118,9 @@ static int ca_open(const char *folder, bool make, struct ca *ca, char *ret_probl
     if (error)
         return ca_refuse_error(ret_problem, error, folder);
     if (!crypto_context())
-        return ca_refuse(ret_problem, -ENOSYS, "OpenSSL", "cannot be used here");
+        return folder_refuse(ret_problem, -ENOSYS, "OpenSSL", "cannot be used here");
     if (!make && access(wanted, F_OK))
-        return ca_refuse(ret_problem, -ENOENT, folder, "has no authority");
+        return folder_refuse(ret_problem, -ENOENT, folder, "has no authority");
     error = folder_make_private(wanted, ca->folder, ret_problem);
     return error ? error : ca_lock(ca, ret_problem);
 }
@@ -159,7 +153,7 @@ static int ca_replace_list(const struct ca *ca, const char *name, const struct l
     if (!bytes || ca_file(ca->folder, name, path))
         return ca_refuse_error(ret_problem, bytes ? -ENAMETOOLONG : -ENOMEM, name);
     if (list->size + more > LIST_MAX)
-        return ca_refuse(ret_problem, -EFBIG, path, "would be too long");
+        return folder_refuse(ret_problem, -EFBIG, path, "would be too long");
     if (list->size)
         memcpy(bytes, list->bytes, list->size);
     memcpy(bytes + list->size, lines, more + 1);
@@ -215,13 +209,14 @@ static int ca_each_that_counts(const struct ca *ca, const char *name, time_t now
             continue;
         int revoked = revoked_find(ca->revoked.bytes, ca->revoked.size, issued.serial);
         if (revoked == -EINVAL)
-            return ca_refuse(ret_problem, -EINVAL, ca->folder,
-                             "has a damaged list \"" CA_REVOKED "\"");
+            return folder_refuse(ret_problem, -EINVAL, ca->folder,
+                                 "has a damaged list \"" CA_REVOKED "\"");
         result = revoked ? 0 : visit(data, &issued);
         if (result)
             return result;
     }
-    return result ? ca_refuse(ret_problem, -EINVAL, ca->folder, "has a damaged list \"" ISSUED "\"")
+    return result ? folder_refuse(ret_problem, -EINVAL, ca->folder,
+                                  "has a damaged list \"" ISSUED "\"")
                   : 0;
 }
 
@@ -246,7 +241,7 @@ static int ca_write_credentials(const char *path, const struct credentials *cred
         error = file_make(NULL, path, &(struct file_part){bytes, size}, 1);
         private_file_free(bytes, size);
     }
-    return error == -EEXIST ? ca_refuse(ret_problem, error, path, "already exists")
+    return error == -EEXIST ? folder_refuse(ret_problem, error, path, "already exists")
            : error          ? ca_refuse_error(ret_problem, error, path)
                             : 0;
 }
@@ -287,7 +282,7 @@ static int ca_record(const struct ca *ca, const struct credentials *made, const 
     char serial[CERTIFICATE_SERIAL_MAX], line[LINE_BYTES];
 
     if (certificate_serial(made->certificate, serial))
-        return ca_refuse(ret_problem, -EINVAL, name, "could not get a serial number");
+        return folder_refuse(ret_problem, -EINVAL, name, "could not get a serial number");
     snprintf(line, sizeof(line), "%s %lld %s\n", serial, (long long)until, name);
     return ca_replace_list(ca, ISSUED, &ca->issued, line, ret_problem);
 }
@@ -304,7 +299,7 @@ static int ca_create_in(const struct ca *ca, const char *server, time_t now, cha
         return ca_refuse_error(ret_problem, -ENAMETOOLONG, ca->folder);
     /* Check both files: the operator may have moved the key away. */
     if (access(key, F_OK) == 0 || access(own, F_OK) == 0)
-        return ca_refuse(ret_problem, -EEXIST, ca->folder, "already has an authority");
+        return folder_refuse(ret_problem, -EEXIST, ca->folder, "already has an authority");
     snprintf(common, sizeof(common), "reseat %.50s", server);
     int error = ca_make(&root, NULL, &authority, ret_problem);
     error = error ? error : ca_make(&leaf, &authority, &made, ret_problem);
@@ -325,7 +320,7 @@ int ca_create(const char *folder, const char *server, time_t now,
     struct ca ca;
 
     if (!address_is_name(server))
-        return ca_refuse(ret_problem, -EINVAL, server, "is not a valid server name");
+        return folder_refuse(ret_problem, -EINVAL, server, "is not a valid server name");
     int error = ca_open(folder, true, &ca, ret_problem);
     error = error ? error : ca_create_in(&ca, server, now, ret_problem);
     ca_close(&ca);
@@ -372,7 +367,7 @@ static int ca_issue_in(struct ca *ca, const struct ca_wish *wish, time_t now, ch
         return error;
     error = ca_each_that_counts(ca, wish->name, now, ca_refuse_second, NULL, ret_problem);
     if (error == -EEXIST)
-        ca_refuse(ret_problem, error, wish->name, "already has a certificate; revoke it first");
+        folder_refuse(ret_problem, error, wish->name, "already has a certificate; revoke it first");
     error = error ? error : ca_make(&leaf, &authority, &made, ret_problem);
     snprintf(made.server, sizeof(made.server), "%s", wish->server ? wish->name : authority.server);
     error = error ? error : ca_hand_out(ca, &made, wish, until, ret_problem);
@@ -387,7 +382,7 @@ int ca_issue(const char *folder, const struct ca_wish *wish, time_t now,
     struct ca ca;
 
     if (wish->server ? !address_is_name(wish->name) : !certificate_name_is_valid(wish->name))
-        return ca_refuse(ret_problem, -EINVAL, wish->name, "is not a valid name");
+        return folder_refuse(ret_problem, -EINVAL, wish->name, "is not a valid name");
     int error = ca_open(folder, false, &ca, ret_problem);
     error = error ? error : ca_issue_in(&ca, wish, now, ret_problem);
     ca_close(&ca);
@@ -425,7 +420,7 @@ static int ca_revoke_in(struct ca *ca, const char *name, time_t now, size_t *ret
     error =
         error ? error : ca_each_that_counts(ca, name, now, ca_revoke_one, &revoking, ret_problem);
     if (!error && !revoking.count)
-        error = ca_refuse(ret_problem, -ESRCH, name, "has no valid certificate");
+        error = folder_refuse(ret_problem, -ESRCH, name, "has no valid certificate");
     error =
         error ? error : ca_replace_list(ca, CA_REVOKED, &ca->revoked, revoking.lines, ret_problem);
     if (!error)

@@ -283,7 +283,7 @@ int revoked_check(const char *path, const char *serial, char ret_problem[FOLDER_
         return error;
     error = revoked_find(bytes, size, serial);
     if (error == -EINVAL)
-        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s is damaged", path);
+        error = folder_refuse(ret_problem, error, path, "is damaged");
     private_file_free(bytes, size);
     return error;
 }

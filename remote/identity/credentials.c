@@ -14,12 +14,6 @@
 #define HEADER   "reseat-server: "
 #define SUFFIX   ".pem"
 
-static int credentials_refuse(char *ret_problem, int error, const char *name, const char *why)
-{
-    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.300s %.200s", name, why);
-    return error;
-}
-
 /** Read the server's name from the first line. */
 static bool credentials_read_server(const char *bytes, char ret_server[ADDRESS_HOST_MAX])
 {
@@ -60,14 +54,14 @@ int credentials_parse(const char *name, const char *bytes, size_t size,
     struct credentials credentials = {.key = NULL};
 
     if (!crypto_context())
-        return credentials_refuse(ret_problem, -ENOSYS, name,
-                                  "needs OpenSSL, which cannot be used here");
+        return folder_refuse(ret_problem, -ENOSYS, name,
+                             "needs OpenSSL, which cannot be used here");
     const char *why =
         size > FILE_MAX ? "is too large" : credentials_read_parts(bytes, size, &credentials);
     ERR_clear_error();
     if (why) {
         credentials_finish(&credentials);
-        return credentials_refuse(ret_problem, -EINVAL, name, why);
+        return folder_refuse(ret_problem, -EINVAL, name, why);
     }
     *ret_credentials = credentials;
     return 0;

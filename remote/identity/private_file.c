@@ -12,19 +12,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 
-static int private_file_refuse(char *ret_problem, int error, const char *path, const char *why)
-{
-    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s %.100s", path, why);
-    return error;
-}
-
-static int private_file_refuse_error(char *ret_problem, int error, const char *path)
-{
-    char why[100];
-
-    snprintf(why, sizeof(why), "cannot be read: %s", strerror(-error));
-    return private_file_refuse(ret_problem, error, path, why);
-}
+#define UNREADABLE "cannot be read"
 
 /** Returns 0 for a regular file of at most @limit bytes that only this user can access. */
 static int private_file_check(int fd, const char *path, size_t limit, char *ret_problem)
@@ -32,16 +20,16 @@ static int private_file_check(int fd, const char *path, size_t limit, char *ret_
     struct stat stat;
 
     if (fstat(fd, &stat))
-        return private_file_refuse_error(ret_problem, -errno, path);
+        return folder_refuse_error(ret_problem, -errno, path, UNREADABLE);
     if (!S_ISREG(stat.st_mode))
-        return private_file_refuse(ret_problem, -EPERM, path, "is not a file");
+        return folder_refuse(ret_problem, -EPERM, path, "is not a file");
     if (stat.st_uid != geteuid())
-        return private_file_refuse(ret_problem, -EPERM, path, "belongs to another user");
+        return folder_refuse(ret_problem, -EPERM, path, "belongs to another user");
     if (stat.st_mode & 077)
-        return private_file_refuse(ret_problem, -EPERM, path,
-                                   "can be used by others: its mode must be 0600");
+        return folder_refuse(ret_problem, -EPERM, path,
+                             "can be used by others: its mode must be 0600");
     if ((uintmax_t)stat.st_size > limit)
-        return private_file_refuse(ret_problem, -EFBIG, path, "is too large");
+        return folder_refuse(ret_problem, -EFBIG, path, "is too large");
     return 0;
 }
 
@@ -51,7 +39,7 @@ int private_file_read(const char *path, size_t limit, char **ret_bytes, size_t *
     char real[PATH_MAX], above[PATH_MAX];
 
     if (!realpath(path, real))
-        return private_file_refuse_error(ret_problem, -errno, path);
+        return folder_refuse_error(ret_problem, -errno, path, UNREADABLE);
     const char *slash = strrchr(real, '/');
     snprintf(above, sizeof(above), "%.*s", slash > real ? (int)(slash - real) : 1, real);
     int error = folder_check_above(above, ret_problem);
@@ -59,12 +47,12 @@ int private_file_read(const char *path, size_t limit, char **ret_bytes, size_t *
         return error;
     CLEANUP(cleanup_close) int fd = open(real, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return private_file_refuse_error(ret_problem, -errno, path);
+        return folder_refuse_error(ret_problem, -errno, path, UNREADABLE);
     error = private_file_check(fd, path, limit, ret_problem);
     if (error)
         return error;
     error = file_load(fd, limit, ret_bytes, ret_size);
-    return error ? private_file_refuse_error(ret_problem, error, path) : 0;
+    return error ? folder_refuse_error(ret_problem, error, path, UNREADABLE) : 0;
 }
 
 void private_file_free(char *bytes, size_t size)

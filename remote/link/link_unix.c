@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -232,40 +231,10 @@ static int link_unix_check_folder(const char *where)
     return folder_is_ours(real, true) ? folder_check_above(real, problem) : -EPERM;
 }
 
-/* Remove the socket of a server that was killed: nobody listens on it. */
-static int link_unix_make_way(const char *where)
-{
-    int fd = agent_connect(where, geteuid());
-    if (fd >= 0)
-        close(fd);
-    if (fd >= 0 || fd == -EAGAIN || fd == -EPERM)
-        return -EADDRINUSE;
-    if (fd == -ECONNREFUSED && unlink(where))
-        return -errno;
-    return fd == -ECONNREFUSED || fd == -ENOENT ? 0 : fd;
-}
-
 static int link_unix_listen(const char *where, int *ret_fd)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     int error = link_unix_check_folder(where);
-    if (error == 0)
-        error = link_unix_make_way(where);
-    if (error)
-        return error;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    memcpy(address.sun_path, where, strlen(where) + 1);
-    /* Nobody can connect before listen(); by then chmod() has set the mode. */
-    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) || chmod(where, 0600) ||
-        listen(fd, BACKLOG)) {
-        error = -errno;
-        close(fd);
-        return error;
-    }
-    *ret_fd = fd;
-    return 0;
+    return error ? error : access_listen(where, SOCK_STREAM, BACKLOG, ret_fd);
 }
 
 static void link_unix_unlisten(const char *where)

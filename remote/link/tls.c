@@ -31,10 +31,8 @@ int tls_server_open(const char *ca_folder, char ret_problem[FOLDER_PROBLEM_MAX])
 {
     char path[PATH_MAX], revoked[PATH_MAX];
 
-    if (ca_file(ca_folder, CA_SERVER, path) || ca_file(ca_folder, CA_REVOKED, revoked)) {
-        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: the path is too long", ca_folder);
-        return -ENAMETOOLONG;
-    }
+    if (ca_file(ca_folder, CA_SERVER, path) || ca_file(ca_folder, CA_REVOKED, revoked))
+        return folder_refuse(ret_problem, -ENAMETOOLONG, ca_folder, "is too long a path");
     /* A list that cannot be read is an error at once, rather than at the first client. */
     int error = revoked_check(revoked, "", ret_problem);
     struct credentials credentials;

@@ -118,7 +118,7 @@ static bool watch_run_child(struct watch *watch, bool list, struct found *ret_fo
     return came;
 }
 
-static void watch_tell(struct watch *watch, struct server_news *news)
+static void watch_print(struct watch *watch, struct server_news *news)
 {
     if (watch->link.round_trip_ns)
         news->round_trip_ns = watch->link.round_trip_ns;
@@ -155,7 +155,7 @@ static bool watch_look_once(struct watch *watch)
     watch->listed = there && (watch->listed || news.listed);
     if (there)
         news.code[0] = news.problem[0] = '\0';
-    watch_tell(watch, &news);
+    watch_print(watch, &news);
     return there;
 }
 

@@ -5,7 +5,10 @@ import re
 import sys
 
 IDS = ("device", "context", "queue", "memory", "sampler", "program", "kernel", "event", "call", "any")
-COMMAND = ["queue:queue", "event:event?", "purpose:u32", "area:u32", "place:u64", "waits:event[]"]
+GROUPS = { # Structs of their own, which several messages have.
+    "command": ["queue:queue", "event:event?", "purpose:u32", "area:u32", "place:u64", "waits:event[]"],
+    "peer": ["transfer:u64", "way:u32", "where:text", "ticket:bytes"],
+}
 PLAIN = {"u32": "uint32_t", "u64": "uint64_t", "i32": "int32_t"}
 SIDES = {">": "server", "<": "client"}
 
@@ -74,25 +77,21 @@ class Message:
         self.side, self.name, *words = line.split()
         if self.side not in "><=":
             sys.exit(f"{where}: '{self.side}' is no direction")
-        self.command = "command" in words
-        words = [w for word in words for w in (COMMAND if word == "command" else [word])]
-        self.fields = [Field(word, where) for word in words]
-        for field in self.fields[: len(COMMAND) if self.command else 0]:
-            field.path = f"command.{field.name}" # all commands begin with one struct
+        self.fields, self.members = [], []
+        for word in words:
+            fields = [Field(one, where) for one in GROUPS.get(word, [word])]
+            if word in GROUPS:
+                for field in fields:
+                    field.path = f"{word}.{field.name}"
+            self.fields += fields
+            self.members.append(f"struct msg_{word} {word};" if word in GROUPS else fields[0].declare())
         tails = [f.base == "tail" for f in self.fields]
         if any(tails[:-1]):
             sys.exit(f"{where}: the tail of {self.name} is not last")
         self.tail = self.fields[-1].name if tails and tails[-1] else None
 
     def struct(self):
-        lines = [f"struct msg_{self.name} {{"]
-        if self.command:
-            lines.append("    struct msg_command command;")
-        own = self.fields[len(COMMAND):] if self.command else self.fields
-        lines += [f"    {f.declare()}" for f in own]
-        if not own and not self.command:
-            lines.append("    char none;")
-        return lines + ["};"]
+        return [f"struct msg_{self.name} {{"] + [f"    {member}" for member in self.members or ["char none;"]] + ["};"]
 
     def source(self):
         lines = [f"void pack_{self.name}(struct pack *pack, const struct msg_{self.name} *message)", "{"]
@@ -124,8 +123,9 @@ def header(messages):
     lines = ["#ifndef RESEAT_REMOTE_WIRE_MESSAGES_H", "#define RESEAT_REMOTE_WIRE_MESSAGES_H", ""]
     lines += ['#include "remote/wire/stream.h"', '#include "remote/wire/wire.h"', "", "enum message_type {", "    MSG_NONE,"]
     lines += [f"    MSG_{m.name.upper()}," for m in messages if m.side != "="]
-    lines += ["    MSG_TYPES", "};", "", "struct msg_command {"]
-    lines += ["    " + Field(word, "").declare() for word in COMMAND] + ["};", ""]
+    lines += ["    MSG_TYPES", "};", ""]
+    for name, words in GROUPS.items():
+        lines += [f"struct msg_{name} {{"] + ["    " + Field(word, "").declare() for word in words] + ["};", ""]
     for m in messages:
         lines += m.struct()
         lines.append(f"void pack_{m.name}(struct pack *pack, const struct msg_{m.name} *message);")

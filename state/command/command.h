@@ -99,7 +99,7 @@ void queue_launched_ended(struct queue *queue);
 
 cl_int queue_create(struct context *context, struct vdev *vdev,
                     cl_command_queue_properties properties, const cl_queue_properties *list,
-                    size_t list_count, struct queue **ret_queue);
+                    struct queue **ret_queue);
 /**
  * True when @queue is the program's only queue, and in order: then creating another one waits until
  * queue_alone_end. Any thread, inside the gate or not.

@@ -532,7 +532,7 @@ static void launch_make_for_pieces(struct launch *launch, const struct kernel_tr
     const struct queue *queue = launch->base.queue;
     bool predicted = pace_predicts(launch->kernel->pace, launch_item_count(launch->space));
     uint64_t ns = 0;
-    if (!traits->places || !(predicted ? launch_is_long(launch) : traits->loops))
+    if (!traits->asks_position || !(predicted ? launch_is_long(launch) : traits->loops))
         return;
     gate_enter();
     uint8_t residence_index = atomic_load(&queue->context->residence_index[queue->vdev_index]);
@@ -572,7 +572,7 @@ static NOINLINE bool launch_cut(struct launch *launch)
         return false;
     if (pace_traits(kernel->program, kernel->pace, &traits) != 0)
         return false;
-    if (!traits.whole && traits.places)
+    if (!traits.whole && traits.asks_position)
         traits.whole = program_cut_refusal(kernel->program);
     if (traits.whole || atomic_load(&pace_slice_ns) == 0) {
         pace_never(kernel->pace, traits.whole);
@@ -589,7 +589,7 @@ static NOINLINE bool launch_cut(struct launch *launch)
         residence_index != RESIDENCE_NONE ? queue->context->at[residence_index] : NULL;
     if (residence && kernel_make_real(kernel, residence, residence_index) == 0) {
         whole = launch_choose_local(launch, residence, residence_index)
-                    ? launch_begin_pieces(launch, residence, residence_index, traits.places)
+                    ? launch_begin_pieces(launch, residence, residence_index, traits.asks_position)
                     : "its launches leave the size of work-groups to the driver";
         cuts = !whole && !launch_exceeds(&launch->base, residence, residence_index);
     }

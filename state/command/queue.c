@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
@@ -8,6 +7,7 @@
 #include "state/command/parts.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
+#include "state/opencl/create.h"
 
 static void queue_release_at(const struct queue *queue, uint8_t residence_index,
                              cl_command_queue real)
@@ -113,7 +113,7 @@ static cl_int queue_begin_where_it_is(struct queue *queue)
 
 cl_int queue_create(struct context *context, struct vdev *vdev,
                     cl_command_queue_properties properties, const cl_queue_properties *list,
-                    size_t list_count, struct queue **ret_queue)
+                    struct queue **ret_queue)
 {
     struct queue *queue = object_create(OBJECT_QUEUE);
     if (!queue)
@@ -128,13 +128,9 @@ cl_int queue_create(struct context *context, struct vdev *vdev,
     queue->properties = properties;
     queue->in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     object_hold(context);
-    if (list_count) {
-        queue->property_list = calloc(list_count, sizeof(*list));
-        if (!queue->property_list)
-            goto failed;
-        memcpy(queue->property_list, list, list_count * sizeof(*list));
-        queue->property_count = list_count;
-    }
+    queue->property_list = properties_copy(list, &queue->property_count);
+    if (list && !queue->property_list)
+        goto failed;
     do
         error = queue_begin_where_it_is(queue);
     while (error != CL_SUCCESS && context_outlives(context, error, &tries));

@@ -237,10 +237,10 @@ static struct cost_stage cost_out_stage(const struct cost_way *way)
 
 /* Set up the stages of a transfer through a ring. */
 static void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
-                        struct cost_places *ret_places)
+                        struct cost_indices *ret_places)
 {
     struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
-    struct cost_places places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};
+    struct cost_indices places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};
     if (way->from)
         cost_add_stage(&problem, &way->from->read);
     if (!way->from)
@@ -292,7 +292,8 @@ static double cost_plain_seconds(const struct cost_way *way)
     return seconds;
 }
 
-void cost_route(const struct cost_way *way, struct cost_choice *ret, struct cost_places *ret_places)
+void cost_route(const struct cost_way *way, struct cost_choice *ret,
+                struct cost_indices *ret_places)
 {
     struct cost_problem problem;
     cost_stages(way, &problem, ret_places);

@@ -92,7 +92,7 @@ struct cost_way {
 };
 
 /** Indexes of stages in the problem of a transfer, and so of their threads in a choice. */
-struct cost_places {
+struct cost_indices {
     size_t copy, work; /**< COST_STAGES_MAX: there is none. */
 };
 
@@ -108,7 +108,7 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret);
  * (@ret->chunk is 0) if that is one of the ends and faster.
  */
 void cost_route(const struct cost_way *way, struct cost_choice *ret,
-                struct cost_places *ret_places);
+                struct cost_indices *ret_places);
 
 /*
  * Streams: records pass stages that all work at once, each on payloads of its own size. A stage

@@ -19,15 +19,10 @@
 /* The list is kept for clGetMemObjectInfo. No property is supported. */
 static cl_int memory_take_properties(struct memory *memory, const cl_mem_properties *properties)
 {
-    if (!properties)
-        return CL_SUCCESS;
-    if (properties[0] != 0)
+    if (properties && properties[0] != 0)
         return CL_INVALID_PROPERTY;
-    memory->properties = calloc(1, sizeof(*properties));
-    if (!memory->properties)
-        return CL_OUT_OF_HOST_MEMORY;
-    memory->property_count = 1;
-    return CL_SUCCESS;
+    memory->properties = properties_copy(properties, &memory->property_count);
+    return properties && !memory->properties ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
 }
 
 static struct memory *memory_new(struct context *context, cl_mem_object_type type,
@@ -211,14 +206,14 @@ uint64_t memory_only_at(const struct memory *root, uint8_t residence_index)
 {
     const struct context *context = root->context;
     uint64_t only = residence_index == RESIDENCE_NONE ? 0 : residence_bit(residence_index),
-             places = residence_bit(RESIDENCE_HOST);
+             keeping = residence_bit(RESIDENCE_HOST);
     uint64_t bytes = 0;
     for (uint8_t i = 0; i < context->residences; i++)
         if (root->real[i] && context_keeps(context, i))
-            places |= residence_bit(i);
+            keeping |= residence_bit(i);
     for (size_t at = 0; at < root->size;) {
         struct extent extent = extent_at(root, at);
-        if (extent.version != 0 && (extent.latest & places) == only)
+        if (extent.version != 0 && (extent.latest & keeping) == only)
             bytes += extent.range.end - at;
         at = extent.range.end;
     }

@@ -47,7 +47,7 @@ static bool elastic_is_member(const struct device_key *key)
     return false;
 }
 
-static bool elastic_is_wanted(const struct device_key *key)
+static bool elastic_is_listed(const struct device_key *key)
 {
     pthread_mutex_lock(&lock);
     bool wanted = elastic_is_member(key);
@@ -60,7 +60,7 @@ static bool elastic_offers(const void *unused, const struct context *context,
 {
     const struct device *device = atomic_load(&context->ready[residence_index]);
     (void)unused;
-    return device && elastic_is_wanted(&device->key);
+    return device && elastic_is_listed(&device->key);
 }
 
 /* Stops when a device is to leave (it may have been taken from the program), when another mover

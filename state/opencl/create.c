@@ -10,21 +10,16 @@
 _Static_assert(sizeof(cl_context_properties) == sizeof(cl_properties),
                "all lists of properties are copied alike");
 
-size_t properties_count(const void *list)
+void *properties_copy(const void *list, size_t *ret_count)
 {
     const cl_properties *properties = list;
     size_t count = 0;
     while (properties && properties[count] != 0)
         count += 2;
-    return properties ? count + 1 : 0;
-}
-
-void *properties_copy(const void *list, size_t *ret_count)
-{
-    size_t count = properties_count(list);
-    void *copy = count ? malloc(count * sizeof(cl_properties)) : NULL;
+    count += properties != NULL;
+    void *copy = count ? malloc(count * sizeof(*properties)) : NULL;
     if (copy)
-        memcpy(copy, list, count * sizeof(cl_properties));
+        memcpy(copy, list, count * sizeof(*properties));
     *ret_count = copy ? count : 0;
     return copy;
 }

@@ -14,11 +14,8 @@
  * the remote driver. Pure.
  */
 
-/** Elements of a list of pairs, the 0 at its end included; 0 of NULL. */
-size_t properties_count(const void *list);
-/** The list copied, for the caller to free; NULL for NULL or without memory, then with @ret_count
- * 0.
- */
+/** A list of pairs copied, for the caller to free; NULL for NULL or without memory. @ret_count:
+ * its elements, the 0 at its end included; 0: there is no copy. */
 void *properties_copy(const void *list, size_t *ret_count);
 
 /**

@@ -20,7 +20,6 @@ struct image_shape {
     size_t row_pitch, slice_pitch; /**< Of the host copy; of the program's pointer if it gave one.
                                         A 1D array's are the same: the distance of its layers. */
     size_t size;                   /**< Bytes of the host copy. */
-    cl_mem_flags buffer_flags;
 };
 
 /** Bytes of a row and slice in the host copy, and elements, of one image. */

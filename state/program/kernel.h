@@ -53,8 +53,8 @@ static inline struct kernel *kernel_get(cl_kernel handle)
 }
 
 /**
- * clCreateKernel (5.9.1): in the place where its program has an executable, with what the compiler
- * says of its parameters. Waits while the context is suspended; not inside the gate.
+ * clCreateKernel (5.9.1): in the residence where its program has an executable, with what the
+ * compiler says of its parameters. Waits while the context is suspended; not inside the gate.
  */
 cl_int kernel_create(struct program *program, const char *name, struct kernel **ret_kernel);
 /** clCloneKernel (5.9.1): the same kernel with the same arguments. As kernel_create. */

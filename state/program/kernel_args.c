@@ -129,7 +129,7 @@ static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residen
                : kernel_make_real(kernel, residence, residence_index);
 }
 
-/* True when the real kernel in the home place has all arguments. */
+/* True when the real kernel in the home residence has all arguments. */
 static inline bool kernel_args_is_current(const struct kernel *kernel, uint8_t home)
 {
     return kernel->applied[home] == kernel_edition(kernel);

@@ -26,7 +26,7 @@ void kernel_exec_give(const struct kernel_exec *exec, struct residence *residenc
                                       sizeof(exec->system), &exec->system);
 }
 
-/* The real kernel in the home place, whose driver checks the values. Inside the gate. */
+/* The real kernel in the home residence, whose driver checks the values. Inside the gate. */
 static cl_int kernel_svm_home_kernel(struct kernel *kernel, struct residence **ret_residence)
 {
     uint8_t home = context_home(kernel->context);

@@ -22,11 +22,11 @@ struct reading {
 /* The functions that cut_source.c replaces. A kernel that calls one of the first needs the
  * replacements; the last two give the right answer in a piece, but not together with the offsets
  * that the replacements need. */
-static const char *const place_names[] = {
+static const char *const position_names[] = {
     "get_group_id",         "get_num_groups", "get_global_size", "get_global_offset",
     "get_global_linear_id", "get_work_dim",   "get_global_id",
 };
-#define PLACE_NAMES_ASK 5
+#define POSITION_NAMES_ASK 5
 
 /* ---- volatile memory ---- */
 
@@ -358,9 +358,10 @@ static void kernel_traits_note_together(struct reading *r, size_t at)
         r->traits.stays = "it prints";
 }
 
-static void kernel_traits_note_places(struct reading *r, struct token token)
+static void kernel_traits_note_position(struct reading *r, struct token token)
 {
-    r->traits.places = r->traits.places || token_is_one_of(token, place_names, PLACE_NAMES_ASK);
+    r->traits.asks_position =
+        r->traits.asks_position || token_is_one_of(token, position_names, POSITION_NAMES_ASK);
 }
 
 static bool kernel_traits_begins_one_of(struct token token, const char *const *words, size_t count)
@@ -490,7 +491,7 @@ static void kernel_traits_walk(struct reading *r, size_t index, bool in_loop)
     for (size_t i = unit->first; i < unit->end && !opens && !r->traits.whole; i++) {
         struct token token = s->tokens[i];
         bool looping = i < loop && i >= unit->body;
-        kernel_traits_note_places(r, token);
+        kernel_traits_note_position(r, token);
         kernel_traits_note_strange(r, token);
         kernel_traits_note_together(r, i);
         if (i >= unit->body && IS_ONE_OF(token, loops)) {
@@ -585,10 +586,10 @@ static bool kernel_traits_shadows(const struct kernel_source *s)
 {
     bool shadows = kernel_traits_stands_there(s, "defined");
     for (size_t u = 0; u < s->unit_count; u++)
-        shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, place_names)) ||
+        shadows = shadows || (s->units[u].macro && IS_ONE_OF(s->units[u].name, position_names)) ||
                   (s->units[u].option && kernel_traits_is_in_answers(s->units[u].name));
     for (size_t i = 0; i < s->asked_count; i++)
-        shadows = shadows || IS_ONE_OF(s->asked[i], place_names);
+        shadows = shadows || IS_ONE_OF(s->asked[i], position_names);
     return shadows;
 }
 
@@ -614,7 +615,7 @@ static void kernel_traits_find_traits(struct reading *r, const char *name)
     kernel_traits_walk_from(r, name);
     if (kernel_traits_has_blocks(&r->source))
         kernel_traits_refuse(r, "its source has blocks, which are not followed");
-    if (!r->traits.places)
+    if (!r->traits.asks_position)
         return;
     if (kernel_traits_shadows(&r->source))
         kernel_traits_refuse(

@@ -17,15 +17,15 @@
  */
 
 struct kernel_traits {
-    const char *whole; /**< Why it cannot be cut: static text; NULL: it can. */
-    const char *stays; /**< Why all of its work-groups must write the same memory: static text.
-                          NULL: some may write another copy, which is merged later (merge.h). */
-    bool places;       /**< It asks where in the launch a group is, other than by global ids: its
+    const char *whole;  /**< Why it cannot be cut: static text; NULL: it can. */
+    const char *stays;  /**< Why all of its work-groups must write the same memory: static text.
+                           NULL: some may write another copy, which is merged later (merge.h). */
+    bool asks_position; /**< It asks where in the launch a group is, other than by global ids: its
                             pieces need the variant of program_cut.h. */
-    bool loops;        /**< It has a loop, or may have one: the time of an item has no bound. Only
-                            valid when it can be cut. */
-    bool even;         /**< Its language requires work-groups that divide a launch: other launches
-                            are given whole, for the driver to refuse. */
+    bool loops;         /**< It has a loop, or may have one: the time of an item has no bound. Only
+                             valid when it can be cut. */
+    bool even;          /**< Its language requires work-groups that divide a launch: other launches
+                             are given whole, for the driver to refuse. */
 };
 
 /**

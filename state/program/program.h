@@ -103,8 +103,9 @@ cl_int program_specialise(struct program *program, cl_uint id, size_t size, cons
 
 /** True when the last build asked for, for any of @vdevs, made an executable. */
 bool program_is_executable(const struct program *program, uint32_t vdevs);
-/** Where to make a kernel first: the place of the first virtual device that has an executable and
- *  is not suspended, else the context's home. Inside the gate, after program_enter. */
+/** Where to make a kernel first: the residence index of the first virtual device that has an
+ * executable and is not suspended, else the context's home. Inside the gate, after program_enter.
+ */
 uint8_t program_kernel_place(const struct program *program);
 /** context_enter, with one of the virtual devices that have an executable on a device. */
 static inline void program_enter(struct program *program)

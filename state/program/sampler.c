@@ -1,7 +1,6 @@
 #include "state/program/sampler.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static void sampler_leave(struct object *object)
 {
@@ -67,29 +66,22 @@ cl_int sampler_make_real(struct sampler *sampler, struct residence *residence,
     return error;
 }
 
-cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing_mode addressing,
-                      cl_filter_mode filter, const cl_sampler_properties *properties,
-                      size_t property_count, struct sampler **ret_sampler)
+cl_int sampler_create(struct context *context, const struct sampler_choice *choice,
+                      const cl_sampler_properties *list, struct sampler **ret_sampler)
 {
     struct sampler *sampler = object_create(OBJECT_SAMPLER);
     if (!sampler)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = CL_OUT_OF_HOST_MEMORY;
     sampler->context = context;
-    sampler->normalized = normalized;
-    sampler->addressing = addressing;
-    sampler->filter = filter;
+    sampler->normalized = (cl_bool)choice->normalized;
+    sampler->addressing = (cl_addressing_mode)choice->addressing;
+    sampler->filter = (cl_filter_mode)choice->filter;
     object_hold(context);
     sampler->real = calloc(context->residences, sizeof(cl_sampler));
-    if (!sampler->real)
+    sampler->properties = properties_copy(list, &sampler->property_count);
+    if (!sampler->real || (list && !sampler->properties))
         goto failed;
-    if (property_count) {
-        sampler->properties = calloc(property_count, sizeof(*properties));
-        if (!sampler->properties)
-            goto failed;
-        memcpy(sampler->properties, properties, property_count * sizeof(*properties));
-        sampler->property_count = property_count;
-    }
     context_enter(context);
     uint8_t residence_index = context_home(context);
     error = sampler_make_real(sampler, context->at[residence_index], residence_index);

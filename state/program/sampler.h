@@ -2,6 +2,7 @@
 #define RESEAT_STATE_PROGRAM_SAMPLER_H
 
 #include "state/object/context.h"
+#include "state/opencl/create.h"
 
 struct sampler {
     struct object object;
@@ -18,9 +19,9 @@ static inline struct sampler *sampler_get(cl_sampler handle)
 {
     return object_get(handle, OBJECT_SAMPLER);
 }
-cl_int sampler_create(struct context *context, cl_bool normalized, cl_addressing_mode addressing,
-                      cl_filter_mode filter, const cl_sampler_properties *properties,
-                      size_t property_count, struct sampler **ret_sampler);
+/** @list: as the program gave it, or NULL. */
+cl_int sampler_create(struct context *context, const struct sampler_choice *choice,
+                      const cl_sampler_properties *list, struct sampler **ret_sampler);
 /** Make real[residence_index]; inside the gate or by a mover. */
 cl_int sampler_make_real(struct sampler *sampler, struct residence *residence,
                          uint8_t residence_index);

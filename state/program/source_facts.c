@@ -140,7 +140,7 @@ void *source_facts_pack(const struct source_facts *facts, size_t *ret_size)
             (struct stored_kernel){.name = facts->names[i],
                                    .whole = (char *)(uintptr_t)(traits->whole ? traits->whole : ""),
                                    .stays = (char *)(uintptr_t)(traits->stays ? traits->stays : ""),
-                                   .places = traits->places,
+                                   .places = traits->asks_position,
                                    .loops = traits->loops,
                                    .even = traits->even};
     }
@@ -188,7 +188,7 @@ static struct source_facts *source_facts_take(const struct recipe *recipe,
         struct kernel_traits *traits = &facts->traits[i];
         whole = source_facts_reason(from->whole, &traits->whole) &&
                 source_facts_reason(from->stays, &traits->stays);
-        traits->places = from->places;
+        traits->asks_position = from->places;
         traits->loops = from->loops;
         traits->even = from->even;
         facts->names[facts->count++] = from->name;

@@ -54,7 +54,7 @@ static void transfer_choose(struct transfer *transfer, uint64_t total, bool pred
     struct link_figures from = {0}, to = {0};
     struct host_figures host = {0};
     struct cost_choice choice;
-    struct cost_places places = {COST_STAGES_MAX, COST_STAGES_MAX};
+    struct cost_indices places = {COST_STAGES_MAX, COST_STAGES_MAX};
     const struct cost_way way = {.host = &host,
                                  .from = transfer->from ? &from : NULL,
                                  .to = transfer->to ? &to : NULL,

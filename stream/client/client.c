@@ -84,8 +84,8 @@ static int client_find_address(struct reseat_stream *stream, const char *named)
 }
 
 /* Try until a service answers. */
-static int client_connect(struct reseat_stream *stream, struct connection **ret_connection,
-                          char *ret_reason)
+static int client_open_connection(struct reseat_stream *stream, struct connection **ret_connection,
+                                  char *ret_reason)
 {
     uint64_t deadline = clock_now_ns() + stream->deadline_ns;
     for (;;) {
@@ -117,7 +117,7 @@ int reseat_stream_open(const char *kernel, const struct reseat_stream_options *o
         snprintf(ret_reason, RESEAT_STREAM_REASON, "the options of the stream: %s",
                  strerror(-error));
     } else {
-        error = client_connect(stream, &stream->connection, ret_reason);
+        error = client_open_connection(stream, &stream->connection, ret_reason);
     }
     if (error) {
         reseat_stream_close(stream);
@@ -223,7 +223,7 @@ static int client_reconnect(struct reseat_stream *stream)
     struct connection *next;
     while (stream->packing)
         pthread_cond_wait(&stream->changed, &stream->lock);
-    int error = client_connect(stream, &next, stream->reason);
+    int error = client_open_connection(stream, &next, stream->reason);
     if (error)
         return client_fail(stream, error);
     error = client_send_again(stream, next);

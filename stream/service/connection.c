@@ -325,7 +325,7 @@ static int connection_stream(struct connection *connection)
     return error;
 }
 
-static int connection_list(const struct connection *connection)
+static int connection_send_list(const struct connection *connection)
 {
     CLEANUP(cleanup_free) char *text = kernels_list(connection->service);
     if (!text)
@@ -373,7 +373,7 @@ int connection_run(const struct service *service, const struct link_kind *kind, 
                                     STREAM_FRAME_MAX, strerror(-error));
     }
     if (!error && type == STREAM_LIST && !connection.stranger)
-        error = connection_list(&connection);
+        error = connection_send_list(&connection);
     else if (!error && type == STREAM_OPEN)
         error = connection_open(&connection);
     else if (!error)

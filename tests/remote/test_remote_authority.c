@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "state/base/clock.h"
-#include "state/server/control.h"
+#include "state/server/operator.h"
 #include "tests/remote/served.h"
 
 /* What a server is the authority for: the memory of its devices, whose turn it is on them, and who
@@ -344,29 +344,29 @@ static cl_int do_quick(const struct program *program)
 
 static uint32_t kicked;
 
-static bool kick_uid(void *data, int fd, const struct control_answer *server)
+static bool kick_uid(void *data, int fd, const struct operator_answer *server)
 {
-    struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_KICK};
-    struct control_answer answer;
+    struct operator_request request = {.version = OPERATOR_VERSION, .what = OPERATOR_KICK};
+    struct operator_answer answer;
     (void)server;
     request.number = *(uint32_t *)data;
-    cr_assert_eq(control_ask(fd, &request, &answer), 0);
+    cr_assert_eq(operator_ask(fd, &request, &answer), 0);
     kicked += answer.error ? 0 : answer.count;
     return true;
 }
 
-static struct control_session listed[8];
+static struct operator_session listed[8];
 static uint32_t listed_count;
 
-static bool list(void *data, int fd, const struct control_answer *server)
+static bool list(void *data, int fd, const struct operator_answer *server)
 {
-    struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_SESSION};
-    struct control_answer answer;
+    struct operator_request request = {.version = OPERATOR_VERSION, .what = OPERATOR_SESSION};
+    struct operator_answer answer;
     (void)data;
     cr_expect_eq(server->pid, served.pid);
     cr_expect_str_eq(server->addresses, served.address);
     listed_count = 0;
-    while (!control_ask(fd, &request, &answer) && !answer.error) {
+    while (!operator_ask(fd, &request, &answer) && !answer.error) {
         listed[listed_count++] = answer.session;
         request.number = answer.session.number + 1;
     }
@@ -388,7 +388,7 @@ Test(remote_authority, an_endless_kernel_holds_up_its_own_client_only)
     cr_expect_eq(use_memory(&program, 60 * MIB, &memory), CL_MEM_OBJECT_ALLOCATION_FAILURE);
     clReleaseMemObject(memory);
     /* The operator sees it, and ends it. */
-    cr_assert_eq(control_servers(list, NULL, problem), 0, "%s", problem);
+    cr_assert_eq(operator_servers(list, NULL, problem), 0, "%s", problem);
     cr_assert_eq(listed_count, 2);
     snprintf(name, sizeof(name), "unix:%u", (unsigned)geteuid());
     cr_expect_str_eq(listed[0].name, name);
@@ -398,12 +398,12 @@ Test(remote_authority, an_endless_kernel_holds_up_its_own_client_only)
     /* Sessions say so once a second. */
     for (uint64_t until = clock_now_ns() + DEADLINE_NS;
          listed[0].busy_ns == 0 && clock_now_ns() < until; clock_sleep(10 * NS_PER_MS))
-        cr_assert_eq(control_servers(list, NULL, problem), 0, "%s", problem);
+        cr_assert_eq(operator_servers(list, NULL, problem), 0, "%s", problem);
     cr_expect_gt(listed[0].busy_ns, 0);
     uint32_t none = 77;
-    cr_assert_eq(control_servers(kick_uid, &none, problem), 0);
+    cr_assert_eq(operator_servers(kick_uid, &none, problem), 0);
     cr_expect_eq(kicked, 0);
-    cr_assert_eq(control_servers(kick_uid, &listed[0].number, problem), 0);
+    cr_assert_eq(operator_servers(kick_uid, &listed[0].number, problem), 0);
     cr_expect_eq(kicked, 1);
     must_end(hog);
     cr_expect_neq(atomic_load(&board->error), CL_SUCCESS);

@@ -146,18 +146,19 @@ static uint64_t await(const struct ticket *ticket)
 {
     for (;;) {
         uint64_t event = id_make(ID_EVENT, 0, events++);
-        cr_assert_eq(post_take(&stream, &(struct msg_take){.command = {.queue = QUEUE,
-                                                                       .event = event,
-                                                                       .purpose = COMMAND_TELL},
-                                                           .buffer = BUFFER,
-                                                           .offset = 16,
-                                                           .size = 1024,
-                                                           .transfer = event,
-                                                           .way = TRANSFER_AWAIT,
-                                                           .where = "",
-                                                           .ticket = ticket,
-                                                           .ticket_size = sizeof(*ticket)}),
-                     0);
+        cr_assert_eq(
+            post_take(&stream,
+                      &(struct msg_take){
+                          .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL},
+                          .buffer = BUFFER,
+                          .offset = 16,
+                          .size = 1024,
+                          .peer = {.transfer = event,
+                                   .way = TRANSFER_AWAIT,
+                                   .where = "",
+                                   .ticket = ticket,
+                                   .ticket_size = sizeof(*ticket)}}),
+            0);
         uint64_t read = read_buffer(OTHER);
         struct msg_done done = receive_done();
         if (done.event == read)
@@ -376,17 +377,17 @@ static struct name name_of(const unsigned char *bytes)
 static uint64_t take(const struct name *name, uint64_t size, const struct ticket *ticket)
 {
     uint64_t call = id_make(ID_CALL, 0, events++);
-    cr_assert_eq(
-        post_take_binary(&stream, &(struct msg_take_binary){.call = call,
-                                                            .name = name,
-                                                            .name_size = sizeof(*name),
-                                                            .size = size,
-                                                            .transfer = call,
-                                                            .way = TRANSFER_AWAIT,
-                                                            .where = "",
-                                                            .ticket = ticket,
-                                                            .ticket_size = sizeof(*ticket)}),
-        0);
+    cr_assert_eq(post_take_binary(
+                     &stream, &(struct msg_take_binary){.call = call,
+                                                        .name = name,
+                                                        .name_size = sizeof(*name),
+                                                        .size = size,
+                                                        .peer = {.transfer = call,
+                                                                 .way = TRANSFER_AWAIT,
+                                                                 .where = "",
+                                                                 .ticket = ticket,
+                                                                 .ticket_size = sizeof(*ticket)}}),
+                 0);
     stream_flush(&stream);
     return call;
 }
@@ -501,12 +502,13 @@ Test(ticket, a_binary_that_is_too_small_ends_the_session)
 /* As names are not: too short, or ways that are for buffers. */
 Test(ticket, a_binary_by_another_way_ends_the_session)
 {
-    cr_assert_eq(post_give_binary(&stream, &(struct msg_give_binary){.call = id_make(ID_CALL, 0, 0),
-                                                                     .name = &(struct name){{0}},
-                                                                     .name_size = CONTENT_HASH_SIZE,
-                                                                     .way = TRANSFER_DESCRIPTOR,
-                                                                     .where = ""}),
-                 0);
+    cr_assert_eq(
+        post_give_binary(
+            &stream, &(struct msg_give_binary){.call = id_make(ID_CALL, 0, 0),
+                                               .name = &(struct name){{0}},
+                                               .name_size = CONTENT_HASH_SIZE,
+                                               .peer = {.way = TRANSFER_DESCRIPTOR, .where = ""}}),
+        0);
     must_end_session();
 }
 

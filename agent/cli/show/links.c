@@ -136,7 +136,7 @@ static json_t *links_json_way(const struct links_known *known, const struct link
                                  .cores = links_cores(),
                                  .link = links_has_link(from) || links_has_link(to)};
     struct cost_choice choice;
-    struct cost_places places;
+    struct cost_indices places;
 
     cost_route(&way, &choice, &places);
     return json_pack("{s:o, s:o, s:I, s:b, s:I, s:i, s:i, s:I}", "from",

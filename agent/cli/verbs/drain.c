@@ -43,31 +43,34 @@ static const struct verb_option rebalance_options[] = {{"dry-run", NULL,
                                                         OPTION_VALUE(struct steps, asked.dry_run)},
                                                        {NULL}};
 
-static void drain_show_step(struct steps *steps, json_t *step)
+static bool drain_show_step(void *context, json_t *step)
 {
+    struct steps *steps = context;
     struct words words = {.used = 0};
     bool done = strcmp(member_text(step, "result"), RESULT_DONE) == 0;
 
     if (steps->list) {
         json_array_append(steps->list, step);
-        return;
+        return true;
     }
     words_say(&words, step, "{app}: {from:place} -> {to:place}");
     words_say(&words, step, done ? "" : steps->asked.dry_run ? "{result}" : ", {result}");
     words_say(&words, step, "[: {reason}]");
     puts(words.text);
     fflush(stdout);
+    return true;
 }
 
 /** Print the announcement of a drain that is not immediate. */
-static void drain_show_announced(struct steps *steps, json_t *announced)
+static bool drain_show_announced(void *context, json_t *announced)
 {
+    struct steps *steps = context;
     struct words words = {.used = 0};
 
     if (steps->output->json) {
         steps->announced = json_incref(announced);
         json_object_del(announced, "device");
-        return;
+        return true;
     }
     words_say(
         &words, announced,
@@ -75,6 +78,7 @@ static void drain_show_announced(struct steps *steps, json_t *announced)
         "{told} told");
     puts(words.text);
     fflush(stdout);
+    return true;
 }
 
 /** One line: what stays where it was, and why. */
@@ -123,22 +127,12 @@ static int drain_finish(struct steps *steps, json_t *answer)
                                "--off)");
 }
 
-static bool drain_take_news(void *context, const struct message *message)
-{
-    bool step = field_is(&message->root, "type", MSG_STEP);
-
-    if (!step && !field_is(&message->root, "type", MSG_NOTICE))
-        return false;
-    json_t *news = output_answer(message);
-    (step ? drain_show_step : drain_show_announced)(context, news);
-    json_decref(news);
-    return true;
-}
-
 static int drain_carry_out(struct call *call, const char *type, const char *what, bool launch)
 {
     struct steps *steps = call->options;
-    const struct news news = {.take = drain_take_news, .context = steps};
+    static const struct news_row rows[] = {
+        {MSG_STEP, drain_show_step}, {MSG_NOTICE, drain_show_announced}, {NULL}};
+    const struct news news = {.rows = rows, .context = steps};
     const struct question question = {.type = type, .what = what, .launch = launch, .news = &news};
     struct frame frame;
     json_auto_t *answer = NULL;

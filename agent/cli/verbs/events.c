@@ -35,8 +35,9 @@ static void events_print(const json_t *event)
     puts(words.text);
 }
 
-static void events_take(struct events *events, const json_t *answer)
+static bool events_show(void *context, json_t *answer)
 {
+    struct events *events = context;
     const json_t *one;
     size_t i;
 
@@ -52,16 +53,6 @@ static void events_take(struct events *events, const json_t *answer)
             putchar('\n');
     }
     fflush(stdout);
-}
-
-static bool events_take_news(void *context, const struct message *message)
-{
-    struct events *events = context;
-
-    if (!field_is(&message->root, "type", MSG_EVENTS))
-        return false;
-    json_auto_t *answer = output_answer(message);
-    events_take(events, answer);
     /* Who reads them has gone. */
     if (events->follow && ferror(stdout))
         exit(STATUS_ROLLED_BACK);
@@ -71,7 +62,8 @@ static bool events_take_news(void *context, const struct message *message)
 static int events_run(struct call *call)
 {
     struct events *events = call->options;
-    const struct news news = {.take = events_take_news, .context = events};
+    static const struct news_row rows[] = {{MSG_EVENTS, events_show}, {NULL}};
+    const struct news news = {.rows = rows, .context = events};
     const struct question question = {
         .type = MSG_EVENTS, .what = "read events", .news = &news, .lists = true};
     json_auto_t *answer = NULL;

@@ -109,8 +109,9 @@ static const struct verb_option prewarm_options[] = {
     OPTION_TIMEOUT(struct change, "Release a device that is not ready by then. Default: no limit."),
     {NULL}};
 
-static void move_show_progress(struct change *change, const json_t *progress)
+static bool move_show_progress(void *context, json_t *progress)
 {
+    struct change *change = context;
     unsigned long long done = member_number(progress, "done");
     unsigned long long total = member_number(progress, "total");
     unsigned long long builds = member_number(progress, "builds");
@@ -120,7 +121,7 @@ static void move_show_progress(struct change *change, const json_t *progress)
 
     /* In the background, the terminal belongs to another process group. */
     if (change->output->json || tcgetpgrp(STDERR_FILENO) != getpgrp())
-        return;
+        return true;
     change->bar = true;
     words_add(&words, "%-8s ", member_text(progress, "phase"));
     if (builds) {
@@ -141,16 +142,19 @@ static void move_show_progress(struct change *change, const json_t *progress)
             words_say(&words, progress, ", round {round}");
     }
     fprintf(stderr, "\r\033[K%s", words.text);
+    return true;
 }
 
 /** Print that the program waits for memory. */
-static void move_show_waiting(struct change *change, const json_t *notice)
+static bool move_show_waiting(void *context, json_t *notice)
 {
+    const struct change *change = context;
     struct words words = {.used = 0};
 
     words_say(&words, notice, "{app} waits for room (Ctrl-C: stay suspended): {reason}");
     if (!change->output->json)
         output_note(change->output, "%s", words.text);
+    return true;
 }
 
 static void move_end_bar(struct change *change)
@@ -350,18 +354,6 @@ static void move_say_canceling(void *context)
         output_note(change->output, "canceling; press Ctrl-C again to leave without waiting");
 }
 
-static bool move_take_news(void *context, const struct message *message)
-{
-    bool progress = field_is(&message->root, "type", MSG_PROGRESS);
-
-    if (!progress && !field_is(&message->root, "type", MSG_NOTICE))
-        return false;
-    json_t *news = output_answer(message);
-    (progress ? move_show_progress : move_show_waiting)(context, news);
-    json_decref(news);
-    return true;
-}
-
 static void move_make_request(struct call *call, struct frame *ret_frame)
 {
     struct change *change = call->options;
@@ -382,7 +374,9 @@ static void move_make_request(struct call *call, struct frame *ret_frame)
 static int move_take_answers(struct call *call, struct client *client)
 {
     struct change *change = call->options;
-    const struct news news = {move_take_news, change, true, move_say_canceling};
+    static const struct news_row rows[] = {
+        {MSG_PROGRESS, move_show_progress}, {MSG_NOTICE, move_show_waiting}, {NULL}};
+    const struct news news = {rows, change, true, move_say_canceling};
     const struct question question = {.type = MSG_REPORT, .what = call->verb->name, .news = &news};
     size_t count = change->devices.count ? change->devices.count : 1;
     json_auto_t *reports = json_array();

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "agent/cli/verb.h"
-#include "state/server/control.h"
+#include "state/server/operator.h"
 
 /*
  * reseat server sessions and kick: sessions of the device servers of this user (for root: of all)
@@ -21,12 +21,12 @@ struct search {
     /* For sessions: */
     json_t *sessions;
     /* For kick: */
-    struct control_request request;
+    struct operator_request request;
     uint32_t ended;
 };
 
 static bool server_sessions_is_meant(const struct search *search,
-                                     const struct control_answer *server)
+                                     const struct operator_answer *server)
 {
     const char *wanted = search->server;
     char pid[16];
@@ -34,7 +34,7 @@ static bool server_sessions_is_meant(const struct search *search,
 
     if (!wanted || strcmp(wanted, "-") == 0)
         return !search->kicks ||
-               strncmp(server->addresses, CONTROL_ISOLATED, strlen(CONTROL_ISOLATED)) != 0;
+               strncmp(server->addresses, OPERATOR_ISOLATED, strlen(OPERATOR_ISOLATED)) != 0;
     snprintf(pid, sizeof(pid), "%d", server->pid);
     if (strcmp(wanted, pid) == 0)
         return true;
@@ -48,11 +48,11 @@ static bool server_sessions_is_meant(const struct search *search,
 
 static int server_sessions_search_servers(struct search *search,
                                           bool (*each)(void *data, int fd,
-                                                       const struct control_answer *server))
+                                                       const struct operator_answer *server))
 {
     char problem[FOLDER_PROBLEM_MAX];
 
-    if (control_servers(each, search, problem))
+    if (operator_servers(each, search, problem))
         return output_fail(search->output, ERR_FAILED, "%s", problem);
     if (!search->found && search->server && strcmp(search->server, "-") != 0)
         return output_fail(search->output, ERR_GONE,
@@ -66,8 +66,8 @@ static int server_sessions_search_servers(struct search *search,
 
 /* ---- sessions ---- */
 
-static json_t *server_sessions_session_json(const struct control_answer *server,
-                                            const struct control_session *session)
+static json_t *server_sessions_session_json(const struct operator_answer *server,
+                                            const struct operator_session *session)
 {
     return json_pack("{s:s, s:i, s:I, s:s, s:i, s:I, s:s, s:I, s:f, s:I}", "server",
                      server->addresses, "server_pid", (int)server->pid, "session",
@@ -77,16 +77,16 @@ static json_t *server_sessions_session_json(const struct control_answer *server,
                      (double)session->busy_ns / NS_PER_SECOND, "share", (json_int_t)session->share);
 }
 
-static bool server_sessions_list_server(void *data, int fd, const struct control_answer *server)
+static bool server_sessions_list_server(void *data, int fd, const struct operator_answer *server)
 {
     struct search *search = data;
-    struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_SESSION};
-    struct control_answer answer;
+    struct operator_request request = {.version = OPERATOR_VERSION, .what = OPERATOR_SESSION};
+    struct operator_answer answer;
 
     if (!server_sessions_is_meant(search, server))
         return true;
     search->found++;
-    while (!control_ask(fd, &request, &answer) && !answer.error) {
+    while (!operator_ask(fd, &request, &answer) && !answer.error) {
         json_array_append_new(search->sessions,
                               server_sessions_session_json(server, &answer.session));
         request.number = answer.session.number + 1;
@@ -150,20 +150,20 @@ const struct verb verb_server_sessions = {
 
 /* ---- kick ---- */
 
-static bool server_sessions_kick_at(void *data, int fd, const struct control_answer *server)
+static bool server_sessions_kick_at(void *data, int fd, const struct operator_answer *server)
 {
     struct search *search = data;
-    struct control_answer answer;
+    struct operator_answer answer;
 
     if (!server_sessions_is_meant(search, server))
         return true;
     search->found++;
-    if (!control_ask(fd, &search->request, &answer) && !answer.error)
+    if (!operator_ask(fd, &search->request, &answer) && !answer.error)
         search->ended += answer.count;
     return true;
 }
 
-static bool server_sessions_count_at(void *data, int fd, const struct control_answer *server)
+static bool server_sessions_count_at(void *data, int fd, const struct operator_answer *server)
 {
     struct search *search = data;
 
@@ -178,7 +178,7 @@ static int server_sessions_run_kick(struct call *call)
         .output = &call->output,
         .server = call->words[0],
         .kicks = true,
-        .request = {.version = CONTROL_VERSION, .what = CONTROL_KICK},
+        .request = {.version = OPERATOR_VERSION, .what = OPERATOR_KICK},
     };
     const char *who = call->words[1];
     char *end = NULL;

@@ -82,19 +82,15 @@ static void trace_add(struct trace *trace, const json_t *span)
     trace->events[trace->count++] = event;
 }
 
-static bool trace_take_spans(void *context, const struct message *message)
+static bool trace_add_spans(void *context, json_t *news)
 {
     const json_t *span;
     size_t i;
 
-    if (!field_is(&message->root, "type", MSG_SPANS))
-        return false;
-    json_t *news = output_answer(message);
     json_array_foreach(json_object_get(news, "spans"), i, span)
     {
         trace_add(context, span);
     }
-    json_decref(news);
     return true;
 }
 
@@ -260,7 +256,8 @@ static int trace_write_file(struct trace *trace, json_t *answer)
 static int trace_run(struct call *call)
 {
     struct trace *trace = call->options;
-    const struct news news = {trace_take_spans, trace, true, NULL};
+    static const struct news_row rows[] = {{MSG_SPANS, trace_add_spans}, {NULL}};
+    const struct news news = {rows, trace, true, NULL};
     const struct question question = {.type = MSG_TRACE, .what = MSG_TRACE, .news = &news};
     struct trace_request asked = {.duration_ms = trace->duration_ms};
     struct frame frame;

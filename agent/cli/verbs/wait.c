@@ -12,7 +12,7 @@ static const struct verb_option wait_options[] = {
 
 static int wait_run(struct call *call)
 {
-    static const struct news nothing = {.take = NULL};
+    static const struct news nothing = {.rows = NULL};
     static const struct question question = {.type = MSG_WAIT,
                                              .what = "wait",
                                              .lists = true,

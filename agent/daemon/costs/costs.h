@@ -76,12 +76,6 @@ void costs_power(struct agent *agent, uint32_t device, const struct program *alo
 void costs_client_closed(struct peer *client);
 
 /**
- * Costs of a user's kernel on a device of the ledger. NULL: not known, or only on disk because no
- * program of the user ran the kernel recently. Borrowed until the loop runs.
- */
-const struct costs *costs_of(const struct agent *agent, uid_t uid, const char *id, uint32_t device);
-
-/**
  * Compare, for each device of the ledger, the speed of @program's recent work with that on @device.
  * NULL: not known. Borrowed until the next call for this program.
  */

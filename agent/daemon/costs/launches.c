@@ -177,6 +177,17 @@ void costs_handle(struct peer *peer, struct message *message)
     }
 }
 
+/** NULL: not known, or only on disk because no program of the user ran the kernel recently. */
+static const struct costs *costs_of(const struct agent *agent, uid_t uid, const char *id,
+                                    uint32_t device)
+{
+    const struct inventory_entry *there = devices_entry(agent, device);
+    const struct cost_entry *entry =
+        there ? costs_entry_on(costs_find(agent->costs, uid, id), &there->key) : NULL;
+
+    return entry ? &entry->costs : NULL;
+}
+
 /* ---- power, to programs ---- */
 
 /* What @use's launches draw on @device above idle: as learnt, or else what is known of the program
@@ -273,15 +284,6 @@ void costs_forget(struct program *program)
 }
 
 /* ---- answers to the policy ---- */
-
-const struct costs *costs_of(const struct agent *agent, uid_t uid, const char *id, uint32_t device)
-{
-    const struct inventory_entry *there = devices_entry(agent, device);
-    const struct cost_entry *entry =
-        there ? costs_entry_on(costs_find(agent->costs, uid, id), &there->key) : NULL;
-
-    return entry ? &entry->costs : NULL;
-}
 
 static struct policy_measured
 costs_compare(const struct agent *agent, const struct program *program, uint32_t from, uint32_t to)

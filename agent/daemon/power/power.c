@@ -255,7 +255,7 @@ static void power_settle(struct agent *agent, struct rows *rows, struct program 
         if (rows->owners[i] != program)
             continue;
         any = true;
-        capped = capped || power_is_capped(&rows->world, i);
+        capped = capped || power_program_is_capped(&rows->world, i);
         granted = granted && rows->choices[i].grant;
         least_mw = rows->choices[i].least_mw > least_mw ? rows->choices[i].least_mw : least_mw;
         if (!why[0] || rows->choices[i].least_mw)

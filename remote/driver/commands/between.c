@@ -88,11 +88,7 @@ static cl_int between_send_take(struct between *between, const struct command *c
                                         .buffer = handle_id(between->to.memory),
                                         .offset = between->to.offset,
                                         .size = between->size,
-                                        .transfer = between->meeting.transfer,
-                                        .way = between->meeting.ways[1],
-                                        .where = meeting_where(&between->meeting),
-                                        .ticket = &between->meeting.ticket,
-                                        .ticket_size = meeting_ticket_size(&between->meeting)});
+                                        .peer = meeting_peer(&between->meeting, 1)});
     return meeting_post(&between->meeting, 1, MSG_TAKE, &pack);
 }
 
@@ -104,11 +100,7 @@ static cl_int between_send_give(struct between *between, const struct command *c
                                         .buffer = handle_id(between->from.memory),
                                         .offset = between->from.offset,
                                         .size = between->size,
-                                        .transfer = between->meeting.transfer,
-                                        .way = between->meeting.ways[0],
-                                        .where = meeting_where(&between->meeting),
-                                        .ticket = &between->meeting.ticket,
-                                        .ticket_size = meeting_ticket_size(&between->meeting)});
+                                        .peer = meeting_peer(&between->meeting, 0)});
     return meeting_post(&between->meeting, 0, MSG_GIVE, &pack);
 }
 

@@ -123,30 +123,26 @@ void client_failed(struct client *client, const struct msg_failed *message)
 
 /* ---- markers and barriers ---- */
 
-static cl_int queue_enqueue_point(cl_command_queue queue, cl_command_type type, cl_uint count,
+static cl_int queue_enqueue_point(struct queue *queue, cl_command_type type, cl_uint count,
                                   const cl_event *waits, cl_event *event)
 {
     struct command command;
     bool marker = type == CL_COMMAND_MARKER;
-    cl_int error = command_begin(&command, queue, type, false, count == 0, count, waits, event);
+    cl_int error = command_begin(&command, (cl_command_queue)queue, type, false, count == 0, count,
+                                 waits, event);
     if (error)
         return error;
-    struct client *client = command.queue->base.client;
-    error = marker ? POST(client, marker, {.command = command.head})
-                   : POST(client, barrier, {.command = command.head});
+    error = marker ? POST(queue->base.client, marker, {.command = command.head})
+                   : POST(queue->base.client, barrier, {.command = command.head});
     return command_end(&command, error);
 }
 
-cl_int clEnqueueMarkerWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
-                                   const cl_event *event_wait_list, cl_event *event)
+cl_int queue_mark(struct queue *queue, cl_uint count, const cl_event *waits, cl_event *event)
 {
-    return queue_enqueue_point(command_queue, CL_COMMAND_MARKER, num_events_in_wait_list,
-                               event_wait_list, event);
+    return queue_enqueue_point(queue, CL_COMMAND_MARKER, count, waits, event);
 }
 
-cl_int clEnqueueBarrierWithWaitList(cl_command_queue command_queue, cl_uint num_events_in_wait_list,
-                                    const cl_event *event_wait_list, cl_event *event)
+cl_int queue_bar(struct queue *queue, cl_uint count, const cl_event *waits, cl_event *event)
 {
-    return queue_enqueue_point(command_queue, CL_COMMAND_BARRIER, num_events_in_wait_list,
-                               event_wait_list, event);
+    return queue_enqueue_point(queue, CL_COMMAND_BARRIER, count, waits, event);
 }

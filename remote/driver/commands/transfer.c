@@ -253,15 +253,11 @@ static const void *transfer_context_of(cl_mem handle)
     return memory ? memory->context : NULL;
 }
 
-cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_mem_objects,
-                                  const cl_mem *mem_objects, cl_mem_migration_flags flags,
-                                  cl_uint num_events_in_wait_list, const cl_event *event_wait_list,
-                                  cl_event *event)
+cl_int queue_migrate(struct queue *queue, cl_uint num_mem_objects, const cl_mem *mem_objects,
+                     cl_mem_migration_flags flags, cl_uint num_events_in_wait_list,
+                     const cl_event *event_wait_list, cl_event *event)
 {
-    const struct queue *queue = queue_get(command_queue);
     struct command command;
-    if (!queue)
-        return CL_INVALID_COMMAND_QUEUE;
     cl_int error =
         check_migration(num_mem_objects, mem_objects, flags, queue->context, transfer_context_of);
     if (error)
@@ -271,10 +267,10 @@ cl_int clEnqueueMigrateMemObjects(cl_command_queue command_queue, cl_uint num_me
         return CL_OUT_OF_HOST_MEMORY;
     for (cl_uint i = 0; i < num_mem_objects; i++)
         ids[i] = handle_id(memory_get(mem_objects[i]));
-    error = command_begin(&command, command_queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, false, false,
-                          num_events_in_wait_list, event_wait_list, event);
+    error = command_begin(&command, (cl_command_queue)queue, CL_COMMAND_MIGRATE_MEM_OBJECTS, false,
+                          false, num_events_in_wait_list, event_wait_list, event);
     if (error == CL_SUCCESS) {
-        error = POST(command.queue->base.client, migrate,
+        error = POST(queue->base.client, migrate,
                      {.command = command.head,
                       .flags = flags,
                       .objects = ids,

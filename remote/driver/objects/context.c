@@ -18,7 +18,7 @@ bool context_has(const struct context *context, const struct device_object *devi
     return false;
 }
 
-static void context_finish(struct handle *handle)
+static void context_end(struct handle *handle)
 {
     struct context *context = container_of(handle, struct context, base);
     (void)POST(handle->client, release, {.object = handle->id});
@@ -29,7 +29,7 @@ static void context_finish(struct handle *handle)
     pthread_mutex_destroy(&context->lock);
 }
 
-static const struct handle_class context_class = {sizeof(struct context), context_finish};
+static const struct handle_class context_class = {sizeof(struct context), context_end};
 
 /* ---- calls ---- */
 
@@ -132,14 +132,11 @@ clCreateContextFromType(const cl_context_properties *properties, cl_device_type 
     return created(context, error, errcode_ret);
 }
 
-cl_int clSetContextDestructorCallback(cl_context context,
-                                      void(CL_CALLBACK *pfn_notify)(cl_context, void *),
-                                      void *user_data)
+cl_int context_set_destructor(struct context *context,
+                              void(CL_CALLBACK *pfn_notify)(cl_context, void *), void *user_data)
 {
-    struct context *c = context_get(context);
-    if (!c)
-        return CL_INVALID_CONTEXT;
-    return object_add_destructor(&c->destructors, (void (*)(void))pfn_notify, c, user_data);
+    return object_add_destructor(&context->destructors, (void (*)(void))pfn_notify, context,
+                                 user_data);
 }
 
 struct news {

@@ -161,13 +161,9 @@ cl_int sub_buffer_create(struct memory *parent, cl_mem_flags flags, cl_buffer_cr
     return created_if(memory, error, ret_memory);
 }
 
-cl_int clSetMemObjectDestructorCallback(cl_mem memobj,
-                                        void(CL_CALLBACK *pfn_notify)(cl_mem, void *),
-                                        void *user_data)
+cl_int memory_set_destructor(struct memory *memory, void(CL_CALLBACK *pfn_notify)(cl_mem, void *),
+                             void *user_data)
 {
-    struct memory *memory = memory_get(memobj);
-    if (!memory)
-        return CL_INVALID_MEM_OBJECT;
     return object_add_destructor(&memory->destructors, (void (*)(void))pfn_notify, memory,
                                  user_data);
 }

@@ -243,11 +243,7 @@ static bool binaries_send_take(struct meeting *meeting, struct handing *handing,
                                                       .name = name,
                                                       .name_size = sizeof(*name),
                                                       .size = size,
-                                                      .transfer = meeting->transfer,
-                                                      .way = meeting->ways[1],
-                                                      .where = meeting_where(meeting),
-                                                      .ticket = &meeting->ticket,
-                                                      .ticket_size = meeting_ticket_size(meeting)});
+                                                      .peer = meeting_peer(meeting, 1)});
     return binaries_settle(call, handing, meeting_post(meeting, 1, MSG_TAKE_BINARY, &pack));
 }
 
@@ -262,11 +258,7 @@ static bool binaries_send_give(struct meeting *meeting, struct handing *handing,
     pack_give_binary(&pack, &(struct msg_give_binary){.call = handle_id(call),
                                                       .name = name,
                                                       .name_size = sizeof(*name),
-                                                      .transfer = meeting->transfer,
-                                                      .way = meeting->ways[0],
-                                                      .where = meeting_where(meeting),
-                                                      .ticket = &meeting->ticket,
-                                                      .ticket_size = meeting_ticket_size(meeting)});
+                                                      .peer = meeting_peer(meeting, 0)});
     return binaries_settle(call, handing, meeting_post(meeting, 0, MSG_GIVE_BINARY, &pack));
 }
 

@@ -208,13 +208,10 @@ static struct call *build_call(struct client *client, struct building *building)
 }
 
 /* What builds and compilations begin with. */
-static cl_int build_begin_build(cl_program handle, cl_uint count, const cl_device_id *devices,
+static cl_int build_begin_build(struct program *program, cl_uint count, const cl_device_id *devices,
                                 const char *options, build_notify notify, void *data,
                                 struct building **ret_building, struct call **ret_call)
 {
-    struct program *program = program_get(handle);
-    if (!program)
-        return CL_INVALID_PROGRAM;
     cl_int error = build_check_build(program, count, devices, notify, data);
     if (error == CL_SUCCESS)
         error = client_state(program->base.client);
@@ -238,9 +235,9 @@ static cl_int build_begin_build(cl_program handle, cl_uint count, const cl_devic
     return CL_SUCCESS;
 }
 
-cl_int clBuildProgram(cl_program program, cl_uint num_devices, const cl_device_id *device_list,
-                      const char *options, void(CL_CALLBACK *pfn_notify)(cl_program, void *),
-                      void *user_data)
+cl_int program_begin_build(struct program *program, cl_uint num_devices,
+                           const cl_device_id *device_list, const char *options,
+                           void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
 {
     struct building *building = NULL;
     struct call *call = NULL;
@@ -288,19 +285,17 @@ static cl_int build_take_headers(const struct context *context, cl_uint count,
     return CL_SUCCESS;
 }
 
-cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device_id *device_list,
-                        const char *options, cl_uint num_input_headers,
-                        const cl_program *input_headers, const char **header_include_names,
-                        void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
+cl_int program_begin_compile(struct program *p, cl_uint num_devices,
+                             const cl_device_id *device_list, const char *options,
+                             cl_uint num_input_headers, const cl_program *input_headers,
+                             const char **header_include_names,
+                             void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
 {
-    struct program *p = program_get(program);
     struct building *building = NULL;
     struct call *call = NULL;
     uint64_t *ids = NULL;
     char *names = NULL;
     size_t size = 0;
-    if (!p)
-        return CL_INVALID_PROGRAM;
     if ((num_input_headers == 0) != (input_headers == NULL) ||
         (num_input_headers == 0) != (header_include_names == NULL))
         return CL_INVALID_VALUE;
@@ -309,7 +304,7 @@ cl_int clCompileProgram(cl_program program, cl_uint num_devices, const cl_device
     cl_int error = build_take_headers(p->context, num_input_headers, input_headers,
                                       header_include_names, &ids, &names, &size);
     if (error == CL_SUCCESS)
-        error = build_begin_build(program, num_devices, device_list, options, pfn_notify, user_data,
+        error = build_begin_build(p, num_devices, device_list, options, pfn_notify, user_data,
                                   &building, &call);
     if (error == CL_SUCCESS)
         error = build_await(building, call,

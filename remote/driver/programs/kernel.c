@@ -305,12 +305,9 @@ cl_int kernel_create(struct program *program, const char *name, struct kernel **
     return created_if(kernel, error, ret_kernel);
 }
 
-cl_int clCreateKernelsInProgram(cl_program program, cl_uint num_kernels, cl_kernel *kernels,
-                                cl_uint *num_kernels_ret)
+cl_int program_create_kernels(struct program *p, cl_uint num_kernels, cl_kernel *kernels,
+                              cl_uint *num_kernels_ret)
 {
-    struct program *p = program_get(program);
-    if (!p)
-        return CL_INVALID_PROGRAM;
     if (!program_is_built(p))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     pthread_mutex_lock(&p->lock);
@@ -526,15 +523,12 @@ static size_t kernel_local_arguments(struct kernel *kernel)
     return size;
 }
 
-cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
-                                cl_kernel_work_group_info param_name, size_t param_value_size,
-                                void *param_value, size_t *param_value_size_ret)
+cl_int kernel_answer_group(struct kernel *k, cl_device_id device,
+                           cl_kernel_work_group_info param_name, size_t param_value_size,
+                           void *param_value, size_t *param_value_size_ret)
 {
     const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    struct kernel *k = kernel_get(kernel);
     struct msg_kernel_group group;
-    if (!k)
-        return CL_INVALID_KERNEL;
     const struct device_object *d = kernel_which_device(k, device);
     if (!d)
         return CL_INVALID_DEVICE;
@@ -576,16 +570,13 @@ static bool kernel_is_sub_group_info(cl_kernel_sub_group_info name)
     }
 }
 
-cl_int clGetKernelSubGroupInfo(cl_kernel kernel, cl_device_id device,
+cl_int kernel_answer_sub_group(struct kernel *k, cl_device_id device,
                                cl_kernel_sub_group_info param_name, size_t input_value_size,
                                const void *input_value, size_t param_value_size, void *param_value,
                                size_t *param_value_size_ret)
 {
     const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    struct kernel *k = kernel_get(kernel);
     struct call *call = NULL;
-    if (!k)
-        return CL_INVALID_KERNEL;
     const struct device_object *d = kernel_which_device(k, device);
     if (!d)
         return CL_INVALID_DEVICE;

@@ -423,15 +423,12 @@ cl_int program_answer_kernels(struct program *program, cl_program_info name,
     return error;
 }
 
-cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
-                             cl_program_build_info param_name, size_t param_value_size,
-                             void *param_value, size_t *param_value_size_ret)
+cl_int program_answer_build(struct program *p, cl_device_id device,
+                            cl_program_build_info param_name, size_t param_value_size,
+                            void *param_value, size_t *param_value_size_ret)
 {
     const struct info_request request = {param_value_size, param_value, param_value_size_ret};
-    struct program *p = program_get(program);
     cl_int error;
-    if (!p)
-        return CL_INVALID_PROGRAM;
     int index = program_device_index(p, device_get(device));
     if (index < 0)
         return CL_INVALID_DEVICE;
@@ -460,12 +457,9 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device,
     return error;
 }
 
-cl_int clSetProgramReleaseCallback(cl_program program,
-                                   void(CL_CALLBACK *pfn_notify)(cl_program, void *),
-                                   void *user_data)
+cl_int program_set_release(struct program *program,
+                           void(CL_CALLBACK *pfn_notify)(cl_program, void *), void *user_data)
 {
-    struct program *p = program_get(program);
-    if (!p)
-        return CL_INVALID_PROGRAM;
-    return object_add_destructor(&p->destructors, (void (*)(void))pfn_notify, p, user_data);
+    return object_add_destructor(&program->destructors, (void (*)(void))pfn_notify, program,
+                                 user_data);
 }

@@ -70,14 +70,13 @@ void meeting_finish(struct meeting *meeting)
         owned_close(&meeting->sockets[i]);
 }
 
-const char *meeting_where(const struct meeting *meeting)
+struct msg_peer meeting_peer(const struct meeting *meeting, int end)
 {
-    return meeting->awaits ? meeting->awaits->address : "";
-}
-
-uint32_t meeting_ticket_size(const struct meeting *meeting)
-{
-    return meeting->awaits ? sizeof(meeting->ticket) : 0;
+    return (struct msg_peer){.transfer = meeting->transfer,
+                             .way = meeting->ways[end],
+                             .where = meeting->awaits ? meeting->awaits->address : "",
+                             .ticket = &meeting->ticket,
+                             .ticket_size = meeting->awaits ? sizeof(meeting->ticket) : 0};
 }
 
 static int meeting_post_socket(struct client *client, unsigned type, const struct pack *pack,

@@ -29,11 +29,9 @@ void meeting_finish(struct meeting *meeting);
 /** False when it is known that the two cannot be connected. */
 bool meeting_is_possible(const struct client *from, const struct client *to);
 
-/** The address and the ticket's size, for the messages to both sessions. */
-const char *meeting_where(const struct meeting *meeting);
-uint32_t meeting_ticket_size(const struct meeting *meeting);
-/** Post the message to one session (0: the sender, 1: the receiver), with its socket. Finishes
- * @pack. */
+/** For the message to one session (0: the sender, 1: the receiver). Points into @meeting. */
+struct msg_peer meeting_peer(const struct meeting *meeting, int end);
+/** Post that message, with the session's socket. Finishes @pack. */
 cl_int meeting_post(struct meeting *meeting, int end, unsigned type, struct pack *pack);
 
 /** A transfer that was begun is given up: tell @client's session not to wait for it. */

@@ -4,43 +4,34 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/files/access.h"
 #include "state/base/log.h"
 
-_Static_assert(CONTROL_NAME_MAX == LINK_PEER_MAX, "a client has the same name for operators");
+_Static_assert(OPERATOR_NAME_MAX == LINK_PEER_MAX, "a client has the same name for operators");
 
 int operators_init(struct operators *operators, struct clients *clients,
                    char ret_problem[FOLDER_PROBLEM_MAX])
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
     char folder[PATH_MAX];
     operators->listener = -1;
     operators->clients = clients;
-    int error = control_folder(folder, ret_problem);
+    int error = operator_folder(folder, ret_problem);
     if (error)
         return error;
-    int length = snprintf(at.sun_path, sizeof(at.sun_path), "%s/%d", folder, (int)getpid());
-    if (length >= (int)sizeof(at.sun_path)) {
+    int length = snprintf(operators->path, sizeof(operators->path), "%s/%d", folder, (int)getpid());
+    if (length >= (int)sizeof(operators->path)) {
         snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s: the path is too long for a socket",
                  folder);
         return -ENAMETOOLONG;
     }
     /* Left by an earlier server that had this process id and was killed. */
-    (void)unlink(at.sun_path);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) || chmod(at.sun_path, 0600) ||
-        listen(fd, OPERATORS_MAX)) {
-        error = -errno;
-        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.200s: %s", at.sun_path, strerror(-error));
-        if (fd >= 0)
-            close(fd);
-        return error;
-    }
-    strcpy(operators->path, at.sun_path);
-    operators->listener = fd;
-    return 0;
+    (void)unlink(operators->path);
+    error = access_listen(operators->path, SOCK_SEQPACKET, OPERATORS_MAX, &operators->listener);
+    if (error)
+        snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.200s: %s", operators->path, strerror(-error));
+    return error;
 }
 
 void operators_finish(struct operators *operators)
@@ -80,7 +71,7 @@ static void operator_take(struct operators *operators)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) ||
-        (peer.uid != geteuid() && peer.uid != 0)) {
+        !access_may_manage(geteuid(), peer.uid)) {
         log_warn("refused a control connection of another user (uid %u)", peer.uid);
         close(fd);
         return;
@@ -93,23 +84,23 @@ static void operator_take(struct operators *operators)
 /* ---- requests ---- */
 
 static void operator_list_devices(const struct devices *devices, uint64_t uses,
-                                  char ret_text[CONTROL_DEVICES_MAX])
+                                  char ret_text[OPERATOR_DEVICES_MAX])
 {
     size_t used = 0;
     ret_text[0] = '\0';
     for (size_t i = 0; i < devices->count; i++)
-        if (uses >> i & 1 && used + GRANT_DEVICE_MAX + 1 < CONTROL_DEVICES_MAX)
-            used += (size_t)snprintf(ret_text + used, CONTROL_DEVICES_MAX - used, "%s%s",
+        if (uses >> i & 1 && used + GRANT_DEVICE_MAX + 1 < OPERATOR_DEVICES_MAX)
+            used += (size_t)snprintf(ret_text + used, OPERATOR_DEVICES_MAX - used, "%s%s",
                                      used ? "," : "", devices->rows[i].name);
 }
 
 static int operator_describe(const struct clients *clients, uint32_t number,
-                             struct control_session *ret)
+                             struct operator_session *ret)
 {
     const struct client *client = clients_from(clients, number);
     if (!client)
         return -ENOENT;
-    *ret = (struct control_session){
+    *ret = (struct operator_session){
         .number = client->number,
         .pid = client->pid,
         .since = client->since,
@@ -123,23 +114,23 @@ static int operator_describe(const struct clients *clients, uint32_t number,
     return 0;
 }
 
-static void operator_do_request(struct operators *operators, const struct control_request *request,
-                                struct control_answer *answer, uint64_t now_ns)
+static void operator_do_request(struct operators *operators, const struct operator_request *request,
+                                struct operator_answer *answer, uint64_t now_ns)
 {
     struct clients *clients = operators->clients;
-    switch ((enum control_what)request->what) {
-    case CONTROL_SERVER:
+    switch ((enum operator_what)request->what) {
+    case OPERATOR_SERVER:
         answer->count = clients->count;
         return;
-    case CONTROL_SESSION:
+    case OPERATOR_SESSION:
         answer->error = operator_describe(clients, request->number, &answer->session);
         return;
-    case CONTROL_KICK:
+    case OPERATOR_KICK:
         answer->count = (uint32_t)clients_end(clients, request->number, request->name,
                                               ENDED_BY_OPERATOR, now_ns);
         answer->error = answer->count ? 0 : -ENOENT;
         return;
-    case CONTROL_REVOKED:
+    case OPERATOR_REVOKED:
         if (operators->ca[0] && strcmp(operators->ca, request->ca) == 0)
             answer->count = (uint32_t)clients_end(clients, 0, request->name, ENDED_REVOKED, now_ns);
         return;
@@ -151,15 +142,15 @@ static void operator_do_request(struct operators *operators, const struct contro
 /* False: close the connection. */
 static bool operator_answer_one(struct operators *operators, int fd, uint64_t now_ns)
 {
-    struct control_request request;
-    struct control_answer answer = {.version = CONTROL_VERSION, .pid = getpid()};
+    struct operator_request request;
+    struct operator_answer answer = {.version = OPERATOR_VERSION, .pid = getpid()};
     ssize_t size = recv(fd, &request, sizeof(request), MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (size < (ssize_t)sizeof(request.version))
         return false;
     strcpy(answer.addresses, operators->addresses);
-    if (size != (ssize_t)sizeof(request) || request.version != CONTROL_VERSION ||
+    if (size != (ssize_t)sizeof(request) || request.version != OPERATOR_VERSION ||
         !memchr(request.name, '\0', sizeof(request.name)) ||
         !memchr(request.ca, '\0', sizeof(request.ca)))
         answer.error = -EPROTONOSUPPORT;

@@ -5,9 +5,10 @@
 #include <sys/un.h>
 
 #include "remote/server/listener/clients.h"
-#include "state/server/control.h"
+#include "state/server/operator.h"
 
-/* The server's side of control.h. Runs in the listening process, and never blocks it. */
+/* The server's side of state/server/operator.h. Runs in the listening process, and never blocks it.
+ */
 
 #define OPERATORS_MAX   4
 #define OPERATORS_POLLS (1 + OPERATORS_MAX)
@@ -18,7 +19,7 @@ struct operators {
     int fds[OPERATORS_MAX];
     size_t count;
     const char *ca; /**< The authority's folder, without symbolic links; "": none. */
-    char addresses[CONTROL_ADDRESSES_MAX];
+    char addresses[OPERATOR_ADDRESSES_MAX];
     struct clients *clients;
 };
 

@@ -79,16 +79,16 @@ static bool serve_may_log(struct serve *serve)
 }
 
 struct revoking {
-    struct control_request request;
+    struct operator_request request;
     uint32_t ended;
 };
 
-static bool serve_revoke_at(void *data, int fd, const struct control_answer *server)
+static bool serve_revoke_at(void *data, int fd, const struct operator_answer *server)
 {
     struct revoking *revoking = data;
-    struct control_answer answer;
+    struct operator_answer answer;
     (void)server;
-    if (!control_ask(fd, &revoking->request, &answer) && !answer.error)
+    if (!operator_ask(fd, &revoking->request, &answer) && !answer.error)
         revoking->ended += answer.count;
     return true;
 }
@@ -97,7 +97,7 @@ static bool serve_revoke_at(void *data, int fd, const struct control_answer *ser
  * sessions that already exist. */
 static void serve_end_revoked(const struct authority_options *options)
 {
-    struct revoking revoking = {.request = {.version = CONTROL_VERSION, .what = CONTROL_REVOKED}};
+    struct revoking revoking = {.request = {.version = OPERATOR_VERSION, .what = OPERATOR_REVOKED}};
     char folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
     int error = ca_folder(options->ca, folder);
     if (error == 0 && !realpath(folder, revoking.request.ca))
@@ -105,7 +105,7 @@ static void serve_end_revoked(const struct authority_options *options)
     snprintf(problem, sizeof(problem), "%s", strerror(-error));
     snprintf(revoking.request.name, sizeof(revoking.request.name), "%s", options->revoke);
     if (error == 0)
-        error = control_servers(serve_revoke_at, &revoking, problem);
+        error = operator_servers(serve_revoke_at, &revoking, problem);
     if (error)
         fprintf(stderr, "reseat-serve: its present sessions could not be ended: %s\n", problem);
     else if (revoking.ended)
@@ -442,10 +442,10 @@ static void serve_open_operators(struct serve *serve)
     char problem[FOLDER_PROBLEM_MAX];
     size_t used = 0;
     if (serve->options.limits.isolates)
-        used = (size_t)snprintf(serve->operators.addresses, CONTROL_ADDRESSES_MAX, "%s",
-                                CONTROL_ISOLATED);
-    for (size_t i = 0; i < serve->options.count && used < CONTROL_ADDRESSES_MAX; i++)
-        used += (size_t)snprintf(serve->operators.addresses + used, CONTROL_ADDRESSES_MAX - used,
+        used = (size_t)snprintf(serve->operators.addresses, OPERATOR_ADDRESSES_MAX, "%s",
+                                OPERATOR_ISOLATED);
+    for (size_t i = 0; i < serve->options.count && used < OPERATOR_ADDRESSES_MAX; i++)
+        used += (size_t)snprintf(serve->operators.addresses + used, OPERATOR_ADDRESSES_MAX - used,
                                  "%s%s", used ? " " : "", serve->options.addresses[i]);
     serve->operators.ca = serve->options.limits.authority;
     if (operators_init(&serve->operators, &serve->clients, problem))

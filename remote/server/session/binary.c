@@ -211,12 +211,12 @@ static void binary_handed(void *data, cl_int error)
     server_reply(server, call, error, NULL, 0);
 }
 
-static cl_int binary_begin(struct handing *handing, struct peer_copy_wish wish, uint32_t way)
+static cl_int binary_begin(struct handing *handing, const struct msg_peer *peer)
 {
-    wish.server = handing->server;
-    wish.way = (enum transfer_way)way;
-    wish.gives = !handing->takes;
-    wish.size = handing->binary.size;
+    const struct peer_copy_wish wish = {.server = handing->server,
+                                        .gives = !handing->takes,
+                                        .size = handing->binary.size,
+                                        .peer = peer};
     return peer_copy_begin_bytes(&wish, handing->binary.bytes, binary_handed, handing);
 }
 
@@ -252,12 +252,11 @@ static void binary_end(struct handing *handing, cl_int error)
 void server_give_binary(struct server *server, const struct msg_give_binary *message)
 {
     struct handing *handing = binary_handing_create(server, message->call, message->name,
-                                                    message->name_size, message->way);
+                                                    message->name_size, message->peer.way);
     if (!handing)
         return;
     int missing = binary_find(server, handing->name, &handing->binary);
-    binary_end(handing, missing ? BINARY_LACKING
-                                : binary_begin(handing, PEER_COPY_WISH(message), message->way));
+    binary_end(handing, missing ? BINARY_LACKING : binary_begin(handing, &message->peer));
 }
 
 void server_take_binary(struct server *server, const struct msg_take_binary *message)
@@ -267,7 +266,7 @@ void server_take_binary(struct server *server, const struct msg_take_binary *mes
         return;
     }
     struct handing *handing = binary_handing_create(server, message->call, message->name,
-                                                    message->name_size, message->way);
+                                                    message->name_size, message->peer.way);
     if (!handing)
         return;
     handing->takes = true;
@@ -277,5 +276,5 @@ void server_take_binary(struct server *server, const struct msg_take_binary *mes
     else if (binary_make(message->size, &handing->binary))
         binary_end(handing, CL_OUT_OF_HOST_MEMORY);
     else
-        binary_end(handing, binary_begin(handing, PEER_COPY_WISH(message), message->way));
+        binary_end(handing, binary_begin(handing, &message->peer));
 }

@@ -525,13 +525,12 @@ void server_migrate(struct server *server, const struct msg_migrate *message)
 }
 
 static void commands_pass(struct server *server, const struct msg_command *command, uint64_t buffer,
-                          uint32_t way, struct peer_copy_wish wish)
+                          struct peer_copy_wish wish)
 {
     struct giving giving = commands_begin(server, command);
-    if (way >= TRANSFER_WAYS)
+    if (wish.peer->way >= TRANSFER_WAYS)
         server_wrong(server, "a transfer's way is invalid");
     wish.server = server;
-    wish.way = (enum transfer_way)way;
     wish.buffer = commands_memory(&giving, buffer);
     wish.queue = giving.queue;
     wish.wait_count = commands_wait_count(&giving);
@@ -545,13 +544,16 @@ static void commands_pass(struct server *server, const struct msg_command *comma
 
 void server_give(struct server *server, const struct msg_give *message)
 {
-    commands_pass(
-        server, &message->command, message->buffer, message->way,
-        PEER_COPY_WISH(message, .gives = true, .offset = message->offset, .size = message->size));
+    commands_pass(server, &message->command, message->buffer,
+                  (struct peer_copy_wish){.gives = true,
+                                          .offset = message->offset,
+                                          .size = message->size,
+                                          .peer = &message->peer});
 }
 
 void server_take(struct server *server, const struct msg_take *message)
 {
-    commands_pass(server, &message->command, message->buffer, message->way,
-                  PEER_COPY_WISH(message, .offset = message->offset, .size = message->size));
+    commands_pass(server, &message->command, message->buffer,
+                  (struct peer_copy_wish){
+                      .offset = message->offset, .size = message->size, .peer = &message->peer});
 }

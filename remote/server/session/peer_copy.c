@@ -331,12 +331,12 @@ static int peer_copy_take_link(struct peer_copy *peer_copy)
 
 static cl_int peer_copy_take_ticket(struct peer_copy *peer_copy, const struct peer_copy_wish *wish)
 {
-    if (wish->ticket_size != sizeof(peer_copy->ticket)) {
+    if (wish->peer->ticket_size != sizeof(peer_copy->ticket)) {
         server_wrong(wish->server, "a transfer has no valid ticket");
         return CL_INVALID_VALUE;
     }
-    memcpy(&peer_copy->ticket, wish->ticket, sizeof(peer_copy->ticket));
-    peer_copy->where = strdup(wish->where);
+    memcpy(&peer_copy->ticket, wish->peer->ticket, sizeof(peer_copy->ticket));
+    peer_copy->where = strdup(wish->peer->where);
     return peer_copy->where ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
 }
 
@@ -414,11 +414,11 @@ static struct peer_copy *peer_copy_create(const struct peer_copy_wish *wish)
         .holders = 1,
         .server = wish->server,
         .buffer = wish->buffer,
-        .transfer = wish->transfer,
+        .transfer = wish->peer->transfer,
         .offset = wish->offset,
         .size = wish->size,
         .gives = wish->gives,
-        .way = wish->way,
+        .way = (enum transfer_way)wish->peer->way,
         .begun_ns = clock_now_ns(),
         .status = CL_QUEUED,
     };
@@ -443,9 +443,9 @@ static void peer_copy_refuse_one(struct peer_copy *peer_copy)
 
 static cl_int peer_copy_take_way(struct peer_copy *peer_copy, const struct peer_copy_wish *wish)
 {
-    if (wish->way == TRANSFER_DESCRIPTOR && peer_copy_take_link(peer_copy))
+    if (wish->peer->way == TRANSFER_DESCRIPTOR && peer_copy_take_link(peer_copy))
         return CL_OUT_OF_RESOURCES;
-    if (wish->way == TRANSFER_CONNECT || wish->way == TRANSFER_AWAIT)
+    if (wish->peer->way == TRANSFER_CONNECT || wish->peer->way == TRANSFER_AWAIT)
         return peer_copy_take_ticket(peer_copy, wish);
     return CL_SUCCESS;
 }

@@ -17,24 +17,15 @@ struct peer_copy;
 struct peer_copy_wish {
     struct server *server;
     bool gives;
-    uint64_t transfer, offset, size;
+    uint64_t offset, size;
     cl_mem buffer;
     const struct entry *queue;
     cl_uint wait_count;
     const cl_event *waits;
-    enum transfer_way way;
-    const char *where; /**< Addresses of the other server, for TRANSFER_CONNECT. */
-    const void *ticket;
-    size_t ticket_size;
+    /** Of the message. `way` was checked; `where`: addresses of the other server, for
+     * TRANSFER_CONNECT. */
+    const struct msg_peer *peer;
 };
-
-/** What the messages that begin a peer copy have in common, and more members. */
-#define PEER_COPY_WISH(message, ...)                                                               \
-    ((struct peer_copy_wish){.transfer = (message)->transfer,                                      \
-                             .where = (message)->where,                                            \
-                             .ticket = (message)->ticket,                                          \
-                             .ticket_size = (message)->ticket_size,                                \
-                             __VA_ARGS__})
 
 /**
  * Begin a peer copy. Called by the session's thread.

@@ -313,6 +313,8 @@ static struct build *programs_build_create(struct server *server, const struct e
                                            const void *devices, uint32_t device_count,
                                            const char *options, uint64_t call)
 {
+    if (!program)
+        return NULL;
     cl_int error = program->error;
     struct build *build = calloc(1, sizeof(*build));
     if (!build) {
@@ -365,11 +367,9 @@ static void programs_start_build(struct build *build)
 
 void server_build(struct server *server, const struct msg_build *message)
 {
-    const struct entry *program = server_find(server, message->program);
     struct build *build =
-        program ? programs_build_create(server, program, message->devices, message->devices_count,
-                                        message->options, message->call)
-                : NULL;
+        programs_build_create(server, server_find(server, message->program), message->devices,
+                              message->devices_count, message->options, message->call);
     if (build)
         programs_start_build(build);
 }
@@ -417,10 +417,8 @@ static bool programs_all_stay_inside(const struct build *build)
 void server_compile(struct server *server, const struct msg_compile *message)
 {
     const struct entry *program = server_find(server, message->program);
-    struct build *build =
-        program ? programs_build_create(server, program, message->devices, message->devices_count,
-                                        message->options, message->call)
-                : NULL;
+    struct build *build = programs_build_create(
+        server, program, message->devices, message->devices_count, message->options, message->call);
     if (!build)
         return;
     build->compile = true;
@@ -441,10 +439,8 @@ void server_compile(struct server *server, const struct msg_compile *message)
 void server_link(struct server *server, const struct msg_link *message)
 {
     struct entry *entry = server_add_to(server, message->program, message->context);
-    struct build *build =
-        entry ? programs_build_create(server, entry, message->devices, message->devices_count,
-                                      message->options, message->call)
-              : NULL;
+    struct build *build = programs_build_create(
+        server, entry, message->devices, message->devices_count, message->options, message->call);
     if (!build)
         return;
     if (!programs_add_inputs(build, server_find(server, message->context), message->inputs,

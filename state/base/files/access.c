@@ -50,3 +50,38 @@ int agent_connect(const char *path, uid_t user)
     }
     return fd;
 }
+
+static int access_make_way(const char *path)
+{
+    int fd = agent_connect(path, geteuid());
+
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || fd == -EAGAIN || fd == -EPERM)
+        return -EADDRINUSE;
+    if (fd == -ECONNREFUSED && unlink(path))
+        return -errno;
+    return fd == -ECONNREFUSED || fd == -ENOENT ? 0 : fd;
+}
+
+int access_listen(const char *path, int type, int backlog, int *ret_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int error = access_make_way(path);
+
+    if (error)
+        return error;
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    /* Nobody can connect before listen(); by then chmod() has set the mode. */
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) || chmod(path, 0600) ||
+        listen(fd, backlog)) {
+        error = -errno;
+        close(fd);
+        return error;
+    }
+    *ret_fd = fd;
+    return 0;
+}

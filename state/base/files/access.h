@@ -32,4 +32,12 @@ bool access_may_believe(const char *path, uid_t owner);
  */
 MUST_CHECK int agent_connect(const char *path, uid_t user);
 
+/**
+ * Listen at @path, with a socket of @type that does not block and that only this user can use.
+ * Replaces a socket at which no process listens: one that was killed left it.
+ *
+ * Returns 0, -EADDRINUSE (a process listens there), -ENAMETOOLONG or -errno.
+ */
+MUST_CHECK int access_listen(const char *path, int type, int backlog, int *ret_fd);
+
 #endif

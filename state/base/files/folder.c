@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define UNUSABLE "cannot be entered or made"
+
 static bool folder_is_of(uid_t user, const char *folder, bool private)
 {
     struct stat stat;
@@ -30,18 +32,20 @@ static bool folder_may_own_what_is_above(uid_t owner, uid_t user)
     return owner == 0 || owner == user || (stat("/", &root) == 0 && owner == root.st_uid);
 }
 
-static int folder_refuse(char *ret_problem, int error, const char *folder, const char *why)
+int folder_refuse(char ret_problem[FOLDER_PROBLEM_MAX], int error, const char *path,
+                  const char *why)
 {
-    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.400s %.100s", folder, why);
+    snprintf(ret_problem, FOLDER_PROBLEM_MAX, "%.350s %.150s", path, why);
     return error;
 }
 
-static int folder_refuse_error(char *ret_problem, int error, const char *folder)
+int folder_refuse_error(char ret_problem[FOLDER_PROBLEM_MAX], int error, const char *path,
+                        const char *what)
 {
-    char why[100];
+    char why[150];
 
-    snprintf(why, sizeof(why), "cannot be entered or made: %s", strerror(-error));
-    return folder_refuse(ret_problem, error, folder, why);
+    snprintf(why, sizeof(why), "%s: %s", what, strerror(-error));
+    return folder_refuse(ret_problem, error, path, why);
 }
 
 /* Check from the root folder down, so that nobody else can replace a folder after it was checked.
@@ -54,7 +58,7 @@ static int folder_check_above_of(uid_t user, const char *folder,
         struct stat stat;
         snprintf(path, sizeof(path), "%.*s", end > folder ? (int)(end - folder) : 1, folder);
         if (lstat(path, &stat))
-            return folder_refuse_error(ret_problem, -errno, path);
+            return folder_refuse_error(ret_problem, -errno, path, UNUSABLE);
         if (!S_ISDIR(stat.st_mode) || !folder_may_own_what_is_above(stat.st_uid, user))
             return folder_refuse(ret_problem, -EPERM, path, "belongs to another user");
         if (stat.st_mode & 022 && !(stat.st_mode & S_ISVTX))
@@ -75,7 +79,7 @@ int folder_of_user(uid_t user, const char *wanted, char ret_folder[PATH_MAX],
     char real[PATH_MAX];
 
     if (!realpath(wanted, real))
-        return folder_refuse_error(ret_problem, -errno, wanted);
+        return folder_refuse_error(ret_problem, -errno, wanted, UNUSABLE);
     int error = folder_check_above_of(user, real, ret_problem);
     if (!error && !folder_is_of(user, real, true))
         error = folder_refuse(ret_problem, -EPERM, real, "is not that user's alone");
@@ -94,9 +98,9 @@ int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
                        : -1;
 
     if (length < 0 || (size_t)length >= sizeof(above))
-        return folder_refuse_error(ret_problem, -ENAMETOOLONG, wanted);
+        return folder_refuse_error(ret_problem, -ENAMETOOLONG, wanted, UNUSABLE);
     if (!realpath(above, real))
-        return folder_refuse_error(ret_problem, -errno, above);
+        return folder_refuse_error(ret_problem, -errno, above, UNUSABLE);
     int error = folder_check_above(real, ret_problem);
     if (error)
         return error;
@@ -106,7 +110,7 @@ int folder_make_private(const char *wanted, char ret_folder[PATH_MAX],
     else if (mkdir(folder, 0700) && errno != EEXIST)
         error = -errno;
     if (error)
-        return folder_refuse_error(ret_problem, error, wanted);
+        return folder_refuse_error(ret_problem, error, wanted, UNUSABLE);
     if (!folder_is_ours(folder, false))
         return folder_refuse(ret_problem, -EPERM, folder, "is not a folder of yours");
     if (!folder_is_ours(folder, true))
@@ -157,7 +161,7 @@ bool folder_runtime_refused(char ret_problem[FOLDER_PROBLEM_MAX])
     if (runtime[0] != '/')
         folder_refuse(ret_problem, -EINVAL, runtime, "is not an absolute path");
     else if (!realpath(runtime, real))
-        folder_refuse_error(ret_problem, -errno, runtime);
+        folder_refuse_error(ret_problem, -errno, runtime, UNUSABLE);
     else
         return folder_check_above(real, ret_problem) != 0;
     return true;

@@ -12,8 +12,14 @@
  * Folders that no other user can enter, or put another in the place of (L3). Thread-safe.
  */
 
-/** Bytes of a problem: one line that names the folder and what is wrong with it. */
+/** Bytes of a problem: one line that names a folder or a file and what is wrong with it. */
 #define FOLDER_PROBLEM_MAX 512
+/** Say why @path is refused, "PATH WHY". Returns @error. */
+int folder_refuse(char ret_problem[FOLDER_PROBLEM_MAX], int error, const char *path,
+                  const char *why);
+/** The same for a failed call, "PATH WHAT: ERROR". */
+int folder_refuse_error(char ret_problem[FOLDER_PROBLEM_MAX], int error, const char *path,
+                        const char *what);
 
 /** True for a folder, not a link to one, that belongs to us and, if @private, only to us. */
 bool folder_is_ours(const char *folder, bool private);

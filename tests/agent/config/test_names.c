@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -185,6 +186,33 @@ Test(access, the_agents_own_user_and_root_may_do_everything)
     cr_assert(access_may_manage(1000, 1000));
     cr_assert(access_may_manage(1000, 0));
     cr_assert(!access_may_manage(0, 1000));
+}
+
+Test(access, a_socket_is_replaced_only_when_no_process_listens)
+{
+    char folder[SCRATCH_MAX], path[SCRATCH_MAX + 8], long_path[SCRATCH_MAX + 128];
+    struct stat stat_now;
+    int first = -1, other = -1, client;
+
+    cr_assert(mkdtemp(scratch(folder, "listen")));
+    snprintf(path, sizeof(path), "%s/socket", folder);
+    cr_assert_eq(access_listen(path, SOCK_STREAM, 1, &first), 0);
+    cr_expect_eq(stat(path, &stat_now), 0);
+    cr_expect_eq(stat_now.st_mode & 07777, 0600);
+    cr_expect_eq(access_listen(path, SOCK_STREAM, 1, &other), -EADDRINUSE);
+    cr_expect_eq(other, -1);
+    close(first);
+    cr_expect_eq(agent_connect(path, geteuid()), -ECONNREFUSED);
+    cr_assert_eq(access_listen(path, SOCK_STREAM, 1, &other), 0);
+    client = agent_connect(path, geteuid());
+    cr_expect_geq(client, 0);
+    close(client);
+    close(other);
+    unlink(path);
+    rmdir(folder);
+    cr_expect_eq(access_listen(path, SOCK_STREAM, 1, &other), -ENOENT);
+    snprintf(long_path, sizeof(long_path), "%s/%0100d", folder, 0);
+    cr_expect_eq(access_listen(long_path, SOCK_STREAM, 1, &other), -ENAMETOOLONG);
 }
 
 Test(paths, a_runtime_folder_that_others_may_enter_is_refused)

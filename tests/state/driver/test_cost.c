@@ -260,7 +260,7 @@ Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
     struct cost_way way = {
         .from = &link, .host = &host, .total = 8 * GIB, .cores = 16, .link = true};
     struct cost_choice choice;
-    struct cost_places places;
+    struct cost_indices places;
     cost_route(&way, &choice, &places);
     cr_assert(choice.chunk > 0 && choice.threads[places.copy] > 2);
     cr_assert_eq(places.work, COST_STAGES_MAX);
@@ -290,7 +290,7 @@ Test(cost, pages_that_are_to_be_made_take_threads_of_their_own)
     struct cost_way way = {
         .from = &link, .host = &host, .total = 8 * GIB, .cores = 64, .link = true};
     struct cost_choice warm, fresh;
-    struct cost_places places;
+    struct cost_indices places;
     cost_route(&way, &warm, &places);
     way.fresh = true;
     cost_route(&way, &fresh, &places);
@@ -318,7 +318,7 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 40e-6, 10.3 * GB}};
     struct cost_way way = {.to = &link, .host = &host, .total = MIB, .cores = 16, .link = true};
     struct cost_choice simple, choice;
-    struct cost_places places;
+    struct cost_indices places;
     cr_assert(cost_is_simple(&way, &simple) && simple.chunk == 0);
     cost_route(&way, &choice, &places);
     cr_assert_eq(choice.chunk, 0);
@@ -347,7 +347,7 @@ Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
     struct cost_way way = {
         .to = &link, .host = &host, .work = &work, .total = 8 * GIB, .cores = 16, .link = true};
     struct cost_choice choice;
-    struct cost_places places;
+    struct cost_indices places;
     cost_route(&way, &choice, &places);
     cr_assert_gt(choice.threads[places.work], choice.threads[places.copy]);
     cr_assert_gt(choice.threads[places.copy], 0);

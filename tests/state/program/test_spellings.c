@@ -305,13 +305,13 @@ static void check_sample(const struct sample *s, const char *folder, struct tall
     bool waits = strstr(kernel, " while") || strstr(kernel, " for");
     bool volatile_wait = strstr(kernel, "volatile") && strstr(kernel, "! flag");
     waits = waits && (HAS_ANY(kernel, atomics) || volatile_wait);
-    bool fine = traits.whole || (!waits && (traits.places || !HAS_ANY(kernel, asks)));
+    bool fine = traits.whole || (!waits && (traits.asks_position || !HAS_ANY(kernel, asks)));
     cr_expect(fine, "cut%s:\n%s\n-- header:\n%s\n-- options:%s\n-- becomes:\n%s",
-              traits.places ? ", told" : "", s->source, s->header, s->options, native);
+              traits.asks_position ? ", told" : "", s->source, s->header, s->options, native);
     tally->whole += traits.whole != NULL;
-    tally->told += !traits.whole && traits.places;
-    tally->plain += !traits.whole && !traits.places;
-    if (!traits.whole && traits.places) {
+    tally->told += !traits.whole && traits.asks_position;
+    tally->plain += !traits.whole && !traits.asks_position;
+    if (!traits.whole && traits.asks_position) {
         char *ours = expand(folder, cut_source, "", "");
         char *pieces = expand(folder, cut_source, s->source, s->options);
         char *wanted = renamed(native);

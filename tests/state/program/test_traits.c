@@ -31,7 +31,7 @@ static void expect_cut(const struct sample *samples, size_t count, bool places)
         const char *options = samples[i].options ? samples[i].options : "";
         struct kernel_traits traits = traits_of(samples[i].source, options);
         cr_expect_null(traits.whole, "%s: %s", samples[i].source, traits.whole);
-        cr_expect_eq(traits.places, places, "%s", samples[i].source);
+        cr_expect_eq(traits.asks_position, places, "%s", samples[i].source);
     }
 }
 
@@ -572,7 +572,7 @@ static void expect_facts(const struct source_facts *facts, const struct recipe *
         cr_assert_not_null(traits, "%s", name);
         expect_same_reason(name, traits->whole, alone.whole);
         expect_same_reason(name, traits->stays, alone.stays);
-        cr_expect_eq(traits->places, alone.places, "%s", name);
+        cr_expect_eq(traits->asks_position, alone.asks_position, "%s", name);
         cr_expect_eq(traits->loops, alone.loops, "%s", name);
         cr_expect_eq(traits->even, alone.even, "%s", name);
     }
@@ -589,7 +589,7 @@ Test(traits, all_kernels_read_at_once_are_as_each_alone)
         cr_assert_not_null(facts);
         expect_facts(facts, recipe);
         cr_expect_not_null(source_facts_find(facts, "waits")->whole);
-        cr_expect(source_facts_find(facts, "asks")->places);
+        cr_expect(source_facts_find(facts, "asks")->asks_position);
         cr_expect_null(source_facts_find(facts, "plain")->whole);
         source_facts_free(facts);
         recipe_unref(recipe);

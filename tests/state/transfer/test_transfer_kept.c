@@ -191,7 +191,7 @@ Test(transfer, what_was_measured_once_is_not_measured_again)
     struct host_figures host;
     struct transfer_shape shape;
     struct cost_choice choice;
-    struct cost_places places;
+    struct cost_indices places;
     folder_make(folder);
     snprintf(the_links.folder, sizeof(the_links.folder), "%s/links", folder);
     struct rig *a = rig_create(0, true);

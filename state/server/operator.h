@@ -1,5 +1,5 @@
-#ifndef RESEAT_STATE_SERVER_CONTROL_H
-#define RESEAT_STATE_SERVER_CONTROL_H
+#ifndef RESEAT_STATE_SERVER_OPERATOR_H
+#define RESEAT_STATE_SERVER_OPERATOR_H
 
 #include <limits.h>
 #include <stddef.h>
@@ -13,47 +13,47 @@
  * gets one answer; each of both has a fixed size.
  */
 
-#define CONTROL_VERSION       1
-#define CONTROL_NAME_MAX      128 /**< Bytes of a client's name, with the NUL. */
-#define CONTROL_ADDRESSES_MAX 512
-#define CONTROL_DEVICES_MAX   512
+#define OPERATOR_VERSION       1
+#define OPERATOR_NAME_MAX      128 /**< Bytes of a client's name, with the NUL. */
+#define OPERATOR_ADDRESSES_MAX 512
+#define OPERATOR_DEVICES_MAX   512
 
-enum control_what {
-    CONTROL_SERVER = 1, /**< Describe the server. */
-    CONTROL_SESSION,    /**< Describe the session of that number, or the one with the next higher
+enum operator_what {
+    OPERATOR_SERVER = 1, /**< Describe the server. */
+    OPERATOR_SESSION,    /**< Describe the session of that number, or the one with the next higher
                            number. */
-    CONTROL_KICK,       /**< End the session of that number; or, with 0, those of that name. */
-    CONTROL_REVOKED,    /**< End the sessions of that certificate, if it is of the server's
+    OPERATOR_KICK,       /**< End the session of that number; or, with 0, those of that name. */
+    OPERATOR_REVOKED,    /**< End the sessions of that certificate, if it is of the server's
                            authority. */
 };
 
-struct control_request {
+struct operator_request {
     uint32_t version, what;
     uint32_t number;
-    char name[CONTROL_NAME_MAX];
-    char ca[PATH_MAX]; /**< With CONTROL_REVOKED: the authority's folder, without symbolic links.
+    char name[OPERATOR_NAME_MAX];
+    char ca[PATH_MAX]; /**< With OPERATOR_REVOKED: the authority's folder, without symbolic links.
                         */
 };
 
-struct control_session {
+struct operator_session {
     uint32_t number;
     int32_t pid;
     int64_t since; /**< In seconds since 1970. */
     uint64_t busy_ns;
     uint64_t memory; /**< Bytes promised, on all devices together. */
     uint32_t share;
-    char name[CONTROL_NAME_MAX];
-    char devices[CONTROL_DEVICES_MAX]; /**< "gpu0,cpu0". */
+    char name[OPERATOR_NAME_MAX];
+    char devices[OPERATOR_DEVICES_MAX]; /**< "gpu0,cpu0". */
 };
 
-struct control_answer {
+struct operator_answer {
     uint32_t version;
     int32_t error;  /**< 0 or -errno; -ENOENT: no such session, or no further one. */
     uint32_t count; /**< How many sessions there are, or were ended. */
     int32_t pid;
-    char addresses[CONTROL_ADDRESSES_MAX]; /**< The addresses at which the server listens,
+    char addresses[OPERATOR_ADDRESSES_MAX]; /**< The addresses at which the server listens,
                                               separated by blanks. */
-    struct control_session session;
+    struct operator_session session;
 };
 
 /**
@@ -63,18 +63,18 @@ struct control_answer {
  * Returns 0, or -errno with the problem. A server that does not answer costs two seconds and is
  * skipped.
  */
-MUST_CHECK int control_servers(bool (*each)(void *data, int fd,
-                                            const struct control_answer *server),
-                               void *data, char ret_problem[FOLDER_PROBLEM_MAX]);
+MUST_CHECK int operator_servers(bool (*each)(void *data, int fd,
+                                             const struct operator_answer *server),
+                                void *data, char ret_problem[FOLDER_PROBLEM_MAX]);
 /** Send a request to a server. 0, -EPROTONOSUPPORT (the server has another version), -ETIMEDOUT, or
  * -errno. The error that the server itself reports is in *ret_answer. */
-MUST_CHECK int control_ask(int fd, const struct control_request *request,
-                           struct control_answer *ret_answer);
+MUST_CHECK int operator_ask(int fd, const struct operator_request *request,
+                            struct operator_answer *ret_answer);
 
 /** The first of the addresses of a server that runs the drivers of isolated programs. */
-#define CONTROL_ISOLATED "isolated"
+#define OPERATOR_ISOLATED "isolated"
 
 /** The folder of the sockets, created if it is missing. Returns as folder_make_private() does. */
-MUST_CHECK int control_folder(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX]);
+MUST_CHECK int operator_folder(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX]);
 
 #endif

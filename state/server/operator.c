@@ -1,4 +1,4 @@
-#include "state/server/control.h"
+#include "state/server/operator.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,11 +9,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "state/base/files/access.h"
+
 /* The asking side, and what both sides share. */
 
 #define PATIENCE_S 2
 
-int control_folder(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX])
+int operator_folder(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MAX])
 {
     char runtime[PATH_MAX], folder[PATH_MAX];
     int error = folder_runtime(runtime, ret_problem);
@@ -24,7 +26,7 @@ int control_folder(char ret_folder[PATH_MAX], char ret_problem[FOLDER_PROBLEM_MA
     return folder_make_private(folder, ret_folder, ret_problem);
 }
 
-int control_ask(int fd, const struct control_request *request, struct control_answer *ret_answer)
+int operator_ask(int fd, const struct operator_request *request, struct operator_answer *ret_answer)
 {
     ssize_t got = -1;
     if (send(fd, request, sizeof(*request), MSG_NOSIGNAL) == (ssize_t)sizeof(*request))
@@ -33,24 +35,24 @@ int control_ask(int fd, const struct control_request *request, struct control_an
         return errno == EAGAIN ? -ETIMEDOUT : -errno;
     if (got < (ssize_t)sizeof(ret_answer->version))
         return -EPIPE;
-    if (got != (ssize_t)sizeof(*ret_answer) || ret_answer->version != CONTROL_VERSION)
+    if (got != (ssize_t)sizeof(*ret_answer) || ret_answer->version != OPERATOR_VERSION)
         return -EPROTONOSUPPORT;
-    ret_answer->addresses[CONTROL_ADDRESSES_MAX - 1] = '\0';
-    ret_answer->session.name[CONTROL_NAME_MAX - 1] = '\0';
-    ret_answer->session.devices[CONTROL_DEVICES_MAX - 1] = '\0';
+    ret_answer->addresses[OPERATOR_ADDRESSES_MAX - 1] = '\0';
+    ret_answer->session.name[OPERATOR_NAME_MAX - 1] = '\0';
+    ret_answer->session.devices[OPERATOR_DEVICES_MAX - 1] = '\0';
     return 0;
 }
 
-static bool control_is_believed(int fd)
+static bool operator_is_believed(int fd)
 {
     struct ucred peer;
     socklen_t length = sizeof(peer);
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
-           (peer.uid == geteuid() || peer.uid == 0);
+           access_may_manage(geteuid(), peer.uid);
 }
 
 /* Returns the connected socket, or -1 if no trusted server listens there. */
-static int control_connect_to(const char *folder, const char *name)
+static int operator_connect_to(const char *folder, const char *name)
 {
     const struct timeval patience = {.tv_sec = PATIENCE_S};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -65,28 +67,28 @@ static int control_connect_to(const char *folder, const char *name)
     int error = connect(fd, (const struct sockaddr *)&at, sizeof(at)) ? errno : 0;
     if (error == ECONNREFUSED)
         (void)unlink(at.sun_path); /* Left by a server that was killed. */
-    if (error == 0 && control_is_believed(fd))
+    if (error == 0 && operator_is_believed(fd))
         return fd;
     close(fd);
     return -1;
 }
 
-int control_servers(bool (*each)(void *data, int fd, const struct control_answer *server),
-                    void *data, char ret_problem[FOLDER_PROBLEM_MAX])
+int operator_servers(bool (*each)(void *data, int fd, const struct operator_answer *server),
+                     void *data, char ret_problem[FOLDER_PROBLEM_MAX])
 {
     char folder[PATH_MAX];
-    int error = control_folder(folder, ret_problem);
+    int error = operator_folder(folder, ret_problem);
     DIR *open = error ? NULL : opendir(folder);
     if (!open)
         return error ? error : -errno;
     bool goes_on = true;
     for (struct dirent *entry; goes_on && (entry = readdir(open));) {
-        struct control_request request = {.version = CONTROL_VERSION, .what = CONTROL_SERVER};
-        struct control_answer answer;
-        int fd = entry->d_name[0] == '.' ? -1 : control_connect_to(folder, entry->d_name);
+        struct operator_request request = {.version = OPERATOR_VERSION, .what = OPERATOR_SERVER};
+        struct operator_answer answer;
+        int fd = entry->d_name[0] == '.' ? -1 : operator_connect_to(folder, entry->d_name);
         if (fd < 0)
             continue;
-        if (!control_ask(fd, &request, &answer))
+        if (!operator_ask(fd, &request, &answer))
             goes_on = each(data, fd, &answer);
         close(fd);
     }
