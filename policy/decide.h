@@ -166,14 +166,16 @@ struct policy_settings {
     uint32_t prewarm_free; /**< Thousandths of its memory that have to be free for that. */
 
     /* The agent and the engine use these; no decision here depends on them. */
-    uint64_t library_mib; /**< Size limit of the library of device binaries. */
-    uint32_t slice_ms;    /**< Length of a piece of a launch, for programs that are started. */
-    uint32_t objective;   /**< Of programs that are started: index of the setting's words. */
-    uint32_t floats;      /**< The same for the setting `floats`. */
-    bool isolate;         /**< Programs that are started run their drivers in other processes. */
-    bool protect;         /**< Programs are protected from the loss of their device. */
-    uint64_t fault_s;     /**< Mean time between faults of a device; 0: not known. */
-    uint64_t power_cap;   /**< Watts of all devices; 0: no cap. Kept outside: power.h. */
+    uint64_t library_mib;  /**< Size limit of the library of device binaries. */
+    uint32_t slice_ms;     /**< Length of a piece of a launch, for programs that are started. */
+    uint32_t objective;    /**< Of programs that are started: index of the setting's words. */
+    uint32_t floats;       /**< The same for the setting `floats`. */
+    bool metrics;          /**< The agent serves metrics. */
+    uint32_t metrics_port; /**< Also on this TCP port of 127.0.0.1; 0: not. */
+    bool isolate;          /**< Programs that are started run their drivers in other processes. */
+    bool protect;          /**< Programs are protected from the loss of their device. */
+    uint64_t fault_s;      /**< Mean time between faults of a device; 0: not known. */
+    uint64_t power_cap;    /**< Watts of all devices; 0: no cap. Kept outside: power.h. */
     uint32_t max_downtime_ms; /**< Downtime that moves aim at unless the request says otherwise. */
     uint64_t bandwidth;       /**< Bytes a second for copies while a program runs; 0: no limit. */
 };

@@ -118,6 +118,14 @@ const struct setting settings_table[] = {
      "results are equal to the last bit. any: to every device that the program is spread over. "
      "reseat run --float sets it for one program.",
      .words = settings_float_words, FIELD(floats)},
+    {"metrics", SETTING_FLAG,
+     "Serve metrics (doc/metrics.md) on a Unix socket, the agent's with .metrics appended. Whoever "
+     "may use the agent may read them; figures of single users are for those who may see them.",
+     0, 1, 1, FIELD(metrics)},
+    {"metrics-port", SETTING_NUMBER,
+     "Serve them on this TCP port of 127.0.0.1 too, as Prometheus needs it. Every user of the host "
+     "may read them there, so figures of single users are left out. 0: no port.",
+     0, 65535, 0, FIELD(metrics_port)},
     {"isolate", SETTING_FLAG,
      "Run the drivers of programs in separate processes. For programs that are started from "
      "now on; reseat run --isolate sets it for one.",

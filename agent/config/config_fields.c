@@ -76,8 +76,9 @@ static const struct setting device_fields[] = {
      FIELD(config_device_entry, says.closed)},
     {"meter", SETTING_TEXT,
      "what measures its energy: \"file:PATH\", a file with microjoules since some time, and the "
-     "nanosecond of that; \"nvml:PCI\"; \"rapl:N\", a package of processors, for root",
-     .initial_text = "NVIDIA's own, for its devices; else it is computed from busy-watts",
+     "nanosecond of that; and also its use: \"nvml:PCI\"; \"sysfs:PCI\", the files of other "
+     "drivers; \"rapl:N\", a package of processors, for root, only energy",
+     .initial_text = "that of its driver, for a PCI device; else it is computed from busy-watts",
      FIELD(config_device_entry, says.meter)},
     {"idle-watts", SETTING_NUMBER, "what it draws when nothing runs", .min = 1, .max = 100000,
      .initial_text = "the least that its meter said", FIELD(config_device_entry, says.idle_w)},

@@ -26,6 +26,7 @@ struct governor;
 struct cost_table;
 struct power;
 struct event_log;
+struct metrics;
 struct server;
 struct agent;
 
@@ -122,6 +123,7 @@ struct agent {
     struct cost_table *costs;    /**< costs/costs.h. */
     struct power *power;         /**< power/power.h. */
     struct event_log *event_log; /**< event_log.h. */
+    struct metrics *metrics;     /**< metrics/metrics.h. */
     bool stopping;
 };
 

@@ -3,6 +3,7 @@
 
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/isolation.h"
+#include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/servers/servers.h"
 
@@ -36,6 +37,7 @@ void agent_stop(struct agent *agent)
     agent_stop_close_if_open((uv_handle_t *)&agent->hangup);
     agent_stop_close_if_open((uv_handle_t *)&agent->devices.timeout);
     isolation_stop(agent);
+    metrics_stop(agent);
     if (!agent->passed)
         unlink(agent->paths.socket);
     /*

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/metrics/metrics.h"
 #include "state/base/bytes/little_endian.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
@@ -221,6 +222,7 @@ void event_log_add(struct agent *agent, const struct event *wish)
     char reason[REASON_MAX];
     struct frame frame;
 
+    metrics_note_event(agent, wish);
     if (!log)
         return;
     event.number = log->last + 1;

@@ -256,14 +256,12 @@ static bool peers_read_groups(struct peer *peer, int fd, gid_t first)
     return true;
 }
 
-static bool peers_identify(struct peer *peer)
+bool peer_identify(struct peer *peer, int fd)
 {
     struct ucred credentials;
     socklen_t size = sizeof(credentials);
-    uv_os_fd_t fd;
 
-    if (uv_fileno((uv_handle_t *)&peer->pipe, &fd) ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
         return false;
     peer->pid = credentials.pid;
     peer->uid = credentials.uid;
@@ -289,6 +287,7 @@ static void peers_connected(uv_stream_t *listener, int status)
 {
     struct agent *agent = listener->data;
     struct peer *peer = status ? NULL : calloc(1, sizeof(*peer));
+    uv_os_fd_t fd;
 
     if (!peer)
         return;
@@ -306,7 +305,7 @@ static void peers_connected(uv_stream_t *listener, int status)
     peer->number = ++agent->connected;
     if (uv_accept(listener, (uv_stream_t *)&peer->pipe)) {
         peer_close(peer);
-    } else if (!peers_identify(peer)) {
+    } else if (uv_fileno((uv_handle_t *)&peer->pipe, &fd) || !peer_identify(peer, fd)) {
         agent_log("pid %d of user %u refused: not a user of this agent", (int)peer->pid,
                   (unsigned)peer->uid);
         peer_close(peer);

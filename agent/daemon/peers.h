@@ -53,6 +53,11 @@ static inline bool peer_sees(const struct peer *peer, uid_t owner)
 {
     return peer->uid == owner || peer_may(peer, RIGHT_PROGRAMS);
 }
+/**
+ * Fill in who is at the other end of the socket @fd, and which rights they have. The groups belong
+ * to @peer, whose agent is set. Returns false where they are no user of this agent, or on failure.
+ */
+bool peer_identify(struct peer *peer, int fd);
 /** Set the rights of all peers by the configuration, which has changed. */
 void peers_configure(struct agent *agent);
 

@@ -14,6 +14,7 @@
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/isolation.h"
+#include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/servers/servers.h"
@@ -55,6 +56,7 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     isolation_sweep(agent);
     govern_tick(agent);
     costs_tick(agent);
+    metrics_tick(agent);
     if (agent->watchdog_ms && uv_now(&agent->loop) >= agent->watchdog_due_ms) {
         agent->watchdog_due_ms = uv_now(&agent->loop) + agent->watchdog_ms / 3;
         service_notify("WATCHDOG=1");
@@ -163,6 +165,7 @@ static int reseatd_start(struct agent *agent, uint64_t timeout_ms)
     uv_timer_start(&agent->sweep, reseatd_on_sweep, SWEEP_MS, SWEEP_MS);
     programs_load(agent);
     error = peers_listen(agent);
+    metrics_init(agent);
     return error ? error : isolation_init(agent);
 }
 
@@ -199,6 +202,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     servers_finish(agent);
     devices_finish(agent);
     event_log_finish(agent);
+    metrics_finish(agent);
     config_finish(&agent->config);
     return 0;
 }

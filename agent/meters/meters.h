@@ -7,12 +7,15 @@
 #include "state/base/compiler.h"
 
 /*
- * Meters of the energy that devices consume. A driver or a kernel interface may be slow or hang: a
- * thread for each meter reads it once a second, and meter_read() never waits for that thread.
+ * Meters of the energy that devices consume and of their use. A driver or a kernel interface may be
+ * slow or hang: a thread for each meter reads it once a second, and no function here waits for that
+ * thread.
  *
  *   nvml:PCI     An NVIDIA GPU, by PCI bus id. libnvidia-ml.so.1 is opened at run time. If the GPU
  *                has no energy counter, its power is integrated over time.
- *   rapl:N       Processor package N, from powercap in sysfs, which only root can read.
+ *   sysfs:PCI    A GPU of another vendor, by PCI bus id: what its Linux driver shows in sysfs
+ *                (hwmon) and of the processes that use it (DRM fdinfo), as far as we may read that.
+ *   rapl:N       Processor package N, from powercap in sysfs, which only root can read. No gauges.
  */
 
 struct meter;
@@ -41,6 +44,26 @@ bool meter_read(struct meter *meter, uint64_t *ret_uj, uint64_t *ret_at_ns);
 
 #define METER_OLD_MS 5000
 
+/** What a meter may show beside energy. */
+enum meter_gauge {
+    METER_BUSY,        /**< Share of recent time in which the device was at work, in thousandths. */
+    METER_TEMPERATURE, /**< Degrees Celsius. */
+    METER_CLOCK,       /**< Of its compute units, in MHz. */
+    METER_FROM,        /**< Bytes a second over its link to the host, from the device... */
+    METER_TO,          /**< ...and to it. */
+    METER_GAUGES
+};
+#define METER_UNKNOWN UINT64_MAX
+struct meter_gauges {
+    uint64_t values[METER_GAUGES]; /**< METER_UNKNOWN: not shown, or wrong. */
+};
+
+/**
+ * Get the latest gauges. Those that are costly to read (struct meter_kind) are known only when this
+ * function was called in the minute before. Any thread.
+ */
+void meter_look(struct meter *meter, struct meter_gauges *ret_gauges);
+
 /** A kind of meter. Tests define their own. */
 struct meter_kind {
     const char *name; /**< "rapl" */
@@ -52,8 +75,20 @@ struct meter_kind {
      * not), or, with @ret_power set, the present power in milliwatts. Returns 0 or -errno.
      */
     int (*read)(void *device, uint64_t *ret_value, uint64_t *ret_most, bool *ret_power);
+    /** Write the gauges that are known. Called after `read`; NULL: it has none. */
+    void (*look)(void *device, struct meter_gauges *gauges);
+    /** The same for gauges that are costly to read. NULL: it has none. */
+    void (*scan)(void *device, struct meter_gauges *gauges);
 };
-extern const struct meter_kind meter_rapl, meter_nvml;
+extern const struct meter_kind meter_nvml, meter_rapl, meter_sysfs;
+
+/**
+ * Read a number from the file @name in @folder. Returns 0, -ENAMETOOLONG, -EIO (it is no number) or
+ * the error of open().
+ */
+MUST_CHECK int meter_number(const char *folder, const char *name, uint64_t *ret_number);
+/** @variable, which tests set to another root, or @root. */
+const char *meter_root(const char *variable, const char *root);
 
 /** A running total in microjoules, computed from readings that may wrap or be wrong. */
 struct meter_total {

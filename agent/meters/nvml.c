@@ -15,7 +15,14 @@ struct nvml {
     int (*by_pci)(const char *pci, void **ret_device);
     int (*energy)(void *device, unsigned long long *ret_mj);
     int (*power)(void *device, unsigned *ret_mw);
+    int (*utilization)(void *device, unsigned ret_percent[2]); /* of its units, of its memory */
+    int (*temperature)(void *device, int sensor, unsigned *ret_degrees);
+    int (*clock)(void *device, int which, unsigned *ret_mhz);
+    int (*throughput)(void *device, int direction, unsigned *ret_kb_s);
 };
+
+/* NVML's constants. */
+enum { GPU_SENSOR = 0, UNITS_CLOCK = 1, DEVICE_SENDS = 0, DEVICE_RECEIVES = 1 };
 
 static void nvml_close(void *data)
 {
@@ -40,6 +47,10 @@ static void *nvml_open(const char *which)
         *(void **)&nvml->by_pci = dlsym(nvml->library, "nvmlDeviceGetHandleByPciBusId_v2");
         *(void **)&nvml->energy = dlsym(nvml->library, "nvmlDeviceGetTotalEnergyConsumption");
         *(void **)&nvml->power = dlsym(nvml->library, "nvmlDeviceGetPowerUsage");
+        *(void **)&nvml->utilization = dlsym(nvml->library, "nvmlDeviceGetUtilizationRates");
+        *(void **)&nvml->temperature = dlsym(nvml->library, "nvmlDeviceGetTemperature");
+        *(void **)&nvml->clock = dlsym(nvml->library, "nvmlDeviceGetClockInfo");
+        *(void **)&nvml->throughput = dlsym(nvml->library, "nvmlDeviceGetPcieThroughput");
     }
     if (!nvml->library || !nvml->init || !nvml->shutdown || !nvml->by_pci || nvml->init() != 0) {
         if (nvml->library)
@@ -73,4 +84,30 @@ static int nvml_read(void *data, uint64_t *ret_value, uint64_t *ret_most, bool *
     return 0;
 }
 
-const struct meter_kind meter_nvml = {"nvml", nvml_open, nvml_close, nvml_read};
+static void nvml_look(void *data, struct meter_gauges *gauges)
+{
+    struct nvml *nvml = data;
+    unsigned percent[2], value;
+
+    if (nvml->utilization && nvml->utilization(nvml->device, percent) == 0)
+        gauges->values[METER_BUSY] = percent[0] * UINT64_C(10);
+    if (nvml->temperature && nvml->temperature(nvml->device, GPU_SENSOR, &value) == 0)
+        gauges->values[METER_TEMPERATURE] = value;
+    if (nvml->clock && nvml->clock(nvml->device, UNITS_CLOCK, &value) == 0)
+        gauges->values[METER_CLOCK] = value;
+}
+
+/** NVML measures each direction for 20 ms, while this thread waits. */
+static void nvml_scan(void *data, struct meter_gauges *gauges)
+{
+    struct nvml *nvml = data;
+    unsigned kb_s;
+
+    if (nvml->throughput && nvml->throughput(nvml->device, DEVICE_SENDS, &kb_s) == 0)
+        gauges->values[METER_FROM] = kb_s * UINT64_C(1000);
+    if (nvml->throughput && nvml->throughput(nvml->device, DEVICE_RECEIVES, &kb_s) == 0)
+        gauges->values[METER_TO] = kb_s * UINT64_C(1000);
+}
+
+const struct meter_kind meter_nvml = {"nvml",    nvml_open, nvml_close,
+                                      nvml_read, nvml_look, nvml_scan};

@@ -108,6 +108,20 @@ static ALWAYS_INLINE void command_given(const struct command *command, uint8_t r
             extents_written(memory->root, residence_index, command_range(command, i - 1, memory));
 }
 
+/* Count what a read or write of the program transfers: of a rectangle, the range that it spans. */
+static ALWAYS_INLINE void command_crossed(const struct command_ops *ops,
+                                          const struct command *command,
+                                          struct residence *residence)
+{
+    bool to = ops->type == CL_COMMAND_WRITE_BUFFER || ops->type == CL_COMMAND_WRITE_BUFFER_RECT ||
+              ops->type == CL_COMMAND_WRITE_IMAGE;
+    if (!to && ops->type != CL_COMMAND_READ_BUFFER && ops->type != CL_COMMAND_READ_BUFFER_RECT &&
+        ops->type != CL_COMMAND_READ_IMAGE)
+        return;
+    struct range range = command_range(command, 0, command->uses[0]);
+    budget_crossed(&residence->device->budget, to, range.end - range.begin);
+}
+
 /* Inside the gate with the queue on a device: like context_enter, for one queue. */
 static inline struct residence *command_queue_enter(struct queue *queue,
                                                     uint8_t *ret_residence_index)
@@ -158,6 +172,7 @@ static ALWAYS_INLINE cl_int command_issue_as(const struct command_ops *ops, stru
     if (UNLIKELY(error != CL_SUCCESS))
         return command_issue_failed(command, residence, residence_index, error);
     command_given(command, residence_index);
+    command_crossed(ops, command, residence);
     if (UNLIKELY(command->residency_token != 0))
         residency_token_release(command);
     return CL_SUCCESS;

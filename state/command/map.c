@@ -28,6 +28,9 @@ static cl_int map_copy_region(const struct mapping *m, bool writes, struct resid
 {
     const cl_icd_dispatch *cl = residence->cl;
     const struct memory *memory = m->memory;
+    size_t row = memory->image ? memory->image->row_pitch : 0;
+    budget_crossed(&residence->device->budget, writes,
+                   row ? row * m->region[1] * m->region[2] : m->length);
     if (map_is_run(memory)) {
         cl_mem real = memory->root->real[residence_index];
         return writes ? cl->clEnqueueWriteBuffer(queue, real, CL_FALSE, m->offset, m->length,
@@ -36,7 +39,7 @@ static cl_int map_copy_region(const struct mapping *m, bool writes, struct resid
                                                 m->pointer, waits, wait_list, ret_event);
     }
     cl_mem real = memory->real[residence_index];
-    size_t row = memory->image->row_pitch, slice = image_slice_argument(memory->image);
+    size_t slice = image_slice_argument(memory->image);
     return writes ? cl->clEnqueueWriteImage(queue, real, CL_FALSE, m->origin, m->region, row, slice,
                                             m->pointer, waits, wait_list, ret_event)
                   : cl->clEnqueueReadImage(queue, real, CL_FALSE, m->origin, m->region, row, slice,

@@ -34,6 +34,9 @@ struct budget {
         waited; /**< How long some thread waited since the last budget_share(), before that. */
     _Atomic uint64_t shared; /**< When budget_share() was called last; 0: never. */
     _Atomic uint32_t busy;   /**< status.c */
+    /** Bytes transferred from the device, and to it, since `crossed_ns`; and in the second before,
+     * for status.c. */
+    _Atomic uint64_t crossed[2], crossed_ns, crossed_s[2];
     _Atomic uint32_t asking; /**< Threads that wait for the policy's answer: budget_ask. */
 };
 
@@ -92,6 +95,12 @@ static inline void budget_wait_end(struct budget *budget, uint64_t now_ns)
     uint64_t since = atomic_load_explicit(&budget->waiting_since, memory_order_acquire);
     if (atomic_fetch_sub_explicit(&budget->waiting, 1, memory_order_acq_rel) == 1 && now_ns > since)
         atomic_fetch_add_explicit(&budget->waited, now_ns - since, memory_order_relaxed);
+}
+
+/** Bytes are about to be transferred from the device, or (@to) to it. */
+static inline void budget_crossed(struct budget *budget, bool to, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&budget->crossed[to], bytes, memory_order_relaxed);
 }
 
 /** Share of the time since the last call, in thousandths, in which some thread waited. By one

@@ -18,6 +18,8 @@ uint32_t status_vdev_count(void)
 
 /* Shortest period whose share of waiting is meaningful. */
 #define SHARE_MIN_NS (200 * NS_PER_MS)
+/* Bytes a second that are not worth reporting. */
+#define SMALL_RATE 100000
 
 /* Smoothed: a quarter of the new measurement counts, rounded to steps that are worth reporting. */
 static uint32_t status_busy_of(struct device *device)
@@ -30,6 +32,30 @@ static uint32_t status_busy_of(struct device *device)
         atomic_store(&budget->busy, busy);
     }
     return (busy + 25) / 50 * 50;
+}
+
+/* Keep two digits: the agent is told of changes only. */
+static uint64_t status_rounded(uint64_t bytes)
+{
+    uint64_t unit = 1;
+    while (bytes / unit >= 100)
+        unit *= 10;
+    return bytes < SMALL_RATE ? 0 : bytes / unit * unit;
+}
+
+static void status_read_rates(struct budget *budget, struct vdev_status *status)
+{
+    uint64_t now = clock_now_ns(), since = atomic_load(&budget->crossed_ns);
+    if (now - since >= NS_PER_S) {
+        atomic_store(&budget->crossed_ns, now);
+        for (unsigned i = 0; i < 2; i++) {
+            double bytes = (double)atomic_exchange(&budget->crossed[i], 0);
+            double per_s = since ? bytes * NS_PER_S / (double)(now - since) : 0;
+            atomic_store(&budget->crossed_s[i], status_rounded((uint64_t)per_s));
+        }
+    }
+    status->from_bytes_s = atomic_load(&budget->crossed_s[0]);
+    status->to_bytes_s = atomic_load(&budget->crossed_s[1]);
 }
 
 static void status_read_sources(uint32_t vdev, struct vdev_status *status)
@@ -63,6 +89,7 @@ void status_vdev(uint32_t index, struct vdev_status *ret_status)
         if (device && goes_on) {
             status.device_bytes = status.room.held;
             status.busy = status_busy_of(device);
+            status_read_rates(&device->budget, &status);
             if (status.room.wanted > status.room.held && budget_is_tight(&device->budget))
                 status.spilled_bytes = status.room.wanted - status.room.held;
         }

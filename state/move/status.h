@@ -30,6 +30,8 @@ struct vdev_status {
     struct budget_use room;
     uint32_t
         busy; /**< Share of recent time, in thousandths, in which a thread waited for the device. */
+    /** Bytes transferred from the device and to it, in a second: rounded, of the last second. */
+    uint64_t from_bytes_s, to_bytes_s;
     uint32_t moves; /**< Completed moves, suspends and resumes included. */
     uint64_t last_downtime_ns;
     uint64_t contexts, queues, memories, programs, kernels, events; /**< Live objects. */

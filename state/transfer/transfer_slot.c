@@ -117,6 +117,7 @@ static cl_int transfer_slot_enqueue(const struct transfer *transfer, struct slot
                      : piece_write(piece, residence->cl, residence->io, memory, &event);
         if (error == CL_SUCCESS && event)
             slot->events[slot->event_count++] = event;
+        budget_crossed(&residence->device->budget, !read, piece->size);
     }
     cl_int flushed = residence->cl->clFlush(residence->io);
     return error != CL_SUCCESS ? error : flushed;

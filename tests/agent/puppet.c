@@ -126,6 +126,8 @@ static void put_vdevs(const struct puppet *puppet, struct frame *frame)
         frame_u64(frame, "to_fetch", vdev->to_fetch);
         put_source(vdev, frame);
         frame_u64(frame, "busy", puppet->busy);
+        frame_u64(frame, "from_bytes_s", puppet->from_bytes_s);
+        frame_u64(frame, "to_bytes_s", puppet->to_bytes_s);
         frame_u64(frame, "moves", puppet->moved);
         frame_u64(frame, "last_downtime_ns", puppet->downtime_ns);
         frame_string(frame, "pinned", puppet->pinned ? puppet->pinned : "");

@@ -73,11 +73,12 @@ struct puppet {
     char manner[16];           /**< Of that. */
     unsigned outgrows;         /**< Of the next requests it says that it has `more` by now. */
     uint64_t more;
-    uint64_t busy;               /**< Thousandths. */
-    uint64_t moved, downtime_ns; /**< Of each of its virtual devices, as it says. */
-    char ready[2048];            /**< The key of the device that it is ready for, or "". */
-    uint64_t behind;             /**< What it says it built since. */
-    const char *whole;           /**< A kernel that it says it cannot give in pieces, or NULL. */
+    uint64_t busy;                     /**< Thousandths. */
+    uint64_t from_bytes_s, to_bytes_s; /**< Of each of its virtual devices. */
+    uint64_t moved, downtime_ns;       /**< Of each of its virtual devices, as it says. */
+    char ready[2048];                  /**< The key of the device that it is ready for, or "". */
+    uint64_t behind;                   /**< What it says it built since. */
+    const char *whole; /**< A kernel that it says it cannot give in pieces, or NULL. */
     unsigned prewarms, drops;
     /* Under a power cap it always has launches to give, which end at once. */
     bool granted_power;    /**< As it was last told. */

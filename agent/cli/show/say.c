@@ -75,6 +75,12 @@ static bool say_is(const char *name, const char *unit)
            (length == tail || strchr("_.", name[length - tail - 1]));
 }
 
+static void say_rate(uint64_t number, char *ret, size_t size)
+{
+    bytes_text(number, ret, size);
+    snprintf(ret + strlen(ret), size - strlen(ret), "/s");
+}
+
 /**
  * Append a number in the unit at the end of @name. Without a unit: "us" (ns as microseconds) and
  * "gb" (bytes as gigabytes).
@@ -94,6 +100,10 @@ static void say_number(struct words *words, uint64_t number, const char *name)
         say_duration(number * NS_PER_MS, text, sizeof(text));
     else if (say_is(name, "bytes"))
         bytes_text(number, text, sizeof(text));
+    else if (say_is(name, "bytes_s"))
+        say_rate(number, text, sizeof(text));
+    else if (say_is(name, "permil"))
+        snprintf(text, sizeof(text), "%.0f%%", value / 10);
     else if (say_is(name, "mw"))
         snprintf(text, sizeof(text), "%.1f W", value / 1e3);
     else if (say_is(name, "seconds"))

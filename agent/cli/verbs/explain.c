@@ -92,6 +92,24 @@ static void explain_print_moves(const json_t *answer)
     }
 }
 
+/** Print which part of its devices the program uses, and what it transfers. */
+static void explain_print_use(const json_t *answer)
+{
+    const json_t *use = json_object_get(answer, "use"), *item;
+    struct words words = {.used = 0};
+    size_t i;
+
+    json_array_foreach(use, i, item)
+    {
+        words_add(&words, "%s", i ? ", " : "it uses ");
+        words_say(&words, item, "{device} for {busy_permil} of the time");
+    }
+    words_say(&words, answer,
+              "[; it reads {from_device_bytes_s} from its device]"
+              "[; it writes {to_device_bytes_s} to its device]");
+    explain_print_line(words.text + (words.text[0] == ';' ? 2 : 0));
+}
+
 static void explain_print_devices(const json_t *answer)
 {
     const json_t *devices = json_object_get(answer, "devices"), *item, *line;
@@ -108,7 +126,12 @@ static void explain_print_devices(const json_t *answer)
         {
             explain_print_line(json_string_value(line));
         }
+        explain_say(item, "[{?device}{device} is busy {busy_permil} of the time, as ][{?device}"
+                          "{?busy_metered}its meter shows][{?device}{!busy_metered}its programs "
+                          "know][{?power_read}; it draws {power_mw}][; {temperature_c} C]"
+                          "[; {clock_mhz} MHz]");
     }
+    explain_print_use(answer);
     json_array_foreach(json_object_get(answer, "refused_by"), i, item)
     {
         explain_say(item, "{device} [{?for_now}failed a moment ago][{!for_now}would not run it]: "

@@ -72,6 +72,11 @@ void import_handle(struct peer *client, struct message *message);
  */
 void costs_power(struct agent *agent, uint32_t device, const struct program *alone,
                  uint64_t above_mw, uint64_t interval_ns);
+/**
+ * The share of recent time, in thousandths, for which measured launches of @program ran on @device:
+ * of two seconds or more.
+ */
+uint32_t costs_share(const struct agent *agent, const struct program *program, uint32_t device);
 /** Discard answers for @client. */
 void costs_client_closed(struct peer *client);
 

@@ -12,7 +12,8 @@
 /* What costs.c (the table), launches.c (programs) and profile.c (clients) share. */
 
 #define USES_MOST 32 /* kernels remembered for one program */
-#define INTERVALS 8  /* devices for which a program's launches are attributed to meters */
+#define INTERVALS                                                                                  \
+    8 /* devices for which a program's launches are attributed to meters, or added up */
 
 /* Costs of one kernel on one device, for one user. */
 struct cost_entry {
@@ -75,7 +76,16 @@ struct cost_interval {
     bool mixed;              /* launches differed in kernel or size */
 };
 
+/* The time for which a program's measured launches ran on one device. */
+struct cost_ran {
+    uint32_t device;       /* of the ledger */
+    uint32_t share;        /* thousandths of the span of time before `since_ms` */
+    uint64_t ns, since_ms; /* reported since then */
+};
+
 struct program_costs {
+    struct cost_ran ran[INTERVALS];
+    uint32_t ran_count;
     struct cost_intervals {
         uint32_t device;                /* of the ledger */
         struct cost_interval now, last; /* the current one and the one before; none: free */

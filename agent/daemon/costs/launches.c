@@ -14,6 +14,8 @@
 #define FADE_MS      30000 /* half-life of a program's use of a kernel */
 #define SAMPLES_MOST 256   /* accepted from one program in a second; the library sends 64 */
 #define TELL_MS      5000  /* between two messages about power to one program */
+#define RAN_MOST_NS  10000000000000 /* counted of one sample: more than a span can have */
+#define SPAN_MS      2000           /* of which a program's share of a device is */
 
 static void costs_fade_use(struct kernel_use *use, uint64_t now_ms)
 {
@@ -96,6 +98,52 @@ static void costs_note_interval(struct program_costs *costs, const struct cost_s
     on->now = now;
 }
 
+/** Start a new span when the present one is long enough. */
+static void costs_span_end(struct cost_ran *ran, uint64_t now_ms)
+{
+    uint64_t span_ms = now_ms - ran->since_ms;
+
+    if (span_ms < SPAN_MS)
+        return;
+    uint64_t share = ran->ns / 1000 / span_ms; /* microseconds a millisecond */
+    ran->share = share < 1000 ? (uint32_t)share : 1000;
+    ran->ns = 0;
+    ran->since_ms = now_ms;
+}
+
+static struct cost_ran *costs_ran_on(struct program_costs *costs, uint32_t device)
+{
+    for (uint32_t i = 0; i < costs->ran_count; i++)
+        if (costs->ran[i].device == device)
+            return &costs->ran[i];
+    return NULL;
+}
+
+static void costs_note_ran(struct program_costs *costs, const struct cost_sample *sample,
+                           uint32_t device, uint64_t now_ms)
+{
+    struct cost_ran *ran = costs_ran_on(costs, device);
+
+    if (!ran && costs->ran_count == INTERVALS)
+        return;
+    if (!ran) {
+        ran = &costs->ran[costs->ran_count++];
+        *ran = (struct cost_ran){.device = device, .since_ms = now_ms};
+    }
+    costs_span_end(ran, now_ms);
+    ran->ns += sample->busy_ns < RAN_MOST_NS ? sample->busy_ns : RAN_MOST_NS;
+}
+
+uint32_t costs_share(const struct agent *agent, const struct program *program, uint32_t device)
+{
+    struct cost_ran *ran = program->costs ? costs_ran_on(program->costs, device) : NULL;
+
+    if (!ran)
+        return 0;
+    costs_span_end(ran, uv_now(&agent->loop));
+    return ran->share;
+}
+
 static void costs_learn(struct agent *agent, struct program *program,
                         const struct cost_sample *sample)
 {
@@ -104,6 +152,7 @@ static void costs_learn(struct agent *agent, struct program *program,
     if (index == LEDGER_NONE || strlen(sample->id) != COST_ID_SIZE - 1 || !sample->items ||
         !sample->ns)
         return;
+    costs_note_ran(program->costs, sample, index, uv_now(&agent->loop));
     struct cost_entry *entry =
         costs_change(agent->costs, program->uid, sample->id, sample->name, &sample->device);
     if (!entry)

@@ -2,7 +2,7 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
-#include "agent/daemon/power/power.h"
+#include "agent/daemon/power/utilisation.h"
 #include "agent/daemon/servers/servers.h"
 #include "policy/reseat_limits.h"
 
@@ -69,6 +69,8 @@ static void describe_sum(struct described *what)
             what->pinned = vdev->pinned;
         what->granted_bytes += ledger_reserved(&vdev->entry);
         what->wanted_bytes += vdev->wanted;
+        what->from_bytes_s += vdev->from_bytes_s;
+        what->to_bytes_s += vdev->to_bytes_s;
         what->wanted_peak_bytes += vdev->wanted_peak;
         what->least_bytes = vdev->least > what->least_bytes ? vdev->least : what->least_bytes;
         what->spilled_bytes += vdev->spilled;
@@ -113,9 +115,12 @@ void describe_program(const struct agent *agent, const struct program *program, 
     };
 
     describe_sum(&what);
+    for (uint32_t i = 0; i < agent->ledger.count; i++)
+        what.busy_permil += utilisation_of_program(agent, program, i);
     put_app(frame, agent, &what);
     describe_names(frame, agent, program);
     power_put_program(program, frame);
+    utilisation_put_program(agent, program, frame);
     if (program->wish.aware) {
         frame_map(frame, "aware");
         describe_limits(frame, "minimum", &program->wish.minimum);
@@ -129,6 +134,7 @@ void describe_entry(const struct agent *agent, uint32_t device, struct frame *fr
 {
     put_entry(frame, agent, &agent->ledger.devices[device]);
     power_put_device(agent, device, frame);
+    utilisation_put_device(agent, device, frame);
 }
 
 /**

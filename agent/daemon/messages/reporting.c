@@ -4,7 +4,7 @@
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/power/power.h"
+#include "agent/daemon/power/utilisation.h"
 
 #include <string.h>
 
@@ -120,6 +120,11 @@ void explain_handle(struct peer *client, struct message *message)
         frame_map(&frame, NULL);
         frame_u64(&frame, "vdev", i);
         frame_string(&frame, "device", vdev_device_name(agent, &program->vdevs[i]));
+        uint32_t on = program->vdevs[i].entry.device;
+        if (on != LEDGER_NONE) {
+            power_put_device(agent, on, &frame);
+            utilisation_put_device(agent, on, &frame);
+        }
         power_explain(agent, program, text + strlen(text), sizeof(text) - strlen(text));
         reporting_put_lines(agent, &program->vdevs[i], &frame, text);
         frame_end(&frame);

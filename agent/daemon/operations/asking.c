@@ -3,6 +3,7 @@
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
+#include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
@@ -282,6 +283,8 @@ void asking_report(struct peer *peer, struct message *whole)
     field_string(message, "result", result, sizeof(result));
     field_text(message, "reason", reason, sizeof(reason));
     operation_answered(agent, op, message);
+    if (!operation_stays(op))
+        metrics_note_move(agent, message);
     struct peer *client = op->client || !op->ours || operation_stays(op)
                               ? op->client
                               : resume_ends(agent, op, result);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/peers.h"
@@ -126,6 +127,7 @@ void pending_reply(struct agent *agent, struct pending *pending, const char *way
     vdev->earned_ms = waited;
     managed->waits++;
     managed->waited_ms += waited;
+    metrics_note_wait(agent, waited);
     managed->refusals += refused;
     pending_drop_one(agent, pending);
 }

@@ -484,6 +484,15 @@ bool power_is_modelled(const struct agent *agent, uint32_t device)
     return device < agent->power->count && agent->power->devices[device].modelled;
 }
 
+bool power_reading(const struct agent *agent, uint32_t device, uint64_t *ret_mw)
+{
+    bool read = device < agent->power->count && agent->power->devices[device].read;
+
+    if (read)
+        *ret_mw = agent->power->devices[device].reading_mw;
+    return read;
+}
+
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame)
 {
     const struct metered *metered =

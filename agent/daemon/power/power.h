@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_DAEMON_POWER_POWER_H
 
 #include "agent/daemon/programs/registry.h"
+#include "agent/meters/meters.h"
 
 /*
  * Power caps of programs, devices and the host. policy/power.h chooses the programs that may
@@ -58,6 +59,10 @@ uint64_t power_expected(const struct agent *agent, const struct program *program
 uint64_t power_idle(const struct agent *agent, uint32_t device);
 /** True when readings of @device are computed, because it has no meter. */
 bool power_is_modelled(const struct agent *agent, uint32_t device);
+/** The power that @device drew, as last read or computed, in mW. False: it is not known. */
+bool power_reading(const struct agent *agent, uint32_t device, uint64_t *ret_mw);
+/** What the meter of @device shows beside energy; nothing without a meter. */
+void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauges *ret_gauges);
 /** Add the fields for `reseat devices` and `reseat ps`. */
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
 void power_put_program(const struct program *program, struct frame *frame);

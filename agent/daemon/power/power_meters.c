@@ -157,20 +157,21 @@ static bool power_measure_file(const struct config_device *said, uint64_t *ret_u
     return end != text && !errno;
 }
 
-/** The meter's name: as configured, or NVML for a local NVIDIA device. */
+/** The meter's name: as configured, or that of the vendor's driver for a local PCI device. */
 static void power_meter_name(const struct inventory_entry *entry, const struct config_device *said,
                              char ret_name[CONFIG_NAME_MAX])
 {
-    bool nvidia = strstr(entry->key.platform, "NVIDIA") && !served_is_address(entry->key.icd);
+    const char *kind = strstr(entry->key.platform, "NVIDIA") ? "nvml" : "sysfs";
 
     snprintf(ret_name, CONFIG_NAME_MAX, "%s", said->meter);
-    if (!said->meter[0] && nvidia && entry->key.pci[0])
-        snprintf(ret_name, CONFIG_NAME_MAX, "nvml:%s", entry->key.pci);
+    if (!said->meter[0] && entry->key.pci[0] && !served_is_address(entry->key.icd))
+        snprintf(ret_name, CONFIG_NAME_MAX, "%s:%s", kind, entry->key.pci);
 }
 
 /**
- * The total of a device without a meter, of which the configuration says what it draws at most: it
- * draws its idle power, and the rest of the most in proportion to the load of the programs there.
+ * The total of a device whose energy no meter shows, of which the configuration says what it draws
+ * at most: it draws its idle power, and the rest of the most in proportion to the load of the
+ * programs there.
  */
 static uint64_t power_model(const struct agent *agent, uint32_t device)
 {
@@ -193,11 +194,6 @@ static bool power_measure(const struct agent *agent, uint32_t device,
     char name[CONFIG_NAME_MAX];
 
     power_meter_name(entry, said, name);
-    metered->modelled = !name[0] && said->busy_w;
-    if (metered->modelled) {
-        *ret_uj = power_model(agent, device);
-        return true;
-    }
     if (power_measure_file(said, ret_uj, ret_at_ns))
         return true;
     if (strcmp(name, metered->meter_name) != 0) {
@@ -208,7 +204,26 @@ static bool power_measure(const struct agent *agent, uint32_t device,
         if (name[0] && meter_create(name, &metered->meter) && strncmp(name, "file:", 5) != 0)
             agent_log("%s: the meter \"%s\" cannot be read", entry->name, name);
     }
-    return metered->meter && meter_read(metered->meter, ret_uj, ret_at_ns);
+    bool read = metered->meter && meter_read(metered->meter, ret_uj, ret_at_ns);
+    /* The driver's files in sysfs may show no energy. */
+    bool modelled =
+        !read && said->busy_w && !said->meter[0] && strncmp(name, "nvml:", strlen("nvml:")) != 0;
+    if (modelled != metered->modelled)
+        metered->at_ns = 0; /* Totals of the model and of the meter have nothing in common. */
+    metered->modelled = modelled;
+    if (modelled)
+        *ret_uj = power_model(agent, device);
+    return read || modelled;
+}
+
+void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauges *ret_gauges)
+{
+    struct meter *meter = device < agent->power->count ? agent->power->devices[device].meter : NULL;
+
+    for (unsigned i = 0; i < METER_GAUGES; i++)
+        ret_gauges->values[i] = METER_UNKNOWN;
+    if (meter)
+        meter_look(meter, ret_gauges);
 }
 
 /** Read the meter of one device. Without a new value, the previous reading stays. */

@@ -3,7 +3,6 @@
 
 #include "agent/config/config.h"
 #include "agent/daemon/power/power.h"
-#include "agent/meters/meters.h"
 
 /* What power.c (caps) and power_meters.c (readings) share. */
 
@@ -16,8 +15,8 @@ struct metered {
     uint64_t idle_mw, most_mw;       /**< 0: not known. */
     uint64_t reading_mw, foreign_mw; /**< As of the latest reading. */
     bool read;                       /**< There was a reading. */
-    bool modelled;                   /**< It has no meter: readings are computed (power_model()). */
-    bool idle_known;            /**< Configured, or measured while no program was on the device. */
+    bool modelled;   /**< No meter shows its energy: readings are computed (power_model()). */
+    bool idle_known; /**< Configured, or measured while no program was on the device. */
     uint64_t read_ms, exceeded; /**< Time of the latest reading; readings above the device's cap. */
     uint64_t uj, at_ns;         /**< The meter's latest total and its time; at_ns 0: no value. */
     struct meter *meter;        /**< NULL for a meter that is a file, or without a meter. */

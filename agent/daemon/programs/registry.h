@@ -40,10 +40,11 @@ struct program_device {
     /** Number of `sources` in use; the entries of the others are on no device. */
     uint32_t source_count;
     struct program_source sources[PROGRAM_SOURCES_MAX];
-    uint32_t busy;     /**< Load in thousandths. */
-    bool tells_grants; /**< The program knows of grants. */
-    bool limited;      /**< The program reports its grant and keeps to it. */
-    bool arrived;      /**< It reported that it has reached its entry's target. */
+    uint32_t busy;                     /**< Load in thousandths. */
+    uint64_t from_bytes_s, to_bytes_s; /**< Transferred from its device and to it, in a second. */
+    bool tells_grants;                 /**< The program knows of grants. */
+    bool limited;                      /**< The program reports its grant and keeps to it. */
+    bool arrived;                      /**< It reported that it has reached its entry's target. */
     struct ledger_entry entry;
     uint64_t exchanged_ms;       /**< When a grant was last sent to it or returned by it. */
     uint64_t granted_ms;         /**< When it last received memory that it had asked for. */

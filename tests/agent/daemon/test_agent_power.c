@@ -145,3 +145,81 @@ Test(agent_power, a_program_that_needs_more_than_its_cap_is_told_the_least_that_
     cr_expect_not(a->granted_power);
     cr_expect(strstr(RESEAT("explain", "a")->out, "the cap is 70.0 W"));
 }
+
+/* ---- the use of devices and programs ---- */
+
+Test(agent_power, what_no_meter_shows_is_the_sum_of_the_programs)
+{
+    configure("", 0);
+    struct puppet *a = start("a", "gpu:one"), *b = start("b", "gpu:one");
+    a->busy = 300;
+    a->from_bytes_s = 5000000;
+    a->vdevs[0].wanted = 3 * MIB;
+    b->busy = 250;
+    b->from_bytes_s = 1000000;
+    b->to_bytes_s = 9000000;
+    puppet_say(a);
+    puppet_say(b);
+    cr_assert(devices_come_to("gpu0", "busy_permil", 550, SOON));
+    cr_expect_eq(ps_says("a", "busy_permil"), 300);
+    cr_expect_eq(ps_says("a", "from_device_bytes_s"), 5000000);
+    cr_expect_eq(ps_says("b", "to_device_bytes_s"), 9000000);
+    cr_expect_eq(devices_say("gpu0", "from_device_bytes_s"), 6000000);
+    cr_expect_eq(devices_say("gpu0", "to_device_bytes_s"), 9000000);
+    cr_expect_eq(devices_say("gpu0", "wanted_bytes"), 4 * MIB);
+    cr_expect_eq(devices_say("gpu0", "held_bytes"), 2 * MIB);
+    cr_expect_eq(devices_say("gpu1", "busy_permil"), 0);
+    cr_expect_eq(devices_say("gpu0", "temperature_c"), UINT64_MAX, "nothing measures it");
+    cr_expect(strstr(RESEAT("devices")->out, " 55%(programs) "));
+    struct result *said = RESEAT("ps", "-o", "name,busy,from", "--sort=-busy", "--no-header");
+    cr_expect(strstr(said->out, "a     30% 4.8MiB/s"), "%s", said->out);
+    cr_expect_lt(strstr(said->out, "30%"), strstr(said->out, "25%"), "%s", said->out);
+    said = RESEAT("explain", "a");
+    cr_expect(strstr(said->out, "it uses gpu0 for 30% of the time; it reads 4.8 MiB/s"), "%s",
+              said->out);
+    cr_expect(strstr(said->out, "gpu0 is busy 55% of the time, as its programs know"), "%s",
+              said->out);
+    b->busy = 900;
+    puppet_say(b);
+    cr_expect(devices_come_to("gpu0", "busy_permil", 1000, SOON), "no more than all of it");
+}
+
+Test(agent_power, launches_that_ended_count_where_they_ran_and_no_longer_than_they_can_have)
+{
+    configure("", 0);
+    struct puppet *a = start("a", "gpu:one");
+    a->busy = 100;
+    puppet_say(a);
+    for (unsigned i = 0; i < 5; i++) {
+        puppet_measured(a, "k", "gpu:larger", 1000, 200000000);
+        puppet_measured(a, "lies", "gpu:one", 1000, UINT64_MAX / 2);
+        puppets_for(500);
+    }
+    cr_expect_eq(devices_say("gpu0", "busy_permil"), 1000, "more than all of it");
+    uint64_t busy = devices_say("gpu1", "busy_permil");
+    cr_expect(busy > 100 && busy < 1000, "%lu", busy);
+    cr_expect_gt(ps_says("a", "busy_permil"), 1000, "it uses more than one device");
+    cr_expect(devices_come_to("gpu1", "busy_permil", 0, SOON), "launches of long ago count");
+    cr_expect(devices_come_to("gpu0", "busy_permil", 100, SOON));
+}
+
+Test(agent_power, what_a_meter_shows_counts)
+{
+    setenv("RESEAT_NVML", getenv("TEST_NVML"), 1);
+    setenv("FAKE_NVML", "total", 1);
+    configure("meter = \"nvml:0000:3b:00.0\"", 0);
+    struct puppet *a = start("a", "gpu:one");
+    a->busy = 900;
+    a->to_bytes_s = 1;
+    puppet_say(a);
+    cr_assert(devices_come_to("gpu0", "to_device_bytes_s", 3000000, 4 * SOON));
+    cr_expect_eq(devices_say("gpu0", "busy_permil"), 370);
+    cr_expect_eq(devices_say("gpu0", "temperature_c"), 61);
+    cr_expect_eq(devices_say("gpu0", "clock_mhz"), 1980);
+    cr_expect_eq(ps_says("a", "busy_permil"), 900);
+    struct result *said = RESEAT("devices", "-o", "name,busy,temp,clock,to", "--no-header");
+    cr_expect(strstr(said->out, "37%  61C 1980MHz 2.9MiB/s"), "%s", said->out);
+    said = RESEAT("explain", "a");
+    cr_expect(strstr(said->out, "gpu0 is busy 37% of the time, as its meter shows"), "%s",
+              said->out);
+}

@@ -71,17 +71,156 @@ static bool says(const char *name, uint64_t *ret_uj)
     return known;
 }
 
+/** What a meter shows as soon as it shows @awaited, or after some readings. */
+static struct meter_gauges gauges_of(const char *name, enum meter_gauge awaited)
+{
+    struct meter_gauges gauges;
+    struct meter *meter;
+
+    cr_assert_eq(meter_create(name, &meter), 0);
+    meter_look(meter, &gauges);
+    for (unsigned i = 0; i < 40 && gauges.values[awaited] == METER_UNKNOWN; i++) {
+        clock_sleep(S / 20);
+        meter_look(meter, &gauges);
+    }
+    meter_destroy(meter);
+    return gauges;
+}
+
+static bool shows_nothing(const char *name)
+{
+    struct meter_gauges gauges = gauges_of(name, METER_BUSY);
+
+    for (unsigned i = 0; i < METER_GAUGES; i++)
+        if (gauges.values[i] != METER_UNKNOWN)
+            return false;
+    return true;
+}
+
 static char root[64];
 
-static void write_number(const char *name, const char *text)
+static void write_file(const char *name, const char *text)
 {
     char path[256];
 
-    snprintf(path, sizeof(path), "%s/class/powercap/intel-rapl:0/%s", root, name);
+    snprintf(path, sizeof(path), "%s/%s", root, name);
     FILE *file = fopen(path, "w");
     cr_assert(file);
     fputs(text, file);
     fclose(file);
+}
+
+static void write_number(const char *name, const char *text)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "class/powercap/intel-rapl:0/%s", name);
+    write_file(path, text);
+}
+
+/** Run a command in that folder. */
+static void shell(const char *command)
+{
+    char line[512];
+
+    snprintf(line, sizeof(line), "cd %s && %s", root, command);
+    cr_assert_eq(system(line), 0);
+}
+
+#define PCI   "0000:03:00.0"
+#define GPU   "bus/pci/devices/" PCI
+#define HWMON GPU "/hwmon/hwmon3"
+
+/** A sysfs with one GPU, and a /proc without processes. */
+static void make_gpu(void)
+{
+    strcpy(root, "/tmp/reseat-sysfs-XXXXXX");
+    cr_assert(mkdtemp(root));
+    setenv("RESEAT_SYSFS", root, 1);
+    shell("mkdir -p " HWMON " proc/41/fd proc/41/fdinfo proc/self");
+    char proc[96];
+    snprintf(proc, sizeof(proc), "%s/proc", root);
+    setenv("RESEAT_PROC", proc, 1);
+}
+
+Test(meters, a_gpu_of_another_vendor_is_read_from_sysfs)
+{
+    uint64_t uj;
+
+    make_gpu();
+    write_file(GPU "/gpu_busy_percent", "42\n");
+    write_file(HWMON "/temp1_input", "55500\n");
+    write_file(HWMON "/freq1_input", "1700000000\n");
+    write_file(HWMON "/power1_average", "90000000\n");
+    cr_assert(says("sysfs:" PCI, &uj));
+    cr_expect(uj > 80000000 && uj < 120000000, "%lu", uj);
+    struct meter_gauges gauges = gauges_of("sysfs:" PCI, METER_BUSY);
+    cr_expect_eq(gauges.values[METER_BUSY], 420);
+    cr_expect_eq(gauges.values[METER_TEMPERATURE], 55);
+    cr_expect_eq(gauges.values[METER_CLOCK], 1700);
+    cr_expect_eq(gauges.values[METER_FROM], METER_UNKNOWN);
+    write_file(GPU "/gpu_busy_percent", "101\n");
+    write_file(HWMON "/temp1_input", "-200\n");
+    write_file(HWMON "/freq1_input", "99999999999999999999999\n");
+    cr_expect(shows_nothing("sysfs:" PCI));
+    cr_expect_null(meter_sysfs.open("../devices/" PCI));
+    cr_expect_null(meter_sysfs.open("0000:04:00.0"));
+    shell("rm -r $PWD");
+}
+
+/** What the kernel says of a descriptor of a process that has the GPU open. */
+static void write_client(unsigned fd, const char *pci, unsigned client, const char *engines)
+{
+    char name[64], text[512];
+
+    snprintf(text, sizeof(text),
+             "pos:\t0\ndrm-driver:\ti915\ndrm-pdev:\t%s\ndrm-client-id:\t%u\n%s", pci, client,
+             engines);
+    snprintf(name, sizeof(name), "proc/41/fdinfo/%u", fd);
+    write_file(name, text);
+    snprintf(name, sizeof(name), "ln -sf /dev/dri/renderD128 proc/41/fd/%u", fd);
+    shell(name);
+}
+
+/** What a scan says of the share, some time after the one before. */
+static uint64_t busy_of(void *gpu)
+{
+    struct meter_gauges gauges = {.values = {METER_UNKNOWN}};
+
+    clock_sleep(S / 5);
+    meter_sysfs.scan(gpu, &gauges);
+    return gauges.values[METER_BUSY];
+}
+
+Test(meters, a_gpu_without_a_share_has_the_engine_times_of_its_processes)
+{
+    make_gpu();
+    write_client(3, PCI, 7, "drm-engine-render:\t1000 ns\ndrm-engine-copy:\t5 ns\n");
+    write_client(4, PCI, 7, "drm-engine-render:\t1000 ns\n");
+    write_client(5, "0000:99:00.0", 8, "drm-engine-render:\t1000 ns\n");
+    void *gpu = meter_sysfs.open(PCI);
+    cr_assert(gpu);
+    cr_expect_eq(busy_of(gpu), METER_UNKNOWN, "one total says nothing");
+    /* 0.1 s of the busiest engine: two descriptors are of one client, one is of another device. */
+    write_client(3, PCI, 7, "drm-engine-render:\t100001000 ns\ndrm-engine-copy:\t5 ns\n");
+    write_client(4, PCI, 7, "drm-engine-render:\t100001000 ns\n");
+    write_client(5, "0000:99:00.0", 8, "drm-engine-render:\t199999000 ns\n");
+    uint64_t busy = busy_of(gpu);
+    cr_expect(busy > 5 && busy <= 500, "%lu", busy);
+    cr_expect_eq(busy_of(gpu), 0, "nothing ran since");
+    /* A client has ended, so that the times are less than before. */
+    write_client(3, PCI, 7, "drm-engine-render:\t77 ns\ndrm-engine-copy:\t0 ns\n");
+    write_client(4, PCI, 7, "drm-engine-render:\t77 ns\n");
+    cr_expect_eq(busy_of(gpu), METER_UNKNOWN);
+    /* More than the time that went by: it is all of it. */
+    write_client(3, PCI, 7, "drm-engine-render:\t9000000000000 ns\n");
+    write_client(4, PCI, 7, "drm-engine-render:\t9000000000000 ns\n");
+    cr_expect_eq(busy_of(gpu), 1000);
+    write_client(3, PCI, 7, "drm-engine-render:\trubbish\n");
+    write_client(4, PCI, 7, "drm-engine-render:\t-5 ns\n");
+    cr_expect_eq(busy_of(gpu), METER_UNKNOWN);
+    meter_sysfs.close(gpu);
+    shell("rm -r $PWD");
 }
 
 Test(meters, a_package_of_processors_is_read_from_sysfs)
@@ -132,6 +271,20 @@ Test(meters, nvidias_devices_have_a_total_or_power)
     cr_expect_not(says("nvml:0000:99:00.0", &uj));
     setenv("RESEAT_NVML", "/nonexistent.so", 1);
     cr_expect_not(says("nvml:0000:3b:00.0", &uj));
+}
+
+Test(meters, gauges_of_nvidias_devices_that_are_wrong_are_unknown)
+{
+    setenv("RESEAT_NVML", getenv("TEST_NVML"), 1);
+    setenv("FAKE_NVML", "total", 1);
+    struct meter_gauges gauges = gauges_of("nvml:0000:3b:00.0", METER_TO);
+    cr_expect_eq(gauges.values[METER_BUSY], 370);
+    cr_expect_eq(gauges.values[METER_TEMPERATURE], 61);
+    cr_expect_eq(gauges.values[METER_CLOCK], 1980);
+    cr_expect_eq(gauges.values[METER_FROM], 2000000);
+    cr_expect_eq(gauges.values[METER_TO], 3000000);
+    setenv("FAKE_NVML", "power", 1);
+    cr_expect(shows_nothing("nvml:0000:3b:00.0"));
 }
 
 Test(meters, an_unknown_kind_is_refused)

@@ -1,6 +1,7 @@
 #include <pthread.h>
 
 #include "interpose/control/control_job.h"
+#include "state/base/clock.h"
 #include "tests/state/budget/test_budget_common.h"
 
 /* Policies, moves and threads of programs that do not fit. */
@@ -17,6 +18,48 @@ Test(room, what_fits_is_granted_without_a_question, .timeout = 60)
     cr_assert_eq(budget("one")->peak, FEW);
     end(4);
     cr_assert_eq(budget("one")->held, 0);
+}
+
+/** Until the status has a rate, or none, of bytes written in a second. */
+static uint64_t rate_becomes(bool some)
+{
+    struct vdev_status status = {0};
+
+    for (unsigned i = 0; i < 3000; i++) {
+        status_vdev(0, &status);
+        if (some == (status.to_bytes_s != 0))
+            break;
+        clock_sleep(10 * NS_PER_MS);
+    }
+    return status.to_bytes_s;
+}
+
+Test(room, what_is_transferred_is_counted_and_told_for_a_second, .timeout = 60)
+{
+    begin(plenty, BUDGET_REFUSE);
+    make(2);
+    const struct budget *one = budget("one");
+    uint64_t from = one->crossed[0], to = one->crossed[1];
+    void *host = calloc(1, BYTES);
+    for (unsigned i = 0; i < 3; i++)
+        OK(clEnqueueWriteBuffer(program.queue, buffers[0], CL_TRUE, 0, BYTES, host, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(program.queue, buffers[1], CL_TRUE, 0, BYTES / 2, host, 0, NULL, NULL));
+    cr_assert_eq(one->crossed[1] - to, 3 * BYTES);
+    cr_assert_eq(one->crossed[0] - from, BYTES / 2);
+    engine_rig_moves(&rig, "two");
+    cr_assert_geq(one->crossed[0] - from, BYTES / 2 + BYTES, "what a move copies counts");
+    cr_assert_geq(budget("two")->crossed[1], BYTES);
+    rate_becomes(false); /* The first second begins when somebody asks. */
+    uint64_t rate = 0;
+    for (unsigned tries = 0; !rate && tries < 20; tries++) {
+        OK(clEnqueueWriteBuffer(program.queue, buffers[0], CL_TRUE, 0, BYTES, host, 0, NULL, NULL));
+        budget_crossed(budget("two"), true, 64 * MIB);
+        rate = rate_becomes(true);
+    }
+    cr_expect(rate > 0 && rate <= 64 * MIB + 20 * BYTES, "%lu", rate);
+    cr_expect_eq(rate_becomes(false), 0);
+    free(host);
+    end(2);
 }
 
 Test(room, a_program_of_three_times_its_grant_spills, .timeout = 120)

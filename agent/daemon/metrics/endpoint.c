@@ -1,0 +1,440 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/daemon/metrics/metrics_priv.h"
+
+/*
+ * HTTP for scrapers, on the agent's loop: libmicrohttpd has an epoll descriptor of its own, which
+ * the loop polls, and never blocks. Connections are accepted here, so that it is known whose they
+ * are. Each has one request and ends after DEADLINE_MS, whether or not its scraper reads.
+ */
+
+#define SUFFIX       ".metrics" /* of the socket beside the agent's */
+#define SCRAPERS_MAX 32
+#define USER_MAX     8 /* of one user; those of TCP are nobody's */
+#define DEADLINE_MS  10000
+#define KEPT_MAX     8 /* pages that were made lately */
+#define KEPT_MS      250
+#define RUNS         16 /* steps of the library before other events of the loop get their turn */
+
+struct scraper {
+    struct scraper *next;
+    int fd; /* the library's */
+    bool local, dropped;
+    struct peer who; /* local: with its user and rights; else with no rights */
+};
+
+struct listener {
+    struct endpoint *endpoint;
+    int fd; /* -1: it is closed */
+    bool local, closing;
+    bool rests;    /* no descriptor was left for a connection: until the next tick */
+    uint32_t wish; /* what it was opened for, or could not be; 0: nothing */
+    uv_poll_t poll;
+};
+
+/* A page that may be given to all who may see the same. */
+struct kept_page {
+    struct MHD_Response *response; /* NULL: none */
+    uid_t uid;
+    bool all, open;
+    uint64_t at_ms;
+};
+
+struct endpoint {
+    struct agent *agent;
+    struct MHD_Daemon *daemon;
+    uv_poll_t events;
+    uv_timer_t timer;
+    struct listener unix_socket, tcp;
+    struct scraper *scrapers;
+    struct kept_page kept[KEPT_MAX];
+};
+
+/* ---- pages ---- */
+
+static struct MHD_Response *endpoint_make(const struct endpoint *endpoint, const struct peer *who,
+                                          bool open)
+{
+    size_t size;
+    char *text = metrics_page(endpoint->agent, who, open, &size);
+    struct MHD_Response *response =
+        text ? MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE) : NULL;
+
+    if (!response)
+        return NULL;
+    (void)MHD_add_response_header(response, "Content-Type",
+                                  open ? "application/openmetrics-text; version=1.0.0; "
+                                         "charset=utf-8"
+                                       : "text/plain; version=0.0.4; charset=utf-8");
+    (void)MHD_add_response_header(response, "Connection", "close");
+    return response;
+}
+
+/** The page for @who, as it was in the last moment: whoever asks all the time costs nobody much. */
+static struct MHD_Response *endpoint_page(struct endpoint *endpoint, const struct peer *who,
+                                          bool open)
+{
+    struct kept_page *oldest = endpoint->kept;
+    uint64_t now = uv_now(&endpoint->agent->loop);
+    bool all = peer_may(who, RIGHT_PROGRAMS);
+
+    for (struct kept_page *kept = endpoint->kept; kept < endpoint->kept + KEPT_MAX; kept++) {
+        if (kept->response && kept->open == open && kept->all == all &&
+            (all || kept->uid == who->uid) && now - kept->at_ms < KEPT_MS)
+            return kept->response;
+        if (!kept->response || (oldest->response && kept->at_ms < oldest->at_ms))
+            oldest = kept;
+    }
+    struct MHD_Response *response = endpoint_make(endpoint, who, open);
+    if (!response)
+        return NULL;
+    if (oldest->response)
+        MHD_destroy_response(oldest->response);
+    *oldest = (struct kept_page){
+        .response = response, .uid = who->uid, .all = all, .open = open, .at_ms = now};
+    return response;
+}
+
+static enum MHD_Result endpoint_refuse(struct MHD_Connection *connection, unsigned status)
+{
+    static char text[] = "There is only GET /metrics here.\n";
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(sizeof(text) - 1, text, MHD_RESPMEM_PERSISTENT);
+
+    if (!response)
+        return MHD_NO;
+    (void)MHD_add_response_header(response, "Connection", "close");
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/** False for a page of another site that has a name for this address (DNS rebinding). */
+static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+
+    return scraper->local || !host || strcmp(host, "localhost") == 0 ||
+           strncmp(host, "localhost:", 10) == 0 || strcmp(host, "127.0.0.1") == 0 ||
+           strncmp(host, "127.0.0.1:", 10) == 0;
+}
+
+static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connection,
+                                       const char *url, const char *method, const char *version,
+                                       const char *upload, size_t *upload_size, void **request)
+{
+    struct endpoint *endpoint = data;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const struct scraper *scraper = info ? info->socket_context : NULL;
+    bool gets = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+
+    (void)version;
+    (void)upload;
+    if (!*request) { /* The headers were read; what follows them is not. */
+        *request = endpoint;
+        return MHD_YES;
+    }
+    if (!scraper || *upload_size)
+        return MHD_NO; /* A body is not read: the library closes the connection. */
+    if (!endpoint_is_for_us(scraper, connection))
+        return endpoint_refuse(connection, MHD_HTTP_FORBIDDEN);
+    if (!gets || strcmp(url, "/metrics") != 0)
+        return endpoint_refuse(connection, gets ? MHD_HTTP_NOT_FOUND : MHD_HTTP_METHOD_NOT_ALLOWED);
+    const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
+    bool open = accepts && strstr(accepts, "application/openmetrics-text");
+    struct MHD_Response *response = endpoint_page(endpoint, &scraper->who, open);
+    return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+}
+
+/* ---- connections ---- */
+
+static void endpoint_forget(struct endpoint *endpoint, const struct scraper *scraper)
+{
+    for (struct scraper **at = &endpoint->scrapers; *at; at = &(*at)->next) {
+        if (*at != scraper)
+            continue;
+        struct scraper *gone = *at;
+        *at = gone->next;
+        free(gone->who.groups);
+        free(gone);
+        return;
+    }
+}
+
+static void endpoint_notified(void *data, struct MHD_Connection *connection, void **context,
+                              enum MHD_ConnectionNotificationCode code)
+{
+    struct endpoint *endpoint = data;
+
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        endpoint_forget(endpoint, *context);
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    for (struct scraper *one = endpoint->scrapers; info && one; one = one->next)
+        if (one->fd == info->connect_fd && !one->dropped)
+            *context = one;
+}
+
+static void endpoint_on_timer(uv_timer_t *timer);
+
+/** Let the library work, and come back when it has more to do. */
+static void endpoint_run(struct endpoint *endpoint)
+{
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    bool waits = true;
+
+    for (unsigned i = 0; waits && ms == 0 && i < RUNS; i++) {
+        (void)MHD_run(endpoint->daemon);
+        waits = MHD_get_timeout(endpoint->daemon, &ms) == MHD_YES;
+    }
+    if (waits)
+        uv_timer_start(&endpoint->timer, endpoint_on_timer, ms, 0);
+    else
+        uv_timer_stop(&endpoint->timer);
+}
+
+static void endpoint_on_timer(uv_timer_t *timer)
+{
+    endpoint_run(timer->data);
+}
+
+static void endpoint_on_events(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    endpoint_run(poll->data);
+}
+
+/** True when there is room for another connection of that user. */
+static bool endpoint_has_room(const struct endpoint *endpoint, const struct scraper *scraper)
+{
+    unsigned all = 0, own = 0;
+
+    for (const struct scraper *one = endpoint->scrapers; one; one = one->next) {
+        all++;
+        own += one->local == scraper->local && one->who.uid == scraper->who.uid;
+    }
+    return all < SCRAPERS_MAX && own < USER_MAX;
+}
+
+/** Give the library a new connection, @fd, which is closed if it is refused. */
+static void endpoint_take(struct endpoint *endpoint, int fd, bool local)
+{
+    const struct sockaddr address = {.sa_family = local ? AF_UNIX : AF_INET};
+    struct scraper *scraper = calloc(1, sizeof(*scraper));
+
+    if (!scraper) {
+        close(fd);
+        return;
+    }
+    *scraper = (struct scraper){.fd = fd, .local = local, .who = {.agent = endpoint->agent}};
+    scraper->who.uid = (uid_t)-1;
+    scraper->who.since_ms = uv_now(&endpoint->agent->loop);
+    if ((local && !peer_identify(&scraper->who, fd)) || !endpoint_has_room(endpoint, scraper)) {
+        endpoint->agent->metrics->dropped++;
+        free(scraper->who.groups);
+        free(scraper);
+        close(fd);
+        return;
+    }
+    scraper->next = endpoint->scrapers;
+    endpoint->scrapers = scraper;
+    if (MHD_add_connection(endpoint->daemon, fd, &address, sizeof(address)) != MHD_YES)
+        endpoint_forget(endpoint, scraper);
+}
+
+static void endpoint_on_listener(uv_poll_t *poll, int status, int events)
+{
+    struct listener *listener = poll->data;
+    int fd = 0;
+
+    (void)status;
+    (void)events;
+    for (unsigned i = 0; fd >= 0 && i < SCRAPERS_MAX; i++) {
+        fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            endpoint_take(listener->endpoint, fd, listener->local);
+    }
+    listener->rests = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+    if (listener->rests)
+        uv_poll_stop(poll); /* Else the loop would call this again and again. */
+    endpoint_run(listener->endpoint);
+}
+
+/* ---- listening ---- */
+
+static void endpoint_closed(uv_handle_t *handle)
+{
+    struct listener *listener = handle->data;
+
+    listener->closing = false;
+}
+
+static int endpoint_address(const struct endpoint *endpoint, struct sockaddr_un *ret)
+{
+    ret->sun_family = AF_UNIX;
+    return snprintf(ret->sun_path, sizeof(ret->sun_path), "%s" SUFFIX,
+                    endpoint->agent->paths.socket) < (int)sizeof(ret->sun_path)
+               ? 0
+               : -ENAMETOOLONG;
+}
+
+static void endpoint_close(struct listener *listener)
+{
+    if (listener->fd < 0)
+        return;
+    struct sockaddr_un address;
+    if (listener->local && !endpoint_address(listener->endpoint, &address))
+        unlink(address.sun_path);
+    listener->closing = true;
+    uv_close((uv_handle_t *)&listener->poll, endpoint_closed);
+    close(listener->fd);
+    listener->fd = -1;
+}
+
+static int endpoint_bind_unix(struct endpoint *endpoint, int fd)
+{
+    struct sockaddr_un address;
+    int error = endpoint_address(endpoint, &address);
+
+    if (error)
+        return error;
+    unlink(address.sun_path);
+    /* As the agent's own socket: who connects is asked of the kernel. */
+    return bind(fd, (const struct sockaddr *)&address, sizeof(address)) ||
+                   chmod(address.sun_path, agent_is_shared(endpoint->agent) ? 0666 : 0600)
+               ? -errno
+               : 0;
+}
+
+static int endpoint_bind_tcp(int fd, uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
+                   bind(fd, (const struct sockaddr *)&address, sizeof(address))
+               ? -errno
+               : 0;
+}
+
+static int endpoint_open(struct listener *listener)
+{
+    struct endpoint *endpoint = listener->endpoint;
+    int fd =
+        socket(listener->local ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    int error = listener->local ? endpoint_bind_unix(endpoint, fd)
+                                : endpoint_bind_tcp(fd, (uint16_t)listener->wish);
+    if (!error && listen(fd, SCRAPERS_MAX))
+        error = -errno;
+    if (!error)
+        error = uv_poll_init(&endpoint->agent->loop, &listener->poll, fd);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    listener->fd = fd;
+    listener->poll.data = listener;
+    listener->rests = false;
+    uv_poll_start(&listener->poll, UV_READABLE, endpoint_on_listener);
+    return 0;
+}
+
+/** Listen as is wished now; 0: do not. */
+static void endpoint_follow(struct listener *listener, uint32_t wish)
+{
+    if (listener->rests && listener->fd >= 0) {
+        listener->rests = false;
+        uv_poll_start(&listener->poll, UV_READABLE, endpoint_on_listener);
+    }
+    if (listener->wish == wish || listener->closing)
+        return;
+    if (listener->fd >= 0) {
+        endpoint_close(listener);
+        listener->wish = 0;
+        return; /* It is opened again when the loop has closed it. */
+    }
+    listener->wish = wish;
+    int error = wish ? endpoint_open(listener) : 0;
+    if (error && listener->local)
+        agent_log("%s" SUFFIX ": no metrics there: %s", listener->endpoint->agent->paths.socket,
+                  strerror(-error));
+    else if (error)
+        agent_log("127.0.0.1:%u: no metrics there: %s", wish, strerror(-error));
+}
+
+void endpoint_tick(struct endpoint *endpoint)
+{
+    const struct policy_settings *settings = config_policy(&endpoint->agent->config);
+    uint64_t now = uv_now(&endpoint->agent->loop);
+
+    endpoint_follow(&endpoint->unix_socket, settings->metrics);
+    endpoint_follow(&endpoint->tcp, settings->metrics ? settings->metrics_port : 0);
+    for (struct scraper *one = endpoint->scrapers; one; one = one->next) {
+        if (one->dropped || now - one->who.since_ms < DEADLINE_MS)
+            continue;
+        one->dropped = true; /* The library closes it when it sees that. */
+        endpoint->agent->metrics->dropped++;
+        (void)shutdown(one->fd, SHUT_RDWR);
+    }
+}
+
+struct endpoint *endpoint_create(struct agent *agent)
+{
+    struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
+
+    if (!endpoint)
+        return NULL;
+    endpoint->agent = agent;
+    endpoint->unix_socket = (struct listener){.endpoint = endpoint, .fd = -1, .local = true};
+    endpoint->tcp = (struct listener){.endpoint = endpoint, .fd = -1};
+    endpoint->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, endpoint_answer, endpoint,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)SCRAPERS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(DEADLINE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
+        MHD_OPTION_NOTIFY_CONNECTION, endpoint_notified, endpoint, MHD_OPTION_END);
+    const union MHD_DaemonInfo *info =
+        endpoint->daemon ? MHD_get_daemon_info(endpoint->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    if (!info || uv_timer_init(&agent->loop, &endpoint->timer) ||
+        uv_poll_init(&agent->loop, &endpoint->events, info->epoll_fd)) {
+        if (endpoint->daemon)
+            MHD_stop_daemon(endpoint->daemon);
+        free(endpoint);
+        return NULL;
+    }
+    endpoint->events.data = endpoint->timer.data = endpoint;
+    uv_poll_start(&endpoint->events, UV_READABLE, endpoint_on_events);
+    return endpoint;
+}
+
+void endpoint_stop(struct endpoint *endpoint)
+{
+    endpoint_close(&endpoint->unix_socket);
+    endpoint_close(&endpoint->tcp);
+    uv_close((uv_handle_t *)&endpoint->events, NULL);
+    uv_close((uv_handle_t *)&endpoint->timer, NULL);
+    for (unsigned i = 0; i < KEPT_MAX; i++)
+        if (endpoint->kept[i].response)
+            MHD_destroy_response(endpoint->kept[i].response);
+    MHD_stop_daemon(endpoint->daemon);
+}
+
+void endpoint_destroy(struct endpoint *endpoint)
+{
+    free(endpoint);
+}
