@@ -13,6 +13,7 @@
     V(run)                                                                                         \
     V(devices)                                                                                     \
     V(ps)                                                                                          \
+    V(top)                                                                                         \
     V(move)                                                                                        \
     V(cancel)                                                                                      \
     V(suspend)                                                                                     \

@@ -50,6 +50,16 @@ bool select_matches(const struct output *output, const json_t *app)
            (!view->name || fnmatch(view->name, member_text(app, "name"), 0) == 0);
 }
 
+json_t *select_apps(const json_t *answer)
+{
+    const json_t *newest_first = json_object_get(answer, "apps");
+    json_t *apps = json_array();
+
+    for (size_t i = json_array_size(newest_first); i-- > 0;)
+        json_array_append(apps, json_array_get(newest_first, i));
+    return apps;
+}
+
 /** Run the verb for one program; the verb may change its options. */
 static int select_run_one(struct call *call, const json_t *app, void *options)
 {
@@ -75,10 +85,11 @@ int select_run(struct call *call)
     memcpy(options, call->options, call->verb->size);
     frame_init(&frame, MSG_APPS);
     int status = ask(&call->output, &question, &frame, &answer), first = status;
-    const json_t *apps = json_object_get(answer, "apps");
-    /* The agent keeps the newest first. */
-    for (size_t i = status ? 0 : json_array_size(apps); i-- > 0;) {
-        const json_t *app = json_array_get(apps, i);
+    json_auto_t *apps = select_apps(answer);
+    const json_t *app;
+    size_t i;
+    json_array_foreach(apps, i, app)
+    {
         if (!select_matches(&call->output, app))
             continue;
         status = select_run_one(call, app, options);

@@ -85,19 +85,22 @@ struct verb_option {
 
 /* Options of verbs that print a table with output_table(). */
 #define OPTION_VIEW                                                                                \
-    {"columns", "NAMES",                                                                           \
-     "Only these columns, in this order: their titles, with commas between and - for a blank. "    \
-     "Also -o.",                                                                                   \
-     .letter = 'o', .take = verb_take_view},                                                       \
-        {"sort", "NAME",                                                                           \
-         "Sort by this column; with - before it (--sort=-memory) the largest first.",              \
-         .take = verb_take_view},                                                                  \
-        {"no-header", NULL, "Leave the titles out.", .take = verb_take_view},                      \
+    OPTION_COLUMNS, {"no-header", NULL, "Leave the titles out.", .take = verb_take_view},          \
         {"quiet", NULL, "Only the first column, without its title. Also -q.", .letter = 'q',       \
          .take = verb_take_view},                                                                  \
     {                                                                                              \
         "watch", "TIME", "Print it again and again after this time, such as 2s, until Ctrl-C.",    \
             .kind = OPTION_TIME, .unit = "seconds", .places = 3, .least = 100, .most = 86400000,   \
+            .take = verb_take_view                                                                 \
+    }
+#define OPTION_COLUMNS                                                                             \
+    {"columns", "NAMES",                                                                           \
+     "Only these columns, in this order: their titles, with commas between and - for a blank. "    \
+     "Also -o.",                                                                                   \
+     .letter = 'o', .take = verb_take_view},                                                       \
+    {                                                                                              \
+        "sort", "NAME",                                                                            \
+            "Sort by this column; with - before it (--sort=-memory) the largest first.",           \
             .take = verb_take_view                                                                 \
     }
 

@@ -185,7 +185,10 @@ void output_note(const struct output *output, const char *format, ...)
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     text_make_safe(text, sizeof(text), text, strlen(text));
-    fprintf(stderr, "reseat %s: %s\n", output->command, text);
+    if (output->notes)
+        words_add(output->notes, "%s%s", output->notes->used ? "; " : "", text);
+    else
+        fprintf(stderr, "reseat %s: %s\n", output->command, text);
 }
 
 void output_note_paths(const struct output *output, const struct paths *paths)

@@ -29,6 +29,7 @@ struct view {
     const char *sort;    /**< A title, with '-' before it for the largest first; or NULL. */
     bool headless;       /**< No titles. */
     bool quiet;          /**< Only the first column, without its title. */
+    bool tree;           /**< Below the user of each program. */
     uint64_t watch_ms;   /**< Print it again after this time; 0: do not. */
 };
 
@@ -37,6 +38,7 @@ struct output {
     const char *members; /**< Of the verb's JSON object; see output_result(). */
     bool json;
     struct view view;
+    struct words *notes; /**< Notes are kept here instead of being printed; NULL: they are not. */
 };
 
 /** Create {"schema": 1, "command": ..., "status": ...}. Returns NULL without memory. */
@@ -80,6 +82,22 @@ int output_list(const struct output *output, const json_t *answer, const char *k
 int output_table(const struct output *output, const json_t *list,
                  const struct table_column *columns,
                  bool (*matches)(const struct output *output, const json_t *entry));
+/** A list laid out as a table. */
+struct table_lines {
+    char *text;      /**< The titles, then a line for each entry, each with its line break. */
+    json_t *entries; /**< Those that are shown, in this order, and of a tree the users: "user". */
+};
+/**
+ * As output_table(), but lay the list out as text for a terminal of @width columns: texts that are
+ * too long are cut, not wrapped. Lines may still be wider.
+ *
+ * @ret_lines  Owned by the caller (table_lines_finish).
+ */
+MUST_CHECK int output_lines(const struct output *output, const json_t *list,
+                            const struct table_column *columns,
+                            bool (*matches)(const struct output *output, const json_t *entry),
+                            size_t width, struct table_lines *ret_lines);
+void table_lines_finish(struct table_lines *lines);
 /** Add the member "error". */
 void output_add_error(json_t *object, const char *code, const char *message);
 /** Print a JSON object on stdout and drop it. Returns @status, or 1 when it cannot be written. */
@@ -87,7 +105,7 @@ int output_print(json_t *object, int status);
 /** Finish the output. Returns 0, or 1 if it could not be written. */
 int output_done(void);
 
-/** Print one line on stderr, made safe. Does not change the exit status. */
+/** Print one line on stderr, made safe, or keep it as a note. Does not change the exit status. */
 void output_note(const struct output *output, const char *format, ...) PRINTF(2, 3);
 /** Print a note if $XDG_RUNTIME_DIR is not used, naming the folder that is. */
 void output_note_paths(const struct output *output, const struct paths *paths);

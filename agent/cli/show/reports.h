@@ -12,6 +12,9 @@
 
 /* Longer reports of verbs, a file each. */
 
+/** The columns of reseat ps and reseat devices. */
+extern const struct table_column ps_columns[], devices_columns[];
+
 /* Device information as programs see it, and the reasons. */
 
 /** The devices, the information presented for them together, and the reasons. */

@@ -297,6 +297,18 @@ int say_columns(const char *text)
     return columns;
 }
 
+size_t say_fit(const char *text, int columns)
+{
+    const char *at = text;
+
+    for (size_t size; *at; at += size) {
+        columns -= wcwidth(say_next(at, &size));
+        if (columns < 0)
+            break;
+    }
+    return (size_t)(at - text);
+}
+
 void say_padded(const char *text, int width)
 {
     int left = width - say_columns(text);

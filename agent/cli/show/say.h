@@ -55,6 +55,8 @@ void say_link(const json_t *server, struct words *words);
 
 /** Number of terminal columns that a text takes. */
 int say_columns(const char *text);
+/** Bytes of the characters at the begin of a text that fit in so many columns. */
+size_t say_fit(const char *text, int columns);
 /** Print a text, padded with blanks to @width. Characters that the locale lacks become '?'. */
 void say_padded(const char *text, int width);
 

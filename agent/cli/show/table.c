@@ -1,5 +1,6 @@
 #include <ctype.h>
 #include <libsmartcols.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,11 +59,12 @@ static void table_say(const struct table_column *column, const json_t *entry, st
         column->say(entry, words);
 }
 
-void table_add(struct table *table, const json_t *entry)
+/** Append a line with @entry, below @parent. */
+static void table_add_below(struct table *table, struct libscols_line *parent, const json_t *entry)
 {
     if (!table || !table->lines)
         return;
-    struct libscols_line *line = scols_table_new_line(table->lines, NULL);
+    struct libscols_line *line = scols_table_new_line(table->lines, parent);
     for (size_t i = 0; i < table->count; i++) {
         struct words words = {.used = 0};
         table_say(&table->columns[i], entry, &words);
@@ -70,6 +72,11 @@ void table_add(struct table *table, const json_t *entry)
             table_join_unit(words.text);
         table_put(table, line, i, words.text);
     }
+}
+
+void table_add(struct table *table, const json_t *entry)
+{
+    table_add_below(table, NULL, entry);
 }
 
 void table_add_line(struct table *table, const char *format, ...)
@@ -106,9 +113,9 @@ static void table_hide(struct table *table, size_t column)
     scols_column_set_flags(scols_table_get_column(table->lines, column), SCOLS_FL_HIDDEN);
 }
 
-static void table_fit_terminal(struct table *table)
+/** Hide columns without text, and optional ones that do not fit. @room: columns; 0: any number. */
+static void table_fit(struct table *table, size_t room)
 {
-    struct winsize size = {0};
     size_t width = 0;
 
     for (size_t i = 0; i < table->count; i++)
@@ -116,9 +123,7 @@ static void table_fit_terminal(struct table *table)
             table_hide(table, i);
         else
             width += table_width(table, i) + 1;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
-        return;
-    for (size_t i = table->count; width > size.ws_col + 1u && i-- > 1;) {
+    for (size_t i = table->count; room && width > room + 1 && i-- > 1;) {
         if (table->columns[i].flags & TABLE_OPTIONAL && table->said & 1u << i) {
             table_hide(table, i);
             width -= table_width(table, i) + 1;
@@ -129,9 +134,10 @@ static void table_fit_terminal(struct table *table)
 int table_print(struct table *table)
 {
     bool failed = !table || !table->lines;
+    struct winsize size = {0};
 
     if (!failed && !table->whole && isatty(STDOUT_FILENO))
-        table_fit_terminal(table);
+        table_fit(table, ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col);
     failed = failed || scols_print_table(table->lines);
     scols_unref_table(table ? table->lines : NULL);
     free(table);
@@ -198,33 +204,47 @@ static const json_t *table_member(const struct table_column *column, const json_
     return json_object_get(entry, name);
 }
 
-static int table_compare(const struct table_column *column, const json_t *a, const json_t *b)
-{
-    const json_t *one = table_member(column, a), *other = table_member(column, b);
-    struct words words[2] = {{.used = 0}, {.used = 0}};
+/** What an entry is sorted by. */
+struct table_key {
+    json_t *entry; /* Borrowed. */
+    char *text;    /* Of the column. */
+    bool is_number;
+    double number;
+    size_t index; /* Keeps the order of equals. */
+};
 
-    if (json_is_number(one) && json_is_number(other))
-        return (json_number_value(one) > json_number_value(other)) -
-               (json_number_value(one) < json_number_value(other));
-    table_say(column, a, &words[0]);
-    table_say(column, b, &words[1]);
-    return strcmp(words[0].text, words[1].text);
+static int table_compare(const void *a, const void *b, void *down)
+{
+    const struct table_key *one = a, *other = b;
+    int order = one->is_number && other->is_number
+                    ? (one->number > other->number) - (one->number < other->number)
+                    : strcmp(one->text ? one->text : "", other->text ? other->text : "");
+
+    order = *(bool *)down ? -order : order;
+    return order ? order : (one->index > other->index) - (one->index < other->index);
 }
 
-/** Sort by insertion, which keeps the order of equals; lists are short. */
 static json_t *table_sorted(const json_t *list, const struct table_column *column, bool down)
 {
-    json_t *sorted = json_array(), *entry;
-    size_t i;
+    size_t count = column ? json_array_size(list) : 0;
+    struct table_key *keys = calloc(count + 1, sizeof(*keys));
+    json_t *sorted = json_array();
 
-    json_array_foreach(list, i, entry)
-    {
-        size_t at = json_array_size(sorted);
-        while (column && at > 0 &&
-               (down ? -1 : 1) * table_compare(column, json_array_get(sorted, at - 1), entry) > 0)
-            at--;
-        json_array_insert(sorted, at, entry);
+    for (size_t i = 0; keys && i < count; i++) {
+        json_t *entry = json_array_get(list, i);
+        const json_t *member = table_member(column, entry);
+        struct words words = {.used = 0};
+        table_say(column, entry, &words);
+        keys[i] = (struct table_key){entry, strdup(words.text), json_is_number(member),
+                                     json_number_value(member), i};
     }
+    if (keys)
+        qsort_r(keys, count, sizeof(*keys), table_compare, &down);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        json_array_append(sorted, keys && count ? keys[i].entry : json_array_get(list, i));
+    for (size_t i = 0; keys && i < count; i++)
+        free(keys[i].text);
+    free(keys);
     return sorted;
 }
 
@@ -251,30 +271,137 @@ static int table_choose(const struct output *output, const struct table_column *
     return 0;
 }
 
-int output_table(const struct output *output, const json_t *list,
-                 const struct table_column *columns,
-                 bool (*matches)(const struct output *output, const json_t *entry))
+/** Add a line for each user, and those of the user's entries below it. */
+static void table_add_users(struct table *table, const json_t *all, json_t *ret_entries)
+{
+    json_auto_t *users = json_object();
+    json_t *entry, *other;
+    char name[PROTOCOL_WORD_MAX];
+    size_t i, j;
+
+    json_array_foreach(all, i, entry)
+    {
+        unsigned long long uid = member_number(entry, "uid");
+        const struct passwd *user = getpwuid((uid_t)uid);
+        snprintf(name, sizeof(name), "%llu", uid);
+        if (json_object_get(users, name) || json_object_set_new(users, name, json_true()))
+            continue;
+        struct libscols_line *line = scols_table_new_line(table->lines, NULL);
+        table_put(table, line, 0, user ? user->pw_name : name);
+        json_array_append_new(ret_entries, json_pack("{s:s}", "user", name));
+        json_array_foreach(all, j, other)
+        {
+            if (member_number(other, "uid") != uid)
+                continue;
+            table_add_below(table, line, other);
+            json_array_append(ret_entries, other);
+        }
+    }
+}
+
+/**
+ * Make the table of the entries that are shown.
+ *
+ * @ret_chosen   Its columns, which it borrows.
+ * @ret_entries  In the order of its lines; owned by the caller.
+ * Returns 0, or an exit status.
+ */
+static int table_make(const struct output *output, const json_t *list,
+                      const struct table_column *columns,
+                      bool (*matches)(const struct output *output, const json_t *entry),
+                      struct table_column ret_chosen[COLUMNS_MAX + 1], json_t **ret_entries,
+                      struct table **ret_table)
 {
     const char *sort = output->view.sort;
     bool down = sort && *sort == '-';
     const struct table_column *by =
         sort ? table_find(output, columns, sort + down, strlen(sort + down)) : NULL;
-    struct table_column chosen[COLUMNS_MAX + 1];
-    const json_t *entry;
+    json_t *entry;
     size_t i;
 
-    if ((sort && !by) || table_choose(output, columns, chosen))
+    if ((sort && !by) || table_choose(output, columns, ret_chosen))
         return STATUS_USAGE;
+    struct table *table = table_create(ret_chosen);
+    if (!table || !table->lines) {
+        free(table);
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    }
     json_auto_t *sorted = table_sorted(list, by, down);
-    struct table *table = table_create(chosen);
+    json_t *shown = json_array(), *entries = json_array();
     json_array_foreach(sorted, i, entry)
     {
         if (!matches || matches(output, entry))
+            json_array_append(shown, entry);
+    }
+    if (output->view.tree) {
+        scols_column_set_flags(scols_table_get_column(table->lines, 0), SCOLS_FL_TREE);
+        table_add_users(table, shown, entries);
+    } else {
+        json_array_foreach(shown, i, entry)
+        {
             table_add(table, entry);
+        }
+        json_array_extend(entries, shown);
     }
-    if (table && table->lines) {
-        table->whole = output->view.columns != NULL;
-        scols_table_enable_noheadings(table->lines, output->view.headless || output->view.quiet);
-    }
+    json_decref(shown);
+    table->whole = output->view.columns != NULL;
+    scols_table_enable_noheadings(table->lines, output->view.headless || output->view.quiet);
+    *ret_entries = entries;
+    *ret_table = table;
+    return 0;
+}
+
+int output_table(const struct output *output, const json_t *list,
+                 const struct table_column *columns,
+                 bool (*matches)(const struct output *output, const json_t *entry))
+{
+    struct table_column chosen[COLUMNS_MAX + 1];
+    json_t *entries;
+    struct table *table;
+    int status = table_make(output, list, columns, matches, chosen, &entries, &table);
+
+    if (status)
+        return status;
+    json_decref(entries);
     return table_print(table);
+}
+
+int output_lines(const struct output *output, const json_t *list,
+                 const struct table_column *columns,
+                 bool (*matches)(const struct output *output, const json_t *entry), size_t width,
+                 struct table_lines *ret_lines)
+{
+    struct table_column chosen[COLUMNS_MAX + 1];
+    struct table_lines lines = {.text = NULL};
+    struct table *table;
+    int status = table_make(output, list, columns, matches, chosen, &lines.entries, &table);
+
+    if (status)
+        return status;
+    if (!table->whole)
+        table_fit(table, width);
+    for (size_t i = 0; i < table->count; i++) {
+        struct libscols_column *column = scols_table_get_column(table->lines, i);
+        int flags = scols_column_get_flags(column);
+        if (flags & SCOLS_FL_WRAP)
+            scols_column_set_flags(column, (flags & ~SCOLS_FL_WRAP) | SCOLS_FL_TRUNC);
+    }
+    scols_table_set_termforce(table->lines, SCOLS_TERMFORCE_ALWAYS);
+    scols_table_set_termwidth(table->lines, width);
+    bool failed = scols_print_table_to_string(table->lines, &lines.text);
+    scols_unref_table(table->lines);
+    free(table);
+    if (failed) {
+        table_lines_finish(&lines);
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    }
+    *ret_lines = lines;
+    return 0;
+}
+
+void table_lines_finish(struct table_lines *lines)
+{
+    free(lines->text);
+    json_decref(lines->entries);
+    *lines = (struct table_lines){.text = NULL};
 }

@@ -72,35 +72,30 @@ static void devices_say_power(const json_t *device, struct words *words)
         words_add(words, member_bool(device, "power_model") ? "W(model)" : "W");
 }
 
-static int devices_print_devices(const struct output *output, const json_t *devices)
-{
-    static const struct table_column columns[] = {
-        {"NAME", "{name}"},
-        {"KIND", "{kind}"},
-        {"DEVICE", "{device}", TABLE_WRAP},
-        {"VENDOR", "{vendor}", TABLE_WRAP | TABLE_OPTIONAL},
-        {"UNITS", "{compute_units}", TABLE_RIGHT},
-        {"MEMORY", "{memory_bytes}", TABLE_RIGHT},
-        {"IN USE", "{used_bytes}", TABLE_RIGHT},
-        {"GRANTED", "{granted_bytes}", TABLE_RIGHT},
-        {"WANTED", "[{wanted_bytes}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"BUSY", "{busy_permil}[{!busy_metered}(programs)]", TABLE_RIGHT},
-        {"FROM", "[{from_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"TO", "[{to_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"TEMP", "[{temperature_c} C]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"CLOCK", "[{clock_mhz} MHz]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"LIMIT", .say = devices_say_limit, .flags = TABLE_RIGHT},
-        {"HOST", "{host}[{!host}here]", TABLE_OPTIONAL},
-        {"LINK", .say = say_link},
-        {"STATE", .say = devices_say_state},
-        {"BY", .say = say_users, .flags = TABLE_WRAP},
-        {"UUID/PCI", "{pci}[{!pci}{uuid}]", TABLE_OPTIONAL},
-        {"POWER", .say = devices_say_power, .flags = TABLE_RIGHT},
-        {NULL},
-    };
-
-    return output_table(output, devices, columns, NULL);
-}
+const struct table_column devices_columns[] = {
+    {"NAME", "{name}"},
+    {"KIND", "{kind}"},
+    {"DEVICE", "{device}", TABLE_WRAP},
+    {"VENDOR", "{vendor}", TABLE_WRAP | TABLE_OPTIONAL},
+    {"UNITS", "{compute_units}", TABLE_RIGHT},
+    {"MEMORY", "{memory_bytes}", TABLE_RIGHT},
+    {"IN USE", "{used_bytes}", TABLE_RIGHT},
+    {"GRANTED", "{granted_bytes}", TABLE_RIGHT},
+    {"WANTED", "[{wanted_bytes}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"BUSY", "{busy_permil}[{!busy_metered}(programs)]", TABLE_RIGHT},
+    {"FROM", "[{from_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"TO", "[{to_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"TEMP", "[{temperature_c} C]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"CLOCK", "[{clock_mhz} MHz]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"LIMIT", .say = devices_say_limit, .flags = TABLE_RIGHT},
+    {"HOST", "{host}[{!host}here]", TABLE_OPTIONAL},
+    {"LINK", .say = say_link},
+    {"STATE", .say = devices_say_state},
+    {"BY", .say = say_users, .flags = TABLE_WRAP},
+    {"UUID/PCI", "{pci}[{!pci}{uuid}]", TABLE_OPTIONAL},
+    {"POWER", .say = devices_say_power, .flags = TABLE_RIGHT},
+    {NULL},
+};
 
 static int devices_print(const struct call *call, const json_t *answer)
 {
@@ -121,7 +116,7 @@ static int devices_print(const struct call *call, const json_t *answer)
         return output_fail(&call->output, ERR_NO_DEVICE,
                            "no OpenCL driver shows a device; install one, then see reseat doctor");
     }
-    int status = devices_print_devices(&call->output, devices);
+    int status = output_table(&call->output, devices, devices_columns, NULL);
     if (problem[0])
         output_note(&call->output, "the list may be old: %s", problem);
     return status;

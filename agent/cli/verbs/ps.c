@@ -1,5 +1,6 @@
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
+#include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
 
 /** Append the devices of the virtual devices, in order, and those that share its long launches. */
@@ -70,37 +71,35 @@ static void ps_snapshot(const json_t *app, struct words *words)
         words_say(words, protection, none ? "not yet" : "{snapshot_age_ns}");
 }
 
+const struct table_column ps_columns[] = {
+    {"ID", "{id}"},
+    {"NAME", "{name}"},
+    {"PID", "{pid}", TABLE_RIGHT},
+    {"DEVICE", .say = ps_devices},
+    {"READY", "{ready:list}", TABLE_OPTIONAL},
+    {"MEMORY", "{device_bytes}", TABLE_RIGHT},
+    {"GRANTED", "{granted_bytes}", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"WANTED", "{wanted_bytes}", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"BUSY", "{busy_permil}", TABLE_RIGHT},
+    {"FROM", "[{from_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"TO", "[{to_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"LIMIT", "[{?limited}{quota_bytes}]", TABLE_RIGHT},
+    {"STATE", .say = ps_state, .flags = TABLE_WRAP},
+    {"MOVES", "[{moves}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"DOWNTIME", "[{?moves}{last_downtime_ns}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"SNAPSHOT", .say = ps_snapshot, .flags = TABLE_RIGHT},
+    {"LOSSES", "[{losses}]", TABLE_RIGHT | TABLE_OPTIONAL},
+    {"PINNED BY", "{pinned}", TABLE_WRAP},
+    {NULL},
+};
+
 static int ps_print(const struct output *output, const json_t *answer)
 {
-    static const struct table_column columns[] = {
-        {"ID", "{id}"},
-        {"NAME", "{name}"},
-        {"PID", "{pid}", TABLE_RIGHT},
-        {"DEVICE", .say = ps_devices},
-        {"READY", "{ready:list}", TABLE_OPTIONAL},
-        {"MEMORY", "{device_bytes}", TABLE_RIGHT},
-        {"GRANTED", "{granted_bytes}", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"WANTED", "{wanted_bytes}", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"BUSY", "{busy_permil}", TABLE_RIGHT},
-        {"FROM", "[{from_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"TO", "[{to_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"LIMIT", "[{?limited}{quota_bytes}]", TABLE_RIGHT},
-        {"STATE", .say = ps_state, .flags = TABLE_WRAP},
-        {"MOVES", "[{moves}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"DOWNTIME", "[{?moves}{last_downtime_ns}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"SNAPSHOT", .say = ps_snapshot, .flags = TABLE_RIGHT},
-        {"LOSSES", "[{losses}]", TABLE_RIGHT | TABLE_OPTIONAL},
-        {"PINNED BY", "{pinned}", TABLE_WRAP},
-        {NULL},
-    };
-    json_auto_t *apps = json_array();
+    json_auto_t *apps = select_apps(answer);
 
-    /* The agent keeps the newest first. */
-    for (size_t i = json_array_size(json_object_get(answer, "apps")); i-- > 0;)
-        json_array_append(apps, json_array_get(json_object_get(answer, "apps"), i));
     if (!json_array_size(apps) && !output->view.quiet)
         output_note(output, "no program runs under reseat; start one with reseat run");
-    return output_table(output, apps, columns, select_matches);
+    return output_table(output, apps, ps_columns, select_matches);
 }
 
 static const struct verb_option ps_options[] = {
