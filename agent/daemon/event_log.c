@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/metrics/metrics.h"
 #include "state/base/bytes/little_endian.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
@@ -37,7 +36,8 @@ struct event_log {
     char path[PATH_MAX], older[PATH_MAX];
     struct owned file; /**< OWNED_NONE: events are only kept in memory. */
     off_t bytes;       /**< Of the file, up to the end of the last whole record. */
-    bool failed;       /**< The last write failed, and a line of the log says so. */
+    void (*noted)(struct agent *agent, const struct event *event); /**< Or NULL. */
+    bool failed; /**< The last write failed, and a line of the log says so. */
 };
 
 /* ---- memory ---- */
@@ -170,6 +170,13 @@ void event_log_finish(struct agent *agent)
 
 /* ---- events ---- */
 
+void event_log_observe(struct agent *agent,
+                       void (*noted)(struct agent *agent, const struct event *event))
+{
+    if (agent->event_log)
+        agent->event_log->noted = noted;
+}
+
 struct event event_of(const struct peer *client, const char *what, const char *state)
 {
     return (struct event){.what = what,
@@ -222,9 +229,10 @@ void event_log_add(struct agent *agent, const struct event *wish)
     char reason[REASON_MAX];
     struct frame frame;
 
-    metrics_note_event(agent, wish);
     if (!log)
         return;
+    if (log->noted)
+        log->noted(agent, wish);
     event.number = log->last + 1;
     event.at_ms = clock_wall_ms();
     if (event.program) {

@@ -46,6 +46,9 @@ struct event event_of(const struct peer *client, const char *what, const char *s
  */
 void event_log_init(struct agent *agent, const char *folder);
 void event_log_finish(struct agent *agent);
+/** Have @noted called with each event from now on, before it has its number. */
+void event_log_observe(struct agent *agent,
+                       void (*noted)(struct agent *agent, const struct event *event));
 
 /**
  * Number the event, keep it, send it to the clients that follow, and write a line to the agent's

@@ -4,6 +4,7 @@
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
+#include "agent/daemon/power/power.h"
 #include "agent/daemon/power/utilisation.h"
 
 #include <string.h>

@@ -41,7 +41,7 @@ enum tally_kind tally_kind(const struct tally *tally)
     return TALLY_OPERATION;
 }
 
-void metrics_note_event(struct agent *agent, const struct event *event)
+static void counts_note_event(struct agent *agent, const struct event *event)
 {
     const char *state = counts_word(event->state);
     struct counts *counts = agent->metrics ? &agent->metrics->counts : NULL;
@@ -106,6 +106,7 @@ void metrics_init(struct agent *agent)
     if (!agent->metrics)
         return;
     agent->metrics->counts.began_s = (double)clock_wall_ms() / 1000;
+    event_log_observe(agent, counts_note_event);
     agent->metrics->endpoint = endpoint_create(agent);
     if (!agent->metrics->endpoint)
         agent_log("metrics cannot be served: the HTTP library does not start");

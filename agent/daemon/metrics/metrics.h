@@ -20,8 +20,6 @@ void metrics_tick(struct agent *agent);
 
 /* These do nothing before metrics_init(). */
 
-/** Count an event. */
-void metrics_note_event(struct agent *agent, const struct event *event);
 /** Count what a program reports of a move, suspend or resume that it has done. */
 void metrics_note_move(struct agent *agent, const msgpack_object *report);
 /** A program's call has waited for memory. */

@@ -2,6 +2,7 @@
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
+#include "agent/daemon/power/power.h"
 
 uint32_t utilisation_of_program(const struct agent *agent, const struct program *program,
                                 uint32_t device)

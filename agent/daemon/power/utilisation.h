@@ -1,21 +1,13 @@
 #ifndef RESEAT_AGENT_DAEMON_POWER_UTILISATION_H
 #define RESEAT_AGENT_DAEMON_POWER_UTILISATION_H
 
-#include "agent/daemon/power/power.h"
+#include "agent/daemon/power/device_use.h"
+#include "agent/daemon/programs/registry.h"
 
 /*
  * How much of devices is used, by all programs and by one. Nothing is measured for this: meters are
  * read once a second anyway, and programs report what they know from launches that end.
  */
-
-/** The use of one device. Where its meter does not show a value, that of all programs counts. */
-struct device_use {
-    uint64_t busy_permil;  /**< Share of recent time in which it was at work, in thousandths. */
-    uint64_t wanted_bytes; /**< Memory that its programs would use. */
-    uint64_t from_bytes_s, to_bytes_s;    /**< Transferred from it and to it, in a second. */
-    bool busy_metered, transfers_metered; /**< The meter shows them. */
-    struct meter_gauges gauges;
-};
 
 /** The use of @device. */
 struct device_use utilisation_of_device(const struct agent *agent, uint32_t device);
@@ -26,12 +18,6 @@ struct device_use utilisation_of_device(const struct agent *agent, uint32_t devi
  */
 uint32_t utilisation_of_program(const struct agent *agent, const struct program *program,
                                 uint32_t device);
-
-/** True when the meter shows @gauge. */
-static inline bool utilisation_shows(const struct device_use *use, enum meter_gauge gauge)
-{
-    return use->gauges.values[gauge] != METER_UNKNOWN;
-}
 
 /** Put the use of @device into an open map, for `reseat devices` and `reseat explain`. */
 void utilisation_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
