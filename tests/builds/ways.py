@@ -18,6 +18,7 @@ BUILD is a build folder of the tree. WAY is one of
 """
 
 import concurrent.futures
+import functools
 import glob
 import json
 import os
@@ -35,6 +36,7 @@ KEPT = ("-I", "-D", "-W", "-f", "-std", "-pthread")
 MACHINES = re.compile(r"__(aarch64|x86_64|i386|arm\w*)__|\b(asm|__asm__|__builtin_ia32\w*)\b")
 DROPPED = ("-fsanitize", "-fdiagnostics", "-fcolor", "-fno-sanitize", "-fcf-protection",
            "-D_FORTIFY_SOURCE", "-W,")
+FILES_AT_ONCE = 16
 CACHED = dict(os.environ, CCACHE_NOHASHDIR="1", CCACHE_DEPEND="1")  # as scripts/build has it
 
 
@@ -153,47 +155,71 @@ def commands(build, folders):
                                   word.startswith(DROPPED) and not word.endswith(".p"))
 
 
-def compile_all(build, folders, compiler, more=lambda _: ("-c",)):
-    """Compile each file once for all the ways in which it is, with what @more says of its path."""
-    def one(job):
-        number, (path, flags) = job
-        # An object, which nobody uses: a compiler cache keeps nothing else.
-        made = os.path.join(folder, str(number))
-        done = subprocess.run([*cache, *compiler, *more(path), "-Werror", *flags, "-MD", "-MF", made + ".d",
-                               "-o", made, path], cwd=build, text=True, stderr=subprocess.PIPE, check=False,
-                              env=CACHED)
-        return f"{path}:\n{done.stderr}" if done.returncode else None
+def compile_all(build, batches):
+    """Compile for nobody: each of the @batches is a command and the files that it is given."""
+    def one(batch):
+        command, paths = batch
+        done = subprocess.run([*command, *paths], cwd=build, text=True, stderr=subprocess.PIPE, check=False)
+        return f"{' '.join(paths)}:\n{done.stderr}" if done.returncode else None
 
-    jobs = sorted(set(commands(build, folders)))
-    cache = ["ccache"] if shutil.which("ccache") else []
-    with tempfile.TemporaryDirectory(prefix="reseat-ways-") as folder, \
-            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        wrong = [text for text in pool.map(one, enumerate(jobs)) if text]
-    print(f"{len(jobs)} files")
-    if wrong or not jobs:
-        fail(f"{len(wrong)} of {len(jobs)} do not compile\n" + "\n".join(wrong))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        wrong = [text for text in pool.map(one, batches) if text]
+    files = sum(len(paths) for _, paths in batches)
+    print(f"{files} files")
+    if wrong or not files:
+        fail(f"{len(wrong)} of {len(batches)} commands fail\n" + "\n".join(wrong))
+
+
+def compiler_proper(flags, path, build):
+    """What clang executes to generate code of @path with the @flags, and to keep none; without the path."""
+    told = subprocess.run(["clang", "-###", "-c", "-o", "-", "-Wno-unknown-warning-option", "-Werror", *flags, path],
+                          cwd=build, text=True, stderr=subprocess.PIPE, check=True).stderr
+    words = next(shlex.split(line) for line in told.splitlines() if '"-cc1"' in line)
+    words[words.index("-emit-obj")] = "-emit-codegen-only"
+    if words.pop() != path:
+        fail(f"clang compiles more than {path}:\n{told}")
+    return words
 
 
 def clang(_, build):
-    compile_all(build, (*PRODUCT, "tests"),
-                ("clang", "-Wno-unknown-warning-option"))
+    # It takes longer to begin than to compile most files. Only what its driver executes takes several, of
+    # which a pragma about warnings would hold for the later ones as well.
+    alike = {}
+    for path, flags in sorted(set(commands(build, (*PRODUCT, "tests")))):
+        with open(path, encoding="utf-8") as file:
+            alone = path if "#pragma" in file.read() else None
+        alike.setdefault((flags, alone), []).append(path)
+    compile_all(build, [(compiler_proper(flags, paths[0], build), paths[first:first + FILES_AT_ONCE])
+                        for (flags, _), paths in alike.items() for first in range(0, len(paths), FILES_AT_ONCE)])
 
 
-def is_of_machines(path, seen=()):
-    """Whether it, or a header of the product that it includes, may have code of one kind of machine."""
+@functools.cache
+def included(path):
+    """The headers of the product that it includes, and whether it has code of one kind of machine itself."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     headers = {os.path.join(SOURCE, name) for name in re.findall(r'^#include "(.+)"', text, re.M)}
-    return bool(MACHINES.search(text)) or any(
-        is_of_machines(header, (*seen, path)) for header in headers
-        if header not in seen and os.path.exists(header))
+    return {header for header in headers if os.path.exists(header)}, bool(MACHINES.search(text))
+
+
+def is_of_machines(path):
+    """Whether it, or a header of the product that it includes, may have code of one kind of machine."""
+    seen, left = set(), {path}
+    while left:
+        headers, of_machines = included(left.pop())
+        if of_machines:
+            return True
+        left |= headers - seen
+        seen |= headers
+    return False
 
 
 def arm64(_, build):
     # What is used without a value the optimised build finds, but for what is of another machine alone.
-    compile_all(build, PRODUCT, ("aarch64-linux-gnu-gcc", "-S", "-idirafter", "/usr/include",
-                                 "-idirafter", "/usr/include/x86_64-linux-gnu"),
-                lambda path: ("-O1",) if is_of_machines(path) else ())
+    compile_all(build, [(("aarch64-linux-gnu-gcc", "-S", *(("-O1",) if is_of_machines(path) else ()), "-idirafter",
+                          "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu", "-Werror", *flags, "-o",
+                          os.devnull), [path])
+                        for path, flags in sorted(set(commands(build, PRODUCT)))])
 
 
 def narrow(*_):

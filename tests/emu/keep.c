@@ -133,16 +133,12 @@ static bool take_binary(cl_program program, struct kept *new)
 
 static void keep(cl_program program, cl_device_id device, const char *key, bool again)
 {
-    const char *perturbs = getenv("MALLOC_PERTURB_");
     struct kept *new = calloc(1, sizeof(*new));
     if (new == NULL)
         return;
     new->device = device;
     new->key = strdup(key);
-    mallopt(M_PERTURB, 0); /* POCL's 256 MiB would all be filled. */
-    bool good = new->key != NULL && (!again || take_binary(program, new));
-    mallopt(M_PERTURB, perturbs != NULL ? atoi(perturbs) : 0);
-    if (!good) {
+    if (new->key == NULL || (again && !take_binary(program, new))) {
         free(new->key);
         free(new->binary);
         free(new);
@@ -211,6 +207,9 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     if (call->count == 1 && !program->built)
         key = key_of(program, call, options);
     program->built = true;
+    /* POCL's 256 MiB for a binary, and 2 MiB for each file that it reads, would all be filled. */
+    const char *perturbs = getenv("MALLOC_PERTURB_");
+    mallopt(M_PERTURB, 0);
     const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
     cl_context context = program->object.context->object.real;
     bool has_binary = from != NULL && from->binary != NULL;
@@ -218,10 +217,11 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     if (made != NULL) {
         program->origin = program->object.real;
         program->object.real = made;
-        return CL_SUCCESS;
+    } else {
+        err = ask_driver(program->object.real, call, options);
+        if (err == CL_SUCCESS && key != NULL && !has_binary)
+            keep(program->object.real, call->devices[0], key, from != NULL);
     }
-    err = ask_driver(program->object.real, call, options);
-    if (err == CL_SUCCESS && key != NULL && !has_binary)
-        keep(program->object.real, call->devices[0], key, from != NULL);
+    mallopt(M_PERTURB, perturbs != NULL ? atoi(perturbs) : 0);
     return err;
 }
