@@ -82,7 +82,7 @@ const struct table_column devices_columns[] = {
     {"IN USE", "{used_bytes}", TABLE_RIGHT},
     {"GRANTED", "{granted_bytes}", TABLE_RIGHT},
     {"WANTED", "[{wanted_bytes}]", TABLE_RIGHT | TABLE_OPTIONAL},
-    {"BUSY", "{busy_permil}[{!busy_metered}(programs)]", TABLE_RIGHT},
+    {"BUSY", "[{!busy_metered}>=]{busy_permil}", TABLE_RIGHT | TABLE_OPTIONAL},
     {"FROM", "[{from_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
     {"TO", "[{to_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
     {"TEMP", "[{temperature_c} C]", TABLE_RIGHT | TABLE_OPTIONAL},
