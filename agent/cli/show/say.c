@@ -112,7 +112,7 @@ static void say_number(struct words *words, uint64_t number, const char *name)
         snprintf(text, sizeof(text), "%.1f", value / 1e3);
     else if (say_is(name, "gb"))
         snprintf(text, sizeof(text), "%.1f", value / 1e9);
-    else if (!say_is(name, "date") && !say_is(name, "time"))
+    else if (!say_is(name, "date") && !say_is(name, "timestamp"))
         snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
     else if (number && localtime_r(&seconds, &local))
         (void)!strftime(text, sizeof(text), say_is(name, "date") ? "%Y-%m-%d %H:%M" : "%FT%T",

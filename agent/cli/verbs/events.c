@@ -28,7 +28,7 @@ static void events_print(const json_t *event)
     struct words words = {.used = 0};
 
     /* A member that is there and "" is host memory. */
-    words_say(&words, event, "{at_ms:time} {what}[ {app}][ {device}]");
+    words_say(&words, event, "{at_ms:timestamp} {what}[ {app}][ {device}]");
     if (json_object_get(event, "to"))
         words_say(&words, event, " {from:place} -> {to:place}");
     words_say(&words, event, ": {state}[ ({reason})] by {by}[ {by_pid}][ of user {by_uid}]");

@@ -41,6 +41,8 @@ Test(say, a_colon_says_how_a_member_is_shown)
     cr_expect_str_eq(said("{\"left\": 1024}", "{left:bytes}"), "1.0 KiB");
     cr_expect_str_eq(said("{\"created_ms\": 86400000}", "{created_ms:date}"), "1970-01-02 00:00");
     cr_expect_str_eq(said("{\"created_ms\": 0}", "<{created_ms:date}>"), "<>");
+    cr_expect_str_eq(said("{\"at_ms\": 86400000}", "{at_ms:timestamp}"), "1970-01-02T00:00:00");
+    cr_expect_str_eq(said("{\"placed_by_time\": 1196}", "{placed_by_time}"), "1196");
     cr_expect_str_eq(said("{\"in_ns\": 2100000000}", "{in_ns:seconds}"), "3 s");
     cr_expect_str_eq(said("{\"setup_ns\": 2500}", "{setup_ns:us}"), "2.5");
     cr_expect_str_eq(said("{\"to\": \"\"}", "{to:place}"), "host memory");
