@@ -222,7 +222,7 @@ static cl_int await_run_probe(const struct driver_call *call)
 }
 
 /* Start a test. It has references of its own, as it may be left behind and the residence released.
- */
+ * NULL: without memory or threads, or the driver gives no reference. */
 static struct helper *await_probe_start(struct residence *residence)
 {
     const cl_icd_dispatch *cl = residence->cl;
@@ -231,11 +231,13 @@ static struct helper *await_probe_start(struct residence *residence)
                                      .context = residence->context,
                                      .device = residence->device->id,
                                      .queue = residence->io};
-    cl->clRetainContext(call.context);
-    cl->clRetainCommandQueue(call.queue);
-    struct helper *helper = await_helper_call(residence, &call);
+    if (cl->clRetainContext(call.context) != CL_SUCCESS)
+        return NULL;
+    bool retained = cl->clRetainCommandQueue(call.queue) == CL_SUCCESS;
+    struct helper *helper = retained ? await_helper_call(residence, &call) : NULL;
     if (!helper) {
-        cl->clReleaseCommandQueue(call.queue);
+        if (retained)
+            cl->clReleaseCommandQueue(call.queue);
         cl->clReleaseContext(call.context);
     }
     return helper;

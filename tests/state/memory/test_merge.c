@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/memory/digest.h"
 #include "state/object/lost.h"
 #include "tests/state/memory/merge_rig.h"
@@ -426,6 +427,9 @@ static unsigned fail_each(struct pair *pair, struct merge_rig *rig, int residenc
     struct fault fault = {pair, residence_index == MERGE_HOME ? "one" : "two", 1, step, 0};
     struct emu_shared *emu = pair->rig.emu;
     char when[64];
+    /* No test of the device, which a wait makes that is long on a slow machine, is to get the
+     * fault. */
+    lost_patience_ns = 60 * NS_PER_S;
     for (;; fault.n++) {
         for (int i = 0; i < 2 && !built; i++)
             residence_tool_finish(rig->context.at[i], RESIDENCE_MERGE);

@@ -360,6 +360,27 @@ Test(lost, a_test_that_hangs_with_its_device_is_not_the_last, .timeout = 60)
     free(rig.devices);
 }
 
+/* A test has references of its own. It is not made where the driver gives none. */
+Test(lost, a_test_that_gets_no_reference_releases_none, .timeout = 60)
+{
+    static const char *const calls[] = {"clRetainContext", "clRetainCommandQueue"};
+    struct engine_rig rig;
+    struct play play;
+    lost_patience_ns = 40000000;
+    engine_rig_open(&rig, "[a] name=a base=1 paced=add items_per_s=1024");
+    cr_assert(begin(&play, &rig));
+    for (unsigned i = 0; i < 2; i++) {
+        cr_assert_eq(emu_shared_arm(rig.emu, "a", 1, calls[i], CL_OUT_OF_HOST_MEMORY), 0);
+        launch(&play, 3, NULL);
+        OK(clFinish(play.program.queue));
+        cr_assert_eq(emu_shared_fired(rig.emu, "a"), i + 1);
+    }
+    cr_assert_eq(emu_shared_too_many(rig.emu, "a"), 0);
+    end(&play);
+    cr_assert_eq(emu_shared_too_many(rig.emu, "a"), 0);
+    free(rig.devices);
+}
+
 Test(lost, what_has_a_replica_in_host_memory_goes_on_elsewhere, .timeout = 300)
 {
     struct engine_rig rig;
