@@ -230,6 +230,8 @@ void register_handle(struct peer *peer, struct message *message)
 void devices_handle(struct peer *peer, struct message *message)
 {
     uint64_t age_ms = field_u64(&message->root, "age_ms", LIST_AGE_MS);
+    /* Nobody has the drivers started more often than that. */
+    age_ms = age_ms > LIST_AGE_MS ? age_ms : LIST_AGE_MS;
     CLEANUP(cleanup_free)
     char *environment = registering_fresh_environment(peer, message, age_ms);
     struct frame frame;

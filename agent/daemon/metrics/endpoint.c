@@ -1,14 +1,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent/daemon/metrics/metrics_priv.h"
+#include "state/base/files/access.h"
 
 /*
  * HTTP for scrapers, on the agent's loop: libmicrohttpd has an epoll descriptor of its own, which
@@ -281,69 +282,66 @@ static void endpoint_closed(uv_handle_t *handle)
     listener->closing = false;
 }
 
-static int endpoint_address(const struct endpoint *endpoint, struct sockaddr_un *ret)
+static void endpoint_path(const struct endpoint *endpoint, char ret_path[PATH_MAX])
 {
-    ret->sun_family = AF_UNIX;
-    return snprintf(ret->sun_path, sizeof(ret->sun_path), "%s" SUFFIX,
-                    endpoint->agent->paths.socket) < (int)sizeof(ret->sun_path)
-               ? 0
-               : -ENAMETOOLONG;
+    snprintf(ret_path, PATH_MAX, "%s" SUFFIX, endpoint->agent->paths.socket);
 }
 
 static void endpoint_close(struct listener *listener)
 {
     if (listener->fd < 0)
         return;
-    struct sockaddr_un address;
-    if (listener->local && !endpoint_address(listener->endpoint, &address))
-        unlink(address.sun_path);
+    char path[PATH_MAX];
+    endpoint_path(listener->endpoint, path);
+    if (listener->local)
+        unlink(path);
     listener->closing = true;
     uv_close((uv_handle_t *)&listener->poll, endpoint_closed);
     close(listener->fd);
     listener->fd = -1;
 }
 
-static int endpoint_bind_unix(struct endpoint *endpoint, int fd)
+static int endpoint_listen_unix(const struct endpoint *endpoint, int *ret_fd)
 {
-    struct sockaddr_un address;
-    int error = endpoint_address(endpoint, &address);
+    char path[PATH_MAX];
 
-    if (error)
-        return error;
-    unlink(address.sun_path);
+    endpoint_path(endpoint, path);
+    int error = access_listen(path, SOCK_STREAM, SCRAPERS_MAX, ret_fd);
     /* As the agent's own socket: who connects is asked of the kernel. */
-    return bind(fd, (const struct sockaddr *)&address, sizeof(address)) ||
-                   chmod(address.sun_path, agent_is_shared(endpoint->agent) ? 0666 : 0600)
-               ? -errno
-               : 0;
+    if (error || !agent_is_shared(endpoint->agent) || !chmod(path, 0666))
+        return error;
+    error = -errno;
+    close(*ret_fd);
+    unlink(path);
+    return error;
 }
 
-static int endpoint_bind_tcp(int fd, uint16_t port)
+static int endpoint_listen_tcp(uint16_t port, int *ret_fd)
 {
     const struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int yes = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
 
-    return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
-                   bind(fd, (const struct sockaddr *)&address, sizeof(address))
-               ? -errno
-               : 0;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
+        bind(fd, (const struct sockaddr *)&address, sizeof(address)) || listen(fd, SCRAPERS_MAX))
+        error = -errno;
+    if (error && fd >= 0)
+        close(fd);
+    *ret_fd = fd;
+    return error;
 }
 
 static int endpoint_open(struct listener *listener)
 {
     struct endpoint *endpoint = listener->endpoint;
-    int fd =
-        socket(listener->local ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd;
+    int error = listener->local ? endpoint_listen_unix(endpoint, &fd)
+                                : endpoint_listen_tcp((uint16_t)listener->wish, &fd);
 
-    if (fd < 0)
-        return -errno;
-    int error = listener->local ? endpoint_bind_unix(endpoint, fd)
-                                : endpoint_bind_tcp(fd, (uint16_t)listener->wish);
-    if (!error && listen(fd, SCRAPERS_MAX))
-        error = -errno;
-    if (!error)
-        error = uv_poll_init(&endpoint->agent->loop, &listener->poll, fd);
+    if (error)
+        return error;
+    error = uv_poll_init(&endpoint->agent->loop, &listener->poll, fd);
     if (error) {
         close(fd);
         return error;
@@ -410,13 +408,13 @@ struct endpoint *endpoint_create(struct agent *agent)
         MHD_OPTION_NOTIFY_CONNECTION, endpoint_notified, endpoint, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         endpoint->daemon ? MHD_get_daemon_info(endpoint->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
-    if (!info || uv_timer_init(&agent->loop, &endpoint->timer) ||
-        uv_poll_init(&agent->loop, &endpoint->events, info->epoll_fd)) {
+    if (!info || uv_poll_init(&agent->loop, &endpoint->events, info->epoll_fd)) {
         if (endpoint->daemon)
             MHD_stop_daemon(endpoint->daemon);
         free(endpoint);
         return NULL;
     }
+    (void)uv_timer_init(&agent->loop, &endpoint->timer); /* It cannot fail. */
     endpoint->events.data = endpoint->timer.data = endpoint;
     uv_poll_start(&endpoint->events, UV_READABLE, endpoint_on_events);
     return endpoint;

@@ -1,11 +1,14 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/protocol/protocol.h"
+#include "state/base/clock.h"
 #include "tests/agent/harness.h"
 
 /* Bad input on the agent's socket. */
@@ -79,6 +82,57 @@ Test(badinput, bad_frames_cost_only_the_connection_that_sent_them)
     cr_assert_eq(RESEAT("move", "bystander", "cpu0")->status, 0);
     cr_assert(harness_state("bystander", "running", 1000));
     harness_end(pid);
+}
+
+static unsigned listings(void)
+{
+    FILE *file = fopen(harness_path("listed"), "r");
+    unsigned count = 0;
+
+    while (file && getc(file) != EOF)
+        count++;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+/* A list that is asked for as fresh as can be is a second old at most, as for everybody. */
+Test(badinput, nobody_has_the_drivers_started_again_and_again)
+{
+    enum { ASKED = 20 };
+    struct frame_reader reader;
+    struct message message;
+    struct frame frame;
+    char script[512];
+
+    snprintf(script, sizeof(script), "#!/bin/sh\nprintf . >>%s\nexec %s \"$@\"\n",
+             harness_path("listed"), getenv("TEST_LISTER"));
+    harness_write(harness_path("lister"), script);
+    cr_assert_eq(chmod(harness_path("lister"), 0700), 0);
+    setenv("RESEAT_LISTER", harness_path("lister"), 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    int fd = harness_connect();
+    frame_reader_init(&reader);
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", "client");
+    cr_assert(harness_tell(fd, &frame));
+    cr_assert(harness_hear(fd, &reader, &message, 5000));
+    message_finish(&message);
+    unsigned before = listings();
+    uint64_t begun = clock_now_ms();
+    for (unsigned i = 0; i < ASKED; i++) {
+        frame_init(&frame, MSG_DEVICES);
+        frame_u64(&frame, "age_ms", 0);
+        cr_assert(harness_tell(fd, &frame));
+        cr_assert(harness_hear(fd, &reader, &message, 60000));
+        cr_assert(field_is(&message.root, "type", MSG_DEVICES));
+        message_finish(&message);
+    }
+    cr_assert_gt(before, 0);
+    cr_assert_leq(listings() - before, 1 + (clock_now_ms() - begun) / 1000);
+    frame_reader_finish(&reader);
+    close(fd);
 }
 
 Test(badinput, requests_of_random_fields_are_answered_or_refused)
