@@ -491,6 +491,27 @@ static void top_draw(struct top *top)
 
 /* ---- the whole ---- */
 
+/** curses leaves SIGTSTP alone where it has a handler; its own loses one that comes while it draws. */
+static void top_catch_stop(int signal_number)
+{
+    (void)signal_number;
+}
+
+/** Stop with the terminal as it was, and draw everything again when the shell lets this go on. */
+static void top_stop(void)
+{
+    sigset_t stop;
+
+    endwin();
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    signal(SIGTSTP, SIG_DFL);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* Here it stops. */
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    signal(SIGTSTP, top_catch_stop);
+}
+
 static int top_wait_ms(const struct top *top)
 {
     int64_t now = clock_now_ms();
@@ -532,8 +553,12 @@ static void top_loop(struct top *top)
             top_take_key(top, key);
         if (polled[0].revents & (POLLHUP | POLLERR | POLLNVAL))
             top->signal = SIGHUP;
-        if (polled[1].revents && read(top->signals, &info, sizeof(info)) == sizeof(info))
-            top->signal = (int)info.ssi_signo;
+        if (polled[1].revents && read(top->signals, &info, sizeof(info)) == sizeof(info)) {
+            if (info.ssi_signo == SIGTSTP)
+                top_stop();
+            else
+                top->signal = (int)info.ssi_signo;
+        }
         if (polled[2].revents && top->client.fd >= 0)
             top_receive(top);
         if (polled[3].revents && top->child)
@@ -599,6 +624,7 @@ static int top_run(struct call *call)
     if (status)
         return status;
     table_lines_finish(&lines);
+    signal(SIGTSTP, top_catch_stop);
     status = top_open_terminal(&call->output, &screen);
     if (status)
         return status;
@@ -609,6 +635,7 @@ static int top_run(struct call *call)
     devices->output.notes = programs->output.notes = &top->problem;
     ask_block_signals(&caught);
     sigaddset(&caught, SIGQUIT);
+    sigaddset(&caught, SIGTSTP);
     sigprocmask(SIG_BLOCK, &caught, NULL);
     top->signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     top_loop(top);

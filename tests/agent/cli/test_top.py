@@ -392,7 +392,7 @@ class Double(Case):
         self.apps = [dict(self.apps[-1], name=ESCAPES, state=ESCAPES)]
         self.devices = [dict(self.devices[0], name=ESCAPES, device=ESCAPES)]
         top = self.top("--watch", "0.2", columns=200)
-        top.sees("evil?[2J?]0;title? ??31m")
+        top.sees("> a0 evil?[2J?]0;title? ??31m")
         top.type("s")
         top.sees("y/n: Suspend evil?[2J")
         top.type("nm\r")
