@@ -15,7 +15,8 @@ from qmp import Qmp, QmpError, connect
 
 QEMU = "qemu-system-x86_64"
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODULES = ("virtio_pci", "virtio_net", "virtio_console", "virtio_rng")
+MODULES = ("virtio_pci", "virtio_net", "virtio_console", "virtio_rng", "virtio_blk")
+DISK = "/dev/vda"
 NAME = "guest"
 ADDRESS, GATEWAY = "10.0.2.15/24", "10.0.2.2"  # as QEMU's user network has it
 CHANNELS = ("operator", "watcher")  # who asks the guest; each waits for nobody but itself
@@ -61,7 +62,7 @@ def guest_image(kernel, modules=()):
 class Machine:
     """One QEMU: a host's share of the guest's life."""
 
-    def __init__(self, folder, name, image, kernel, mebibytes, incoming=False):
+    def __init__(self, folder, name, image, kernel, mebibytes, disk=None, incoming=False):
         self.folder = os.path.join(folder, name)
         self.name = name
         os.mkdir(self.folder, 0o700)
@@ -79,6 +80,8 @@ class Machine:
             command += ["-chardev",
                         f"socket,id={channel},path={self.path(channel)},server=on,wait=off",
                         "-device", f"virtserialport,chardev={channel},name={channel}"]
+        if disk:
+            command += ["-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"]
         if incoming:
             command += ["-incoming", f"unix:{self.incoming}"]
         with open(self.console, "wb") as console:
@@ -162,11 +165,13 @@ class Guest:
     Leave it (it is a context manager) and its machines are gone.
 
     Its machines are called machine-1, machine-2, …; the guest is on the last one.
+
+    @disk  A file whose bytes are the guest's DISK.
     """
 
-    def __init__(self, folder, image, kernel, mebibytes=512):
+    def __init__(self, folder, image, kernel, mebibytes=512, disk=None):
         require_qemu()
-        self.make = (image, kernel, mebibytes)
+        self.make = (image, kernel, mebibytes, disk)
         self.folder = folder
         self.channels = {name: Channel(name) for name in CHANNELS}
         self.machines = []

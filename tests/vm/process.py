@@ -9,24 +9,20 @@ device, and ends with the bytes of a native run. Then the image goes to a second
 ran it, and the same follows there. Natively: without reseat, and without a pause.
 """
 
-import base64
 import os
 import shutil
 import signal
 import sys
 
-from guest import GuestError, require_qemu
+from guest import DISK, GuestError, require_qemu
 from scene import Scene
 from tenant import ENVIRONMENT, ERRORS, NAME, OUTPUT, STATUS
 
 STEP_MS, PART_STEPS = 50, 20
 IMAGES = "/root/images"
-PACKED = "/tmp/packed"
 KEEP_SECONDS = 120
 COPY_SECONDS = 60
-LINE = 1 << 16  # of what a command to the guest may be
 SKIPPED = 77  # as meson has it
-TRIES = 5  # of what a guest that is slow may not do in time
 
 
 def fail(why):
@@ -82,19 +78,13 @@ class Keeper:
                      ">/dev/null 2>&1 &")
 
     def pack(self):
-        """The image, and the files that the program has open, as bytes."""
+        """The image, and the files that the program has open, go to the disk."""
         tenant = self.scene.tenant
         tenant.check(f": >{ERRORS}")  # the shell that began it has said there that it was killed
-        tenant.check(f"tar cf {PACKED} {IMAGES} {OUTPUT} {ERRORS}", COPY_SECONDS)
-        return tenant.check(f"gzip -c {PACKED} | base64", COPY_SECONDS)
+        tenant.check(f"tar cf {DISK} {IMAGES} {OUTPUT} {ERRORS} && sync", COPY_SECONDS)
 
-    def unpack(self, coded):
-        tenant = self.scene.tenant
-        data = base64.b64decode(coded)
-        for at in range(0, len(data), LINE):
-            part = base64.b64encode(data[at:at + LINE]).decode()
-            tenant.check(f"echo {part} | base64 -d >>{PACKED}.gz", COPY_SECONDS)
-        tenant.check(f"gzip -dc {PACKED}.gz | tar xf - -C /", COPY_SECONDS)
+    def unpack(self):
+        self.scene.tenant.check(f"tar xf {DISK} -C /", COPY_SECONDS)
 
 
 def compute_there(scene, keeper, device):
@@ -130,7 +120,7 @@ def play(scene):
     answer = keeper.keep("--end")
     print(f"kept, and ended: {answer['image']}", flush=True)
     step = scene.watch.step
-    coded = keeper.pack()
+    keeper.pack()
 
     scene.watch_again()
     keeper.restore(second)
@@ -141,7 +131,7 @@ def play(scene):
 
     scene.tenant.__exit__()
     scene.boot("second")
-    keeper.unpack(coded)
+    keeper.unpack()
     scene.watch_again()
     keeper.restore(first)
     compute_there(scene, keeper, first)

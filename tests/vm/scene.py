@@ -23,6 +23,7 @@ STALL_SECONDS = 120  # without a step, and then something is wrong
 BEGINS = 5
 NATIVE_SECONDS = 120
 SAMPLE_SECONDS = 0.2
+DISK_BYTES = 1 << 30  # more than a guest's memory, of which it has images; what nobody wrote takes no room
 
 OLD_HOST, NEW_HOST = "old-host", "new-host"
 OLD_DEVICES, NEW_DEVICES = ("gpu-a", "gpu-b"), ("gpu-c",)
@@ -83,11 +84,11 @@ class Scene:
     Leave it (it is a context manager) and the guest, the servers and the folder are gone.
 
     @step_ms  What the devices need for a step of the program.
-    @criu     To be in the guest as well: tenant_image().
+    @criu     To be in the guest as well: tenant_image(). Guests have a disk then, one after another.
     """
 
     def __init__(self, build, step_ms, criu=None):
-        self.criu = criu
+        self.criu, self.disk = criu, None
         self.build = os.path.abspath(build)
         self.arguments = ["--mib", "1", "--steps", str(STEPS), "--every", str(EVERY), "--sums", "1",
                           "--tiles", "1"]
@@ -100,6 +101,10 @@ class Scene:
         self.temporary = tempfile.TemporaryDirectory(prefix="reseat-vm-")
         os.chmod(self.temporary.name, 0o711)  # for the hosts' own user
         self.folder = self.temporary.name
+        if self.criu:
+            self.disk = os.path.join(self.folder, "disk")
+            with open(self.disk, "wb") as file:
+                file.truncate(DISK_BYTES)
         return self
 
     def __exit__(self, *_):
@@ -142,7 +147,7 @@ class Scene:
         if not os.path.exists(image):
             tenant_image(kernel, self.build, self.folder, self.old, [self.new],
                          self.criu).write(image)
-        self.tenant = Tenant(folder, image, kernel)
+        self.tenant = Tenant(folder, image, kernel, disk=self.disk)
         self.tenant.wait_boot()
         wanted = set(self.old.devices)
         for _ in range(BEGINS):
