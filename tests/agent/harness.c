@@ -26,6 +26,7 @@
 #include "agent/config/paths.h"
 #include "state/base/clock.h"
 #include "tests/scratch.h"
+#include "tests/support/patience.h"
 
 #define ARGUMENTS_MAX 24
 
@@ -253,7 +254,7 @@ pid_t harness_spawn(const char *program, ...)
 
 bool harness_state(const char *name, const char *state, unsigned ms)
 {
-    for (unsigned waited = 0; waited <= ms; waited += 25) {
+    for (unsigned waited = 0; waited <= patience(ms); waited += 25) {
         const struct result *result = RESEAT("ps", "--json");
         json_t *object = json_loads(result->out, 0, NULL), *app;
         bool found = false;
@@ -275,7 +276,7 @@ bool harness_state(const char *name, const char *state, unsigned ms)
 bool harness_prints(const char *verb, const char *option, const char *text, unsigned ms)
 {
     for (unsigned waited = 0; !strstr(RESEAT(verb, option)->out, text); waited += 25) {
-        if (waited >= ms)
+        if (waited >= patience(ms))
             return false;
         usleep(25000);
     }
@@ -320,7 +321,7 @@ bool harness_tell(int fd, struct frame *frame)
 bool harness_hear(int fd, struct frame_reader *reader, struct message *ret_message, unsigned ms)
 {
     struct pollfd polled = {.fd = fd, .events = POLLIN};
-    int64_t until = clock_now_ms() + ms;
+    int64_t until = clock_now_ms() + patience(ms);
 
     for (;;) {
         char bytes[8192];

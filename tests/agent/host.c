@@ -17,6 +17,7 @@
 
 #include "state/base/files/access.h"
 #include "tests/agent/harness.h"
+#include "tests/support/patience.h"
 
 static int listening, notified;
 static pid_t running;
@@ -109,7 +110,7 @@ int host_hears(const char *state, int ms)
     struct pollfd polled = {.fd = notified, .events = POLLIN};
     char said[256];
 
-    while (poll(&polled, 1, ms) == 1) {
+    while (poll(&polled, 1, (int)patience((unsigned)ms)) == 1) {
         ssize_t count = recv(notified, said, sizeof(said) - 1, 0);
         said[count > 0 ? count : 0] = '\0';
         if (strcmp(said, state) == 0)

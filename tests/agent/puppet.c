@@ -16,6 +16,7 @@
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
 #include "tests/agent/harness.h"
+#include "tests/support/patience.h"
 
 #define PUPPETS_MAX 24
 #define SOON_MS     10000
@@ -592,10 +593,8 @@ static void obey(struct puppet *puppet, const msgpack_object *map)
     }
 }
 
-bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
+static bool puppets_run_until(bool (*done)(void *data), void *data, int64_t until)
 {
-    int64_t until = clock_now_ms() + ms;
-
     for (;;) {
         bool quiet = true;
         for (unsigned i = 0; i < PUPPETS_MAX; i++) {
@@ -626,6 +625,11 @@ bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
     }
 }
 
+bool puppets_run(bool (*done)(void *data), void *data, unsigned ms)
+{
+    return puppets_run_until(done, data, clock_now_ms() + patience(ms));
+}
+
 static bool never(void *data)
 {
     (void)data;
@@ -634,7 +638,7 @@ static bool never(void *data)
 
 void puppets_for(unsigned ms)
 {
-    (void)puppets_run(never, NULL, ms);
+    (void)puppets_run_until(never, NULL, clock_now_ms() + ms);
 }
 
 void puppets_limit(const char *what, const char *memory)

@@ -11,6 +11,7 @@
 #include "state/base/clock.h"
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
+#include "tests/support/patience.h"
 
 /* What the agent says, while puppets do what they are told. */
 
@@ -167,7 +168,7 @@ uint64_t ps_says(const char *app, const char *field)
 
 bool devices_come_to(const char *device, const char *field, uint64_t value, unsigned ms)
 {
-    int64_t until = clock_now_ms() + ms;
+    int64_t until = clock_now_ms() + patience(ms);
 
     do {
         if (devices_say(device, field) == value)
@@ -179,7 +180,7 @@ bool devices_come_to(const char *device, const char *field, uint64_t value, unsi
 
 bool state_comes_to(const char *app, const char *state, unsigned ms)
 {
-    int64_t until = clock_now_ms() + ms;
+    int64_t until = clock_now_ms() + patience(ms);
     bool is = false;
 
     do {

@@ -52,7 +52,7 @@ APPEAR_SECONDS = 60
 POLL_SECONDS = 0.05
 COMMAND_SECONDS = 300
 STILL_SECONDS = 120
-PATIENCE = 120
+PATIENCE = 120 * int(os.environ.get("TEST_PATIENCE", "1"))
 SKIPPED = 77  # what meson takes for a skipped test
 
 

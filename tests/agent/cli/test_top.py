@@ -21,7 +21,7 @@ import pyte
 
 RESEAT = os.environ["TEST_RESEAT"]
 LISTER = os.environ["TEST_LISTER"]
-PATIENCE = 60
+PATIENCE = 60 * int(os.environ.get("TEST_PATIENCE", "1"))
 FEW_BYTES = 64  # for any number of screens that are equal
 ESCAPES = "evil\x1b[2J\x1b]0;title\x07\n\u009b31m"
 
