@@ -2,7 +2,7 @@
 """What it costs to move a program in the middle of its launches: the eight kernels of Spector.
 
   spector.py [--from DEVICE] [--to DEVICE] [--seconds S] [--moves N] [--kernels NAME,NAME...]
-             [--size small|medium|large] [--slice MS] [--programs FOLDER] [--json FILE]
+             [--forms NAME,NAME...] [--size small|medium|large] [--slice MS] [--programs FOLDER] [--json FILE]
 
 Each kernel is given so much work that a pass over it takes --seconds natively on the first device.
 Then it runs natively; under reseat with its launches whole, and in pieces; and moved to and fro,
@@ -14,7 +14,8 @@ half a pass after a pass began; to the device itself: it is suspended, and resum
   blocking      what a move between pieces made the program lose, in per cent of a pass: from the beginning
                 of the pass in which it was asked for to that of the first pass on the new device, less
                 as many times what the pass before that and the one behind it take, one on each device,
-                which should be alike; the median of all moves
+                which should be alike; the median of all moves, and with six and more of them between which
+                values it lies with 95 % confidence (by ranks, so that no distribution is assumed)
   non-blocking  the same of moves that the old device works through (reseat move --non-blocking)
   elastic       how many times as fast in pieces on both devices (reseat run --spread)
   wait          from when a move was asked for until the program was there: with launches whole, and in
@@ -28,6 +29,7 @@ natively too.
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -70,6 +72,7 @@ def parse(argv):
     parser.add_argument("--seconds", type=float, default=1.0, help="how long a pass shall take")
     parser.add_argument("--moves", type=int, default=4, help="of each kernel and form")
     parser.add_argument("--kernels", default=",".join(KERNELS))
+    parser.add_argument("--forms", default=",".join(FORMS), help="how it is run and moved")
     parser.add_argument("--size", default="medium", choices=("small", "medium", "large"))
     parser.add_argument("--slice", default="10", help="milliseconds of a piece")
     parser.add_argument("--programs", help="the folder of spector")
@@ -138,7 +141,7 @@ class Bench:
         for name, form in FORMS.items():
             verb, option = form.get("needs", ("run", "--slice"))
             found = re.search(rf"^ *{option}\b *(\S*)", self.help[verb], re.MULTILINE)
-            if not found or (form.get("apart") and not apart):
+            if not found or (form.get("apart") and not apart) or name not in self.options.forms.split(","):
                 continue
             argument = ["{other}"] if form.get("stays") and "DEVICE" in found[1] else []
             forms[name] = dict(form, run=form["run"] + argument)
@@ -241,7 +244,6 @@ class Bench:
                           "passes": passes, "step": step,
                           "lost": after - first - passes * step,
                           "downtime": answer["downtime_ns"] / 1e9, "bytes": answer["bytes"]})
-            known += 1
         with open(until, "w", encoding="utf-8"):
             pass
         return self.finish(process), moves
@@ -257,6 +259,7 @@ class Bench:
         figures.update(
             moves=moves,
             overhead=statistics.median(move["lost"] for move in moves) / statistics.median(still),
+            between=[value / statistics.median(still) for value in interval(move["lost"] for move in moves)],
             wait=statistics.median(move["wait"] for move in moves),
             downtime=statistics.median(move["downtime"] for move in moves))
         return sums, figures
@@ -272,20 +275,39 @@ class Bench:
         return row
 
 
+def interval(values):
+    """Between which of them the median lies with 95 % confidence; none where there are too few."""
+    values = sorted(values)
+    count, below, rank = len(values), 0, 0
+    while 2 * (below + math.comb(count, rank)) <= 0.05 * 2 ** count:
+        below += math.comb(count, rank)
+        rank += 1
+    return [values[rank - 1], values[count - rank]] if rank else []
+
+
 def ratio_of(row, form, base):
     return row["forms"][form]["still"] / base if form in row["forms"] else None
 
 
 def lost_by(row, form):
-    return 100 * row["forms"][form]["overhead"] if form in row["forms"] else None
+    if form not in row["forms"]:
+        return None
+    figures = row["forms"][form]
+    between = [f"{100 * value:.2f}" for value in figures["between"]]
+    return f"{100 * figures['overhead']:.2f} %" + (f" ({' to '.join(between)})" if between else "")
 
 
 def wait_of(row, form):
     return 1000 * row["forms"][form]["wait"] if form in row["forms"] else None
 
 
+def whole_of(row):
+    """Seconds a pass with launches whole, or where that was not asked for natively."""
+    return row["forms"].get("whole", {"still": row["native"]})["still"]
+
+
 def speed_up(row):
-    ratio = ratio_of(row, "elastic", row["forms"].get("pieces", row["forms"]["whole"])["still"])
+    ratio = ratio_of(row, "elastic", row["forms"].get("pieces", {"still": whole_of(row)})["still"])
     return ratio and 1 / ratio
 
 
@@ -303,16 +325,16 @@ COLUMNS = (
     ("kernel", lambda row: row["kernel"], "{}"),
     ("native", lambda row: row["native"], "{:.3f} s"),
     ("whole", lambda row: ratio_of(row, "whole", row["native"]), "{:.3f}"),
-    ("in pieces", lambda row: ratio_of(row, "pieces", row["forms"]["whole"]["still"]), "{:.3f}"),
-    ("blocking", lambda row: lost_by(row, "pieces"), "{:.2f} %"),
+    ("in pieces", lambda row: ratio_of(row, "pieces", whole_of(row)), "{:.3f}"),
+    ("blocking", lambda row: lost_by(row, "pieces"), "{}"),
     ("published", lambda row: published(row, "blocking"), "{}"),
-    ("non-blocking", lambda row: lost_by(row, "non-blocking"), "{:.2f} %"),
+    ("non-blocking", lambda row: lost_by(row, "non-blocking"), "{}"),
     ("published", lambda row: published(row, "non-blocking"), "{}"),
     ("elastic", speed_up, "{:.2f} times"),
     ("wait, whole", lambda row: wait_of(row, "whole"), "{:.0f} ms"),
     ("wait, in pieces", lambda row: wait_of(row, "pieces"), "{:.0f} ms"),
 )
-WIDTHS = (9, 8, 6, 9, 9, 19, 12, 17, 10, 11, 15)
+WIDTHS = (9, 8, 6, 9, 22, 19, 22, 17, 10, 11, 15)
 
 
 def line(cells):
