@@ -24,9 +24,11 @@ int git_libgit2_shutdown(void)
 /* What takes longer than its test may is ended: on a machine that is slow, later. */
 ReportHook(PRE_ALL)(struct criterion_test_set *set)
 {
-    FOREACH_SET(void *suite, set->suites)
+    FOREACH_SET(struct criterion_suite_set * suite, set->suites)
     {
-        FOREACH_SET(struct criterion_test * test, ((struct criterion_suite_set *)suite)->tests)
+        if (suite->suite.data)
+            suite->suite.data->timeout *= patience_factor();
+        FOREACH_SET(struct criterion_test * test, suite->tests)
         {
             test->data->timeout *= patience_factor();
         }
