@@ -491,7 +491,8 @@ static void top_draw(struct top *top)
 
 /* ---- the whole ---- */
 
-/** curses leaves SIGTSTP alone where it has a handler; its own loses one that comes while it draws. */
+/** curses leaves SIGTSTP alone where it has a handler; its own loses one that comes while it draws.
+ */
 static void top_catch_stop(int signal_number)
 {
     (void)signal_number;

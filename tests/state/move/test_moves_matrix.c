@@ -7,6 +7,7 @@
 
 #include "tests/scratch.h"
 #include "tests/state/move/test_moves_state.h"
+#include "tests/support/every.h"
 
 /*
  * M1: for each OpenCL call that a move makes, a move in which that call fails, and one in which the
@@ -283,14 +284,13 @@ struct shard {
     uint32_t variant, first;
 };
 
-/* All calls with TEST_TIMES above 1; else every second one, in turn the odd and the even ones. */
+/* Of the calls, or of every second one in turn the odd and the even ones. */
 static struct criterion_test_params shards_of(uint32_t first, uint32_t variants_count)
 {
     static struct shard shards[ARRAY_SIZE(variants) * SHARDS];
-    const char *times = getenv("TEST_TIMES");
-    uint32_t every = times && atoi(times) > 1 ? 1 : 2, each = SHARDS / every;
+    uint32_t step = every(2), each = SHARDS / step;
     for (uint32_t i = 0; i < variants_count * each; i++)
-        shards[i] = (struct shard){first + i / each, i % each * every + i / each % every + 1};
+        shards[i] = (struct shard){first + i / each, i % each * step + i / each % step + 1};
     return cr_make_param_array(struct shard, shards, variants_count * each);
 }
 
