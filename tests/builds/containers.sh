@@ -6,7 +6,7 @@
 # user keeps the number) and Docker (no user namespace) make them. The host sees it as its user's, takes it off
 # its device and brings it back, and its result is right. What cannot work is said. crun is what Podman runs.
 set -euo pipefail
-build=$1 busy=$2
+build=$(realpath "$1") busy=$(realpath "$2")
 reseat=$build/agent/reseat
 [ "$(id -u)" -eq 0 ] || {
     echo "containers: root makes the host's folders"
@@ -37,7 +37,7 @@ for folder in /run /var/lib /var/cache /etc/OpenCL/vendors; do
 done
 mount -t cgroup2 cgroup2 /sys/fs/cgroup # crun wants nothing of it, but refuses a mixture of both versions.
 echo libpocl.so.2 >/etc/OpenCL/vendors/pocl.icd
-mkdir -p /run/reseat /var/lib/reseat /var/cache/reseat /run/test/{$USER_ID/reseat,$OTHER_ID,$SERVICE_ID,none,bundle/rootfs/usr}
+mkdir -p /run/reseat /var/lib/reseat /var/cache/reseat /run/test/{0,$USER_ID/reseat,$OTHER_ID,$SERVICE_ID,none,bundle/rootfs/usr}
 chown $SERVICE_ID:$SERVICE_ID /run/reseat /var/lib/reseat /var/cache/reseat
 for user in $USER_ID $OTHER_ID $SERVICE_ID; do
     chown -R "$user:$user" "/run/test/$user"
@@ -49,8 +49,7 @@ chmod 700 /run/test/$USER_ID/reseat
 chown -R $USER_ID:$USER_ID /run/test/bundle/rootfs /run/test/none
 
 as $SERVICE_ID "$build/agent/reseatd" --system >/run/test/agent.log 2>&1 &
-agent=$!
-trap 'kill $agent; wait' EXIT
+trap 'as 0 "$reseat" agent stop; wait' EXIT
 until_it test -S /run/reseat/host.sock
 
 container() { # RUNNER UID MAPS RUN COMMAND...: with /run/reseat from RUN; MAPS: "INSIDE OUTSIDE SIZE", or none
