@@ -39,7 +39,7 @@ static bool headers_stage_is_safe(const char *path)
     struct stat stat;
     return path && path[0] == '/' && strlen(path) < HEADER_PATH_MAX / 2 &&
            !strpbrk(path, " \t\r\n\v\f\"'\\") && lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) &&
-           (access_same_user(stat.st_uid, geteuid()) || stat.st_uid == 0) &&
+           access_may_manage(geteuid(), stat.st_uid) &&
            (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || stat.st_mode & S_ISVTX);
 }
 

@@ -303,8 +303,7 @@ static int file_check_own(int fd)
     /* The owner of a character device is irrelevant: it is that of the terminal, or root. */
     if (S_ISCHR(stat.st_mode))
         return 0;
-    if ((!access_same_user(stat.st_uid, geteuid()) && stat.st_uid != 0) ||
-        (S_ISREG(stat.st_mode) && stat.st_nlink > 1))
+    if (!access_may_manage(geteuid(), stat.st_uid) || (S_ISREG(stat.st_mode) && stat.st_nlink > 1))
         return -EPERM;
     return 0;
 }
