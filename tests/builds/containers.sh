@@ -100,7 +100,7 @@ for kind in podman apptainer docker; do
     apptainer) where=("$USER_ID" "$USER_ID" "$USER_ID $USER_ID 1") ;;
     docker) where=(0 "$USER_ID" "") ;;
     esac
-    container "${where[@]}" /run/reseat "$reseat" run --name $kind -- "$busy" --mib 8 >/run/test/out &
+    container "${where[@]}" /run/reseat "$reseat" run --name $kind -- "$busy" --mib 8 --rest 50 >/run/test/out &
     program=$!
     until_it grep -q ready /run/test/out
     until_it is_visible $kind
