@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,12 +91,22 @@ static const char *verb_amount(uint64_t value, unsigned places, char ret[32])
     return ret;
 }
 
+/** What a number with this unit after it is multiplied by, to be in the option's own; 0: none of
+ * its. */
+static double verb_unit(const struct verb_option *option, const char *unit)
+{
+    if (option->kind != OPTION_TIME || !*unit)
+        return !*unit;
+    double seconds = strcmp(unit, "ms") == 0 ? 0.001 : time_unit_seconds(unit);
+    return option->own_seconds ? seconds / option->own_seconds : seconds;
+}
+
 static bool verb_parse_number(const char *text, const struct verb_option *option,
                               uint64_t *ret_value)
 {
     char digits[64];
     size_t length = strspn(text, "0123456789.");
-    unsigned unit = option->kind == OPTION_TIME ? time_unit_seconds(text + length) : !text[length];
+    double unit = verb_unit(option, text + length);
     uint64_t value;
     char *end;
 
@@ -103,13 +114,15 @@ static bool verb_parse_number(const char *text, const struct verb_option *option
         return false;
     snprintf(digits, sizeof(digits), "%.*s", (int)length, text);
     errno = 0;
-    if (option->places) {
+    if (option->places || option->kind == OPTION_TIME) {
         double number = strtod(digits, &end) * unit;
         for (unsigned i = 0; i < option->places; i++)
             number *= 10;
         value = number < 1.8e19 ? (uint64_t)(number + 0.5) : UINT64_MAX;
+        if (!option->places && fabs((double)value - number) > 1e-6)
+            return false;
     } else {
-        value = strtoull(digits, &end, 10) * unit;
+        value = strtoull(digits, &end, 10);
     }
     *ret_value = value;
     return !*end && !errno && value >= option->least && value <= option->most;
@@ -118,17 +131,17 @@ static bool verb_parse_number(const char *text, const struct verb_option *option
 static int verb_take_number(const struct call *call, const struct verb_option *option,
                             const char *text, uint64_t *ret_value)
 {
-    bool none = strstr(option->argument, "|none");
+    bool off = strstr(option->argument, "|off");
     char least[32], most[32];
 
-    if (none && strcmp(text, "none") == 0)
-        *ret_value = OPTION_NONE;
+    if (off && strcmp(text, "off") == 0)
+        *ret_value = OPTION_OFF;
     else if (!verb_parse_number(text, option, ret_value))
         return output_usage(&call->output, "--%s must be %s to %s%s%s%s, not \"%s\"", option->name,
                             verb_amount(option->least, option->places, least),
                             verb_amount(option->most, option->places, most),
                             option->unit ? " " : "", option->unit ? option->unit : "",
-                            none ? " or none" : "", text);
+                            off ? " or off" : "", text);
     return 0;
 }
 

@@ -21,14 +21,14 @@ struct call;
 enum option_kind {
     OPTION_TEXT,   /**< A const char *; without an argument, a flag: a bool. */
     OPTION_NUMBER, /**< A number of 4 or 8 bytes. */
-    OPTION_TIME,   /**< A number of seconds, "1.5"; or "90s", "10m", "2h", "1d". */
+    OPTION_TIME,   /**< "20ms", "90s", "10m", "2h", "1d"; without a unit in the option's own. */
     OPTION_SIZE,   /**< A uint64_t of bytes, above 0: "512MiB". */
     OPTION_NAMES,  /**< A struct names. */
 };
 
-/** Values of a number that was not given, and that was given as "none"; larger than any other. */
+/** Values of a number that was not given, and that was given as "off"; larger than any other. */
 #define OPTION_UNSAID UINT64_MAX
-#define OPTION_NONE   (UINT64_MAX - 1)
+#define OPTION_OFF    (UINT64_MAX - 1)
 
 /** A list of names, separated by commas. */
 #define NAMES_MAX PROTOCOL_VDEVS_MAX
@@ -49,6 +49,7 @@ struct verb_option {
 
     const char *unit;     /**< Unit of a number, for messages; NULL: none. */
     unsigned places;      /**< Numbers are stored in units of 10^-places. */
+    double own_seconds;   /**< Of a time: its own unit, which is `unit` too; 0: seconds. */
     uint64_t least, most; /**< Limits of a number, in these units; or the most names. */
     uint64_t initial;     /**< Value of a number that is not given. */
 
@@ -71,12 +72,13 @@ struct verb_option {
 #define TIMEOUT_MAX_MS 10000000000
 #define OPTION_TIMEOUT(type, text)                                                                 \
     {                                                                                              \
-        "timeout", "SECONDS", text, OPTION_SECONDS(type, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS)   \
+        "timeout", "TIME", text, OPTION_SECONDS(type, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS)      \
     }
 #define OPTION_MAX_DOWNTIME(type, text)                                                            \
     {                                                                                              \
-        "max-downtime", "MS", text, OPTION_VALUE(type, asked.max_downtime_ms),                     \
-            .kind = OPTION_NUMBER, .unit = "milliseconds", .least = 1, .most = 3600000             \
+        "max-downtime", "TIME", text, OPTION_VALUE(type, asked.max_downtime_ms),                   \
+            .kind = OPTION_TIME, .unit = "milliseconds", .own_seconds = 0.001, .least = 1,         \
+            .most = 3600000                                                                        \
     }
 #define OPTION_BANDWIDTH(type, text)                                                               \
     {                                                                                              \

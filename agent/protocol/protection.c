@@ -8,24 +8,26 @@
 
 #include "state/base/bytes/size.h"
 
-/* Digits only. UINT64_MAX: it is no number, or a larger one than any that counts. */
+/* A whole number of seconds, or with a unit of time. UINT64_MAX: it is none, or larger than any
+ * that counts. */
 static uint64_t protection_number_of(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
     uint64_t number = 0;
 
-    if (digits == 0 || digits > 9 || text[digits])
+    if (digits == 0 || digits > 9)
         return UINT64_MAX;
-    for (; *text; text++)
-        number = number * 10 + (uint64_t)(*text - '0');
-    return number;
+    for (size_t i = 0; i < digits; i++)
+        number = number * 10 + (uint64_t)(text[i] - '0');
+    return number * time_unit_seconds(text + digits);
 }
 
 int protection_parse(const char *text, struct protection *ret_protection, char *ret_reason,
                      size_t reason_size)
 {
     struct protection protection = {.word = PROTECTION_ON};
-    bool plain = text[0] && text[strspn(text, "0123456789")] == '\0';
+    size_t digits = strspn(text, "0123456789");
+    bool plain = digits && time_unit_seconds(text + digits);
     uint64_t seconds = protection_number_of(text);
 
     if (strcmp(text, "off") == 0) {

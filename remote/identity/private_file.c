@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "state/base/cleanup.h"
+#include "state/base/files/access.h"
 #include "state/base/files/file.h"
 
 #define UNREADABLE "cannot be read"
@@ -23,7 +24,7 @@ static int private_file_check(int fd, const char *path, size_t limit, char *ret_
         return folder_refuse_error(ret_problem, -errno, path, UNREADABLE);
     if (!S_ISREG(stat.st_mode))
         return folder_refuse(ret_problem, -EPERM, path, "is not a file");
-    if (stat.st_uid != geteuid())
+    if (!access_same_user(stat.st_uid, geteuid()))
         return folder_refuse(ret_problem, -EPERM, path, "belongs to another user");
     if (stat.st_mode & 077)
         return folder_refuse(ret_problem, -EPERM, path,

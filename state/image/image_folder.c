@@ -14,6 +14,7 @@
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
+#include "state/base/files/access.h"
 #include "state/base/files/folder.h"
 #include "state/base/threads/fork.h"
 #include "state/image/image_lease.h"
@@ -121,8 +122,10 @@ static int image_folder_open_lock(struct image_folder *folder, bool make)
         return error == -ELOOP ? -EPERM : error;
     if (fstat(owned_fd(&folder->lock), &stat) != 0)
         return -errno;
-    return S_ISREG(stat.st_mode) && stat.st_uid == geteuid() && (stat.st_mode & 077) == 0 ? 0
-                                                                                          : -EPERM;
+    return S_ISREG(stat.st_mode) && access_same_user(stat.st_uid, geteuid()) &&
+                   (stat.st_mode & 077) == 0
+               ? 0
+               : -EPERM;
 }
 
 /* Gives up after @patience_ns: the process that has the lock may be stopped. */

@@ -14,6 +14,7 @@
 
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
+#include "state/base/files/access.h"
 #include "state/base/files/folder.h"
 
 #define LEASES "rights"
@@ -345,7 +346,8 @@ static int image_lease_write_over(const struct owned *leases, const char *name,
         return error;
     if (fstat(owned_fd(&file), &stat) != 0)
         return -errno;
-    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid() || stat.st_size != BLOCK)
+    if (!S_ISREG(stat.st_mode) || !access_same_user(stat.st_uid, geteuid()) ||
+        stat.st_size != BLOCK)
         return -EPERM;
     ssize_t count = pwrite(owned_fd(&file), block, BLOCK, 0);
     if (count != BLOCK)

@@ -11,6 +11,7 @@
 
 #include "state/base/array.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/access.h"
 #include "state/base/files/owned.h"
 #include "state/base/log.h"
 #include "state/recipe/headers_priv.h"
@@ -38,7 +39,7 @@ static bool headers_stage_is_safe(const char *path)
     struct stat stat;
     return path && path[0] == '/' && strlen(path) < HEADER_PATH_MAX / 2 &&
            !strpbrk(path, " \t\r\n\v\f\"'\\") && lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) &&
-           (stat.st_uid == geteuid() || stat.st_uid == 0) &&
+           access_may_manage(geteuid(), stat.st_uid) &&
            (!(stat.st_mode & (S_IWGRP | S_IWOTH)) || stat.st_mode & S_ISVTX);
 }
 

@@ -112,6 +112,39 @@ def compile_all(page, folder, header, pkgconfig, compilers):
     return programs
 
 
+def declarations_of(page):
+    """What the page declares, as a reader sees it: its functions, and its structures and types."""
+    synopsis = page.split("# SYNOPSIS")[1].split("*cc ")[0]
+    plain = re.sub(r"\\(.)|(?<![a-z])[*_](?=[a-z])|(?<=[a-z])[*_](?![a-z])", r"\1", synopsis)
+    functions = re.findall(r"^(\w.*\));", plain, re.MULTILINE)
+    blocks = page.split("# EXAMPLE")[0].split("```")[1::2]
+    return functions, [block.strip() for block in blocks if re.match(r"\n(struct|typedef) ", block)]
+
+
+def compile_declarations(page, folder, compilers):
+    """They are those of the header: its functions are declared again, and structures are compared with copies."""
+    functions, types = declarations_of(page)
+    expect("functions", len(functions), 8)
+    lines_of = ["#include <assert.h>", "#include <CL/cl.h>", "#include <reseat.h>"]
+    lines_of += [function + ";" for function in functions]
+    for declaration in types:
+        lines_of.append(re.sub(r"\breseat_", "page_", declaration))
+        if name := re.match(r"struct reseat_(\w+)", declaration):
+            same = f'static_assert({{0}}(struct page_{name[1]}{{1}}) == {{0}}(struct reseat_{name[1]}{{1}}), "{{1}}");'
+            lines_of.append(same.format("sizeof", ""))
+            lines_of += [same.format("offsetof", ", " + field) for field in names_of(declaration)
+                         if field != f"reseat_{name[1]}"]
+    lines_of.append("static page_api_fn find; int use(void) { return find == 0; }")
+    with open(os.path.join(folder, "declarations.c"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines_of) + "\n")
+    for compiler, standard in zip(compilers, ("c11", "c++17")):
+        language = "c++" if "+" in standard else "c"
+        command = f"{compiler} -x {language} -std={standard} -Wall -Wextra -Werror -Wno-missing-declarations -Iinclude " \
+                  "-DCL_TARGET_OPENCL_VERSION=120 -fsyntax-only declarations.c"
+        result = subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+        check(command, result.returncode == 0, result.stderr)
+
+
 def step(process):
     process.stdin.write(b"\n")
     process.stdin.flush()
@@ -146,5 +179,8 @@ def page_is_enough(lab, page, header, pkgconfig, *compilers):
         text = file.read()
     with open(header, encoding="utf-8") as file:
         check_names(text, file.read())
-    for example in compile_all(text, lab.path("stage"), header, pkgconfig, compilers or ("cc", "c++")):
+    compilers = compilers or ("cc", "c++")
+    examples = compile_all(text, lab.path("stage"), header, pkgconfig, compilers)
+    compile_declarations(text, lab.path("stage"), compilers)
+    for example in examples:
         play(lab, example)

@@ -22,7 +22,7 @@ static const struct verb_option options[] = {
     {"to", "FOLDER",
      "Folder for the images, which must belong to you alone. Made if it is missing.",
      OPTION_VALUE(struct checkpoint, to)},
-    {"every", "SECONDS",
+    {"every", "TIME",
      "Interval of further images, which the agent makes until the program ends or --off. Meanwhile "
      "a copy of the program's data stays in host memory, so that only changes are copied and "
      "written.",
@@ -33,13 +33,14 @@ static const struct verb_option options[] = {
      "Number of images to keep. Older ones of this process are removed after each new one.",
      OPTION_VALUE(struct checkpoint, asked.keep), .kind = OPTION_NUMBER, .least = 1,
      .most = 1000000},
-    {"lease", "SECONDS",
+    {"lease", "TIME",
      "Renew a lease in FOLDER while the program lives. When it was not renewed for so long, reseat "
      "recover may start the program again from its last image, also on another host; a program "
      "that cannot renew it waits. Only for programs with a save callback (reseat.h).",
      OPTION_SECONDS(struct checkpoint, asked.lease_ms, 3, 1000, 3600000)},
-    OPTION_MAX_DOWNTIME(struct checkpoint, "Longest pause of the program, in milliseconds. If a "
-                                           "longer one is needed, no image is made."),
+    OPTION_MAX_DOWNTIME(struct checkpoint,
+                        "Longest pause of the program; a number is in milliseconds. If a "
+                        "longer one is needed, no image is made."),
     OPTION_BANDWIDTH(struct checkpoint,
                      "Bytes to copy in a second while the program runs, such as 100MiB."),
     OPTION_TIMEOUT(struct checkpoint, "Give up an image that takes longer. Default: no limit."),

@@ -24,7 +24,7 @@ static const struct verb_option devices_options[] = {
     {"measure", NULL,
      "With --links: measure now, in a process for each device. Programs use the result for a week.",
      OPTION_VALUE(struct devices, measure)},
-    {"timeout", "SECONDS", "With --measure: limit for each device. Default: 60.",
+    {"timeout", "TIME", "With --measure: limit for each device. Default: 60.",
      OPTION_SECONDS(struct devices, timeout_ms, 3, 1000, 3600000), .initial = 60000},
     OPTION_VIEW,
     {NULL}};

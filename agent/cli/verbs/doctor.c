@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/cli/client.h"
@@ -10,6 +11,9 @@
 #include "agent/config/process.h"
 #include "agent/doctor/doctor.h"
 #include "state/base/cleanup.h"
+#include "state/base/files/access.h"
+#include "state/driver/icd.h"
+#include "state/driver/served.h"
 
 #define LIST_MS      30000
 #define OFFERS_SHOWN 6
@@ -106,6 +110,27 @@ static void doctor_say_cost(FILE *to, const struct inventory *inventory)
     presented_finish(&presented);
 }
 
+/** Print which devices programs of this environment cannot use, as they lack the driver. */
+static void doctor_say_missing(FILE *to, const struct inventory *inventory)
+{
+    struct icd_list drivers;
+
+    if (icd_list_read(&drivers))
+        return;
+    for (size_t i = 0; i < inventory->count; i++) {
+        const struct device_key *key = &inventory->entries[i].key;
+        bool there = served_is_address(key->icd);
+        for (size_t d = 0; d < drivers.count && !there; d++)
+            there = strcmp(drivers.libraries[d], key->icd) == 0;
+        if (!there)
+            fprintf(to,
+                    "note  drivers: %s needs %s, which no .icd file names here; programs started "
+                    "here do not move there\n",
+                    inventory->entries[i].name, key->icd);
+    }
+    icd_list_finish(&drivers);
+}
+
 /** @answers: false if the agent did not answer before, so that it is not waited for again. */
 static void doctor_check_inventory(FILE *to, const struct paths *paths, bool answers)
 {
@@ -125,6 +150,7 @@ static void doctor_check_inventory(FILE *to, const struct paths *paths, bool ans
     } else {
         fprintf(to, "ok    devices: %zu in %s\n", inventory.count, path);
         doctor_say_cost(to, &inventory);
+        doctor_say_missing(to, &inventory);
     }
     inventory_finish(&inventory);
 }
@@ -159,6 +185,40 @@ static void doctor_check_limit(FILE *to)
                 "no device, or fail, without reseat too\n",
                 (unsigned long long)limit >> 20);
     }
+}
+
+/** True if this process has another namespace of this kind than the host's, whose number is fixed.
+ */
+static bool doctor_is_apart(const char *kind, unsigned hosts)
+{
+    char path[64];
+    struct stat stat_now;
+
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", kind);
+    return stat(path, &stat_now) == 0 && stat_now.st_ino != hosts;
+}
+
+/** Report what does not work in this container, if this is one. */
+static bool doctor_check_container(FILE *to)
+{
+    /* include/linux/proc_ns.h */
+    bool users = doctor_is_apart("user", 0xEFFFFFFD), pids = doctor_is_apart("pid", 0xEFFFFFFC);
+    bool hosts = access(ACCESS_HOST_SOCKET, F_OK) == 0;
+
+    if (!users && !pids)
+        return true;
+    if (!hosts && !getenv("RESEAT_SOCKET"))
+        fprintf(to, "note  container: the host's agent is not here, and the host does not see "
+                    "programs; mount " ACCESS_HOST_FOLDER "\n");
+    if (hosts && !users && geteuid() == 0)
+        fprintf(to, "note  container: root here is root to the host's agent, too; run programs as "
+                    "a user\n");
+    if (hosts && pids)
+        fprintf(to, "note  container: processes have other numbers on the host; use names of "
+                    "programs (reseat run --name)\n");
+    return access_same_user(geteuid(), geteuid()) ||
+           doctor_line(to, false, "container", "its user has the number of all users without one",
+                       "run programs as another user");
 }
 
 /** Check CRIU. It is optional: only checkpoint --process needs it. */
@@ -208,6 +268,7 @@ static bool doctor_check_setup(FILE *to)
         good &= no_library || doctor_check_vendors(to, &paths, library);
     }
     good &= server_looks(to);
+    good &= doctor_check_container(to);
     doctor_check_criu(to);
     return good;
 }

@@ -14,8 +14,8 @@ struct steps {
 };
 
 static const struct verb_option drain_options[] = {
-    {"in", "SECONDS",
-     "Drain the device after so many seconds. New programs are kept away at once, and programs "
+    {"in", "TIME",
+     "Drain the device after this time. New programs are kept away at once, and programs "
      "that registered with reseat.h are notified: one that answers with a wish is moved as soon as "
      "there is room elsewhere. When all have left, the device is drained early. A restarted agent "
      "keeps to the time.",

@@ -255,9 +255,9 @@ struct prune {
 };
 
 static const struct verb_option prune_options[] = {
-    {"older", "DAYS", "Remove entries that were not used for so many days.",
-     OPTION_VALUE(struct prune, days), .kind = OPTION_NUMBER, .unit = "days", .most = 36500,
-     .initial = OPTION_UNSAID},
+    {"older", "TIME", "Remove entries that were not used for so long; a number is one of days.",
+     OPTION_VALUE(struct prune, days), .kind = OPTION_TIME, .unit = "days", .own_seconds = 86400,
+     .most = 36500, .initial = OPTION_UNSAID},
     {"device", "TEXT", "Remove entries whose device's name contains TEXT.",
      OPTION_VALUE(struct prune, device)},
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},

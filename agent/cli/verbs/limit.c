@@ -6,7 +6,7 @@
 struct limit {
     bool off;
     uint64_t bytes;   /**< 0: not given. */
-    uint64_t power_w; /**< OPTION_UNSAID: not given; OPTION_NONE: no cap. */
+    uint64_t power_w; /**< OPTION_UNSAID: not given; OPTION_OFF: no cap. */
 };
 
 static const struct verb_option limit_options[] = {
@@ -14,12 +14,13 @@ static const struct verb_option limit_options[] = {
      "Device memory that may be used, above 0, such as 512MiB. See reseat drain and reseat suspend "
      "to use none.",
      OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE},
-    {"power", "WATTS|none",
+    {"power", "WATTS|off",
      "Power that a device, or a program with its device's idle power, may draw. Launches wait so "
      "that it is kept. Refused if no launch fits.",
      OPTION_VALUE(struct limit, power_w), .kind = OPTION_NUMBER, .least = 1, .most = 1000000,
      .initial = OPTION_UNSAID},
-    {"off", NULL, "Remove the limit of memory.", OPTION_VALUE(struct limit, off)},
+    {"off", NULL, "Remove the limit of memory (of power: --power off).",
+     OPTION_VALUE(struct limit, off)},
     {NULL}};
 
 static int limit_print(const struct output *output, const json_t *answer)
@@ -62,7 +63,7 @@ static int limit_run(struct call *call)
     frame_bool(&frame, "limited", limit->bytes != 0);
     frame_u64(&frame, "memory_bytes", limit->bytes);
     if (power)
-        frame_u64(&frame, "cap_mw", limit->power_w == OPTION_NONE ? 0 : limit->power_w * 1000);
+        frame_u64(&frame, "cap_mw", limit->power_w == OPTION_OFF ? 0 : limit->power_w * 1000);
     ask_put_environment(&frame);
     return ask_print(&call->output, &question, &frame);
 }

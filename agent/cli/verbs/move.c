@@ -24,7 +24,8 @@ struct change {
 #define MAX_DOWNTIME                                                                               \
     OPTION_MAX_DOWNTIME(                                                                           \
         struct change,                                                                             \
-        "Longest pause of the program, in milliseconds. What it writes meanwhile is copied in "    \
+        "Longest pause of the program; a number is in milliseconds. What it writes meanwhile is "  \
+        "copied in "                                                                               \
         "rounds until the rest takes no longer; if rounds do not help, the move fails (with "      \
         "--timeout: at that time). Default: the setting max-downtime, which is a target, not "     \
         "a limit.")

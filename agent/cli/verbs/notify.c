@@ -28,10 +28,10 @@ static int notify_take_text(struct call *call, const struct verb_option *option,
 }
 
 static const struct verb_option notify_options[] = {
-    {"in", "SECONDS", "Of device-taken, which needs it: seconds until then; 0 is now.",
+    {"in", "TIME", "Of device-taken, which needs it: how long until then; 0 is now.",
      OPTION_SECONDS(struct notice, in_ns, 9, 0, 10000000000000000), .initial = OPTION_UNSAID},
-    {"value", "N|none",
-     "Of power, which needs it: milliwatts. Of quota, which needs it: bytes, or none. Of "
+    {"value", "N|off",
+     "Of power, which needs it: milliwatts. Of quota, which needs it: bytes, or off. Of "
      "device-added: bytes.",
      OPTION_VALUE(struct notice, value), .kind = OPTION_NUMBER, .most = INT64_MAX,
      .initial = OPTION_UNSAID},
@@ -47,9 +47,9 @@ static int notify_check(const struct output *output, const char *what, const str
         const char *needs;
     } notices[] = {
         {NOTICE_ADDED, false, true, NULL},
-        {NOTICE_TAKEN, true, false, "when: --in SECONDS; 0 is now"},
+        {NOTICE_TAKEN, true, false, "when: --in TIME; 0 is now"},
         {NOTICE_POWER, false, true, "how much: --value MILLIWATTS"},
-        {NOTICE_QUOTA, false, true, "how much: --value BYTES, or --value none"},
+        {NOTICE_QUOTA, false, true, "how much: --value BYTES, or --value off"},
     };
     bool has_in = notice->in_ns != OPTION_UNSAID, has_value = notice->value != OPTION_UNSAID;
     size_t i = 0;
@@ -60,8 +60,8 @@ static int notify_check(const struct output *output, const char *what, const str
         return output_usage(output, "%s has no --in", what);
     if (has_value && !notices[i].takes_value)
         return output_usage(output, "%s has no --value", what);
-    if (notice->value == OPTION_NONE && strcmp(what, NOTICE_QUOTA))
-        return output_usage(output, "--value none is for quota only");
+    if (notice->value == OPTION_OFF && strcmp(what, NOTICE_QUOTA))
+        return output_usage(output, "--value off is for quota only");
     return notices[i].needs && !has_in && !has_value
                ? output_usage(output, "%s says %s", what, notices[i].needs)
                : 0;
@@ -82,7 +82,7 @@ static int notify_run(struct call *call)
     frame_string(&frame, "what", call->words[1]);
     frame_u64(&frame, "in_ns", notice->in_ns == OPTION_UNSAID ? 0 : notice->in_ns);
     if (notice->value != OPTION_UNSAID)
-        frame_u64(&frame, "value", notice->value == OPTION_NONE ? UINT64_MAX : notice->value);
+        frame_u64(&frame, "value", notice->value == OPTION_OFF ? UINT64_MAX : notice->value);
     frame_string(&frame, "text", notice->text ? notice->text : "");
     return ask_print(&call->output, &question, &frame);
 }

@@ -19,20 +19,19 @@ static int protect_take_every(struct call *call, const struct verb_option *optio
     if (protection_parse(text, protection, reason, sizeof(reason)))
         return output_usage(&call->output, "--%s: %s", option->name, reason);
     if (!protection->seconds && !protection->bytes)
-        return output_usage(&call->output, "--%s takes seconds or a size", option->name);
+        return output_usage(&call->output, "--%s takes a time or a size", option->name);
     protect->every = text;
     return 0;
 }
 
 static const struct verb_option options[] = {
-    {"every", "SECONDS|SIZE",
-     "Seconds between two copies of the program's data (fewer copies are made if they would pause "
+    {"every", "TIME|SIZE",
+     "Time between two copies of the program's data (fewer copies are made if they would pause "
      "it for more than 1% of its time), or host memory for the journal of what it does in between. "
      "Default: 10 and 256MiB.",
      .take = protect_take_every},
     {"off", NULL, "End the protection.", OPTION_VALUE(struct protect, off)},
-    {"timeout", "SECONDS",
-     "Wait no longer for the first copy, which is then made later. Default: 60.",
+    {"timeout", "TIME", "Wait no longer for the first copy, which is then made later. Default: 60.",
      OPTION_SECONDS(struct protect, asked.timeout_ms, 3, 1, TIMEOUT_MAX_MS), .initial = 60000},
     OPTION_SELECTORS(SELECT_EACH),
     {NULL}};

@@ -100,7 +100,7 @@ static const struct verb_option options[] = {
      "Run until it is ended. Send heartbeats of this host to FOLDER, and recover the programs of "
      "hosts whose heartbeats stop.",
      OPTION_VALUE(struct recover, watch)},
-    {"lease", "SECONDS",
+    {"lease", "TIME",
      "With --watch: how long this host may be silent before others recover its programs. Default: "
      "10.",
      OPTION_SECONDS(struct recover, lease_ms, 3, LEASE_LEAST_MS, LEASE_MOST_MS), .initial = 10000},
@@ -109,7 +109,7 @@ static const struct verb_option options[] = {
     {"dry-run", NULL,
      "List the programs that are lost, and start none. Without --from: of all hosts.",
      OPTION_VALUE(struct recover, dry_run)},
-    {"timeout", "SECONDS", "End a program that has not loaded its progress by then. Default: 120.",
+    {"timeout", "TIME", "End a program that has not loaded its progress by then. Default: 120.",
      OPTION_SECONDS(struct recover, timeout_ms, 3, 1, 3600000), .initial = 120000},
     {NULL}};
 

@@ -200,12 +200,13 @@ static const struct verb_option run_options[] = {
      "for a device); or refuse: the call gets the error of a full device. Default: all, in the "
      "order of reseat.conf(5).",
      .take = run_take_ways},
-    {"slice", "MS",
-     "About how long a move may have to wait for a running kernel. A launch longer than twice this "
-     "is split into pieces of whole work-groups, where no program can tell (reseat explain says "
-     "for which kernels). 0: no launch is split. Default: the setting slice of reseat.conf(5).",
-     OPTION_VALUE(struct run, slice_ms), .kind = OPTION_NUMBER, .unit = "milliseconds",
-     .most = 60000, .initial = UINT32_MAX},
+    {"slice", "TIME",
+     "About how long a move may have to wait for a running kernel; a number is in milliseconds. A "
+     "launch longer than twice this is split into pieces of whole work-groups, where no program "
+     "can tell (reseat explain says for which kernels). 0: no launch is split. Default: the "
+     "setting slice of reseat.conf(5).",
+     OPTION_VALUE(struct run, slice_ms), .kind = OPTION_TIME, .unit = "milliseconds",
+     .own_seconds = 0.001, .most = 60000, .initial = UINT32_MAX},
     {"spread", "DEVICE[,DEVICE]|free",
      "Run parts of its long launches on these devices too, where the kernel allows that (reseat "
      "explain). free: on those that no program uses, as long as that is so, and of the same name "
@@ -227,10 +228,10 @@ static const struct verb_option run_options[] = {
      "setting "
      "float of reseat.conf(5).",
      .take = run_take_word},
-    {"protect", "[SECONDS|SIZE|off]",
+    {"protect", "[TIME|SIZE|off]",
      "Let it survive the loss of its device: its data is copied to host memory again and again, "
-     "and the commands since the last copy are kept and repeated on another device. A number: "
-     "seconds between two copies, if they pause it for no more than 1% of its time. A size: host "
+     "and the commands since the last copy are kept and repeated on another device. A time: "
+     "between two copies, if they pause it for no more than 1% of its time. A size: host "
      "memory for those commands, 256MiB by default. Launches are then not split. Not protected: "
      "programs with several virtual devices, native kernels, shared virtual memory or "
      "program-scope variables. off: no protection, whatever the configuration says (protect in "
@@ -241,7 +242,7 @@ static const struct verb_option run_options[] = {
      "device. The program must save its progress (reseat.h) and be called by the same name. The "
      "image stays.",
      OPTION_VALUE(struct run, restore)},
-    {"every", "SECONDS",
+    {"every", "TIME",
      "With --restore: make further images in that folder at this interval, as reseat checkpoint "
      "--every does.",
      OPTION_SECONDS(struct run, every_ms, 3, 1, 86400000)},

@@ -114,7 +114,7 @@ static const struct verb_option remove_options[] = {
      "Do not move programs away. Those on its devices go on as long as they can, but reseat no "
      "longer manages the devices.",
      OPTION_VALUE(struct server, now)},
-    {"timeout", "SECONDS",
+    {"timeout", "TIME",
      "How long to wait until programs have left. Default: 60. The server is removed afterwards, "
      "too, when the last one has.",
      OPTION_SECONDS(struct server, timeout_ms, 3, 0, 86400000), .initial = 60000},

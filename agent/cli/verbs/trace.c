@@ -43,7 +43,7 @@ static void trace_prepare(void *value)
 }
 
 static const struct verb_option options[] = {
-    {"seconds", "SECONDS", "Duration. Default: 10. Ctrl-C ends it early, and writes the file.",
+    {"seconds", "TIME", "Duration. Default: 10. Ctrl-C ends it early, and writes the file.",
      OPTION_SECONDS(struct trace, duration_ms, 3, 100, 3600000), .initial = 10000},
     {"output", "FILE", "Where to. Default: " OUTPUT_FILE ".", OPTION_VALUE(struct trace, file)},
     {NULL}};

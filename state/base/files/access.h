@@ -12,12 +12,19 @@
 #define ACCESS_HOST_FOLDER "/run/reseat"
 #define ACCESS_HOST_SOCKET ACCESS_HOST_FOLDER "/host.sock"
 
+/**
+ * Do two numbers, as the kernel tells them, mean one user? Not where a user namespace, such as a
+ * container's, shows all users by this number who have none in it (proc(5), overflowuid).
+ */
+bool access_same_user(uid_t one, uid_t other);
+
 /** Is @peer the user that serves it, @agent, or root? They may do everything. */
 bool access_may_manage(uid_t agent, uid_t peer);
 
 /**
  * May this process believe the agent that listens at @path, or the file there, if it is @owner's?
- * Its own user and root are believed, and in ACCESS_HOST_FOLDER the user who has that folder.
+ * Its own user and root are believed, and in ACCESS_HOST_FOLDER the user who has that folder, also
+ * if that user has no number in a container: who made the container decided what is mounted there.
  */
 bool access_may_believe(const char *path, uid_t owner);
 

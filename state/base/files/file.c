@@ -13,6 +13,7 @@
 
 #include "state/base/array.h"
 #include "state/base/clock.h"
+#include "state/base/files/access.h"
 
 /* Times that a name is tried for an unfinished file: a process of another PID namespace may have
  * the same process ID. */
@@ -112,7 +113,8 @@ static int file_open_own(const struct owned *folder, const char *name, struct ow
         return error == -ELOOP ? -EPERM : error;
     if (fstat(owned_fd(ret_file), &stat) != 0)
         return -errno;
-    if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid() || (stat.st_mode & 022) != 0)
+    if (!S_ISREG(stat.st_mode) || !access_same_user(stat.st_uid, geteuid()) ||
+        (stat.st_mode & 022) != 0)
         return -EPERM;
     *ret_size = (uint64_t)stat.st_size;
     return 0;
@@ -200,7 +202,7 @@ int file_folder(const struct owned *folder, const char *name, struct owned *ret_
         return error == -ELOOP || error == -ENOTDIR ? -EPERM : error;
     if (fstat(owned_fd(&opened), &stat) != 0)
         error = -errno;
-    else if (stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
+    else if (!access_same_user(stat.st_uid, geteuid()) || (stat.st_mode & 077) != 0)
         error = -EPERM;
     if (error)
         owned_close(&opened);
@@ -301,8 +303,7 @@ static int file_check_own(int fd)
     /* The owner of a character device is irrelevant: it is that of the terminal, or root. */
     if (S_ISCHR(stat.st_mode))
         return 0;
-    if ((stat.st_uid != geteuid() && stat.st_uid != 0) ||
-        (S_ISREG(stat.st_mode) && stat.st_nlink > 1))
+    if (!access_may_manage(geteuid(), stat.st_uid) || (S_ISREG(stat.st_mode) && stat.st_nlink > 1))
         return -EPERM;
     return 0;
 }

@@ -8,14 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/files/access.h"
+
 #define UNUSABLE "cannot be entered or made"
 
 static bool folder_is_of(uid_t user, const char *folder, bool private)
 {
     struct stat stat;
 
-    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == user &&
-           (!private || (stat.st_mode & 077) == 0);
+    return lstat(folder, &stat) == 0 && S_ISDIR(stat.st_mode) &&
+           access_same_user(stat.st_uid, user) && (!private || (stat.st_mode & 077) == 0);
 }
 
 bool folder_is_ours(const char *folder, bool private)

@@ -54,7 +54,11 @@ Test(run, says_how_long_a_piece_is)
     result = RESEAT("run", "sh", "-c", "echo $RESEAT_SLICE");
     cr_assert_str_eq(result->out, "10\n");
     cr_assert_eq(RESEAT("run", "--slice", "-1", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--slice", "1s", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--slice", "1x", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--slice", "61s", "true")->status, 2);
+    cr_assert_eq(RESEAT("run", "--slice", "2.5", "true")->status, 2);
+    cr_assert_str_eq(RESEAT("run", "--slice", "1.5s", "sh", "-c", "echo $RESEAT_SLICE")->out,
+                     "1500\n");
     cr_assert_eq(RESEAT("run", "--slice", "60001", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--slice", "60000", "true")->status, 0);
     /* What the user's environment says counts as configured. */

@@ -1,16 +1,20 @@
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/config/device_names.h"
 #include "agent/config/environment.h"
 #include "agent/config/paths.h"
 #include "state/base/files/access.h"
+#include "state/base/files/folder.h"
 #include "tests/scratch.h"
 
 static cl_device_type gpu = CL_DEVICE_TYPE_GPU, cpu = CL_DEVICE_TYPE_CPU;
@@ -186,6 +190,58 @@ Test(access, the_agents_own_user_and_root_may_do_everything)
     cr_assert(access_may_manage(1000, 1000));
     cr_assert(access_may_manage(1000, 0));
     cr_assert(!access_may_manage(0, 1000));
+}
+
+/**
+ * What a process is to itself as @user of a new user namespace with the numbers @map (none: NULL):
+ * 1: the same user; 2: @folder, which another user of the host has, is its own; 4: it may manage.
+ */
+static int in_user_namespace(const char *map, uid_t user, const char *folder)
+{
+    int made[2], go[2], status = -1;
+    char path[64], byte = 0;
+
+    cr_assert_eq(pipe2(made, O_CLOEXEC) | pipe2(go, O_CLOEXEC), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(go[1]);
+        if (unshare(CLONE_NEWUSER) || write(made[1], "m", 1) != 1 || read(go[0], &byte, 1) != 1 ||
+            (map && setresuid(user, user, user)))
+            _exit(128);
+        _exit(access_same_user(geteuid(), geteuid()) | folder_is_ours(folder, true) << 1 |
+              access_may_manage(geteuid(), geteuid()) << 2);
+    }
+    close(made[1]);
+    cr_assert_eq(read(made[0], &byte, 1), 1, "there are no user namespaces here");
+    if (map) {
+        snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+        FILE *file = fopen(path, "we");
+        cr_assert(file && fputs(map, file) >= 0 && fclose(file) == 0);
+    }
+    cr_assert_eq(write(go[1], "g", 1), 1);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    close(made[0]);
+    close(go[0]);
+    close(go[1]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Test(access, the_number_of_all_who_have_none_in_a_container_is_nobodys)
+{
+    static const uid_t nobody = 65534; /* overflowuid, as the kernel sets it. */
+    char folder[SCRATCH_MAX];
+
+    if (geteuid() != 0)
+        cr_skip_test("only root may give a user namespace several numbers");
+    cr_assert(mkdtemp(scratch(folder, "container")));
+    cr_assert_eq(chown(folder, 64002, 64002), 0);
+    cr_expect_eq(in_user_namespace(NULL, nobody, folder), 0);
+    cr_expect_eq(in_user_namespace("0 100000 65536", nobody, folder), 0);
+    cr_expect_eq(in_user_namespace("0 100000 65536", 1000, folder), 5);
+    cr_expect_eq(in_user_namespace("0 0 4294967295", nobody, folder), 5, "all have numbers here");
+    cr_expect_eq(in_user_namespace("64002 64002 1", 64002, folder), 7);
+    rmdir(folder);
 }
 
 Test(access, a_socket_is_replaced_only_when_no_process_listens)

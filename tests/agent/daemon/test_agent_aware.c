@@ -196,7 +196,8 @@ Test(aware, notify_says_what_is_wrong)
     cr_assert_eq(RESEAT("notify", "app", "quota")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "power")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "device-taken")->status, 2);
-    cr_assert_eq(RESEAT("notify", "app", "power", "--value", "none")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "power", "--value", "off")->status, 2);
+    cr_assert_eq(RESEAT("notify", "app", "quota", "--value", "none")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "power", "--value", "18446744073709551616")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "quota", "--value", "18446744073709551615")->status, 2);
     cr_assert_eq(RESEAT("notify", "app", "device-taken", "--in", "1", "--value", "1")->status, 2);

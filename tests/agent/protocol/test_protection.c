@@ -35,13 +35,26 @@ Test(protection, what_is_said_is_said_again)
     }
 }
 
+Test(protection, a_time_may_have_its_unit)
+{
+    struct protection got;
+    char reason[128];
+
+    cr_expect_eq(protection_parse("5s", &got, reason, sizeof(reason)), 0);
+    cr_expect_eq(got.seconds, 5);
+    cr_expect_eq(protection_parse("2h", &got, reason, sizeof(reason)), 0);
+    cr_expect_eq(got.seconds, 7200);
+    cr_expect_eq(protection_parse("2d", &got, reason, sizeof(reason)), -EINVAL);
+    cr_expect_eq(got.seconds, 7200);
+}
+
 Test(protection, what_is_nothing_of_that_is_refused_with_a_reason)
 {
     static const char *const wrong[] = {
         "",   "0",     "86401",  "99999999999999999999999",
         "-1", "1.5",   " 1",     "1 ",
         "ON", "yes",   "0B",     "0MiB",
-        "5s", "512MB", "on off", "18446744073709551615B",
+        "5x", "512MB", "on off", "18446744073709551615B",
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
