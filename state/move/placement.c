@@ -407,9 +407,9 @@ static bool placement_give_up(struct worker *worker, uint64_t ends_ns)
 {
     struct placing p;
     struct worker seen;
-    uint64_t now = clock_now_ns();
     bool late = false;
     pthread_mutex_lock(&engine_lock);
+    uint64_t now = clock_now_ns(); /* since_ns is no later */
     if (worker->waits) {
         p = *worker->waits;
         late = now - worker->since_ns > p.placed.patience_ns ||
