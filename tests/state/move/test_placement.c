@@ -778,6 +778,41 @@ Test(placement, what_gains_nothing_ends, .timeout = 120)
     OK(elastic_set(NULL, 0));
 }
 
+/* Small copies are slow because each takes long to start. That keeps no launch from a faster device
+ * that needs larger copies. */
+Test(placement, slow_small_copies_keep_no_launch_at_home, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffers[3];
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, "[one] items_per_s=80000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=800000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    for (unsigned round = 0; round < 100 && launches(&rig, "two") == 0; round++) {
+        if (place_begins()) {
+            teach_times(&rig, &kernel, 1, 100, 10);
+            for (unsigned n = 0; n < 60; n++)
+                place_copied(0, n % PLACE_COPIES, 1024, 2 * NS_PER_MS);
+        }
+        give_chain(&program, kernel, buffers, 3);
+        OK(clFinish(program.queue));
+    }
+    cr_assert_gt(launches(&rig, "two"), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    OK(elastic_set(NULL, 0));
+}
+
 /* A launch on the helper takes 16 s, at home 20 ms: it is given back and runs at home, and neither
  * the program nor a move waits for the helper. A move to the helper's device has the right bytes,
  * although its driver is still in the middle of the launch. */
