@@ -158,6 +158,7 @@ void place_learn(struct pace *pace, const struct device *device, uint64_t items,
      */
     memset(learnt->costs, 0, sizeof(*learnt->costs));
     learnt->device = device;
+    learnt->power_mw = 0;
 }
 
 void place_learn_power(const struct place_power *power)
@@ -170,9 +171,9 @@ void place_learn_power(const struct place_power *power)
             continue;
         pthread_mutex_lock(&engine_lock);
         for (size_t i = 0; i < PACE_ELSEWHERE; i++) {
-            const struct pace_learnt *learnt = &pace->learnt[i];
-            if (learnt->costs && device_key_equal(&learnt->device->key, &power->device))
-                costs_add_power(learnt->costs, power->items, power->power_mw);
+            struct pace_learnt *learnt = &pace->learnt[i];
+            if (learnt->device && device_key_equal(&learnt->device->key, &power->device))
+                learnt->power_mw = power->power_mw;
         }
         pthread_mutex_unlock(&engine_lock);
     }
@@ -202,9 +203,9 @@ static const struct piece_cost *place_cost(struct pieces *pieces, uint32_t candi
         !costs_guess(learnt->costs, pieces->row, &guess))
         return cost;
     cost->ns = guess.ns;
-    if (guess.power_samples > 0)
-        cost->energy_uj = schedule_energy(guess.power_mw, guess.ns);
-    if (guess.power_samples > 0 && cost->energy_uj == 0)
+    if (learnt->power_mw != 0)
+        cost->energy_uj = schedule_energy(learnt->power_mw, guess.ns);
+    if (learnt->power_mw != 0 && cost->energy_uj == 0)
         cost->energy_uj = 1;
     return cost;
 }

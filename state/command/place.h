@@ -74,7 +74,7 @@ struct place_power {
     char id[PACE_ID_SIZE]; /**< As in struct pace_sample. */
     bool has_device;
     struct device_key device;
-    uint64_t items;    /**< Of a launch. */
+    uint64_t items;    /**< Of the latest launch; what it draws is believed of any other size. */
     uint64_t power_mw; /**< Above what the idle device draws, while such launches run. */
 };
 /** Applies to kernels that were launched on the device. Any thread, not the program's. */

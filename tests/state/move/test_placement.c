@@ -47,7 +47,8 @@ static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t 
     struct pace_sample samples[64];
     uint32_t count = pace_samples_take(samples, 64);
     for (uint32_t i = 0; i < count; i++) {
-        struct place_power power = {.items = samples[i].items, .has_device = true};
+        /* Of a launch of another size: what it draws is that of them all. */
+        struct place_power power = {.items = 1, .has_device = true};
         memcpy(power.id, samples[i].id, sizeof(power.id));
         power.device = *engine_rig_key(rig, "one");
         power.power_mw = home_mw;
