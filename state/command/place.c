@@ -310,7 +310,9 @@ static bool place_may_gain(const struct command *command, const struct place_hel
     bool old = now - helper->copied_ns > AGAIN_NS;
     uint64_t copies_ns =
         place_copies_ns(command, residence_index, old ? copy_guess : helper->copies);
-    return copies_ns < home->ns;
+    return places.objective == SCHEDULE_ENERGY && home->energy_uj != 0
+               ? schedule_energy(places.idle_mw, copies_ns) < home->energy_uj
+               : copies_ns < home->ns;
 }
 
 static bool place_is_candidate(struct place_helper *helper, const struct device *home,

@@ -705,6 +705,30 @@ static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, u
     return launches(&c->rig, "two");
 }
 
+/* The copies of a launch take longer than it does at home, but they draw less: it is tried on the
+ * helper, where it was never measured. */
+Test(placement, for_energy_a_launch_is_tried_whose_copies_take_longer, .timeout = 120)
+{
+    static struct chain chain;
+    struct chain *c = &chain;
+    c->home_mw = 100000;
+    c->helper_mw = 20000;
+    chain_open(c, SCHEDULE_ENERGY);
+    place_set_idle(1000);
+    for (uint32_t i = 0; i < c->rig.device_count; i++)
+        if (device_key_equal(&c->rig.devices[i]->key, engine_rig_key(&c->rig, "two")))
+            place_open(&c->rig.devices[i], 1);
+    place_close(0);
+    OK(elastic_set(engine_rig_key(&c->rig, "two"), 1));
+    while (c->given < LONG_CHAIN && launches(&c->rig, "two") == 0) {
+        for (unsigned n = 0; n < 60; n++)
+            place_copied(0, n % PLACE_COPIES, 4096, 3 * NS_PER_MS);
+        chain_goes_on(c);
+    }
+    cr_assert_gt(launches(&c->rig, "two"), 0);
+    OK(elastic_set(NULL, 0));
+}
+
 /* But for trials, a second device of the same speed gains nothing. */
 Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
 {
