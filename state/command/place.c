@@ -6,6 +6,7 @@
 #include "policy/costs.h"
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
+#include "state/driver/cost.h"
 #include "state/object/upcalls.h"
 #include "state/program/pace.h"
 #include "state/program/program.h"
@@ -53,12 +54,18 @@ static const struct place_limits energy_limits = {.risk_part = 50,
                                                   .unpaid_ns = NS_PER_S,
                                                   .rest_ns = NS_PER_S};
 
+/* What a copy costs before any was made: as on PCIe, so that small copies tell of the set-up time
+ * alone. */
+static const struct cost_stage copy_guess[PLACE_COPIES] = {
+    {COST_LINK, 30e-6, 6e9}, {COST_LINK, 30e-6, 6e9}, {COST_LINK, 30e-6, 6e9}};
+
 struct place_helper {
     struct device *device;
     bool open, given, busy; /* busy: until it has ended; given: until the helper takes it */
     struct placed placed;
-    uint64_t ns_per_kib; /* of copies to and from it */
-    uint64_t free_ns;    /* while it is busy: when it is likely to have ended */
+    struct cost_stage copies[PLACE_COPIES];
+    uint64_t copied_ns; /* when `copies` learnt last */
+    uint64_t free_ns;   /* while it is busy: when it is likely to have ended */
     uint64_t rests_until_ns;
     const struct device *compared; /* with this device: */
     bool same_kind;                /* ...its results are equal to the last bit, or need not be */
@@ -151,6 +158,7 @@ void place_learn(struct pace *pace, const struct device *device, uint64_t items,
      */
     memset(learnt->costs, 0, sizeof(*learnt->costs));
     learnt->device = device;
+    learnt->power_mw = 0;
 }
 
 void place_learn_power(const struct place_power *power)
@@ -163,9 +171,9 @@ void place_learn_power(const struct place_power *power)
             continue;
         pthread_mutex_lock(&engine_lock);
         for (size_t i = 0; i < PACE_ELSEWHERE; i++) {
-            const struct pace_learnt *learnt = &pace->learnt[i];
-            if (learnt->costs && device_key_equal(&learnt->device->key, &power->device))
-                costs_add_power(learnt->costs, power->items, power->power_mw);
+            struct pace_learnt *learnt = &pace->learnt[i];
+            if (learnt->device && device_key_equal(&learnt->device->key, &power->device))
+                learnt->power_mw = power->power_mw;
         }
         pthread_mutex_unlock(&engine_lock);
     }
@@ -195,9 +203,9 @@ static const struct piece_cost *place_cost(struct pieces *pieces, uint32_t candi
         !costs_guess(learnt->costs, pieces->row, &guess))
         return cost;
     cost->ns = guess.ns;
-    if (guess.power_samples > 0)
-        cost->energy_uj = schedule_energy(guess.power_mw, guess.ns);
-    if (guess.power_samples > 0 && cost->energy_uj == 0)
+    if (learnt->power_mw != 0)
+        cost->energy_uj = schedule_energy(learnt->power_mw, guess.ns);
+    if (learnt->power_mw != 0 && cost->energy_uj == 0)
         cost->energy_uj = 1;
     return cost;
 }
@@ -261,20 +269,23 @@ static uint8_t place_index_of(const struct context *context, const struct device
     return i < context->residences ? i : RESIDENCE_NONE;
 }
 
-/* Bytes that go there, and back. Without the extents' lock, which comes before engine_lock: what
- * is told apart counts as absent. */
-static uint64_t place_bytes(const struct command *command, uint8_t residence_index,
-                            uint64_t *ret_back)
+/* What copies of the inputs that are not there, and of the results, take. Without the extents'
+ * lock, which comes before engine_lock: what is told apart counts as absent. */
+static uint64_t place_copies_ns(const struct command *command, uint8_t residence_index,
+                                const struct cost_stage *copies)
 {
     struct memory *memory;
     bool writes;
-    uint64_t there = 0;
-    *ret_back = 0;
+    double seconds = 0;
     for (unsigned i = 0; (memory = command_use(command, &i, &writes));) {
-        there += replica_is_latest_whole(memory->root, residence_index) ? 0 : memory->size;
-        *ret_back += writes ? memory->size : 0;
+        double bytes = (double)memory->size;
+        if (!replica_is_latest_whole(memory->root, residence_index))
+            seconds += cost_stage_seconds(&copies[PLACE_INPUT], bytes, 1);
+        if (writes)
+            seconds += cost_stage_seconds(&copies[PLACE_FETCH], bytes, 1) +
+                       cost_stage_seconds(&copies[PLACE_STORE], bytes, 1);
     }
-    return there;
+    return (uint64_t)(seconds * (double)NS_PER_S);
 }
 
 /* A launch that is not measured there may be tried. */
@@ -289,6 +300,19 @@ static bool place_wants_trial(struct pace *pace, const struct device *device, ui
                               uint64_t now)
 {
     return ns == 0 || now - place_learnt_of(pace, device)->at_ns > AGAIN_NS;
+}
+
+/* The launch could be better there if only its copies took anything. What was learnt of copies long
+ * ago may have changed. */
+static bool place_may_gain(const struct command *command, const struct place_helper *helper,
+                           uint8_t residence_index, const struct piece_cost *home, uint64_t now)
+{
+    bool old = now - helper->copied_ns > AGAIN_NS;
+    uint64_t copies_ns =
+        place_copies_ns(command, residence_index, old ? copy_guess : helper->copies);
+    return places.objective == SCHEDULE_ENERGY && home->energy_uj != 0
+               ? schedule_energy(places.idle_mw, copies_ns) < home->energy_uj
+               : copies_ns < home->ns;
 }
 
 static bool place_is_candidate(struct place_helper *helper, const struct device *home,
@@ -343,14 +367,13 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
         if (!place_is_candidate(helper, device, index, now))
             continue;
         const struct piece_cost *cost = place_cost(pieces, i, helper->device);
-        uint64_t back, there = place_bytes(command, index, &back);
-        uint64_t copies = (there + 2 * back) / 1024 * helper->ns_per_kib;
         if (!helper->busy && leaves_at_ns == 0 &&
-            place_wants_trial(pieces->pace, helper->device, cost->ns, now) && copies < home->ns &&
-            place_may_try(now)) {
+            place_wants_trial(pieces->pace, helper->device, cost->ns, now) && place_may_try(now) &&
+            place_may_gain(command, helper, index, home, now)) {
             pieces->explores = true;
             return i;
         }
+        uint64_t copies = place_copies_ns(command, index, helper->copies);
         uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
         ready_ns = leaves_at_ns > ready_ns ? leaves_at_ns : ready_ns;
         candidates[i] = (struct schedule_candidate){.allowed = cost->ns != 0,
@@ -401,8 +424,10 @@ void place_open(struct device *const *devices, uint32_t count)
     places.count = count < PLACE_HELPERS ? count : PLACE_HELPERS;
     for (uint32_t i = 0; i < places.count; i++) {
         struct place_helper *helper = &places.helpers[i];
-        if (helper->device != devices[i])
-            *helper = (struct place_helper){.device = devices[i], .ns_per_kib = 1000};
+        if (helper->device != devices[i]) {
+            *helper = (struct place_helper){.device = devices[i]};
+            memcpy(helper->copies, copy_guess, sizeof(helper->copies));
+        }
         helper->open = true;
     }
     places.last_ns = clock_now_ns();
@@ -466,8 +491,16 @@ static bool place_was_gain(const struct pieces *pieces, uint64_t now)
     return !for_time || now <= pieces->home_end_ns + pieces->costs[PLACE_HOME].ns;
 }
 
-void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
-                 uint64_t copy_ns)
+void place_copied(uint32_t helper, enum place_copy copy, uint64_t bytes, uint64_t ns)
+{
+    struct place_helper *h = &places.helpers[helper];
+    pthread_mutex_lock(&engine_lock);
+    cost_stage_learn(&h->copies[copy], (double)bytes, (double)ns / (double)NS_PER_S);
+    h->copied_ns = clock_now_ns();
+    pthread_mutex_unlock(&engine_lock);
+}
+
+void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns)
 {
     struct place_helper *h = &places.helpers[helper];
     struct pieces *pieces = placed->pieces;
@@ -478,8 +511,6 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     pthread_mutex_lock(&engine_lock);
     if (run_ns != 0)
         place_learn(pieces->pace, h->device, pieces->row, run_ns);
-    if (bytes >= 1024)
-        h->ns_per_kib = (3 * h->ns_per_kib + copy_ns / (bytes / 1024)) / 4;
     /* At most: other launches may have run meanwhile. */
     uint64_t took = now - placed->given_ns, useful = done ? placed->home_ns : 0;
     if (pieces->explores && took > useful)

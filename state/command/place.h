@@ -74,7 +74,7 @@ struct place_power {
     char id[PACE_ID_SIZE]; /**< As in struct pace_sample. */
     bool has_device;
     struct device_key device;
-    uint64_t items;    /**< Of a launch. */
+    uint64_t items;    /**< Of the latest launch; what it draws is believed of any other size. */
     uint64_t power_mw; /**< Above what the idle device draws, while such launches run. */
 };
 /** Applies to kernels that were launched on the device. Any thread, not the program's. */
@@ -96,11 +96,19 @@ bool place_pays(void);
 void place_close(uint64_t rest_ns);
 /** Wait for a launch to run on @helper. False: it was closed, and there is none. */
 bool place_await(uint32_t helper, struct placed *ret_placed);
-/** The launch that place_await returned has ended in @helper: @bytes were copied in @copy_ns.
+/** Copies of a launch that a helper runs. */
+enum place_copy {
+    PLACE_INPUT, /**< From home to the helper. */
+    PLACE_FETCH, /**< Of a result, from the helper to host memory. */
+    PLACE_STORE, /**< Of a result, from host memory to home. */
+    PLACE_COPIES
+};
+/** A copy of @bytes for @helper took @ns, above 0. */
+void place_copied(uint32_t helper, enum place_copy copy, uint64_t bytes, uint64_t ns);
+/** The launch that place_await returned has ended in @helper.
  * @done  Its results are at home. Else it is given back, to run at home.
  * @run_ns  How long it took, at least so long where it was given up; 0: not known. */
-void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns, uint64_t bytes,
-                 uint64_t copy_ns);
+void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run_ns);
 /** When a launch was last given to home or a helper, and by whom launches were asked for. */
 uint64_t place_last_ns(void);
 

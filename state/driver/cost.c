@@ -8,6 +8,8 @@
 /* Of a chunk: from the link to who waits for it, and from one to the other until it is on its way
  * again; and for work on the way once more. */
 #define HANDS 3
+/* Of the difference between what was expected and what was measured. */
+#define LEARN 0.25
 
 unsigned cost_threads(const struct cost_choice *choice)
 {
@@ -22,11 +24,18 @@ static uint64_t cost_steps_of(const struct cost_problem *problem, size_t chunk)
     return (problem->total + chunk - 1) / chunk;
 }
 
-/* Seconds for an average chunk. */
-static double cost_stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads)
+double cost_stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads)
 {
     double workers = threads < 2 ? 1 : 1 + (threads - 1) * COST_EFFICIENCY;
     return stage->setup + bytes / (stage->bandwidth * workers);
+}
+
+void cost_stage_learn(struct cost_stage *stage, double bytes, double seconds)
+{
+    double expected = cost_stage_seconds(stage, bytes, 1), setup_part = stage->setup / expected;
+    double times = fmin(fmax(seconds / expected, 1.0 / COST_LEARN_MOST), COST_LEARN_MOST);
+    stage->setup *= pow(times, LEARN * setup_part);
+    stage->bandwidth /= pow(times, LEARN * (1 - setup_part));
 }
 
 /* A chunk size and number of chunks, with what the stages are known to take there. */

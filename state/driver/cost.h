@@ -46,6 +46,20 @@
 /** How much slower than the best a choice may be if it needs fewer threads or less memory. */
 #define COST_SLACK 0.01
 
+/** Seconds that @stage needs for @bytes at once. @threads: those of a COST_WORK; else 1. */
+double cost_stage_seconds(const struct cost_stage *stage, double bytes, unsigned threads);
+
+/** A measured time counts as at most so many times, and at least that part of, the expected one. */
+#define COST_LEARN_MOST 4
+
+/**
+ * Correct @stage, whose figures are above 0, by a copy of @bytes that took @seconds, above 0, with
+ * one thread. Its set-up time and its bandwidth are changed by their parts of the expected time: so
+ * small copies tell of the set-up time, and large ones of the bandwidth. Each copy takes a
+ * quarter of the weight from those before it.
+ */
+void cost_stage_learn(struct cost_stage *stage, double bytes, double seconds);
+
 struct cost_problem {
     struct cost_stage stages[COST_STAGES_MAX]; /**< In the order in which chunks pass. */
     size_t count;

@@ -46,7 +46,6 @@ struct placing {
     struct placed placed;
     struct context *context;
     uint8_t home, there;
-    uint64_t bytes, copy_ns;
     cl_event event;
 };
 
@@ -69,8 +68,8 @@ static int placement_copy(struct placing *p, struct memory *root, struct range r
     uint64_t bytes = 0, begun = clock_now_ns();
     cl_int reason;
     int error = replica_refresh(&batch, &bytes, &reason);
-    p->bytes += error == 0 ? bytes : 0;
-    p->copy_ns += clock_now_ns() - begun;
+    if (error == 0 && bytes != 0)
+        place_copied(p->worker->helper, PLACE_INPUT, bytes, clock_now_ns() - begun);
     return error == 0 && !replica_has(root, to, range) ? -EBUSY : error;
 }
 
@@ -216,8 +215,9 @@ static int placement_transfer(struct placing *p, struct memory *root, struct ran
         (void)residence_failed(end, transfer_error(transfer));
     transfer_destroy(transfer);
     budget_copy_end();
-    p->bytes += size;
-    p->copy_ns += clock_now_ns() - begun;
+    if (error == 0 || error == -ETIMEDOUT)
+        place_copied(p->worker->helper, down ? PLACE_FETCH : PLACE_STORE, size,
+                     clock_now_ns() - begun);
     return error;
 }
 
@@ -312,7 +312,7 @@ static void placement_end(struct placing *p, int error, bool failed, uint64_t ru
     pthread_mutex_lock(&engine_lock);
     parts->sharers--; /* the queue still holds it */
     pthread_mutex_unlock(&engine_lock);
-    place_ended(p->worker->helper, &p->placed, error == 0, run_ns, p->bytes, p->copy_ns);
+    place_ended(p->worker->helper, &p->placed, error == 0, run_ns);
     /* The command may be gone once its parts are closed. */
     if (error == 0)
         parts_close(parts, CL_SUCCESS);
@@ -407,9 +407,9 @@ static bool placement_give_up(struct worker *worker, uint64_t ends_ns)
 {
     struct placing p;
     struct worker seen;
-    uint64_t now = clock_now_ns();
     bool late = false;
     pthread_mutex_lock(&engine_lock);
+    uint64_t now = clock_now_ns(); /* since_ns is no later */
     if (worker->waits) {
         p = *worker->waits;
         late = now - worker->since_ns > p.placed.patience_ns ||

@@ -64,6 +64,7 @@ struct pace {
         const struct device *device;
         struct costs *costs; /**< Owned. */
         uint64_t at_ns;      /**< When a launch was measured there last. */
+        uint64_t power_mw;   /**< That they draw, whatever their size; 0: unknown. */
     } learnt[PACE_ELSEWHERE];
     /** The number of launches until spreading is tried again, and its next initial value. */
     _Atomic uint32_t unspread, unspread_next;

@@ -354,3 +354,69 @@ Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
     cr_assert_leq(cost_threads(&choice), 16);
     cr_assert_lt(places.copy, places.work, "host memory is copied before the link has it");
 }
+
+static const struct cost_stage link_guess = {COST_LINK, 30e-6, 6 * GB};
+
+/* Copies of @bytes over @link, each @times as long as it takes. */
+static void learn(struct cost_stage *stage, const struct cost_stage *link, double bytes,
+                  unsigned copies, double times)
+{
+    for (unsigned i = 0; i < copies; i++)
+        cost_stage_learn(stage, bytes, times * cost_stage_seconds(link, bytes, 1));
+}
+
+/* Whether it knows what @bytes take over @link. */
+static void check_knows(const struct cost_stage *stage, const struct cost_stage *link, double bytes)
+{
+    double seconds = cost_stage_seconds(link, bytes, 1);
+    cr_assert_float_eq(cost_stage_seconds(stage, bytes, 1), seconds, 0.05 * seconds,
+                       "%g bytes: %g, said %g", bytes, seconds,
+                       cost_stage_seconds(stage, bytes, 1));
+}
+
+Test(cost, small_copies_tell_of_the_set_up_time_and_not_of_the_bandwidth)
+{
+    const struct cost_stage link = {COST_LINK, 200e-6, 6 * GB};
+    for (double bytes = 1024; bytes <= 32768; bytes *= 2) {
+        struct cost_stage stage = link_guess;
+        learn(&stage, &link, bytes, 20, 1);
+        check_knows(&stage, &link, bytes);
+        cr_assert_lt(cost_stage_seconds(&stage, MIB, 1), 2 * cost_stage_seconds(&link, MIB, 1),
+                     "after copies of %g bytes", bytes);
+    }
+}
+
+Test(cost, copies_of_two_sizes_tell_of_both)
+{
+    const double setups[] = {5e-6, 50e-6, 1e-3}, rates[] = {0.1 * GB, GB, 40 * GB};
+    for (unsigned i = 0; i < 9; i++) {
+        const struct cost_stage link = {COST_LINK, setups[i / 3], rates[i % 3]};
+        struct cost_stage stage = link_guess;
+        for (unsigned n = 0; n < 300; n++) {
+            learn(&stage, &link, 2048, 1, 1);
+            learn(&stage, &link, 4 * MIB, 1, 1);
+        }
+        check_knows(&stage, &link, 2048);
+        check_knows(&stage, &link, 4 * MIB);
+    }
+}
+
+Test(cost, a_copy_that_was_late_is_soon_forgotten)
+{
+    struct cost_stage stage = link_guess;
+    learn(&stage, &link_guess, 4096, 1, 1000);
+    cr_assert_leq(cost_stage_seconds(&stage, 4096, 1),
+                  2 * cost_stage_seconds(&link_guess, 4096, 1));
+    learn(&stage, &link_guess, 4096, 8, 1);
+    check_knows(&stage, &link_guess, 4096);
+}
+
+Test(cost, a_link_that_changes_is_learnt_anew)
+{
+    struct cost_stage link = {COST_LINK, 100e-6, 10 * GB}, stage = link_guess;
+    for (unsigned i = 0; i < 4; i++) {
+        link.bandwidth *= i % 2 ? 50 : 1.0 / 50;
+        learn(&stage, &link, 16 * MIB, 40, 1);
+        check_knows(&stage, &link, 16 * MIB);
+    }
+}

@@ -47,7 +47,8 @@ static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t 
     struct pace_sample samples[64];
     uint32_t count = pace_samples_take(samples, 64);
     for (uint32_t i = 0; i < count; i++) {
-        struct place_power power = {.items = samples[i].items, .has_device = true};
+        /* Of a launch of another size: what it draws is that of them all. */
+        struct place_power power = {.items = 1, .has_device = true};
         memcpy(power.id, samples[i].id, sizeof(power.id));
         power.device = *engine_rig_key(rig, "one");
         power.power_mw = home_mw;
@@ -416,18 +417,26 @@ static void graph_open(struct engine_rig *rig, struct graph *g, unsigned queues,
     }
 }
 
-static void teach(const struct engine_rig *rig, const struct graph *g)
+/* Launches of @kernels take @home_ms on the first device, and @other_ms on each other one. So no
+ * trials are needed, which a busy machine makes long, so that the next ones are put off. */
+static void teach_times(const struct engine_rig *rig, const cl_kernel *kernels, unsigned count,
+                        uint64_t home_ms, uint64_t other_ms)
 {
-    const cl_kernel kernels[] = {g->kernel, g->part};
     pthread_mutex_lock(&engine_lock);
     for (uint32_t i = 0; i < rig->device_count; i++) {
         struct device *device = rig->devices[i];
-        uint64_t ns = device_key_equal(&device->key, engine_rig_key(rig, "one")) ? 50 : 1;
-        for (unsigned n = 0; n < 16; n++)
-            place_learn(((struct kernel *)kernels[n % 2])->pace, device, n % 4 ? HALF : ITEMS,
-                        ns * NS_PER_MS);
+        bool home = device_key_equal(&device->key, engine_rig_key(rig, "one"));
+        for (unsigned n = 0; n < 8 * count; n++)
+            place_learn(((struct kernel *)kernels[n / 8])->pace, device, n % 2 ? HALF : ITEMS,
+                        (home ? home_ms : other_ms) * NS_PER_MS);
     }
     pthread_mutex_unlock(&engine_lock);
+}
+
+static void teach(const struct engine_rig *rig, const struct graph *g)
+{
+    const cl_kernel kernels[] = {g->kernel, g->part};
+    teach_times(rig, kernels, 2, 50, 1);
 }
 
 static void run_random_graphs(unsigned queues, unsigned unordered, bool moves, bool loses)
@@ -523,6 +532,7 @@ Test(placement, a_program_that_is_protected_from_now_on_outlives_its_device, .ti
     const struct device_key keys[] = {*engine_rig_key(&rig, "two"), *engine_rig_key(&rig, "three")};
     OK(elastic_set(keys, 2));
     for (unsigned round = 0; round < 20 || (round < 500 && launches(&rig, "three") == 0); round++) {
+        teach(&rig, g);
         for (unsigned n = 0; n < 20; n++)
             give_anything(g);
         cr_assert_eq(protect_begin(&settings), 0);
@@ -568,6 +578,7 @@ static void run_two_chains(bool two_queues, cl_command_queue_properties properti
             engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (unsigned round = 0; round < 5 || (round < 100 && launches(&rig, "two") <= 20); round++) {
+        teach_times(&rig, &kernel, 1, 20, 20);
         for (unsigned n = 0; n < 20; n++) {
             unsigned chain = n < 10 ? 0 : 1, from = 3 * chain; /* one chain after the other */
             cl_event event;
@@ -608,7 +619,7 @@ Test(placement, chains_of_a_queue_that_is_out_of_order_run_on_two_devices, .time
     run_two_chains(false, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
 }
 
-/* A busy machine makes trials and the preparation of devices long. */
+/* A busy machine makes the preparation of devices long. */
 enum { CHAIN = 400, LONG_CHAIN = 40 * CHAIN, TRIALS = 8 };
 
 /* Launch @n of a chain: each needs what the one before it wrote. */
@@ -623,59 +634,99 @@ static void give_link(const struct engine_program *program, cl_kernel kernel, co
     mix(n % 3, (n + 1) % 3, (n + 2) % 3, n);
 }
 
+struct chain {
+    struct engine_rig rig;
+    struct engine_program program;
+    cl_kernel kernel;
+    cl_mem buffers[3];
+    uint64_t home_mw, helper_mw; /* what launches draw; 0: the engine is not told */
+    bool leaves;                 /* the engine is told what launches take */
+    cl_uint given;
+};
+
+static void chain_goes_on(struct chain *c)
+{
+    if (c->leaves)
+        teach_times(&c->rig, &c->kernel, 1, 2, 2);
+    for (cl_uint end = c->given + 20; c->given < end; c->given++)
+        give_link(&c->program, c->kernel, c->buffers, c->given);
+    OK(clFinish(c->program.queue));
+    if (c->home_mw != 0)
+        tell_power(&c->rig, c->home_mw, c->helper_mw);
+}
+
 /* Power decides, once it is known on both devices, and not time: some launches in a row are helped,
  * and none of them for time. */
-static void check_power_decides(const struct engine_program *program, cl_kernel kernel,
-                                const cl_mem *buffers)
+static void check_power_decides(struct chain *c)
 {
     struct place_status before, after;
     bool decides = false;
-    for (cl_uint n = 0; n < LONG_CHAIN && !decides;) {
-        OK(clFinish(program->queue));
+    for (cl_uint end = c->given + LONG_CHAIN; c->given < end && !decides;) {
         place_read(&before);
-        for (cl_uint end = n + 20; n < end; n++)
-            give_link(program, kernel, buffers, n);
-        OK(clFinish(program->queue));
+        chain_goes_on(c);
         place_read(&after);
         decides = after.helped > before.helped && after.by_time == before.by_time;
     }
     cr_assert(decides);
 }
 
+static void chain_open(struct chain *c, enum schedule_objective objective)
+{
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(objective, true);
+    engine_rig_open(&c->rig, CONFIG);
+    engine_program_open(&c->rig, 0, source, &c->program);
+    c->kernel = engine_kernel(c->program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        c->buffers[i] =
+            engine_buffer(c->program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+}
+
 /* Runs a chain. Returns how many ran on the second device, which
- * is as fast as the first: of CHAIN launches, or more if that is less than @least. @home_mw,
- * @helper_mw: what launches draw; 0: the engine is not told. */
+ * is as fast as the first: of CHAIN launches, or more if that is less than @least. */
 static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, uint64_t helper_mw,
                           uint64_t least)
 {
-    static struct engine_rig rig;
-    struct engine_program program;
-    cl_mem buffers[3];
-    setenv(START_ENV_SLICE, "4", 1);
-    place_configure(objective, true);
-    engine_rig_open(&rig, CONFIG);
-    engine_program_open(&rig, 0, source, &program);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < 3; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
-    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
-    for (cl_uint n = 0; n < CHAIN || (n < LONG_CHAIN && launches(&rig, "two") < least); n++) {
-        give_link(&program, kernel, buffers, n);
-        if (n % 20 == 19)
-            OK(clFinish(program.queue));
-        if (n % 20 == 19 && home_mw != 0)
-            tell_power(&rig, home_mw, helper_mw);
-    }
+    static struct chain chain;
+    struct chain *c = &chain;
+    *c = (struct chain){.home_mw = home_mw, .helper_mw = helper_mw, .leaves = least != 0};
+    chain_open(c, objective);
+    OK(elastic_set(engine_rig_key(&c->rig, "two"), 1));
+    while (c->given < CHAIN || (c->given < LONG_CHAIN && launches(&c->rig, "two") < least))
+        chain_goes_on(c);
     if (least != 0)
-        check_power_decides(&program, kernel, buffers);
+        check_power_decides(c);
     for (unsigned i = 0; i < 3; i++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
-                               NULL));
+        OK(clEnqueueReadBuffer(c->program.queue, c->buffers[i], CL_TRUE, 0, sizeof(words), words, 0,
+                               NULL, NULL));
         cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
     }
     OK(elastic_set(NULL, 0));
-    return launches(&rig, "two");
+    return launches(&c->rig, "two");
+}
+
+/* The copies of a launch take longer than it does at home, but they draw less: it is tried on the
+ * helper, where it was never measured. */
+Test(placement, for_energy_a_launch_is_tried_whose_copies_take_longer, .timeout = 120)
+{
+    static struct chain chain;
+    struct chain *c = &chain;
+    c->home_mw = 100000;
+    c->helper_mw = 20000;
+    chain_open(c, SCHEDULE_ENERGY);
+    place_set_idle(1000);
+    for (uint32_t i = 0; i < c->rig.device_count; i++)
+        if (device_key_equal(&c->rig.devices[i]->key, engine_rig_key(&c->rig, "two")))
+            place_open(&c->rig.devices[i], 1);
+    place_close(0);
+    OK(elastic_set(engine_rig_key(&c->rig, "two"), 1));
+    while (c->given < LONG_CHAIN && launches(&c->rig, "two") == 0) {
+        for (unsigned n = 0; n < 60; n++)
+            place_copied(0, n % PLACE_COPIES, 4096, 3 * NS_PER_MS);
+        chain_goes_on(c);
+    }
+    cr_assert_gt(launches(&c->rig, "two"), 0);
+    OK(elastic_set(NULL, 0));
 }
 
 /* But for trials, a second device of the same speed gains nothing. */
@@ -744,6 +795,41 @@ Test(placement, what_gains_nothing_ends, .timeout = 120)
     }
     cr_assert(chose);
     cr_assert(rests, "%s", status.stayed);
+    for (unsigned i = 0; i < 3; i++) {
+        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
+                               NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+    OK(elastic_set(NULL, 0));
+}
+
+/* Small copies are slow because each takes long to start. That keeps no launch from a faster device
+ * that needs larger copies. */
+Test(placement, slow_small_copies_keep_no_launch_at_home, .timeout = 120)
+{
+    static struct engine_rig rig;
+    struct engine_program program;
+    cl_mem buffers[3];
+    setenv(START_ENV_SLICE, "4", 1);
+    place_configure(SCHEDULE_TIME, true);
+    engine_rig_open(&rig, "[one] items_per_s=80000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=800000 name=two type=cpu base=1 own_memory=yes");
+    engine_program_open(&rig, 0, source, &program);
+    cl_kernel kernel = engine_kernel(program.program, "blend");
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] =
+            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    OK(elastic_set(engine_rig_key(&rig, "two"), 1));
+    for (unsigned round = 0; round < 100 && launches(&rig, "two") == 0; round++) {
+        if (place_begins()) {
+            teach_times(&rig, &kernel, 1, 100, 10);
+            for (unsigned n = 0; n < 60; n++)
+                place_copied(0, n % PLACE_COPIES, 1024, 2 * NS_PER_MS);
+        }
+        give_chain(&program, kernel, buffers, 3);
+        OK(clFinish(program.queue));
+    }
+    cr_assert_gt(launches(&rig, "two"), 0);
     for (unsigned i = 0; i < 3; i++) {
         OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
                                NULL));
