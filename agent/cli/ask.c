@@ -10,6 +10,7 @@
 #include "agent/cli/launch.h"
 #include "agent/config/environment.h"
 #include "agent/protocol/common_messages.h"
+#include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
@@ -30,10 +31,9 @@ static struct {
 int ask_user_id(const struct output *output, const char *user, uint64_t *ret_id)
 {
     const struct passwd *entry = getpwnam(user);
-    char *end;
-    unsigned long number = strtoul(user, &end, 10);
+    uint64_t number = 0;
 
-    if (!entry && (*end || end == user || number >= UINT32_MAX))
+    if (!entry && !number_parse(user, UINT32_MAX - 1, &number))
         return output_fail(output, ERR_USAGE, "there is no user %s", user);
     *ret_id = entry ? entry->pw_uid : number;
     return 0;
@@ -41,7 +41,7 @@ int ask_user_id(const struct output *output, const char *user, uint64_t *ret_id)
 
 int ask_for_user(const struct output *output, const char *user)
 {
-    uint64_t id;
+    uint64_t id = 0;
     int status = ask_user_id(output, user, &id);
 
     if (status)

@@ -6,7 +6,7 @@
 /* Columns of the label before a help text; a longer label gets a line of its own. */
 #define LABEL_MAX 26
 
-static void help_label_of(const struct verb_option *option, char *ret, size_t size)
+static void help_label_of(const struct option_row *option, char *ret, size_t size)
 {
     snprintf(ret, size, "--%s%s%s", option->name, option->argument ? " " : "",
              option->argument ? option->argument : "");
@@ -18,7 +18,7 @@ static void help_print_usage(const struct verb *verb, bool first)
     const char *arguments = verb->arguments ? verb->arguments : "";
     bool program = verb_takes_program(verb);
 
-    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+    for (const struct option_row *option = verb_options(verb); option->name; option++) {
         if (option->required) {
             help_label_of(option, label, sizeof(label));
             snprintf(options, sizeof(options), " %s", label);
@@ -72,13 +72,13 @@ static void help_print_options(const struct verb *verb)
     char label[160];
     int width = (int)strlen("--json");
 
-    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+    for (const struct option_row *option = verb_options(verb); option->name; option++) {
         help_label_of(option, label, sizeof(label));
         int length = (int)strlen(label);
         width = length > width && length <= LABEL_MAX ? length : width;
     }
     putchar('\n');
-    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+    for (const struct option_row *option = verb_options(verb); option->name; option++) {
         help_label_of(option, label, sizeof(label));
         help_print_labelled(stdout, label, width, option->help);
     }
@@ -147,7 +147,7 @@ static json_t *help_options_json(const struct verb *verb)
 {
     json_t *list = json_array();
 
-    for (const struct verb_option *option = verb_options(verb); option->name; option++) {
+    for (const struct option_row *option = verb_options(verb); option->name; option++) {
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b}", "name", option->name,
                                               "argument", option->argument ? option->argument : "",
                                               "help", option->help, "required", option->required));

@@ -154,13 +154,12 @@ int launch_streams(char ret_log[PATH_MAX])
     char own[PATH_MAX];
     const char *const words[] = {own, "stream", "serve", "--linger", STREAMS_LINGER_S, NULL};
     struct paths paths;
-    ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
-    int error = length < 0 ? -errno : paths_find(&paths);
+    int error = paths_own(own);
 
+    error = error ? error : paths_find(&paths);
     error = error ? error : paths_join(paths.folder, "stream.log", ret_log);
     if (error)
         return error;
-    own[length] = '\0';
     CLEANUP(cleanup_close)
     int log = open(ret_log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     return log < 0 ? -errno : launch_listener(words, log);

@@ -6,7 +6,7 @@
 
 #include "agent/cli/client.h"
 
-int select_take(struct call *call, const struct verb_option *option, const char *text)
+int select_take(struct call *call, const struct option_row *option, const char *text)
 {
     struct view *view = &call->output.view;
 

@@ -5,7 +5,7 @@
 
 /* Selectors: several programs in place of the APP of a verb, or of a list of programs. */
 
-int select_take(struct call *call, const struct verb_option *option, const char *text);
+int select_take(struct call *call, const struct option_row *option, const char *text);
 
 /** Rows of a verb whose arguments begin with APP, or that lists programs. */
 #define OPTION_SELECTORS(all_text)                                                                 \

@@ -2,6 +2,7 @@
 #define RESEAT_AGENT_CLI_VERB_H
 
 #include "agent/cli/show/output.h"
+#include "state/base/option_rows.h"
 
 /*
  * The grammar of the command line: a row for each verb and for each option. Parsing, `reseat help`,
@@ -12,23 +13,8 @@
  * the command line of another program. The name determines what a shell completes (completion.py).
  */
 
-struct call;
-
 /** Size of a command's options, with the NUL. What does not fit is an error. */
 #define VERB_GIVEN_MAX 8192
-
-/** The type of an option's value. */
-enum option_kind {
-    OPTION_TEXT,   /**< A const char *; without an argument, a flag: a bool. */
-    OPTION_NUMBER, /**< A number of 4 or 8 bytes. */
-    OPTION_TIME,   /**< "20ms", "90s", "10m", "2h", "1d"; without a unit in the option's own. */
-    OPTION_SIZE,   /**< A uint64_t of bytes, above 0: "512MiB". */
-    OPTION_NAMES,  /**< A struct names. */
-};
-
-/** Values of a number that was not given, and that was given as "off"; larger than any other. */
-#define OPTION_UNSAID UINT64_MAX
-#define OPTION_OFF    (UINT64_MAX - 1)
 
 /** A list of names, separated by commas. */
 #define NAMES_MAX PROTOCOL_VDEVS_MAX
@@ -36,37 +22,6 @@ struct names {
     const char *items[NAMES_MAX]; /**< Borrowed. */
     size_t count;
 };
-
-struct verb_option {
-    const char *name;     /**< Without the dashes; NULL in the last row. */
-    const char *argument; /**< Syntax as above; NULL: a flag. "[FILE]" is optional. */
-    const char *help;     /**< Sentences, for --help and the manual. */
-    char letter;          /**< It can be given as "-o" too; 0: it cannot. */
-
-    enum option_kind kind;
-    size_t offset, size; /**< Of the value in the options. The last one given counts. */
-    bool required;
-
-    const char *unit;     /**< Unit of a number, for messages; NULL: none. */
-    unsigned places;      /**< Numbers are stored in units of 10^-places. */
-    double own_seconds;   /**< Of a time: its own unit, which is `unit` too; 0: seconds. */
-    uint64_t least, most; /**< Limits of a number, in these units; or the most names. */
-    uint64_t initial;     /**< Value of a number that is not given. */
-
-    /**
-     * Parses a value of another type; @text is NULL if an optional one is left out. Returns 0 or an
-     * exit status.
-     */
-    int (*take)(struct call *call, const struct verb_option *option, const char *text);
-};
-
-/** Members of an option's row that locate its value. */
-#define OPTION_VALUE(type, member)                                                                 \
-    .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
-/** A time stored in units of 10^-digits seconds, such as milliseconds or nanoseconds. */
-#define OPTION_SECONDS(type, member, digits, from, to)                                             \
-    .kind = OPTION_TIME, OPTION_VALUE(type, member), .unit = "seconds", .places = digits,          \
-    .least = from, .most = to
 
 /* Options of several verbs, whose options begin with a struct request `asked`. */
 #define TIMEOUT_MAX_MS 10000000000
@@ -82,28 +37,29 @@ struct verb_option {
     }
 #define OPTION_BANDWIDTH(type, text)                                                               \
     {                                                                                              \
-        "bandwidth", "SIZE", text, .kind = OPTION_SIZE, OPTION_VALUE(type, asked.bandwidth)        \
+        "bandwidth", "SIZE", text, .kind = OPTION_SIZE, .least = 1,                                \
+                                   OPTION_VALUE(type, asked.bandwidth)                             \
     }
 
 /* Options of verbs that print a table with output_table(). */
+#define OPTION_OF_VIEW(member) OPTION_VALUE(struct view, member), .take = verb_take_view
 #define OPTION_VIEW                                                                                \
-    OPTION_COLUMNS, {"no-header", NULL, "Leave the titles out.", .take = verb_take_view},          \
+    OPTION_COLUMNS, {"no-header", NULL, "Leave the titles out.", OPTION_OF_VIEW(headless)},        \
         {"quiet", NULL, "Only the first column, without its title. Also -q.", .letter = 'q',       \
-         .take = verb_take_view},                                                                  \
+         OPTION_OF_VIEW(quiet)},                                                                   \
     {                                                                                              \
         "watch", "TIME", "Print it again and again after this time, such as 2s, until Ctrl-C.",    \
-            .kind = OPTION_TIME, .unit = "seconds", .places = 3, .least = 100, .most = 86400000,   \
-            .take = verb_take_view                                                                 \
+            OPTION_SECONDS(struct view, watch_ms, 3, 100, 86400000), .take = verb_take_view        \
     }
 #define OPTION_COLUMNS                                                                             \
     {"columns", "NAMES",                                                                           \
      "Only these columns, in this order: their titles, with commas between and - for a blank. "    \
      "Also -o.",                                                                                   \
-     .letter = 'o', .take = verb_take_view},                                                       \
+     .letter = 'o', OPTION_OF_VIEW(columns)},                                                      \
     {                                                                                              \
         "sort", "NAME",                                                                            \
             "Sort by this column; with - before it (--sort=-memory) the largest first.",           \
-            .take = verb_take_view                                                                 \
+            OPTION_OF_VIEW(sort)                                                                   \
     }
 
 struct verb {
@@ -111,14 +67,14 @@ struct verb {
     const char *arguments; /**< Separated by blanks. */
     const char *summary;   /**< One sentence. */
     const char *text;      /**< Further sentences, in paragraphs; or NULL. */
-    const struct verb_option *options;
+    const struct option_row *options;
     const char *members; /**< Of its JSON object, as output_add_members() takes them; or NULL. */
     bool plain;          /**< It has no --json, as its output is that of another program. */
     bool users;  /**< Only asks the agent, so root may ask another user's (reseat --user). */
     bool hidden; /**< For programs: not listed by help. */
 
     /** Returns options that another table generates; used instead of `options`. */
-    const struct verb_option *(*other_options)(void);
+    const struct option_row *(*other_options)(void);
     size_t size;                  /**< Of the options' struct, which is zeroed first. */
     void (*prepare)(void *value); /**< Sets further initial values; or NULL. */
 
@@ -138,7 +94,7 @@ struct call {
 };
 
 /** The rows of a verb's options. The last has no name; --json is not among them. */
-const struct verb_option *verb_options(const struct verb *verb);
+const struct option_row *verb_options(const struct verb *verb);
 /** True if the arguments are the command line of another program, whose options are not parsed. */
 bool verb_takes_program(const struct verb *verb);
 
@@ -171,8 +127,10 @@ bool verb_repeats(const struct call *call);
  */
 MUST_CHECK int verb_parse(struct call *call, int argc, char **argv);
 
+/** Of an option whose value is a struct names of at most `most` names. */
+int verb_take_list(struct call *call, const struct option_row *option, const char *text);
 /** Of OPTION_VIEW. */
-int verb_take_view(struct call *call, const struct verb_option *option, const char *text);
+int verb_take_view(struct call *call, const struct option_row *option, const char *text);
 
 /* Help texts, generated from the rows. */
 

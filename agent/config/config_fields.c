@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/config/config_priv.h"
 #include "agent/config/servers.h"
 #include "policy/schedule.h"
+#include "state/base/bytes/size.h"
 
 /* The settings of entries in "devices", "programs", "servers" and "users". */
 
@@ -182,12 +182,12 @@ static void config_fields_user_init(struct config_entry *entry)
 /** The number that @name stands for, of a user or of a group. False: there is none. */
 static bool config_fields_number_of(const char *name, bool group, int64_t *ret_number)
 {
-    char *end, strings[16384];
+    char strings[16384];
     struct passwd user, *found_user = NULL;
     struct group members, *found_group = NULL;
-    unsigned long number = strtoul(name, &end, 10);
+    uint64_t number;
 
-    if (name[0] >= '0' && name[0] <= '9' && !*end) {
+    if (number_parse(name, UINT64_MAX, &number)) {
         *ret_number = (int64_t)number;
         return number < UINT32_MAX;
     }

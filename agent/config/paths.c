@@ -232,6 +232,16 @@ int paths_binaries(char ret[PATH_MAX])
     return error ? error : paths_join(above, "binaries", ret);
 }
 
+int paths_own(char ret[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+
+    if (length <= 0)
+        return -ENOENT;
+    ret[length] = '\0';
+    return 0;
+}
+
 /** $@variable when set, else the first of @candidates that exists; they are relative to the
  * binary's folder. */
 static int paths_beside(const char *variable, const char *const *candidates, char ret[PATH_MAX])
@@ -241,10 +251,8 @@ static int paths_beside(const char *variable, const char *const *candidates, cha
 
     if (named && *named)
         return realpath(named, ret) ? 0 : -ENOENT;
-    ssize_t length = readlink("/proc/self/exe", binary, sizeof(binary) - 1);
-    if (length <= 0)
+    if (paths_own(binary))
         return -ENOENT;
-    binary[length] = '\0';
     *strrchr(binary, '/') = '\0';
     for (; *candidates; candidates++) {
         char path[PATH_MAX];

@@ -74,6 +74,8 @@ MUST_CHECK int paths_state(char ret[PATH_MAX]);
  * ~/.cache/reseat/binaries. The folders above it are created. Returns 0 or -errno.
  */
 MUST_CHECK int paths_binaries(char ret[PATH_MAX]);
+/** The path of this program. Returns 0 or -ENOENT. */
+MUST_CHECK int paths_own(char ret[PATH_MAX]);
 
 /** Create a folder and its parents with mode 0700. Returns 0 or -errno. */
 MUST_CHECK int paths_make(const char *folder);

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include "agent/daemon/service.h"
 #include "state/base/bytes/text.h"
 #include "state/base/files/access.h"
+#include "state/base/option_rows.h"
 
 /*
  * reseatd: keeps the list of a user's or a host's devices and programs, and passes requests from
@@ -222,36 +222,24 @@ static int reseatd_make_absolute(const char *variable)
 }
 
 struct arguments {
-    struct option *options; /**< reseatd's own options, then one for each setting of the policy. */
+    struct option_row *options; /**< One for each setting of the policy; without a value. */
     struct config_option *settings;
     size_t setting_count;
-    unsigned long seconds;
-    bool daemon, system;
+    uint64_t seconds;
+    bool daemon, system, help, version;
 };
-
-#define FIRST_SETTING 256
 
 static int reseatd_arguments_init(struct arguments *arguments, int argc)
 {
-    static const struct option ours[] = {{"daemon", no_argument, NULL, 'd'},
-                                         {"system", no_argument, NULL, 's'},
-                                         {"lister-timeout", required_argument, NULL, 't'},
-                                         {"help", no_argument, NULL, 'h'},
-                                         {"version", no_argument, NULL, 'v'}};
-    size_t count = ARRAY_SIZE(ours) + settings_count + 1;
-
     *arguments = (struct arguments){
-        .options = calloc(count, sizeof(*arguments->options)),
+        .options = calloc(settings_count + 1, sizeof(*arguments->options)),
         .settings = calloc((size_t)argc + 1, sizeof(*arguments->settings)),
-        .seconds = LISTER_SECONDS,
     };
     if (!arguments->options || !arguments->settings)
         return -ENOMEM;
-    memcpy(arguments->options, ours, sizeof(ours));
-    for (size_t i = 0; i < settings_count; i++) {
-        arguments->options[ARRAY_SIZE(ours) + i] = (struct option){
-            settings_table[i].name, required_argument, NULL, FIRST_SETTING + (int)i};
-    }
+    for (size_t i = 0; i < settings_count; i++)
+        arguments->options[i] =
+            (struct option_row){.name = settings_table[i].name, .argument = "VALUE"};
     return 0;
 }
 
@@ -264,35 +252,34 @@ static void reseatd_arguments_finish(struct arguments *arguments)
 /** Returns -1 to continue, or the status with which to exit at once. */
 static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
 {
-    int option;
+    static const struct option_row ours[] = {
+        {"daemon", NULL, OPTION_VALUE(struct arguments, daemon)},
+        {"system", NULL, OPTION_VALUE(struct arguments, system)},
+        {"lister-timeout", "SECONDS", OPTION_VALUE(struct arguments, seconds),
+         .kind = OPTION_NUMBER, .least = 1, .most = 86400, .initial = LISTER_SECONDS},
+        {"help", NULL, OPTION_VALUE(struct arguments, help)},
+        {"version", NULL, OPTION_VALUE(struct arguments, version)},
+        {NULL}};
+    struct option_rows parsed = {.rows = ours, .more = arguments->options};
+    const struct option_row *row;
+    char *text;
+    int found;
 
-    while ((option = getopt_long(argc, argv, "", arguments->options, NULL)) >= 0) {
-        switch (option) {
-        case 'd':
-            arguments->daemon = true;
-            break;
-        case 's':
-            arguments->system = true;
-            break;
-        case 't':
-            arguments->seconds = strtoul(optarg, NULL, 10);
-            break;
-        case 'h':
-            fputs(usage, stdout);
-            return 0;
-        case 'v':
-            puts("reseatd " RESEAT_VERSION);
-            return 0;
-        case '?':
-            fputs(usage, stderr);
-            return 2;
-        default:
+    option_rows_init(ours, arguments);
+    while ((found = option_rows_next(&parsed, argc, argv, &row, &text)) > 0) {
+        if (!row->size)
             arguments->settings[arguments->setting_count++] =
-                (struct config_option){settings_table[option - FIRST_SETTING].name, optarg};
+                (struct config_option){row->name, text};
+        else if (option_row_take(row, arguments, text, parsed.reason))
+            break;
+        if (arguments->help || arguments->version) {
+            fputs(arguments->help ? usage : "reseatd " RESEAT_VERSION "\n", stdout);
+            return 0;
         }
     }
-    if (optind != argc || (arguments->daemon && arguments->system) || arguments->seconds == 0 ||
-        arguments->seconds > 86400) {
+    if (found || optind != argc || (arguments->daemon && arguments->system)) {
+        if (found)
+            fprintf(stderr, "reseatd: %s\n", parsed.reason);
         fputs(usage, stderr);
         return 2;
     }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "state/base/bytes/size.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/driver/icd.h"
@@ -241,12 +242,10 @@ out:
 static bool lister_read_arguments(int argc, char **argv, unsigned *ret_limit,
                                   const char **ret_output)
 {
-    char *end = NULL;
-    unsigned long seconds = LIMIT_SECONDS;
+    uint64_t seconds = LIMIT_SECONDS;
 
     if (argc == 4 && !strcmp(argv[1], "--timeout")) {
-        seconds = strtoul(argv[2], &end, 10);
-        if (end == argv[2] || *end || !seconds || seconds > 3600)
+        if (!number_parse(argv[2], 3600, &seconds) || !seconds)
             return false;
     } else if (argc != 2) {
         return false;

@@ -1,6 +1,5 @@
 #include "interpose/entry/start.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -151,9 +150,8 @@ static int start_open_any(struct machine *machine, struct start *start)
 static uint32_t start_wanted_count(void)
 {
     const char *text = getenv(START_ENV_DEVICES);
-    char *end;
-    unsigned long count = text ? strtoul(text, &end, 10) : 1;
-    if (text && (*end != '\0' || count < 1 || count > VDEVS)) {
+    uint64_t count = 1;
+    if (text && (!number_parse(text, VDEVS, &count) || count < 1)) {
         log_warn("%s is not a number from 1 to %d: taken as 1", START_ENV_DEVICES, VDEVS);
         return 1;
     }
@@ -236,27 +234,18 @@ static uint64_t start_wanted_memory(enum present_profile profile)
 static uint64_t start_wanted_slice_ns(void)
 {
     const char *text = getenv(START_ENV_SLICE);
-    char *end = NULL;
-    unsigned long ms = START_SLICE_MS;
-    if (text && text[0])
-        ms = strtoul(text, &end, 10);
-    if (text && text[0] &&
-        (!isdigit((unsigned char)text[0]) || end[0] || ms > START_SLICE_MOST_MS)) {
+    uint64_t ms = START_SLICE_MS;
+    if (text && text[0] && !number_parse(text, START_SLICE_MOST_MS, &ms))
         log_warn("%s is not a number of milliseconds up to %u: taken as %u", START_ENV_SLICE,
                  START_SLICE_MOST_MS, START_SLICE_MS);
-        ms = START_SLICE_MS;
-    }
-    return ms * 1000000ull;
+    return ms * NS_PER_MS;
 }
 
 static uint64_t start_fault_ns(void)
 {
-    const char *text = getenv(START_ENV_FAULT);
-    char *end = NULL;
-    if (!text || !isdigit((unsigned char)text[0]))
-        return 0;
-    unsigned long long seconds = strtoull(text, &end, 10);
-    return end[0] || seconds > UINT64_MAX / NS_PER_S ? 0 : seconds * NS_PER_S;
+    uint64_t seconds = 0;
+    (void)number_parse(getenv(START_ENV_FAULT), UINT64_MAX / NS_PER_S, &seconds);
+    return seconds * NS_PER_S;
 }
 
 static void start_placing(void)
@@ -336,17 +325,14 @@ static int start_build_present(struct machine *machine, const struct start *star
 static void start_library_begin(void)
 {
     const char *folder = secure_getenv(START_ENV_BINARIES), *text = getenv(START_ENV_LIMIT);
-    char *end;
+    uint64_t limit = LIBRARY_MIB;
     if (!folder || folder[0] != '/' || strlen(folder) >= sizeof(the_library.folder))
         return;
-    unsigned long long limit = text ? strtoull(text, &end, 10) : LIBRARY_MIB;
-    if (text && (!text[0] || *end != '\0' || limit > LIBRARY_MIB_MAX)) {
+    if (text && !number_parse(text, LIBRARY_MIB_MAX, &limit))
         log_warn("%s is not a number of MiB up to %u: taken as %u", START_ENV_LIMIT,
                  LIBRARY_MIB_MAX, LIBRARY_MIB);
-        limit = LIBRARY_MIB;
-    }
     strcpy(the_library.folder, folder);
-    the_library.limit = (uint64_t)limit << 20;
+    the_library.limit = limit << 20;
 }
 
 /* Not for set-uid programs, which would write to a folder that their caller names. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the driver's calls and dispatch table from interpose/entry/calls.txt, info.txt beside it, commands.txt here, and
+"""Write the driver's calls and dispatch table, and what the server does with its commands, from interpose/entry/calls.txt, info.txt beside it, commands.txt here, and
 the OpenCL headers.
 
 What the library's table says of a call holds here too: who counts references, which name is another call's, what is
@@ -138,8 +138,51 @@ class Forwarded:
         return "\n".join(lines + ["}", ""])
 
 
+class Served:
+    """The server's side of such a command: it gives the message to the driver that it has."""
+
+    def __init__(self, command, words):
+        self.command, self.message = command, words[0]
+        self.fields = {name or field: field for field, _, name in (word.partition("=") for word in words[1:])}
+        self.memories = [self.fields[u.parameter.name] for u in command.objects]
+
+    def argument(self, parameter):
+        name = parameter.name
+        field = self.fields.get(name)
+        if name == self.command.blocking:
+            return "CL_FALSE"
+        if field in self.memories:
+            return field
+        if name in self.command.bytes:
+            return "pattern.bytes"
+        if field:
+            return f"SIZES(message->{field})" if self.command.is_vector(parameter) else f"message->{field}"
+        if name.endswith("_size"):
+            return f"message->{self.fields[name.removesuffix('_size')]}_size"
+        return {"command_queue": "giving.queue->real", "ptr": "bytes", "host_origin": "origin_of_host"}.get(name, "0")
+
+    def entry(self):
+        lines = [f"void server_{self.message}(struct server *server, const struct msg_{self.message} *message)", "{",
+                 "    struct giving giving = commands_begin(server, &message->command);"]
+        lines += [f"    cl_mem {name} = commands_memory(&giving, message->{name});" for name in self.memories]
+        for name, use in self.command.bytes.items():
+            bytes_ = f"message->{self.fields[name]}"
+            lines.append(f"    union pattern pattern = commands_pattern(&giving, {bytes_}, {bytes_}_size, {use.limit});")
+        if self.command.blocking:
+            image = self.memories[0] if self.command.objects[0].kind == "image" else "NULL"
+            content = "message->content, message->content_size, false" if self.command.writes_from_host else "NULL, 0, true"
+            lines.append(f"    void *bytes = commands_stage_box(&giving, {image}, message->region, {content});")
+        ready = "commands_ready" if self.command.blocking else "commands_ready_to_work"
+        arguments = [self.argument(p) for p in self.command.function.parameters
+                     if p.name == "command_queue" or p.name not in self.command.FIXED]
+        return "\n".join(lines + [
+            f"    if ({ready}(&giving))",
+            f"        giving.error = giving.cl->{self.command.call.name}({', '.join(arguments)}, GIVEN(&giving));",
+            "    commands_end(&giving);", "}", ""])
+
+
 def main():
-    generator, table, info, own, source, header, *compiler = sys.argv[1:]
+    generator, table, info, own, source, header, server, *compiler = sys.argv[1:]
     calls_py = load(generator)
     functions, named, members = calls_py.read_headers(compiler)
     calls = calls_py.read_table(table, functions, named)
@@ -151,7 +194,7 @@ def main():
     lines += ["#include <stdlib.h>", "#include <string.h>", ""]
     lines += [f'#include "remote/driver/{name}"' for name in INCLUDES] + [
         '#include "state/opencl/checks.h"', '#include "state/opencl/derived.h"', "", VIEW]
-    names, addresses = {}, []
+    names, addresses, served = {}, [], []
     for call in calls.values():
         name = call.name
         if name not in members or call.kind == "absent":
@@ -166,7 +209,10 @@ def main():
         elif name in infos and infos[name].only != "library":
             lines += infos[name].entry(True, "handle_count")
         elif name in forwarded:
-            lines.append(Forwarded(calls_py.Command(call), forwarded.pop(name)).entry())
+            command, words = calls_py.Command(call), forwarded.pop(name)
+            lines.append(Forwarded(command, words).entry())
+            if words != ["run"]:
+                served.append(Served(command, words).entry())
         elif call.kind == "derived" or name in DERIVED:
             call.expression = DERIVED.get(name, call.expression)
             lines.append(calls_py.derived_entry(call))
@@ -197,6 +243,7 @@ def main():
     lines += [f"    .{name} = {function}," for name, function in names.items()]
     lines += ["};", ""]
     calls_py.write(source, lines)
+    calls_py.write(server, served)
     calls_py.write(header, ["#include <CL/cl.h>", "#include <CL/cl_ext.h>", ""] + calls_py.checked_prototypes(calls))
 
 

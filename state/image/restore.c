@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/bytes/size.h"
 #include "state/base/memory/pages.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/gate.h"
@@ -85,7 +86,7 @@ static int restore_check(void)
 static int restore_take_lease(const char *text)
 {
     struct lease from, lease;
-    char *end;
+    uint64_t generation;
     if (!text || !*text)
         return 0;
     if (strlen(text) < LEASE_ID_MAX + 1 || text[LEASE_ID_MAX - 1] != '.')
@@ -93,8 +94,8 @@ static int restore_take_lease(const char *text)
     char id[LEASE_ID_MAX];
     memcpy(id, text, LEASE_ID_MAX - 1);
     id[LEASE_ID_MAX - 1] = '\0';
-    uint64_t generation = strtoull(text + LEASE_ID_MAX, &end, 10);
-    int error = *end ? -EBADMSG : lease_find(image.path, id, &from);
+    bool numbered = number_parse(text + LEASE_ID_MAX, UINT64_MAX, &generation);
+    int error = numbered ? lease_find(image.path, id, &from) : -EBADMSG;
     if (!error && from.generation != generation)
         error = -EEXIST;
     if (!error)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -217,41 +218,37 @@ static int headers_add_string(char ***strings, size_t *count, char *string)
 }
 
 /* Define the macro of an option "NAME=body" or "NAME". */
-static int headers_define_option(struct walk *walk, const char *text, size_t size)
+static void headers_define(FILE *out, const char *text, size_t size)
 {
-    bool unused = false;
-    const char *equals = memchr(text, '=', size);
-    char *CLEANUP(cleanup_free) line = malloc(size + sizeof(" 1"));
-    if (!line)
-        return -ENOMEM;
-    memcpy(line, text, size);
-    memcpy(line + size, equals ? "" : " 1", equals ? 1 : 3);
-    if (equals)
-        line[equals - text] = ' ';
-    return macros_define(&walk->macros, line, strlen(line), &unused);
+    const char *equals = memchr(text, '=', size), *end = text + size;
+    fprintf(out, "#define %.*s %.*s\n", (int)((equals ? equals : end) - text), text,
+            equals ? (int)(end - equals - 1) : 1, equals ? equals + 1 : "1");
 }
 
 /* Drivers differ in whether quotes belong to a macro's body: define it both ways. */
-static int headers_define_both(struct walk *walk, const struct option *option)
+static void headers_define_both(FILE *out, const char *options, const struct option *option)
 {
-    const char *raw = walk->recipe->options + option->at,
-               *end = walk->recipe->options + option->end;
-    int err = headers_define_option(walk, option->argument, strlen(option->argument));
-    if (err || end - raw < 2 || memcmp(raw, "-D", 2) != 0)
-        return err;
-    raw += 2;
+    const char *raw = options + option->at + strlen("-D"), *end = options + option->end;
+    headers_define(out, option->argument, strlen(option->argument));
+    if (raw > end || memcmp(raw - 2, "-D", 2) != 0)
+        return;
     raw += strspn(raw, " \t\r\n\v\f");
-    return raw < end ? headers_define_option(walk, raw, (size_t)(end - raw)) : 0;
+    if (raw < end)
+        headers_define(out, raw, (size_t)(end - raw));
 }
 
 static int headers_read_options(struct walk *walk)
 {
-    struct option option;
-    size_t cursor = 0;
+    char *CLEANUP(cleanup_free) text = NULL;
+    size_t cursor = 0, size;
     int found, err = 0;
+    struct option option;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return -ENOMEM;
     while (!err && (found = option_next(walk->recipe->options, &cursor, &option)) == 1) {
         if (option.kind == OPTION_DEFINE)
-            err = headers_define_both(walk, &option);
+            headers_define_both(out, walk->recipe->options, &option);
         else if (option.kind == OPTION_FOLDER)
             err = headers_add_string(&walk->folders, &walk->folder_count, option.argument);
         else if (option.kind == OPTION_INCLUDE)
@@ -259,7 +256,9 @@ static int headers_read_options(struct walk *walk)
         if (err || option.kind == OPTION_DEFINE || option.kind == OPTION_OTHER)
             free(option.argument);
     }
-    return err ? err : found;
+    err = fclose(out) != 0 ? -ENOMEM : err;
+    err = err ? err : found;
+    return err ? err : directives_read(text, size, &walk->options);
 }
 
 static int headers_add_text(struct walk *walk, const char *path, const char *bytes, size_t size)
@@ -287,25 +286,19 @@ static int headers_add_texts(struct walk *walk)
     return err;
 }
 
-/* @ret_choices  Set where the directive's meaning depends on macros. */
-static int headers_follow(struct walk *walk, size_t t, const struct directive *directive,
-                          bool *ret_choices, bool *ret_new)
+/* @ret_macros  Set where a directive's meaning depends on macros. */
+static int headers_follow(struct walk *walk, size_t t, bool *ret_macros)
 {
     const struct walk_text *text = &walk->texts[t];
-    const char *at = text->directives.clean + directive->at;
-    size_t size = directive->end - directive->at;
+    const struct directives *of = &text->directives;
     int err = 0, index;
-    if (directive->kind == DIRECTIVE_DEFINE)
-        return macros_define(&walk->macros, at, size, ret_new);
-    bool literal = header_name_is_literal(at, size);
-    *ret_choices = *ret_choices || !literal;
-    unsigned choices = literal ? 1 : macros_choices(&walk->macros);
-    for (unsigned c = 0; !err && c < choices; c++) {
-        struct header_name name;
-        uint32_t before = walk->headers->count;
-        if (header_name_read(&walk->macros, c, at, size, &name))
-            err = walk_resolve(walk, text, &name, directive->next, &index);
-        *ret_new = *ret_new || walk->headers->count > before;
+    for (size_t i = 0; !err && i < of->count; i++) {
+        const struct directive *directive = &of->list[i];
+        if (directive->kind == DIRECTIVE_DEFINE)
+            continue;
+        *ret_macros = *ret_macros || !header_name_is_literal(of->clean + directive->at,
+                                                             directive->end - directive->at);
+        err = walk_directive(walk, text, directive, &index);
     }
     return err;
 }
@@ -313,7 +306,7 @@ static int headers_follow(struct walk *walk, size_t t, const struct directive *d
 int walk_all(struct walk *walk)
 {
     const struct recipe *recipe = walk->recipe;
-    bool choices = false, more = true;
+    bool macros = false, more = true;
     int err = headers_read_options(walk), index;
     for (uint32_t i = 0; !err && i < recipe->input_count; i++)
         err = headers_add_text(walk, NULL, recipe->inputs[i]->bytes, recipe->inputs[i]->size);
@@ -324,17 +317,16 @@ int walk_all(struct walk *walk)
         strcpy(name.text, walk->forced[i]);
         err = walk_resolve(walk, &walk->texts[0], &name, false, &index);
     }
-    /* A macro may be defined after a text that was read before. */
+    /* A macro may be defined by a header that is found after the text that needs it. */
     for (unsigned pass = 0; !err && more && pass < PASSES_MAX; pass++) {
-        more = false;
+        uint32_t before = walk->headers->count;
         err = headers_add_texts(walk);
         for (size_t t = 0; !err && t < walk->text_count; t++) {
-            for (size_t i = 0; !err && i < walk->texts[t].directives.count; i++)
-                err = headers_follow(walk, t, &walk->texts[t].directives.list[i], &choices, &more);
+            err = headers_follow(walk, t, &macros);
             if (!err)
                 err = headers_add_texts(walk);
         }
-        more = more && choices;
+        more = macros && walk->headers->count > before;
     }
     return err;
 }
@@ -351,7 +343,7 @@ void walk_finish(struct walk *walk)
     free(walk->folders);
     free(walk->forced);
     free(walk->files);
-    macros_finish(&walk->macros);
+    directives_finish(&walk->options);
 }
 
 static bool headers_may_include(const struct recipe *recipe)
@@ -375,8 +367,7 @@ int headers_read(const struct recipe *recipe, struct headers **ret_headers)
         if (err == -E2BIG || (!err && walk.unsure)) {
             log_warn("a program includes %s: where it is moved, its headers are read again, and it "
                      "has no portable binary",
-                     err ? "more than is kept"
-                         : "by a name that both the working folder and another have");
+                     err ? "more than is kept" : "by a name that can mean several files");
             headers->partial = true;
         } else if (err) {
             headers_free(headers);

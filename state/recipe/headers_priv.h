@@ -21,12 +21,13 @@ struct walk {
     size_t folder_count;
     char **forced; /**< Names of -include options. */
     size_t forced_count;
-    struct macros macros;
+    struct directives options; /**< Definitions of the options. */
     struct walk_text *texts; /**< The inputs, and one for each header; of those that are the same as
                                   another it is empty. */
     size_t text_count;
     bool unsure;             /**< True when it depends on the driver which file a name means. */
     size_t directive_count;  /**< Number of directives in all texts. */
+    size_t steps;            /**< Definitions that were compared with names. */
     struct walk_file *files; /**< Files that were found on the disk. */
 };
 
@@ -36,6 +37,13 @@ struct walk {
 /** 0, -ENOMEM or -E2BIG (beyond a limit). walk_finish() in any case. */
 MUST_CHECK int walk_all(struct walk *walk);
 void walk_finish(struct walk *walk);
+/**
+ * The index of the header that @directive of @from means, or one of the values above. Where macros
+ * make several of it, it is WALK_NONE and the walk unsure.
+ * 0, -ENOMEM or -E2BIG.
+ */
+MUST_CHECK int walk_directive(struct walk *walk, const struct walk_text *from,
+                              const struct directive *directive, int *ret_index);
 /**
  * The index of the header that @name means in @text, or one of the values above.
  * @next  As in struct directive.

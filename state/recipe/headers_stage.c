@@ -18,12 +18,8 @@
 
 /*
  * Makes a private folder that replaces the former state of the disk. Each directive is rewritten to
- * name its file, so that the folder is flat and no header's name becomes a path of ours. A name
- * that depends on macros (and so on the device) is not rewritten; the files that it may mean are
- * found by name in a folder of their own.
+ * name its file, so that the folder is flat and no header's name becomes a path of ours.
  */
-
-#define NAMES "names"
 
 /* Close @out. @err takes precedence over the stream's own error. */
 static int headers_stage_close_stream(FILE *stream, int err)
@@ -69,12 +65,6 @@ static int headers_stage_remember(struct staged *staged, const char *path)
     return 0;
 }
 
-static int headers_stage_make_folder(struct staged *staged, const char *path)
-{
-    int err = headers_stage_remember(staged, path);
-    return err ? err : mkdir(path, S_IRWXU) == 0 || errno == EEXIST ? 0 : -errno;
-}
-
 /*
  * The same program always gets the same folder, because a driver's cache depends on its path. If
  * another user has that name already, another name is used.
@@ -116,75 +106,6 @@ static void headers_stage_put_place(FILE *out, const struct walk *walk, const ch
     fprintf(out, "%s/%05u.h", root, walk->headers->list[index].same);
 }
 
-/* True when @name stays inside the folder of names. */
-static bool headers_stage_is_inside(const char *name)
-{
-    if (name[0] == '/' || strchr(name, '\\'))
-        return false;
-    for (const char *at = name; *at; at += strcspn(at, "/"), at += *at == '/') {
-        size_t length = strcspn(at, "/");
-        if (length == 0 || (at[0] == '.' && (length == 1 || (length == 2 && at[1] == '.'))))
-            return false;
-    }
-    return name[0] && name[strlen(name) - 1] != '/';
-}
-
-/* Make @name refer to the header, unless it refers to another one. */
-static int headers_stage_make_name(const struct walk *walk, struct staged *staged, const char *name,
-                                   int index)
-{
-    char path[HEADER_PATH_MAX];
-    const char *root = staged->paths[0];
-    if (!headers_stage_is_inside(name) ||
-        (size_t)snprintf(path, sizeof(path), "%s/" NAMES "/%s", root, name) >= sizeof(path))
-        return 0;
-    for (char *at = path + strlen(root) + sizeof(NAMES) + 1; (at = strchr(at, '/')); *at++ = '/') {
-        *at = '\0';
-        int err = headers_stage_make_folder(staged, path);
-        if (err)
-            return err == -ENOTDIR ? 0 : err;
-    }
-    char *CLEANUP(cleanup_free) bytes = NULL;
-    size_t size;
-    FILE *out = open_memstream(&bytes, &size);
-    if (!out)
-        return -ENOMEM;
-    fputs("#include \"", out);
-    headers_stage_put_place(out, walk, root, index);
-    fputs("\"\n", out);
-    int err = headers_stage_close_stream(out, 0);
-    if (!err)
-        err = headers_stage_put_file(staged, path, bytes, size);
-    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR ? 0 : err;
-}
-
-/* The header that a directive means with any definition of macros; WALK_NONE: none, or several. */
-static int headers_stage_meaning(struct walk *walk, struct staged *staged,
-                                 const struct walk_text *text, const struct directive *directive,
-                                 int *ret_index)
-{
-    const char *at = text->directives.clean + directive->at;
-    size_t size = directive->end - directive->at;
-    unsigned choices = header_name_is_literal(at, size) ? 1 : macros_choices(&walk->macros);
-    struct header_name name;
-    int err = 0, index, only = WALK_NONE;
-    bool sure = true;
-    for (unsigned c = 0; !err && c < choices; c++) {
-        if (!header_name_read(&walk->macros, c, at, size, &name))
-            continue;
-        err = walk_resolve(walk, text, &name, directive->next, &index);
-        if (index == WALK_NONE)
-            continue;
-        if (!err && choices > 1 && index >= 0)
-            err = headers_stage_make_name(walk, staged, name.text, index);
-        index = index >= 0 ? (int)walk->headers->list[index].same : index;
-        sure = sure && (only == WALK_NONE || only == index);
-        only = index;
-    }
-    *ret_index = sure && only >= 0 ? only : WALK_NONE;
-    return err;
-}
-
 /* Write @bytes with directives that name the files in the folder. Lines keep their numbers. */
 static int headers_stage_rewrite(struct walk *walk, struct staged *staged,
                                  const struct walk_text *text, const char *bytes, size_t size,
@@ -196,8 +117,8 @@ static int headers_stage_rewrite(struct walk *walk, struct staged *staged,
         const struct directive *directive = &text->directives.list[i];
         if (directive->kind != DIRECTIVE_INCLUDE || directive->at < at)
             continue;
-        err = headers_stage_meaning(walk, staged, text, directive, &index);
-        if (err || index == WALK_NONE)
+        err = walk_directive(walk, text, directive, &index);
+        if (err || index < 0)
             continue;
         fwrite(bytes + at, 1, directive->at - at, out);
         fputc('"', out);
@@ -243,7 +164,6 @@ static int headers_stage_rewrite_options(struct walk *walk, const struct staged 
     struct option option;
     size_t cursor = 0, at = 0;
     int found, err = 0;
-    fprintf(out, "-I %s/" NAMES "%s", root, options[0] ? " " : "");
     while (!err && (found = option_next(options, &cursor, &option)) == 1) {
         struct header_name name = {.quoted = true};
         int index = WALK_NONE;
@@ -307,14 +227,9 @@ int headers_stage(const struct recipe *recipe, struct staged *ret_staged)
     struct walk walk = {
         .recipe = recipe, .headers = recipe->headers ? recipe->headers : &none, .fixed = true};
     struct staged staged = {0};
-    char names[HEADER_PATH_MAX + sizeof(NAMES) + 1];
     int err = walk_all(&walk);
     if (!err)
         err = headers_stage_make_root(recipe, &staged);
-    if (!err) {
-        snprintf(names, sizeof(names), "%s/" NAMES, staged.paths[0]);
-        err = headers_stage_make_folder(&staged, names);
-    }
     for (uint32_t i = 0; !err && i < walk.headers->count; i++)
         if (walk.headers->list[i].same == i)
             err = headers_stage_header(&walk, &staged, i);

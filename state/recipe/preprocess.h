@@ -1,6 +1,7 @@
 #ifndef RESEAT_STATE_RECIPE_PREPROCESS_H
 #define RESEAT_STATE_RECIPE_PREPROCESS_H
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -11,6 +12,23 @@
  * evaluated: every directive counts, in whatever branch, and a macro has all of its definitions at
  * once.
  */
+
+static inline bool preprocess_is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static inline bool preprocess_is_blank(char c)
+{
+    return c != '\n' && isspace((unsigned char)c);
+}
+
+static inline const char *preprocess_skip_blanks(const char *at, const char *end)
+{
+    while (at < end && preprocess_is_blank(*at))
+        at++;
+    return at;
+}
 
 enum directive_kind {
     DIRECTIVE_INCLUDE, /**< Also of __has_include. */
@@ -40,46 +58,14 @@ size_t text_mark(const char *text, size_t size);
 MUST_CHECK int directives_read(const char *text, size_t size, struct directives *ret_directives);
 void directives_finish(struct directives *directives);
 
-struct macro {
-    char *name;
-    char *parameters; /**< "x,y"; NULL: not a function-like macro. */
-    char *body;
-    size_t next; /**< Index of the next in its chain, plus one; 0: the last. */
-};
-
-#define MACRO_CHAINS 1024
-
-struct macros {
-    struct macro *list;
-    size_t count;
-    struct {
-        size_t first, last; /**< Indexes plus one; 0: none. */
-    } chains[MACRO_CHAINS]; /**< One for each hash of a name, each in the order of definition. */
-    unsigned most;          /**< Largest number of definitions of one name. */
-};
-
-/**
- * Add a definition: "NAME body" or "NAME(x,y) body". Invalid ones are ignored.
- * @ret_new  Set to true when it was new; else unchanged.
- * 0 or -ENOMEM.
- */
-MUST_CHECK int macros_define(struct macros *macros, const char *text, size_t size, bool *ret_new);
-void macros_finish(struct macros *macros);
-/** The number of definitions of the macro with the most, between 1 and 16. */
-unsigned macros_choices(const struct macros *macros);
-
 /** A header's name in a directive. */
 struct header_name {
     char text[4096];
     bool quoted; /**< "..." and not <...>. */
 };
 
-/**
- * The name that @text expands to, with the @choice-th definition of every macro (the last, if there
- * are fewer). False if it does not expand to a name.
- */
-bool header_name_read(const struct macros *macros, unsigned choice, const char *text, size_t size,
-                      struct header_name *ret_name);
+/** The name that @text begins with; false if it begins with none. */
+bool header_name_take(const char *text, size_t size, struct header_name *ret_name);
 /** True when the name needs no macro. */
 bool header_name_is_literal(const char *text, size_t size);
 

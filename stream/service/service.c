@@ -1,7 +1,6 @@
 #include "stream/service/service.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "remote/link/tls.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
+#include "state/base/option_rows.h"
 
 /* reseat-streamd: listens, and starts a process for each connection. It reads nothing that a client
  * sends. */
@@ -27,6 +27,7 @@
 #define STREAMS_MAX     4096
 #define READY_S         120
 #define PATIENCE_S      600
+#define SECONDS_MAX     86400
 /* How long to wait when a connection cannot be accepted for want of descriptors or memory. */
 #define FULL_MS 100
 
@@ -52,43 +53,35 @@ static int service_usage(void)
     return 2;
 }
 
+#define VALUE(member) OPTION_VALUE(struct listener, member)
+#define SECONDS_OF(member)                                                                         \
+    OPTION_SECONDS(struct listener, member, 9, NS_PER_S, SECONDS_MAX *NS_PER_S)
+
+static const struct option_row service_options[] = {
+    {"reseat", "PROGRAM", VALUE(service.reseat)},
+    {"worker", "PROGRAM", VALUE(service.worker)},
+    {"kernels", "FOLDER", .kind = OPTION_TEXTS, VALUE(service.folders),
+     .count = offsetof(struct listener, service.folder_count)},
+    {"listen", "ADDRESS", .kind = OPTION_TEXTS, VALUE(addresses),
+     .count = offsetof(struct listener, count)},
+    {"ca", "FOLDER", VALUE(ca)},
+    {"streams", "NUMBER", .kind = OPTION_NUMBER, VALUE(service.streams), .least = 1,
+     .most = STREAMS_MAX, .initial = STREAMS_DEFAULT},
+    {"ready", "TIME", SECONDS_OF(service.ready_ns), .initial = READY_S * NS_PER_S},
+    {"patience", "TIME", SECONDS_OF(service.patience_ns), .initial = PATIENCE_S * NS_PER_S},
+    {"linger", "TIME", OPTION_SECONDS(struct listener, linger_ms, 3, 1000, SECONDS_MAX * 1000)},
+    {NULL},
+};
+
 static int service_read_options(struct listener *listener, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"reseat", 1, NULL, 'r'}, {"worker", 1, NULL, 'w'},   {"kernels", 1, NULL, 'k'},
-        {"listen", 1, NULL, 'l'}, {"ca", 1, NULL, 'c'},       {"streams", 1, NULL, 's'},
-        {"ready", 1, NULL, 'b'},  {"patience", 1, NULL, 'p'}, {"linger", 1, NULL, 'i'},
-        {NULL, 0, NULL, 0},
-    };
-    struct service *service = &listener->service;
-    service->streams = STREAMS_DEFAULT;
-    service->ready_ns = READY_S * NS_PER_S;
-    service->patience_ns = PATIENCE_S * NS_PER_S;
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        uint64_t number = optarg ? strtoull(optarg, NULL, 10) : 0;
-        if (option == 'r')
-            service->reseat = optarg;
-        else if (option == 'w')
-            service->worker = optarg;
-        else if (option == 'c')
-            listener->ca = optarg;
-        else if (option == 's')
-            service->streams = (unsigned)number;
-        else if (option == 'b')
-            service->ready_ns = number * NS_PER_S;
-        else if (option == 'p')
-            service->patience_ns = number * NS_PER_S;
-        else if (option == 'i')
-            listener->linger_ms = number * 1000;
-        else if (option == 'k' && service->folder_count < SERVICE_FOLDERS_MAX)
-            service->folders[service->folder_count++] = optarg;
-        else if (option == 'l' && listener->count < SERVICE_LISTEN_MAX)
-            listener->addresses[listener->count++] = optarg;
-        else
-            return service_usage();
+    char reason[OPTION_REASON_MAX];
+    if (option_rows_read(service_options, listener, argc, argv, reason)) {
+        fprintf(stderr, "reseat-streamd: %s\n", reason);
+        return service_usage();
     }
-    bool fits = service->streams >= 1 && service->streams <= STREAMS_MAX;
-    return optind == argc && service->reseat && service->worker && fits ? 0 : service_usage();
+    const struct service *service = &listener->service;
+    return optind == argc && service->reseat && service->worker ? 0 : service_usage();
 }
 
 /* Before anyone can connect: a service that cannot check certificates admits nobody. */

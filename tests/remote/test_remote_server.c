@@ -191,6 +191,34 @@ Test(remote_server, content_of_another_size_is_not_read_beyond)
     ends();
 }
 
+/* What is written to 64 bytes, or repeated there, has to have the size that belongs to it. */
+Test(remote_server, commands_with_bytes_of_another_size_end_the_session)
+{
+    static const char bytes[256];
+    for (int fills = 0; fills < 2; fills++) {
+        struct rogue rogue = {0};
+        rogue_begin(&rogue, &served);
+        rogue_make_queue(&rogue);
+        const struct msg_create_buffer buffer = {.memory = BUFFER, .context = CONTEXT, .size = 64};
+        const struct msg_fill_buffer fill = {.command = {.queue = QUEUE},
+                                             .buffer = BUFFER,
+                                             .size = 64,
+                                             .pattern = bytes,
+                                             .pattern_size = sizeof(bytes)};
+        const struct msg_write_rect rect = {.command = {.queue = QUEUE},
+                                            .buffer = BUFFER,
+                                            .region = {8, 8, 1},
+                                            .content = bytes,
+                                            .content_size = 63};
+        cr_assert_eq(post_create_buffer(&rogue.stream, &buffer), 0);
+        cr_assert_eq(fills ? post_fill_buffer(&rogue.stream, &fill)
+                           : post_write_rect(&rogue.stream, &rect),
+                     0);
+        rogue_must_end(&rogue);
+    }
+    ends();
+}
+
 /* Who connects again and again, and says nothing sensible, fills no disk. */
 Test(remote_server, what_is_refused_is_logged_up_to_a_bound)
 {

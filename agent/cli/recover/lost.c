@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/config/paths.h"
 #include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
@@ -277,14 +278,12 @@ static void lost_execute(const struct losses *losses, const struct lost *lost,
         image_manifest_find(&lost->summary.manifest, IMAGE_SCHEDULE);
     char every[64], keep[64], *rest = run;
     char **words = arguments && run ? calloc(count + strlen(run) / 3 + 12, sizeof(*words)) : NULL;
-    ssize_t length = readlink("/proc/self/exe", reseat, sizeof(reseat) - 1);
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-    if (!words || !environment || length <= 0 || setsid() < 0 || dup2(nothing, 0) != 0) {
+    if (!words || !environment || paths_own(reseat) || setsid() < 0 || dup2(nothing, 0) != 0) {
         output_note(losses->output, "%s: %s", lost->image, strerror(errno));
         return;
     }
-    reseat[length] = '\0';
     snprintf(path, sizeof(path), "%.*s", (int)command->directory.size,
              (const char *)command->directory.bytes);
     if (chdir(path) != 0) {

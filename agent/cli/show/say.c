@@ -309,15 +309,6 @@ size_t say_fit(const char *text, int columns)
     return (size_t)(at - text);
 }
 
-void say_padded(const char *text, int width)
-{
-    int left = width - say_columns(text);
-
-    for (size_t size; *text; text += size)
-        printf("%lc", (wint_t)say_next(text, &size));
-    printf("%*s", left > 0 ? left : 0, "");
-}
-
 void say_wrapped(FILE *to, int used, int indent, const char *text)
 {
     bool begins = true;

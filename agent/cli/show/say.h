@@ -57,8 +57,6 @@ void say_link(const json_t *server, struct words *words);
 int say_columns(const char *text);
 /** Bytes of the characters at the begin of a text that fit in so many columns. */
 size_t say_fit(const char *text, int columns);
-/** Print a text, padded with blanks to @width. Characters that the locale lacks become '?'. */
-void say_padded(const char *text, int width);
 
 /** Width of wrapped text; fits any terminal. */
 #define SAY_WIDTH 79

@@ -18,7 +18,7 @@ struct checkpoint {
     const char *criu;
 };
 
-static const struct verb_option options[] = {
+static const struct option_row options[] = {
     {"to", "FOLDER",
      "Folder for the images, which must belong to you alone. Made if it is missing.",
      OPTION_VALUE(struct checkpoint, to)},

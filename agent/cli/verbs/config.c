@@ -110,8 +110,7 @@ struct print {
     struct config_option given[GIVEN_MAX];
 };
 
-static int config_take_setting(struct call *call, const struct verb_option *option,
-                               const char *text)
+static int config_take_setting(struct call *call, const struct option_row *option, const char *text)
 {
     struct print *print = call->options;
 
@@ -121,13 +120,13 @@ static int config_take_setting(struct call *call, const struct verb_option *opti
     return 0;
 }
 
-static const struct verb_option *config_setting_options(void)
+static const struct option_row *config_setting_options(void)
 {
-    static struct verb_option options[SETTINGS_MAX + 1];
+    static struct option_row options[SETTINGS_MAX + 1];
 
     for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++) {
-        options[i] = (struct verb_option){settings_table[i].name, "VALUE", settings_table[i].help,
-                                          .take = config_take_setting};
+        options[i] = (struct option_row){settings_table[i].name, "VALUE", settings_table[i].help,
+                                         .take = config_take_setting};
     }
     return options;
 }

@@ -9,7 +9,7 @@ struct devices {
     uint64_t timeout_ms;
 };
 
-static const struct verb_option devices_options[] = {
+static const struct option_row devices_options[] = {
     {"presented", NULL,
      "Show what programs are told of their device instead, and why: for each answer the rule and "
      "each device's own value; for extensions, features of OpenCL C and image formats what is left "

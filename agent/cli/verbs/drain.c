@@ -13,7 +13,7 @@ struct steps {
     json_t *list;      /**< The steps for --json; NULL without it. */
 };
 
-static const struct verb_option drain_options[] = {
+static const struct option_row drain_options[] = {
     {"in", "TIME",
      "Drain the device after this time. New programs are kept away at once, and programs "
      "that registered with reseat.h are notified: one that answers with a wish is moved as soon as "
@@ -38,10 +38,10 @@ static const struct verb_option drain_options[] = {
      OPTION_VALUE(struct steps, asked.undo)},
     {NULL}};
 
-static const struct verb_option rebalance_options[] = {{"dry-run", NULL,
-                                                        "Only list the programs that would move.",
-                                                        OPTION_VALUE(struct steps, asked.dry_run)},
-                                                       {NULL}};
+static const struct option_row rebalance_options[] = {{"dry-run", NULL,
+                                                       "Only list the programs that would move.",
+                                                       OPTION_VALUE(struct steps, asked.dry_run)},
+                                                      {NULL}};
 
 static bool drain_show_step(void *context, json_t *step)
 {

@@ -13,7 +13,7 @@ struct events {
     json_t *list; /**< The events for --json; NULL: each is printed when it comes. */
 };
 
-static const struct verb_option events_options[] = {
+static const struct option_row events_options[] = {
     {"follow", NULL,
      "Print what happens from now on too, until Ctrl-C. With --json each event is an object of its "
      "own, on one line.",

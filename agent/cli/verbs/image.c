@@ -308,7 +308,7 @@ struct prune {
     bool damaged;
 };
 
-static const struct verb_option prune_options[] = {
+static const struct option_row prune_options[] = {
     {"keep", "N", "Remove all but the last N images of each program.",
      OPTION_VALUE(struct prune, keep), .kind = OPTION_NUMBER, .unit = "images", .most = 1000000,
      .initial = OPTION_UNSAID},

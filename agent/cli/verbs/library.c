@@ -192,7 +192,7 @@ struct verify {
     bool remove;
 };
 
-static const struct verb_option verify_options[] = {
+static const struct option_row verify_options[] = {
     {"remove", NULL, "Remove damaged entries; they are built again when needed.",
      OPTION_VALUE(struct verify, remove)},
     {NULL}};
@@ -254,7 +254,7 @@ struct prune {
     bool all;
 };
 
-static const struct verb_option prune_options[] = {
+static const struct option_row prune_options[] = {
     {"older", "TIME", "Remove entries that were not used for so long; a number is one of days.",
      OPTION_VALUE(struct prune, days), .kind = OPTION_TIME, .unit = "days", .own_seconds = 86400,
      .most = 36500, .initial = OPTION_UNSAID},
@@ -317,7 +317,7 @@ struct add {
     const char *device, *source, *il, *options;
 };
 
-static const struct verb_option add_options[] = {
+static const struct option_row add_options[] = {
     {"device", "DEVICE", "The device that it is for (reseat devices).", .required = true,
      OPTION_VALUE(struct add, device)},
     {"source", "FILE",

@@ -9,11 +9,11 @@ struct limit {
     uint64_t power_w; /**< OPTION_UNSAID: not given; OPTION_OFF: no cap. */
 };
 
-static const struct verb_option limit_options[] = {
+static const struct option_row limit_options[] = {
     {"memory", "SIZE",
      "Device memory that may be used, above 0, such as 512MiB. See reseat drain and reseat suspend "
      "to use none.",
-     OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE},
+     OPTION_VALUE(struct limit, bytes), .kind = OPTION_SIZE, .least = 1},
     {"power", "WATTS|off",
      "Power that a device, or a program with its device's idle power, may draw. Launches wait so "
      "that it is kept. Refused if no launch fits.",

@@ -51,7 +51,7 @@ struct change {
     "app from to result reached reason total_ns arrived_ns downtime_ns predicted_ns rounds "       \
     "bytes left build_ns built drain_ns waited_for aim_ns starting already vdevs dry_run"
 
-static const struct verb_option move_options[] = {
+static const struct option_row move_options[] = {
     OPTION_TIMEOUT(struct change,
                    "Roll back a move that takes longer. Default: no limit, but a program that does "
                    "not answer for five seconds is given up with exit status 5."),
@@ -76,7 +76,7 @@ static const struct verb_option move_options[] = {
     OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
-static const struct verb_option suspend_options[] = {
+static const struct option_row suspend_options[] = {
     {"to", "FOLDER",
      "Write all that the program has to an image in FOLDER, and then free its host memory; resume "
      "reads it back. If that fails, the program stays suspended in host memory, and the exit "
@@ -91,7 +91,7 @@ static const struct verb_option suspend_options[] = {
     OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
-static const struct verb_option resume_options[] = {
+static const struct option_row resume_options[] = {
     OPTION_TIMEOUT(struct change, "Leave it suspended when it takes longer. Default: no limit."),
     {"queue", NULL, "Do not wait: the policy resumes the program when there is room.",
      OPTION_VALUE(struct change, asked.queue)},
@@ -104,7 +104,7 @@ static const struct verb_option resume_options[] = {
     OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
-static const struct verb_option prewarm_options[] = {
+static const struct option_row prewarm_options[] = {
     {"off", NULL, "Release DEVICE, or without DEVICE every prewarmed device.",
      OPTION_VALUE(struct change, asked.drop)},
     OPTION_TIMEOUT(struct change, "Release a device that is not ready by then. Default: no limit."),
@@ -451,7 +451,7 @@ const struct verb verb_move = {
     .run = move_verb_run,
 };
 
-static const struct verb_option cancel_options[] = {OPTION_SELECTORS(SELECT_EACH), {NULL}};
+static const struct option_row cancel_options[] = {OPTION_SELECTORS(SELECT_EACH), {NULL}};
 
 const struct verb verb_cancel = {
     .name = MSG_CANCEL,

@@ -11,7 +11,7 @@ struct notice {
     uint64_t in_ns, value; /**< OPTION_UNSAID: not given. */
 };
 
-static int notify_take_text(struct call *call, const struct verb_option *option, const char *text)
+static int notify_take_text(struct call *call, const struct option_row *option, const char *text)
 {
     size_t length = strlen(text);
     bool line = length < TEXT_MAX;
@@ -27,7 +27,7 @@ static int notify_take_text(struct call *call, const struct verb_option *option,
     return 0;
 }
 
-static const struct verb_option notify_options[] = {
+static const struct option_row notify_options[] = {
     {"in", "TIME", "Of device-taken, which needs it: how long until then; 0 is now.",
      OPTION_SECONDS(struct notice, in_ns, 9, 0, 10000000000000000), .initial = OPTION_UNSAID},
     {"value", "N|off",

@@ -20,7 +20,7 @@ struct profile {
     const char *export_to, *import_from;
 };
 
-static const struct verb_option profile_options[] = {
+static const struct option_row profile_options[] = {
     {"export", "FILE", "Write all that is known of them to FILE, as JSON.",
      OPTION_VALUE(struct profile, export_to)},
     {"import", "FILE",

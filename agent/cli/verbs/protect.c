@@ -10,7 +10,7 @@ struct protect {
     bool off;
 };
 
-static int protect_take_every(struct call *call, const struct verb_option *option, const char *text)
+static int protect_take_every(struct call *call, const struct option_row *option, const char *text)
 {
     struct protect *protect = call->options;
     struct protection *protection = &protect->asked.protection;
@@ -24,7 +24,7 @@ static int protect_take_every(struct call *call, const struct verb_option *optio
     return 0;
 }
 
-static const struct verb_option options[] = {
+static const struct option_row options[] = {
     {"every", "TIME|SIZE",
      "Time between two copies of the program's data (fewer copies are made if they would pause "
      "it for more than 1% of its time), or host memory for the journal of what it does in between. "

@@ -102,7 +102,7 @@ static int ps_print(const struct output *output, const json_t *answer)
     return output_table(output, apps, ps_columns, select_matches);
 }
 
-static const struct verb_option ps_options[] = {
+static const struct option_row ps_options[] = {
     OPTION_SELECTORS(
         "Every program that you may see, which is the default. Without --json, --user, "
         "--device and --name leave others out."),

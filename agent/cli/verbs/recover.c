@@ -93,7 +93,7 @@ static int recover_run(struct call *call)
     return status;
 }
 
-static const struct verb_option options[] = {
+static const struct option_row options[] = {
     {"from", "HOST", "The host that is gone (host in reseat image list --json).",
      OPTION_VALUE(struct recover, from)},
     {"watch", NULL,

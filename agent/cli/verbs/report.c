@@ -109,7 +109,7 @@ static void report_prepare(void *value)
     sim_models_init(&report->models);
 }
 
-static int report_take_models(struct call *call, const struct verb_option *option, const char *path)
+static int report_take_models(struct call *call, const struct option_row *option, const char *path)
 {
     struct report *report = call->options;
     char error[SIM_ERROR] = "";
@@ -211,7 +211,7 @@ static int report_verb_run(struct call *call)
                                                    &report->models);
 }
 
-static const struct verb_option report_options[] = {
+static const struct option_row report_options[] = {
     {"census", NULL,
      "Print for each program the most memory that it needed on a device, and the percentage of "
      "each model's memory that this is.",

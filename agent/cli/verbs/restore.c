@@ -35,7 +35,7 @@ struct restore {
     struct parked parked;
 };
 
-static const struct verb_option options[] = {
+static const struct option_row options[] = {
     {"device", "DEVICE",
      "Where to resume it. Default: the device where it was, else where the policy finds room.",
      OPTION_VALUE(struct restore, device)},

@@ -72,7 +72,7 @@ struct run {
 
 /* ---- options ---- */
 
-static int run_take_name(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_name(struct call *call, const struct option_row *option, const char *text)
 {
     size_t length = strlen(text);
 
@@ -85,7 +85,7 @@ static int run_take_name(struct call *call, const struct verb_option *option, co
     return 0;
 }
 
-static int run_take_priority(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_priority(struct call *call, const struct option_row *option, const char *text)
 {
     char *end;
     long value = strtol(text, &end, 10);
@@ -101,7 +101,7 @@ static int run_take_priority(struct call *call, const struct verb_option *option
 }
 
 /** For options that are one of the words of the setting of the same name. */
-static int run_take_word(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_word(struct call *call, const struct option_row *option, const char *text)
 {
     struct run *run = call->options;
     const char *const *words = settings_find(option->name)->words;
@@ -116,7 +116,7 @@ static int run_take_word(struct call *call, const struct verb_option *option, co
     return 0;
 }
 
-static int run_take_protect(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_protect(struct call *call, const struct option_row *option, const char *text)
 {
     struct protection *protect = &((struct run *)call->options)->said.protect;
     char reason[PROTOCOL_TEXT_MAX];
@@ -126,7 +126,7 @@ static int run_take_protect(struct call *call, const struct verb_option *option,
     return 0;
 }
 
-static int run_take_ways(struct call *call, const struct verb_option *option, const char *text)
+static int run_take_ways(struct call *call, const struct option_row *option, const char *text)
 {
     struct run *run = call->options;
     struct names names = {.count = 0};
@@ -148,11 +148,11 @@ static int run_take_ways(struct call *call, const struct verb_option *option, co
     return status;
 }
 
-static const struct verb_option run_options[] = {
+static const struct option_row run_options[] = {
     {"device", "DEVICE[,DEVICE]",
      "Where each virtual device starts. Default, and for those not named: spread over the GPUs, or "
      "over all devices if there is no GPU.",
-     OPTION_VALUE(struct run, where), .kind = OPTION_NAMES, .most = PROTOCOL_VDEVS_MAX},
+     OPTION_VALUE(struct run, where), .take = verb_take_list, .most = PROTOCOL_VDEVS_MAX},
     {"only", "DEVICE[,DEVICE]",
      "Devices that it is to stay on: it starts on one of them, and the policy moves it to no "
      "other; reseat move still does.",
@@ -178,11 +178,11 @@ static const struct verb_option run_options[] = {
     {"memory", "SIZE",
      "Device memory that the program is told, such as 512MiB or 2GiB. Default: that of the largest "
      "device where it may go.",
-     OPTION_VALUE(struct run, memory), .kind = OPTION_SIZE},
+     OPTION_VALUE(struct run, memory), .kind = OPTION_SIZE, .least = 1},
     {"quota", "SIZE",
      "Device memory that the program may have at most; reseat limit changes it. What is more "
      "spills, or is refused; a kernel that needs more at once waits, suspended.",
-     OPTION_VALUE(struct run, said.quota), .kind = OPTION_SIZE},
+     OPTION_VALUE(struct run, said.quota), .kind = OPTION_SIZE, .least = 1},
     {"cap", "WATTS",
      "Power in watts that the program, with its device's idle power, may draw; reseat limit "
      "changes it. Its launches wait so that it is kept, and it is moved to a device where it fits. "
@@ -213,7 +213,7 @@ static const struct verb_option run_options[] = {
      "and driver as its own unless --float any. What a launch needs there counts against no limit. "
      "Launches are then split even if "
      "the configuration says otherwise. reseat spread changes it while the program runs.",
-     OPTION_VALUE(struct run, spread), .kind = OPTION_NAMES, .most = PROTOCOL_SPREAD_MAX},
+     OPTION_VALUE(struct run, spread), .take = verb_take_list, .most = PROTOCOL_SPREAD_MAX},
     {"objective", "none|time|energy|energy-at-no-loss",
      "Choose a device for each single launch, its own or one of --spread, by learned times, the "
      "bytes to copy, and the power that is known of the devices (reseat profile; before a kernel's "

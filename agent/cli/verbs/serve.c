@@ -7,7 +7,7 @@
 #include "agent/cli/verb.h"
 #include "agent/config/paths.h"
 
-/* Executes the device server, a separate program, because this program opens no drivers. */
+/* Executes a server, which is a separate program: this one opens no drivers. */
 
 /** The server's command line. Its options have the same names and are passed on unchanged. */
 struct serve {
@@ -15,20 +15,44 @@ struct serve {
     size_t count;
 };
 
-static int serve_take(struct call *call, const struct verb_option *option, const char *text)
+static void serve_add(struct serve *serve, const char *word)
+{
+    if (serve->count + 1 < ARRAY_SIZE(serve->words))
+        serve->words[serve->count++] = word;
+}
+
+static int serve_take(struct call *call, const struct option_row *option, const char *text)
 {
     struct serve *serve = call->options;
     char *name;
 
-    if (serve->count + 4 > ARRAY_SIZE(serve->words) || asprintf(&name, "--%s", option->name) < 0)
+    if (asprintf(&name, "--%s", option->name) < 0)
         return output_usage(&call->output, "too many options");
-    serve->words[serve->count++] = name;
+    serve_add(serve, name);
     if (text)
-        serve->words[serve->count++] = text;
+        serve_add(serve, text);
     return 0;
 }
 
-static const struct verb_option serve_options[] = {
+/** Execute the server at @path. */
+static int serve_execute(struct call *call, const char *path)
+{
+    struct serve *serve = call->options;
+    const char *words[ARRAY_SIZE(serve->words) + 1] = {path};
+
+    for (size_t i = 0; i < call->count; i++) {
+        serve_add(serve, "--listen");
+        serve_add(serve, call->words[i]);
+    }
+    if (serve->count + 1 == ARRAY_SIZE(serve->words))
+        return output_usage(&call->output, "too many options");
+    memcpy(words + 1, serve->words, serve->count * sizeof(*words));
+    fflush(stdout);
+    execv(path, (char *const *)words);
+    return output_fail(&call->output, ERR_FAILED, "%s cannot be run: %s", path, strerror(errno));
+}
+
+static const struct option_row serve_options[] = {
     {"device", "NAME", "Offer only the device with this driver name.", .take = serve_take},
     {"memory", "SIZE",
      "Address space of each client's process, such as 64GiB. With --issue: device memory of each "
@@ -74,23 +98,12 @@ static const struct verb_option serve_options[] = {
 
 static int serve_run(struct call *call)
 {
-    struct serve *serve = call->options;
-    const char *words[ARRAY_SIZE(serve->words) + 4];
     char path[PATH_MAX];
-    size_t count = 0;
 
-    if (paths_of(PATHS_SERVER, path))
-        return output_fail(&call->output, ERR_FAILED, "reseat-serve is not beside this binary: %s",
-                           path);
-    words[count++] = path;
-    if (call->count) {
-        words[count++] = "--listen";
-        words[count++] = call->words[0];
-    }
-    memcpy(words + count, serve->words, (serve->count + 1) * sizeof(*words));
-    fflush(stdout);
-    execv(path, (char *const *)words);
-    return output_fail(&call->output, ERR_FAILED, "%s cannot be run: %s", path, strerror(errno));
+    return paths_of(PATHS_SERVER, path)
+               ? output_fail(&call->output, ERR_FAILED,
+                             "reseat-serve is not beside this binary: %s", path)
+               : serve_execute(call, path);
 }
 
 const struct verb verb_serve = {
@@ -105,4 +118,57 @@ const struct verb verb_serve = {
     .size = sizeof(struct serve),
     .plain = true,
     .run = serve_run,
+};
+
+static const struct option_row stream_serve_options[] = {
+    {"kernels", "FOLDER",
+     "A folder of kernels: NAME.stream and NAME.cl. May be given several times; searched before "
+     "those that are installed.",
+     .take = serve_take},
+    {"ca", "FOLDER", "Folder of the private authority, for tcp. Default: ~/.config/reseat/ca.",
+     .take = serve_take},
+    {"streams", "NUMBER", "Streams at once. Default: 64.", .take = serve_take},
+    {"ready", "SECONDS",
+     "How long a stream may take to open its device and to build its kernel. Default: 120.",
+     .take = serve_take},
+    {"patience", "SECONDS",
+     "How long a client with a certificate may stop in the middle of a frame. Default: 600.",
+     .take = serve_take},
+    {"linger", "SECONDS",
+     "End after so long without a client. Default: never; 60 where reseat stream run started it.",
+     .take = serve_take},
+    {0},
+};
+
+static int serve_run_stream(struct call *call)
+{
+    struct serve *serve = call->options;
+    char service[PATH_MAX], worker[PATH_MAX], own[PATH_MAX], kernels[PATH_MAX];
+
+    if (paths_own(own) || paths_of(PATHS_STREAM, service) || paths_of(PATHS_STREAM_WORKER, worker))
+        return output_fail(&call->output, ERR_FAILED,
+                           "reseat-streamd and reseat-stream-worker are not installed beside this "
+                           "binary");
+    const char *const words[] = {"--reseat", own, "--worker", worker};
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        serve_add(serve, words[i]);
+    if (!paths_of(PATHS_KERNELS, kernels)) {
+        serve_add(serve, "--kernels");
+        serve_add(serve, kernels);
+    }
+    return serve_execute(call, service);
+}
+
+const struct verb verb_stream_serve = {
+    .name = "stream serve",
+    .arguments = "[ADDRESS...]",
+    .summary = "Offer kernels as streams of records to programs that know no OpenCL.",
+    .text = "ADDRESS is unix:PATH, in a folder that is yours alone, or tcp:HOST:PORT, for clients "
+            "with a certificate (reseat serve --issue). Default: unix:stream.sock in the runtime "
+            "folder, or RESEAT_STREAM. Each stream is a program of its own: reseat ps, move, "
+            "suspend, drain, limit and explain work on it.",
+    .options = stream_serve_options,
+    .size = sizeof(struct serve),
+    .plain = true,
+    .run = serve_run_stream,
 };

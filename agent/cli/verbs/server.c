@@ -109,7 +109,7 @@ const struct verb verb_server_add = {
 
 /* ---- remove ---- */
 
-static const struct verb_option remove_options[] = {
+static const struct option_row remove_options[] = {
     {"now", NULL,
      "Do not move programs away. Those on its devices go on as long as they can, but reseat no "
      "longer manages the devices.",

@@ -1,8 +1,8 @@
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/cli/verb.h"
+#include "state/base/bytes/size.h"
 #include "state/server/operator.h"
 
 /*
@@ -181,9 +181,8 @@ static int server_sessions_run_kick(struct call *call)
         .request = {.version = OPERATOR_VERSION, .what = OPERATOR_KICK},
     };
     const char *who = call->words[1];
-    char *end = NULL;
-    unsigned long number = strtoul(who, &end, 10);
-    bool numbered = *who >= '1' && *who <= '9' && !*end && number <= UINT32_MAX;
+    uint64_t number = 0;
+    bool numbered = number_parse(who, UINT32_MAX, &number) && *who != '0';
 
     if (strlen(who) >= sizeof(search.request.name))
         return output_usage(&call->output, "no client has so long a name");

@@ -39,7 +39,7 @@ struct simulate {
 /* ---- options ---- */
 
 /** Parse a list such as "0,0.01,0.05": a value for each level. */
-static int simulate_take_levels(struct call *call, const struct verb_option *option,
+static int simulate_take_levels(struct call *call, const struct option_row *option,
                                 const char *text)
 {
     struct simulate *simulate = call->options;
@@ -62,7 +62,7 @@ static int simulate_take_levels(struct call *call, const struct verb_option *opt
     return 0;
 }
 
-static int simulate_take_setting(struct call *call, const struct verb_option *option,
+static int simulate_take_setting(struct call *call, const struct option_row *option,
                                  const char *text)
 {
     struct simulate *simulate = call->options;
@@ -80,7 +80,7 @@ static int simulate_take_setting(struct call *call, const struct verb_option *op
     return 0;
 }
 
-static int simulate_take_models(struct call *call, const struct verb_option *option,
+static int simulate_take_models(struct call *call, const struct option_row *option,
                                 const char *path)
 {
     struct simulate *simulate = call->options;
@@ -93,7 +93,7 @@ static int simulate_take_models(struct call *call, const struct verb_option *opt
     return 0;
 }
 
-static int simulate_take_assumption(struct call *call, const struct verb_option *option,
+static int simulate_take_assumption(struct call *call, const struct option_row *option,
                                     const char *text)
 {
     struct simulate *simulate = call->options;
@@ -122,7 +122,7 @@ static int simulate_take_assumption(struct call *call, const struct verb_option 
     .kind = OPTION_NUMBER, OPTION_VALUE(struct simulate, member), .unit = what, .places = digits,  \
     .least = from, .most = to
 
-static const struct verb_option simulate_options[] = {
+static const struct option_row simulate_options[] = {
     {"nodes", "FILE", "The nodes of the trace, in the openb format.",
      OPTION_VALUE(struct simulate, nodes)},
     {"tasks", "FILE", "The tasks of the trace, in the openb format.",

@@ -5,7 +5,7 @@ struct spread {
     bool off;
 };
 
-static const struct verb_option spread_options[] = {
+static const struct option_row spread_options[] = {
     {"off", NULL, "Run launches only on the program's own device.",
      OPTION_VALUE(struct spread, off)},
     {NULL}};

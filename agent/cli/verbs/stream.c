@@ -14,120 +14,9 @@
 #include "stream/client/connect.h"
 #include "stream/client/reseat_stream.h"
 
-/* ---- reseat stream serve ---- */
-
-#define SERVE_FOLDERS_MAX 8
-#define FILE_LIMIT        (1u << 20)
+#define FILE_LIMIT (1u << 20)
 /* How long the service may take to answer. */
 #define LIST_NS (10 * NS_PER_S)
-
-struct stream_serve {
-    const char *folders[SERVE_FOLDERS_MAX];
-    size_t count;
-    const char *ca;
-    uint32_t streams, ready_s, patience_s, linger_s;
-};
-
-static int stream_take_folder(struct call *call, const struct verb_option *option, const char *text)
-{
-    struct stream_serve *serve = call->options;
-
-    if (serve->count == SERVE_FOLDERS_MAX - 1)
-        return output_usage(&call->output, "--%s is given too often", option->name);
-    serve->folders[serve->count++] = text;
-    return 0;
-}
-
-static const struct verb_option stream_serve_options[] = {
-    {"kernels", "FOLDER",
-     "A folder of kernels: NAME.stream and NAME.cl. May be given several times; searched before "
-     "those that are installed.",
-     .take = stream_take_folder},
-    {"ca", "FOLDER", "Folder of the private authority, for tcp. Default: ~/.config/reseat/ca.",
-     OPTION_VALUE(struct stream_serve, ca)},
-    {"streams", "NUMBER", "Streams at once. Default: 64.",
-     OPTION_VALUE(struct stream_serve, streams), .kind = OPTION_NUMBER, .least = 1, .most = 4096,
-     .initial = 64},
-    {"ready", "TIME",
-     "How long a stream may take to open its device and to build its kernel. Default: 120.",
-     OPTION_SECONDS(struct stream_serve, ready_s, 0, 1, 86400), .initial = 120},
-    {"patience", "TIME",
-     "How long a client with a certificate may stop in the middle of a frame. Default: 600.",
-     OPTION_SECONDS(struct stream_serve, patience_s, 0, 1, 86400), .initial = 600},
-    {"linger", "TIME",
-     "End after so long without a client. Default: never; 60 where reseat stream run started it.",
-     OPTION_SECONDS(struct stream_serve, linger_s, 0, 1, 86400)},
-    {NULL}};
-
-struct stream_words {
-    const char *words[64];
-    size_t count;
-    char numbers[4][16];
-    size_t numbered;
-};
-
-static void stream_add(struct stream_words *words, const char *option, const char *value)
-{
-    words->words[words->count++] = option;
-    words->words[words->count++] = value;
-}
-
-static void stream_add_number(struct stream_words *words, const char *option, uint32_t value)
-{
-    char *text = words->numbers[words->numbered++];
-
-    snprintf(text, sizeof(words->numbers[0]), "%u", value);
-    stream_add(words, option, text);
-}
-
-static int stream_serve_run(struct call *call)
-{
-    struct stream_serve *serve = call->options;
-    char service[PATH_MAX], worker[PATH_MAX], own[PATH_MAX], kernels[PATH_MAX];
-    struct stream_words words = {.count = 0};
-    ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
-
-    if (length <= 0 || paths_of(PATHS_STREAM, service) || paths_of(PATHS_STREAM_WORKER, worker))
-        return output_fail(&call->output, ERR_FAILED,
-                           "reseat-streamd and reseat-stream-worker are not installed beside this "
-                           "binary");
-    own[length] = '\0';
-    if (!paths_of(PATHS_KERNELS, kernels))
-        serve->folders[serve->count++] = kernels;
-    words.words[words.count++] = service;
-    stream_add(&words, "--reseat", own);
-    stream_add(&words, "--worker", worker);
-    stream_add_number(&words, "--streams", serve->streams);
-    stream_add_number(&words, "--ready", serve->ready_s);
-    stream_add_number(&words, "--patience", serve->patience_s);
-    stream_add_number(&words, "--linger", serve->linger_s);
-    if (serve->ca)
-        stream_add(&words, "--ca", serve->ca);
-    for (size_t i = 0; i < serve->count; i++)
-        stream_add(&words, "--kernels", serve->folders[i]);
-    for (size_t i = 0; i < call->count; i++) {
-        if (words.count + 3 > ARRAY_SIZE(words.words))
-            return output_usage(&call->output, "too many addresses");
-        stream_add(&words, "--listen", call->words[i]);
-    }
-    fflush(stdout);
-    execv(service, (char *const *)words.words);
-    return output_fail(&call->output, ERR_FAILED, "%s cannot be run: %s", service, strerror(errno));
-}
-
-const struct verb verb_stream_serve = {
-    .name = "stream serve",
-    .arguments = "[ADDRESS...]",
-    .summary = "Offer kernels as streams of records to programs that know no OpenCL.",
-    .text = "ADDRESS is unix:PATH, in a folder that is yours alone, or tcp:HOST:PORT, for clients "
-            "with a certificate (reseat serve --issue). Default: unix:stream.sock in the runtime "
-            "folder, or RESEAT_STREAM. Each stream is a program of its own: reseat ps, move, "
-            "suspend, drain, limit and explain work on it.",
-    .options = stream_serve_options,
-    .size = sizeof(struct stream_serve),
-    .plain = true,
-    .run = stream_serve_run,
-};
 
 /* ---- reseat stream run ---- */
 
@@ -138,7 +27,7 @@ struct stream_run {
     int error; /* Of the reader. */
 };
 
-static int stream_take_constant(struct call *call, const struct verb_option *option,
+static int stream_take_constant(struct call *call, const struct option_row *option,
                                 const char *text)
 {
     struct stream_run *run = call->options;
@@ -169,7 +58,7 @@ static int stream_take_constant(struct call *call, const struct verb_option *opt
     return 0;
 }
 
-static const struct verb_option stream_run_options[] = {
+static const struct option_row stream_run_options[] = {
     {"constant", "NAME=VALUE",
      "A constant of the kernel: VALUE is its bytes in hexadecimal digits, or @FILE.",
      .take = stream_take_constant},

@@ -649,7 +649,7 @@ static int top_run(struct call *call)
     return STATUS_DONE;
 }
 
-static const struct verb_option top_options[] = {
+static const struct option_row top_options[] = {
     {"watch", "TIME", "Ask the agent again after this time. Default: 1s.",
      OPTION_SECONDS(struct top, every_ms, 3, 100, 86400000), .initial = 1000},
     OPTION_SELECTORS("Every program that you may see, which is the default."),

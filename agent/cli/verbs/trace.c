@@ -42,7 +42,7 @@ static void trace_prepare(void *value)
     ((struct trace *)value)->file = OUTPUT_FILE;
 }
 
-static const struct verb_option options[] = {
+static const struct option_row options[] = {
     {"seconds", "TIME", "Duration. Default: 10. Ctrl-C ends it early, and writes the file.",
      OPTION_SECONDS(struct trace, duration_ms, 3, 100, 3600000), .initial = 10000},
     {"output", "FILE", "Where to. Default: " OUTPUT_FILE ".", OPTION_VALUE(struct trace, file)},

@@ -5,7 +5,7 @@ struct wait {
     uint64_t timeout_ms;
 };
 
-static const struct verb_option wait_options[] = {
+static const struct option_row wait_options[] = {
     {"timeout", "TIME", "Give up after this time, with exit status 5. Default: no limit.",
      OPTION_SECONDS(struct wait, timeout_ms, 3, 1, TIMEOUT_MAX_MS)},
     {NULL}};

@@ -70,15 +70,14 @@ static int limits_take(void *data, char *const words[])
 {
     struct agent *agent = data;
     const char *name = words[0], *what = words[1];
-    char *end = words[2];
     uint32_t index;
 
     if (strlen(name) >= sizeof(agent->ledger.devices->name) ||
         ledger_device(&agent->ledger, name, &index))
         return 0;
     struct ledger_device *device = &agent->ledger.devices[index];
-    uint64_t number = words[2] ? strtoull(words[2], &end, 10) : 0, now = clock_wall_ms();
-    bool numbered = end != words[2] && !*end;
+    uint64_t number = 0, now = clock_wall_ms();
+    bool numbered = number_parse(words[2], UINT64_MAX, &number);
     if (strcmp(what, "drain") == 0)
         device->drains = true;
     else if (strcmp(what, "cordon") == 0)

@@ -11,6 +11,7 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/peers.h"
+#include "state/base/bytes/size.h"
 #include "state/driver/device_key.h"
 
 #define PROGRAM_FILE_MAX (256u << 10)
@@ -389,11 +390,11 @@ void programs_set_device(struct agent *agent, struct program *program, size_t vd
 
 static bool registry_is_pid(const char *text, pid_t *ret)
 {
-    char *end;
-    long value = strtol(text, &end, 10);
+    uint64_t value = 0;
+    bool numbered = number_parse(text, INT32_MAX - 1, &value);
 
     *ret = (pid_t)value;
-    return *text >= '0' && *text <= '9' && !*end && value > 0 && value < INT32_MAX;
+    return numbered && value > 0;
 }
 
 /** Of several programs with one name, the only one that is connected; otherwise NULL. */

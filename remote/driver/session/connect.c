@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
+#include "state/base/bytes/size.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 
@@ -31,15 +32,10 @@
 uint32_t client_wanted_patience(void)
 {
     const char *text = secure_getenv(PATIENCE_ENV);
-    char *end = NULL;
-    if (!text)
-        return PATIENCE_S;
-    errno = 0;
-    unsigned long seconds = strtoul(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && seconds <= PATIENCE_MAX_S)
-        return (uint32_t)seconds;
-    log_warn("%s=%s is no number of seconds up to %d", PATIENCE_ENV, text, PATIENCE_MAX_S);
-    return PATIENCE_S;
+    uint64_t seconds = PATIENCE_S;
+    if (text && !number_parse(text, PATIENCE_MAX_S, &seconds))
+        log_warn("%s=%s is no number of seconds up to %d", PATIENCE_ENV, text, PATIENCE_MAX_S);
+    return (uint32_t)seconds;
 }
 
 /* ---- clocks ---- */

@@ -287,179 +287,42 @@ void server_write_buffer(struct server *server, const struct msg_write_buffer *m
 
 static const size_t origin_of_host[3];
 
-void server_read_rect(struct server *server, const struct msg_read_rect *message)
+/* Memory for the bytes of a region, packed, of an @image or of a buffer (NULL). */
+static void *commands_stage_box(struct giving *giving, cl_mem image, const uint64_t region[3],
+                                const void *content, uint64_t content_size, bool reads)
 {
+    size_t element = 1;
     uint64_t size = 0;
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem buffer = commands_memory(&giving, message->buffer);
-    if (!commands_box_bytes(message->region, 1, &size))
-        server_wrong(server, "a region is too large");
-    void *bytes = commands_stage(&giving, NULL, size, true);
-    if (commands_ready(&giving))
-        giving.error = giving.cl->clEnqueueReadBufferRect(
-            giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
-            SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
-            GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_write_rect(struct server *server, const struct msg_write_rect *message)
-{
-    uint64_t size = 0;
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem buffer = commands_memory(&giving, message->buffer);
-    if (!commands_box_bytes(message->region, 1, &size) ||
-        (!message->command.area && size != message->content_size))
-        server_wrong(server, "the size of a region's content is wrong");
-    void *bytes = commands_stage(&giving, message->content, size, false);
-    if (commands_ready(&giving))
-        giving.error = giving.cl->clEnqueueWriteBufferRect(
-            giving.queue->real, buffer, CL_FALSE, SIZES(message->origin), origin_of_host,
-            SIZES(message->region), message->row_pitch, message->slice_pitch, 0, 0, bytes,
-            GIVEN(&giving));
-    commands_end(&giving);
-}
-
-/* Bytes of a region of an image, packed. */
-static uint64_t commands_image_bytes(struct giving *giving, cl_mem image, const uint64_t region[3])
-{
-    size_t element = 0;
-    uint64_t bytes = 0;
     if (!commands_ready(giving))
-        return 0;
-    giving->error =
-        giving->cl->clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof(element), &element, NULL);
-    if (giving->error == CL_SUCCESS && !commands_box_bytes(region, element, &bytes))
-        server_wrong(giving->server, "a region is too large");
-    return bytes;
+        return NULL;
+    if (image)
+        giving->error = giving->cl->clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof(element),
+                                                   &element, NULL);
+    if (giving->error == CL_SUCCESS && (!commands_box_bytes(region, element, &size) ||
+                                        (!reads && !giving->message->area && size != content_size)))
+        server_wrong(giving->server, "the size of a region is wrong");
+    return commands_stage(giving, content, size, reads);
 }
 
-void server_read_image(struct server *server, const struct msg_read_image *message)
-{
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem image = commands_memory(&giving, message->image);
-    uint64_t size = commands_image_bytes(&giving, image, message->region);
-    void *bytes = commands_stage(&giving, NULL, size, true);
-    if (commands_ready(&giving))
-        giving.error = giving.cl->clEnqueueReadImage(giving.queue->real, image, CL_FALSE,
-                                                     SIZES(message->origin), SIZES(message->region),
-                                                     0, 0, bytes, GIVEN(&giving));
-    commands_end(&giving);
-}
+/* What a fill repeats, aligned as drivers want it. */
+union pattern {
+    cl_double16 aligned;
+    unsigned char bytes[sizeof(cl_double16)];
+};
 
-void server_write_image(struct server *server, const struct msg_write_image *message)
+static union pattern commands_pattern(struct giving *giving, const void *bytes, uint64_t size,
+                                      size_t most)
 {
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem image = commands_memory(&giving, message->image);
-    uint64_t size = commands_image_bytes(&giving, image, message->region);
-    if (commands_ready(&giving) && !message->command.area && size != message->content_size)
-        server_wrong(server, "the size of a region's content is wrong");
-    void *bytes = commands_stage(&giving, message->content, size, false);
-    if (commands_ready(&giving))
-        giving.error = giving.cl->clEnqueueWriteImage(
-            giving.queue->real, image, CL_FALSE, SIZES(message->origin), SIZES(message->region), 0,
-            0, bytes, GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_fill_buffer(struct server *server, const struct msg_fill_buffer *message)
-{
-    union {
-        cl_double16 aligned;
-        unsigned char bytes[sizeof(cl_double16)];
-    } pattern = {0};
-    struct giving giving = commands_begin(server, &message->command);
-    if (message->pattern_size > sizeof(pattern))
-        server_wrong(server, "a pattern is too large");
+    union pattern pattern = {0};
+    if (size > most)
+        server_wrong(giving->server, "a pattern is too large");
     else
-        memcpy(pattern.bytes, message->pattern, message->pattern_size);
-    cl_mem buffer = commands_memory(&giving, message->buffer);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueFillBuffer(giving.queue->real, buffer, pattern.bytes,
-                                                      message->pattern_size, message->offset,
-                                                      message->size, GIVEN(&giving));
-    commands_end(&giving);
+        memcpy(pattern.bytes, bytes, size);
+    return pattern;
 }
 
-void server_fill_image(struct server *server, const struct msg_fill_image *message)
-{
-    union {
-        cl_float4 aligned;
-        unsigned char bytes[sizeof(cl_float4)];
-    } color = {0};
-    struct giving giving = commands_begin(server, &message->command);
-    if (message->color_size > sizeof(color))
-        server_wrong(server, "a colour is too large");
-    else
-        memcpy(color.bytes, message->color, message->color_size);
-    cl_mem image = commands_memory(&giving, message->image);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueFillImage(giving.queue->real, image, color.bytes,
-                                                     SIZES(message->origin), SIZES(message->region),
-                                                     GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_copy_buffer(struct server *server, const struct msg_copy_buffer *message)
-{
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem source = commands_memory(&giving, message->source),
-           target = commands_memory(&giving, message->target);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueCopyBuffer(
-            giving.queue->real, source, target, message->source_offset, message->target_offset,
-            message->size, GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_copy_rect(struct server *server, const struct msg_copy_rect *message)
-{
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem source = commands_memory(&giving, message->source),
-           target = commands_memory(&giving, message->target);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueCopyBufferRect(
-            giving.queue->real, source, target, SIZES(message->source_origin),
-            SIZES(message->target_origin), SIZES(message->region), message->source_row,
-            message->source_slice, message->target_row, message->target_slice, GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_copy_image(struct server *server, const struct msg_copy_image *message)
-{
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem source = commands_memory(&giving, message->source),
-           target = commands_memory(&giving, message->target);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueCopyImage(
-            giving.queue->real, source, target, SIZES(message->source_origin),
-            SIZES(message->target_origin), SIZES(message->region), GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_copy_to_buffer(struct server *server, const struct msg_copy_to_buffer *message)
-{
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem image = commands_memory(&giving, message->image),
-           buffer = commands_memory(&giving, message->buffer);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueCopyImageToBuffer(
-            giving.queue->real, image, buffer, SIZES(message->origin), SIZES(message->region),
-            message->offset, GIVEN(&giving));
-    commands_end(&giving);
-}
-
-void server_copy_to_image(struct server *server, const struct msg_copy_to_image *message)
-{
-    struct giving giving = commands_begin(server, &message->command);
-    cl_mem buffer = commands_memory(&giving, message->buffer),
-           image = commands_memory(&giving, message->image);
-    if (commands_ready_to_work(&giving))
-        giving.error = giving.cl->clEnqueueCopyBufferToImage(
-            giving.queue->real, buffer, image, message->offset, SIZES(message->origin),
-            SIZES(message->region), GIVEN(&giving));
-    commands_end(&giving);
-}
+/* Generated from remote/driver/commands.txt. */
+#include "served_commands.h"
 
 void server_launch(struct server *server, const struct msg_launch *message)
 {

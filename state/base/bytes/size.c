@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +11,33 @@ static const struct unit {
     const char *name;
     unsigned shift;
 } units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}};
+
+/* Read the digits that @text begins with; @ret_end is what follows. False if the number has more
+ * than 64 bits. */
+static bool size_read_digits(const char *text, uint64_t *ret_number, const char **ret_end)
+{
+    uint64_t number = 0;
+    bool large = false;
+
+    for (; *text >= '0' && *text <= '9'; text++) {
+        large = large || __builtin_mul_overflow(number, 10, &number) ||
+                __builtin_add_overflow(number, (uint64_t)(*text - '0'), &number);
+    }
+    *ret_end = text;
+    *ret_number = number;
+    return !large;
+}
+
+bool number_parse(const char *text, uint64_t most, uint64_t *ret_number)
+{
+    const char *end = text;
+    uint64_t number;
+
+    if (!text || !size_read_digits(text, &number, &end) || end == text || *end || number > most)
+        return false;
+    *ret_number = number;
+    return true;
+}
 
 static const struct unit *size_find_unit(const char *text)
 {
@@ -35,14 +61,10 @@ int size_parse(const char *text, uint64_t *ret_bytes, char *ret_reason, size_t r
 {
     const struct unit *unit;
     char shown[SHOWN_MAX];
-    const char *at = text;
-    uint64_t number = 0;
-    bool large = false;
+    const char *at;
+    uint64_t number;
+    bool large = !size_read_digits(text, &number, &at);
 
-    for (; *at >= '0' && *at <= '9'; at++) {
-        large = large || __builtin_mul_overflow(number, 10, &number) ||
-                __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number);
-    }
     unit = size_find_unit(*at == '\0' && at > text && !large && number == 0 ? "B" : at);
     size_show(text, shown);
     if (at == text || !unit) {

@@ -1,12 +1,17 @@
 #ifndef RESEAT_STATE_BASE_BYTES_SIZE_H
 #define RESEAT_STATE_BASE_BYTES_SIZE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "state/base/compiler.h"
 
-/* Sizes of memory as people write them: "1GiB", "512MiB". Pure. */
+/* Numbers and sizes of memory as people write them: "12", "1GiB", "512MiB". Pure. */
+
+/** Read a whole number up to @most, of digits alone. False for any other text, or NULL; then
+ * @ret_number is unchanged. */
+bool number_parse(const char *text, uint64_t most, uint64_t *ret_number);
 
 /** Bytes of the longest text of a size, with the NUL. */
 #define SIZE_TEXT_MAX 24

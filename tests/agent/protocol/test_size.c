@@ -130,3 +130,18 @@ Test(size, what_is_written_is_read_again)
         cr_assert_eq(again, bytes, "%s", text);
     }
 }
+
+Test(size, numbers_are_digits_alone)
+{
+    static const char *const wrong[] = {NULL, "",   " 1",  "+1", "-1",
+                                        "1 ", "1s", "0x1", "11", "18446744073709551616"};
+    uint64_t number = 7;
+
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+        cr_expect(!number_parse(wrong[i], 10, &number), "%s", wrong[i] ? wrong[i] : "nothing");
+    cr_expect_eq(number, 7);
+    cr_expect(number_parse("010", 10, &number) && number == 10);
+    cr_expect(number_parse("0", 0, &number) && number == 0);
+    cr_expect(number_parse("18446744073709551615", UINT64_MAX, &number) && number == UINT64_MAX);
+    cr_expect(!number_parse("18446744073709551616", UINT64_MAX, &number));
+}

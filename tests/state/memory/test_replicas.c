@@ -424,27 +424,26 @@ static void do_held(struct buffer *b, const struct step *s)
 
 static void move(unsigned vdev, enum place to, const struct step *s)
 {
-    const struct move_request request = {
-        .target = places[to] ? engine_rig_key(&world.rig, places[to]) : NULL,
-        .vdev = vdev,
-        .fetch =
-            world.scenario->on_demand && s->b % 4 != 0 ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_WHOLE,
-        .bandwidth = s->c % 2 ? 100000 : 0};
+    const char *name = places[to];
+    bool later = world.scenario->on_demand && s->b % 4 != 0;
+    const struct move_request request = {.target = name ? engine_rig_key(&world.rig, name) : NULL,
+                                         .vdev = vdev,
+                                         .fetch = later ? MOVE_FETCH_ON_DEMAND : MOVE_FETCH_WHOLE,
+                                         .bandwidth = s->c % 2 ? 100000 : 0};
     struct move_report report;
     struct vdev_status before, after;
     status_vdev(vdev, &before);
-    if (places[to] ? !before.suspended && strcmp(before.device.device, places[to]) == 0
-                   : before.suspended)
+    if (name ? !before.suspended && strcmp(before.device.device, name) == 0 : before.suspended)
         return;
-    if (!places[to])
+    if (!name)
         finish();
     move_run(&request, &report);
-    HOLDS(report.result == MOVE_DONE, "a move of %u to %s: %s", vdev,
-          places[to] ? places[to] : "host memory", report.reason);
-    world.suspended[vdev] = !places[to];
+    HOLDS(report.result == MOVE_DONE, "a move of %u to %s: %s", vdev, name ? name : "host memory",
+          report.reason);
+    world.suspended[vdev] = !name;
     status_vdev(vdev, &after);
-    HOLDS(places[to] || device_key_equal(&after.device, &before.device),
-          "what was suspended was on %s", before.device.device);
+    HOLDS(name || device_key_equal(&after.device, &before.device), "what was suspended was on %s",
+          before.device.device);
 }
 
 static void do_limit(struct buffer *b, const struct step *s)
