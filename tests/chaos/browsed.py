@@ -221,7 +221,7 @@ def picture(lab, program, path):
         expect("a cordon is made", lab.control("drain", devices[2], "--keep")[0], DONE)
         browser.sees("#devices", "cordoned")
         browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": WIDE, "height": 720, "deviceScaleFactor": 1, "mobile": False})
+            "width": WIDE, "height": 760, "deviceScaleFactor": 1, "mobile": False})
         time.sleep(1)
         browser.driver.save_screenshot(path)
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
