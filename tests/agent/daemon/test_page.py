@@ -28,13 +28,27 @@ class PageAgent(RealAgent):
         self.page = Page(self.reseat("page").stdout.strip())
         self.page.learn()
 
+    def test_page(self):
+        """All with one agent, to be quick; the last one restarts it."""
+        for story in (
+                self.says_what_commands_say,
+                self.moves_as_commands_do,
+                self.the_page_runs_nothing_but_itself,
+                self.requests_of_others_are_refused,
+                self.only_some_things_may_be_asked,
+                self.events_come_as_they_happen,
+                self.long_slow_and_many_hold_nobody,
+                self.a_later_agent_knows_the_page_and_asks_anew):
+            with self.subTest(story.__name__):
+                story()
+
     def raw(self, text=b""):
         one = socket.create_connection(("127.0.0.1", int(self.page.port)), timeout=PATIENCE)
         self.addCleanup(one.close)
         one.sendall(text)
         return one
 
-    def test_says_what_commands_say(self):
+    def says_what_commands_say(self):
         # Without what changes by itself from one answer to the next. Of events, commands leave the type out.
         def still(entries):
             return [{key: value for key, value in entry.items() if not re.search("age|_ns$|busy|^type$", key)}
@@ -45,7 +59,7 @@ class PageAgent(RealAgent):
                 self.page.ask({"type": r})[k]) == still(self.list(v, k)))
             self.assertTrue(self.page.ask({"type": request})[key])
 
-    def test_moves_as_commands_do(self):
+    def moves_as_commands_do(self):
         move = {"type": "move", "app": "render", "device": "cpu1"}
         said = self.page.ask({**move, "dry_run": True})
         self.assertEqual((said["result"], said["to"]), ("done", "cpu1"))
@@ -58,7 +72,7 @@ class PageAgent(RealAgent):
         command = json.loads(self.reseat("move", "render", "none", "--json").stdout)["error"]
         self.assertEqual((refused["code"], refused["message"]), (command["code"], command["message"]))
 
-    def test_events_come_as_they_happen(self):
+    def events_come_as_they_happen(self):
         body = json.dumps({"type": "events", "follow": True, "age_ms": 0}).encode()
         lines = "".join(f"{name}: {value}\r\n" for name, value in self.page.headers(body).items())
         stream = self.raw(f"POST /agent HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -71,7 +85,7 @@ class PageAgent(RealAgent):
         while stream.recv(65536):  # It ends by itself, and another one goes on.
             pass
 
-    def test_the_page_runs_nothing_but_itself(self):
+    def the_page_runs_nothing_but_itself(self):
         status, headers, body = self.page.http("GET", "/")
         self.assertEqual(status, 200)
         policy = headers["Content-Security-Policy"]
@@ -88,7 +102,7 @@ class PageAgent(RealAgent):
         self.assertEqual(re.findall(r"https?://(?!www\.w3\.org/2000/svg)", body.decode()), [])
         self.assertEqual(re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", body.decode()), [])
 
-    def test_requests_of_others_are_refused(self):
+    def requests_of_others_are_refused(self):
         page, body = self.page, b'{"type":"apps"}'
         self.assertEqual(page.post(body)[0], 200)
         evil = "evil.example"
@@ -127,7 +141,7 @@ class PageAgent(RealAgent):
         self.assertEqual(status, 200)
         self.assertIn(b"reseat_device_up", text)
 
-    def test_only_some_things_may_be_asked(self):
+    def only_some_things_may_be_asked(self):
         folder = f"{self.folder}/image"
         for request in ({"type": "stop"}, {"type": "reload"}, {"type": "suspend", "app": "render"}, {"type": "page"},
                         {"type": "checkpoint", "app": "render", "folder": folder}, {"type": "hello", "role": "program"},
@@ -138,7 +152,7 @@ class PageAgent(RealAgent):
         self.assertEqual(self.app("render")["state"], "running")
         self.assertFalse(os.path.exists(folder))
 
-    def test_long_slow_and_many_hold_nobody(self):
+    def long_slow_and_many_hold_nobody(self):
         page, ask = self.page, {"type": "apps"}
         self.assertEqual(page.post(b" " * 4097)[0], 413)
         self.assertEqual(page.post(ask, Content_Length=str(1 << 40))[0], 413)
@@ -162,7 +176,7 @@ class PageAgent(RealAgent):
             while one.recv(4096):
                 pass
 
-    def test_a_later_agent_knows_the_page_and_asks_anew(self):
+    def a_later_agent_knows_the_page_and_asks_anew(self):
         path = f"{self.folder}/run/reseat/page"
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
         old = self.page.headers(b'{"type":"apps"}')
