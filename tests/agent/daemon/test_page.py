@@ -25,6 +25,7 @@ class PageAgent(RealAgent):
     def setUp(self):
         self.settings = {"RESEAT_METRICS_PORT": str(free_port())}
         super().setUp()
+        self.stream = None
         self.page = Page(self.reseat("page").stdout.strip())
         self.page.learn()
 
@@ -82,8 +83,7 @@ class PageAgent(RealAgent):
             part = stream.recv(65536)
             self.assertTrue(part, got)
             got += part
-        while stream.recv(65536):  # It ends by itself, and another one goes on.
-            pass
+        self.stream = stream
 
     def the_page_runs_nothing_but_itself(self):
         status, headers, body = self.page.http("GET", "/")
@@ -172,7 +172,8 @@ class PageAgent(RealAgent):
         for _ in range(20):
             self.assertEqual(len(page.ask(ask)["apps"]), 2)
         self.assertEqual(self.reseat("ps").returncode, 0)
-        for one in (half, *silent):
+        # Also one that follows events: it ends by itself, and another one goes on.
+        for one in (self.stream, half, *silent):
             while one.recv(4096):
                 pass
 
