@@ -124,7 +124,8 @@ const struct setting settings_table[] = {
      0, 1, 1, FIELD(metrics)},
     {"metrics-port", SETTING_NUMBER,
      "Serve them on this TCP port of 127.0.0.1 too, as Prometheus needs it. Every user of the host "
-     "may read them there, so figures of single users are left out. 0: no port.",
+     "may read them there, so figures of single users are left out. There is also a page for "
+     "browsers, which shows nothing without the address that reseat page prints. 0: no port.",
      0, 65535, 0, FIELD(metrics_port)},
     {"isolate", SETTING_FLAG,
      "Run the drivers of programs in separate processes. For programs that are started from "

@@ -109,7 +109,7 @@ int ask_on(const struct output *output, struct client *client, const struct ques
     if (result != 1)
         return output_fail_agent(output, result ? result : -EPROTO, question->what);
     if (field_is(&message.root, "type", question->type))
-        *ret_answer = output_answer(&message);
+        *ret_answer = json_message(&message);
     else
         status = output_fail_message(output, &message);
     message_finish(&message);
@@ -184,7 +184,7 @@ static bool ask_take_news(const struct news *news, const struct message *message
         row++;
     if (!row->type)
         return false;
-    json_auto_t *shown = output_answer(message);
+    json_auto_t *shown = json_message(message);
     return row->show(news->context, shown);
 }
 

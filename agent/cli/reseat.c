@@ -14,6 +14,7 @@
     V(devices)                                                                                     \
     V(ps)                                                                                          \
     V(top)                                                                                         \
+    V(page)                                                                                        \
     V(move)                                                                                        \
     V(cancel)                                                                                      \
     V(suspend)                                                                                     \

@@ -283,37 +283,76 @@ static bool peers_has_room(const struct peer *peer)
                               (peer_may(peer, RIGHT_AGENT) || own <= PEERS_USER_MAX));
 }
 
-static void peers_connected(uv_stream_t *listener, int status)
+/** Add a peer without a connection, which peer_close() ends. Returns NULL without memory. */
+static struct peer *peers_add(struct agent *agent)
 {
-    struct agent *agent = listener->data;
-    struct peer *peer = status ? NULL : calloc(1, sizeof(*peer));
-    uv_os_fd_t fd;
+    struct peer *peer = calloc(1, sizeof(*peer));
 
     if (!peer)
-        return;
+        return NULL;
     peer->agent = agent;
     peer->since_ms = uv_now(&agent->loop);
     frame_reader_init(&peer->reader);
     if (uv_pipe_init(&agent->loop, &peer->pipe, 0)) {
         free(peer);
-        return;
+        return NULL;
     }
     peer->pipe.data = peer;
     peer->next = agent->peers;
     agent->peers = peer;
     agent->peer_count++;
     peer->number = ++agent->connected;
+    return peer;
+}
+
+static bool peers_begin(struct peer *peer)
+{
+    return peers_has_room(peer) &&
+           !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
+}
+
+static void peers_connected(uv_stream_t *listener, int status)
+{
+    struct peer *peer = status ? NULL : peers_add(listener->data);
+    uv_os_fd_t fd;
+
+    if (!peer)
+        return;
     if (uv_accept(listener, (uv_stream_t *)&peer->pipe)) {
         peer_close(peer);
     } else if (uv_fileno((uv_handle_t *)&peer->pipe, &fd) || !peer_identify(peer, fd)) {
         agent_log("pid %d of user %u refused: not a user of this agent", (int)peer->pid,
                   (unsigned)peer->uid);
         peer_close(peer);
-    } else if (!peers_has_room(peer)) {
-        peer_close(peer);
-    } else if (uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive)) {
+    } else if (!peers_begin(peer)) {
         peer_close(peer);
     }
+}
+
+int peers_connect(struct agent *agent, uid_t uid, const gid_t *groups, size_t count, int *ret_fd)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    struct peer *peer = peers_add(agent);
+    if (!peer || uv_pipe_open(&peer->pipe, ends[0]))
+        close(ends[0]);
+    else if ((peer->groups = malloc((count + 1) * sizeof(*groups)))) {
+        memcpy(peer->groups, groups, count * sizeof(*groups));
+        peer->group_count = count;
+        peer->uid = uid;
+        peer->pid = getpid();
+        peers_set_rights(peer);
+        if (peers_begin(peer)) {
+            *ret_fd = ends[1];
+            return 0;
+        }
+    }
+    if (peer)
+        peer_close(peer);
+    close(ends[1]);
+    return -EAGAIN;
 }
 
 int peers_listen(struct agent *agent)

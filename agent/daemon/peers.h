@@ -65,6 +65,16 @@ void peers_configure(struct agent *agent);
 MUST_CHECK int peers_listen(struct agent *agent);
 
 /**
+ * Connect to this agent itself, for @uid as a member of @groups: what is sent has that user's
+ * rights, and counts against that user's limits. The process of that peer is the agent's.
+ *
+ * @ret_fd  Does not block; the caller closes it.
+ * Returns 0, -EAGAIN (that user has too many connections, or there is no memory) or -errno.
+ */
+MUST_CHECK int peers_connect(struct agent *agent, uid_t uid, const gid_t *groups, size_t count,
+                             int *ret_fd);
+
+/**
  * Finish @frame and queue it for sending. Where the peer does not read, or the frame is faulty, the
  * connection ends when the loop runs again: this function closes and frees no peer.
  */

@@ -62,6 +62,7 @@
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
 #define MSG_APPS     "apps"     /**< client: list programs; answer. */
 #define MSG_AGENT    "agent"    /**< client: tell about yourself; answer. */
+#define MSG_PAGE     "page"     /**< client: the address of your page; answer: "url". */
 #define MSG_STOP     "stop"     /**< client: exit; answer. */
 #define MSG_RELOAD   "reload"   /**< client: read the configuration again; answer. */
 /* client to agent to program, each with a `struct request` (request.h), answered by MSG_REPORT. */

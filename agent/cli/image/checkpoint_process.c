@@ -49,7 +49,7 @@ static int checkpoint_process_ask_resume(const struct output *output, struct cli
         return output_fail_agent(output, result, MSG_RESUME);
     (void)field_string(&message.root, "code", code, sizeof(code));
     if (field_is(&message.root, "type", MSG_REPORT))
-        *ret_report = output_answer(&message);
+        *ret_report = json_message(&message);
     else if (strcmp(code, ERR_NO_APP) == 0 || strcmp(code, ERR_GONE) == 0)
         *ret_soon = true;
     else

@@ -3,6 +3,7 @@
 
 #include "agent/cli/show/say.h"
 #include "agent/config/paths.h"
+#include "agent/protocol/json.h"
 
 /* Output of the command line: text for people, or one JSON object for programs. */
 
@@ -45,10 +46,6 @@ struct output {
 json_t *output_object(const struct output *output, int status);
 /** Create a JSON string from a text that is not ours, made safe. Returns NULL without memory. */
 json_t *output_text(const char *value);
-/**
- * Convert an answer to JSON, without its type, its texts made safe. Returns NULL without memory.
- */
-json_t *output_answer(const struct message *message);
 /**
  * Copy members of an answer to an object; a missing one becomes null.
  *

@@ -158,7 +158,7 @@ static void top_take(struct top *top, const struct message *message)
         (void)output_fail_message(&top->output, message);
         return;
     }
-    json_auto_t *answer = output_answer(message);
+    json_auto_t *answer = json_message(message);
     json_decref(pane->list);
     if (devices) {
         top_forget_problem(top);

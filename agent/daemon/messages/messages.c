@@ -1,6 +1,7 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/event_log.h"
+#include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
@@ -49,6 +50,7 @@ const struct message_handler message_handlers[] = {
     {MSG_PROFILE, PEER_CLIENT, profile_handle},
     {MSG_IMPORT, PEER_CLIENT, import_handle},
     {MSG_AGENT, PEER_CLIENT, agent_handle},
+    {MSG_PAGE, PEER_CLIENT, page_handle},
     {MSG_RELOAD, PEER_CLIENT, reload_handle, .rights = RIGHT_AGENT,
      .deed = "have it read its configuration"},
     {MSG_STOP, PEER_CLIENT, stop_handle, .rights = RIGHT_AGENT, .deed = "stop it"},

@@ -200,13 +200,18 @@ static void registering_register_program(struct peer *peer, struct message *mess
 }
 
 /**
- * The environment of @peer, one variable a line. NULL: an answer was sent, or the request waits for
- * a list of that environment which is not older than @age_ms.
+ * The environment of @peer, one variable a line; of who asks for devices without one, that of the
+ * last listing. NULL: an answer was sent, or the request waits for a list of that environment which
+ * is not older than @age_ms.
  */
 static char *registering_fresh_environment(struct peer *peer, struct message *message,
                                            uint64_t age_ms)
 {
-    char *environment = client_environment(peer, &message->root);
+    bool names =
+        field_get(&message->root, "environment") || !field_is(&message->root, "type", MSG_DEVICES);
+    char *environment = !names && peer->agent->devices.environment
+                            ? strdup(peer->agent->devices.environment)
+                            : client_environment(peer, &message->root);
 
     if (!environment) {
         client_no_memory(peer);

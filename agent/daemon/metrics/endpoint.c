@@ -8,13 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/daemon/browser/browser.h"
+#include "agent/daemon/clients.h"
 #include "agent/daemon/metrics/metrics_priv.h"
 #include "state/base/files/access.h"
 
 /*
- * HTTP for scrapers, on the agent's loop: libmicrohttpd has an epoll descriptor of its own, which
- * the loop polls, and never blocks. Connections are accepted here, so that it is known whose they
- * are. Each has one request and ends after DEADLINE_MS, whether or not its scraper reads.
+ * HTTP for scrapers and browsers, on the agent's loop: libmicrohttpd has an epoll descriptor of its
+ * own, which the loop polls, and never blocks. Connections are accepted here, so that it is known
+ * whose they are. Each has one request and ends after DEADLINE_MS, whether or not its scraper
+ * reads.
  */
 
 #define SUFFIX       ".metrics" /* of the socket beside the agent's */
@@ -29,7 +32,8 @@ struct scraper {
     struct scraper *next;
     int fd; /* the library's */
     bool local, dropped;
-    struct peer who; /* local: with its user and rights; else with no rights */
+    struct peer who; /* local: with its user and rights; else with no rights, and with a user only
+                        once a request was signed */
 };
 
 struct listener {
@@ -57,6 +61,7 @@ struct endpoint {
     struct listener unix_socket, tcp;
     struct scraper *scrapers;
     struct kept_page kept[KEPT_MAX];
+    struct browser browser;
 };
 
 /* ---- pages ---- */
@@ -128,6 +133,56 @@ static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connect
            strncmp(host, "127.0.0.1:", 10) == 0;
 }
 
+/** Queue @response, which may be NULL, and drop it. */
+static enum MHD_Result endpoint_queue(struct MHD_Connection *connection, unsigned status,
+                                      struct MHD_Response *response)
+{
+    enum MHD_Result result = response ? MHD_queue_response(connection, status, response) : MHD_NO;
+
+    if (response)
+        MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result endpoint_metrics(struct endpoint *endpoint, const struct scraper *scraper,
+                                        struct MHD_Connection *connection)
+{
+    const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
+    bool open = accepts && strstr(accepts, "application/openmetrics-text");
+    struct MHD_Response *response = endpoint_page(endpoint, &scraper->who, open);
+
+    return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+}
+
+/** True when there is room for @scraper beside the other connections, and those of its user. */
+static bool endpoint_has_room(const struct endpoint *endpoint, const struct scraper *scraper)
+{
+    unsigned all = 0, own = 0;
+
+    for (const struct scraper *one = endpoint->scrapers; one; one = one->next) {
+        all += one != scraper;
+        own += one != scraper && !one->dropped && one->local == scraper->local &&
+               one->who.uid == scraper->who.uid;
+    }
+    return all < SCRAPERS_MAX && own < USER_MAX;
+}
+
+/** The body of a browser's request has come: that connection is its user's from now on. */
+static enum MHD_Result endpoint_browse(struct endpoint *endpoint, struct scraper *scraper,
+                                       struct MHD_Connection *connection,
+                                       struct browser_request *request)
+{
+    const struct page_user *user = browser_user(request);
+    struct MHD_Response *response = NULL;
+
+    if (user)
+        scraper->who.uid = (uid_t)user->uid;
+    if (!endpoint_has_room(endpoint, scraper))
+        return endpoint_queue(connection, MHD_HTTP_SERVICE_UNAVAILABLE, browser_json("{}\n"));
+    unsigned status = browser_answer(request, user, &response);
+    return endpoint_queue(connection, status, response);
+}
+
 static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connection,
                                        const char *url, const char *method, const char *version,
                                        const char *upload, size_t *upload_size, void **request)
@@ -135,25 +190,47 @@ static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connec
     struct endpoint *endpoint = data;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    const struct scraper *scraper = info ? info->socket_context : NULL;
+    struct scraper *scraper = info ? info->socket_context : NULL;
     bool gets = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 
     (void)version;
-    (void)upload;
-    if (!*request) { /* The headers were read; what follows them is not. */
-        *request = endpoint;
-        return MHD_YES;
+    if (!scraper)
+        return MHD_NO;
+    bool asks = !scraper->local && strcmp(method, "POST") == 0 && strcmp(url, "/agent") == 0;
+    if (!*request) { /* The headers were read. Of other requests, what follows them is not. */
+        struct browser_request *asked = NULL;
+        unsigned status = !asks ? 0
+                          : !endpoint_is_for_us(scraper, connection)
+                              ? MHD_HTTP_FORBIDDEN
+                              : browser_begin(&endpoint->browser, connection, &asked);
+        *request = asked ? (void *)asked : endpoint;
+        return status ? endpoint_queue(connection, status, browser_json("{}\n")) : MHD_YES;
     }
-    if (!scraper || *upload_size)
+    if (asks && *upload_size) {
+        bool taken = browser_take(*request, upload, *upload_size);
+        *upload_size = 0;
+        return taken ? MHD_YES : MHD_NO;
+    }
+    if (*upload_size)
         return MHD_NO; /* A body is not read: the library closes the connection. */
+    if (asks)
+        return endpoint_browse(endpoint, scraper, connection, *request);
     if (!endpoint_is_for_us(scraper, connection))
         return endpoint_refuse(connection, MHD_HTTP_FORBIDDEN);
-    if (!gets || strcmp(url, "/metrics") != 0)
-        return endpoint_refuse(connection, gets ? MHD_HTTP_NOT_FOUND : MHD_HTTP_METHOD_NOT_ALLOWED);
-    const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
-    bool open = accepts && strstr(accepts, "application/openmetrics-text");
-    struct MHD_Response *response = endpoint_page(endpoint, &scraper->who, open);
-    return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+    if (gets && strcmp(url, "/metrics") == 0)
+        return endpoint_metrics(endpoint, scraper, connection);
+    if (gets && !scraper->local && strcmp(url, "/") == 0)
+        return endpoint_queue(connection, MHD_HTTP_OK, browser_page());
+    return endpoint_refuse(connection, gets ? MHD_HTTP_NOT_FOUND : MHD_HTTP_METHOD_NOT_ALLOWED);
+}
+
+static void endpoint_completed(void *data, struct MHD_Connection *connection, void **request,
+                               enum MHD_RequestTerminationCode code)
+{
+    (void)connection;
+    (void)code;
+    if (*request && *request != data)
+        browser_finish(*request);
 }
 
 /* ---- connections ---- */
@@ -210,6 +287,13 @@ static void endpoint_on_timer(uv_timer_t *timer)
     endpoint_run(timer->data);
 }
 
+static void endpoint_wake(struct browser *browser)
+{
+    struct endpoint *endpoint = container_of(browser, struct endpoint, browser);
+
+    uv_timer_start(&endpoint->timer, endpoint_on_timer, 0, 0);
+}
+
 static void endpoint_on_events(uv_poll_t *poll, int status, int events)
 {
     (void)status;
@@ -217,16 +301,26 @@ static void endpoint_on_events(uv_poll_t *poll, int status, int events)
     endpoint_run(poll->data);
 }
 
-/** True when there is room for another connection of that user. */
-static bool endpoint_has_room(const struct endpoint *endpoint, const struct scraper *scraper)
+static void endpoint_drop(struct endpoint *endpoint, struct scraper *scraper)
 {
-    unsigned all = 0, own = 0;
+    scraper->dropped = true; /* The library closes it when it sees that. */
+    endpoint->agent->metrics->dropped++;
+    (void)shutdown(scraper->fd, SHUT_RDWR);
+}
 
-    for (const struct scraper *one = endpoint->scrapers; one; one = one->next) {
-        all++;
-        own += one->local == scraper->local && one->who.uid == scraper->who.uid;
-    }
-    return all < SCRAPERS_MAX && own < USER_MAX;
+/**
+ * Drop the oldest connection of TCP that is nobody's, when they are too many: whoever holds all of
+ * them keeps nobody else from the port.
+ */
+static void endpoint_make_room(struct endpoint *endpoint, const struct scraper *scraper)
+{
+    struct scraper *oldest = NULL;
+
+    for (struct scraper *one = endpoint->scrapers; one; one = one->next)
+        if (!one->local && !one->dropped && one->who.uid == (uid_t)-1)
+            oldest = one;
+    if (oldest && !endpoint_has_room(endpoint, scraper))
+        endpoint_drop(endpoint, oldest);
 }
 
 /** Give the library a new connection, @fd, which is closed if it is refused. */
@@ -242,6 +336,8 @@ static void endpoint_take(struct endpoint *endpoint, int fd, bool local)
     *scraper = (struct scraper){.fd = fd, .local = local, .who = {.agent = endpoint->agent}};
     scraper->who.uid = (uid_t)-1;
     scraper->who.since_ms = uv_now(&endpoint->agent->loop);
+    if (!local)
+        endpoint_make_room(endpoint, scraper);
     if ((local && !peer_identify(&scraper->who, fd)) || !endpoint_has_room(endpoint, scraper)) {
         endpoint->agent->metrics->dropped++;
         free(scraper->who.groups);
@@ -350,6 +446,8 @@ static int endpoint_open(struct listener *listener)
     listener->poll.data = listener;
     listener->rests = false;
     uv_poll_start(&listener->poll, UV_READABLE, endpoint_on_listener);
+    if (!listener->local)
+        browser_listens(&endpoint->browser, (uint16_t)listener->wish);
     return 0;
 }
 
@@ -386,10 +484,9 @@ void endpoint_tick(struct endpoint *endpoint)
     for (struct scraper *one = endpoint->scrapers; one; one = one->next) {
         if (one->dropped || now - one->who.since_ms < DEADLINE_MS)
             continue;
-        one->dropped = true; /* The library closes it when it sees that. */
-        endpoint->agent->metrics->dropped++;
-        (void)shutdown(one->fd, SHUT_RDWR);
+        endpoint_drop(endpoint, one);
     }
+    browser_tick(&endpoint->browser);
 }
 
 struct endpoint *endpoint_create(struct agent *agent)
@@ -399,13 +496,16 @@ struct endpoint *endpoint_create(struct agent *agent)
     if (!endpoint)
         return NULL;
     endpoint->agent = agent;
+    browser_init(&endpoint->browser, agent, endpoint_wake);
     endpoint->unix_socket = (struct listener){.endpoint = endpoint, .fd = -1, .local = true};
     endpoint->tcp = (struct listener){.endpoint = endpoint, .fd = -1};
-    endpoint->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, endpoint_answer, endpoint,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)SCRAPERS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(DEADLINE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
-        MHD_OPTION_NOTIFY_CONNECTION, endpoint_notified, endpoint, MHD_OPTION_END);
+    endpoint->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0,
+                         NULL, NULL, endpoint_answer, endpoint, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)SCRAPERS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+                         (unsigned)(DEADLINE_MS / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         (size_t)16384, MHD_OPTION_NOTIFY_CONNECTION, endpoint_notified, endpoint,
+                         MHD_OPTION_NOTIFY_COMPLETED, endpoint_completed, endpoint, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         endpoint->daemon ? MHD_get_daemon_info(endpoint->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (!info || uv_poll_init(&agent->loop, &endpoint->events, info->epoll_fd)) {
@@ -429,10 +529,39 @@ void endpoint_stop(struct endpoint *endpoint)
     for (unsigned i = 0; i < KEPT_MAX; i++)
         if (endpoint->kept[i].response)
             MHD_destroy_response(endpoint->kept[i].response);
+    browser_stop(&endpoint->browser);
     MHD_stop_daemon(endpoint->daemon);
 }
 
 void endpoint_destroy(struct endpoint *endpoint)
 {
     free(endpoint);
+}
+
+void page_handle(struct peer *client, struct message *message)
+{
+    struct metrics *metrics = client->agent->metrics;
+    struct endpoint *endpoint = metrics ? metrics->endpoint : NULL;
+    const char *token = NULL;
+    char url[80 + PAGE_TOKEN_SIZE];
+    struct frame frame;
+
+    (void)message;
+    /* Another user may listen at the port instead. */
+    if (!endpoint || endpoint->tcp.fd < 0) {
+        peer_error(client, ERR_REFUSED,
+                   "the agent serves no page: set metrics-port in its configuration "
+                   "(reseat.conf(5)), or see its log if that is set");
+        return;
+    }
+    token = browser_token(&endpoint->browser, client);
+    if (!token) {
+        client_no_memory(client);
+        return;
+    }
+    snprintf(url, sizeof(url), "http://127.0.0.1:%u/#%u.%s", endpoint->tcp.wish,
+             (unsigned)client->uid, token);
+    frame_init(&frame, MSG_PAGE);
+    frame_string(&frame, "url", url);
+    peer_send(client, &frame);
 }

@@ -15,6 +15,8 @@ void metrics_init(struct agent *agent);
 /** Stop listening; before the loop is closed. */
 void metrics_stop(struct agent *agent);
 void metrics_finish(struct agent *agent);
+/** Answer MSG_PAGE. */
+void page_handle(struct peer *client, struct message *message);
 /** Follow the configuration, and drop scrapers that are slow. Call a few times a second. */
 void metrics_tick(struct agent *agent);
 

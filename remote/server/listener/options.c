@@ -16,10 +16,10 @@
 int options_usage(void)
 {
     fprintf(stderr, "usage: reseat-serve [--ca FOLDER] [--listen ADDRESS]... [--device NAME]...\n"
-                    "                    [--memory SIZE] [--clients NUMBER] [--patience SECONDS]\n"
+                    "                    [--memory SIZE] [--clients NUMBER] [--patience TIME]\n"
                     "                    [--reserve SIZE] [--local-memory SIZE] [--local-sessions "
                     "NUMBER]\n"
-                    "                    [--local-share NUMBER] [--no-sandbox] [--linger SECONDS]\n"
+                    "                    [--local-share NUMBER] [--no-sandbox] [--linger TIME]\n"
                     "                    [--inherit DESCRIPTOR] [--while PROCESS] [--announce]\n"
                     "                    [--show-denied]\n"
                     "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
@@ -36,6 +36,7 @@ int options_usage(void)
     .kind = OPTION_TEXTS, VALUE(member), .count = offsetof(struct serve_options, number)
 #define SIZE(member)             .kind = OPTION_SIZE, VALUE(member)
 #define NUMBER(member, from, to) .kind = OPTION_NUMBER, VALUE(member), .least = from, .most = to
+#define TIME(member, from, to)   OPTION_SECONDS(struct serve_options, member, 0, from, to)
 
 static const struct option_row rows[] = {
     {"listen", "ADDRESS", TEXTS(addresses, count)},
@@ -43,11 +44,11 @@ static const struct option_row rows[] = {
     {"memory", "SIZE", VALUE(authority.memory)}, /* Of a session; with --issue, granted. */
     {"reserve", "SIZE", SIZE(reserve_bytes)},
     {"clients", "NUMBER", NUMBER(clients_max, 1, CLIENTS_MAX)},
-    {"patience", "SECONDS", NUMBER(limits.patience_s, 0, PATIENCE_MAX_S)},
+    {"patience", "TIME", TIME(limits.patience_s, 0, PATIENCE_MAX_S)},
     {"local-memory", "SIZE", SIZE(limits.local.memory)},
     {"local-sessions", "NUMBER", NUMBER(limits.local.sessions, 1, GRANT_SESSIONS_MAX)},
     {"local-share", "NUMBER", NUMBER(limits.local.share, 1, GRANT_SHARE_MAX)},
-    {"linger", "SECONDS", NUMBER(linger_s, 1, LINGER_MAX_S)},
+    {"linger", "TIME", TIME(linger_s, 1, LINGER_MAX_S)},
     {"inherit", "DESCRIPTOR", NUMBER(inherited, 1, INT_MAX)},
     {"while", "PROCESS", NUMBER(of_process, 1, INT_MAX)},
     {"announce", NULL, VALUE(announces)},

@@ -6,12 +6,11 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import socket
 import struct
 import subprocess
-import tempfile
+import sys
 import termios
 import threading
 import time
@@ -19,9 +18,9 @@ import unittest
 
 import pyte
 
-RESEAT = os.environ["TEST_RESEAT"]
-LISTER = os.environ["TEST_LISTER"]
-PATIENCE = 60 * int(os.environ.get("TEST_PATIENCE", "1"))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from case import PATIENCE, RESEAT, Case, RealAgent  # pylint: disable=wrong-import-position
+
 FEW_BYTES = 64  # for any number of screens that are equal
 ESCAPES = "evil\x1b[2J\x1b]0;title\x07\n\u009b31m"
 
@@ -96,69 +95,18 @@ class Terminal:
         os.close(self.slave)
 
 
-class Case(unittest.TestCase):
-    """A runtime folder of its own, as tests/agent/harness.c makes one."""
-
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="reseat-top-")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        os.mkdir(f"{self.folder}/run", 0o700)
-        self.env = {name: value for name, value in os.environ.items() if name != "RESEAT_CONFIG"}
-        self.env.update(
-            XDG_RUNTIME_DIR=f"{self.folder}/run", XDG_STATE_HOME=f"{self.folder}/state",
-            XDG_CACHE_HOME=f"{self.folder}/cache", XDG_CONFIG_HOME=f"{self.folder}/config",
-            RESEAT_LINKS=f"{self.folder}/links", RESEAT_LISTER=LISTER,
-            RESEAT_LIBRARY=os.environ["TEST_LIBRARY"], RESEAT_SOCKET="", LC_ALL="C.UTF-8")
-
+class TopCase(Case):
     def top(self, *arguments, **size):
         terminal = Terminal(self.env, *arguments, **size)
         self.addCleanup(terminal.close)
         return terminal
 
-    def reseat(self, *arguments):
-        return subprocess.run([RESEAT, *arguments], env=self.env, capture_output=True, text=True,
-                              check=False)
 
-
-class RealAgent(Case):
-    """With an agent, three devices (gpu0, cpu0, cpu1) and two programs on gpu0."""
-
-    def setUp(self):
-        super().setUp()
-        self.env["RESEAT_LISTER"] = f"{self.folder}/lister"
-        with open(f"{self.folder}/lister", "w", encoding="ascii") as file:
-            file.write(f'#!/bin/sh\necho >>{self.folder}/listed\nexec {LISTER} "$@"\n')
-        os.chmod(f"{self.folder}/lister", 0o700)
-        self.addCleanup(lambda: self.reseat("agent", "stop"))
-        for name in ("render", "solver"):
-            process = subprocess.Popen(
-                [RESEAT, "run", "--name", name, "--", os.environ["TEST_PROGRAM"], "600"],
-                env=dict(self.env, FAKE_MOVE="done"), stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL)
-            self.addCleanup(process.wait)
-            self.addCleanup(process.kill)
-            self.until(f"{name} runs", lambda: self.app(name).get("state") == "running")
-
-    def until(self, what, ready):
-        end = time.monotonic() + PATIENCE
-        while not ready():
-            self.assertLess(time.monotonic(), end, f"never came about: {what}")
-            time.sleep(0.05)
-
-    def list(self, verb, key):
-        return json.loads(self.reseat(verb, "--json").stdout).get(key, [])
-
+class RealTop(TopCase, RealAgent):
     def listed(self):
         """How often drivers were started to list their devices."""
         with open(f"{self.folder}/listed", encoding="ascii") as file:
             return len(file.readlines())
-
-    def app(self, name):
-        return next((app for app in self.list("ps", "apps") if app["name"] == name), {})
-
-    def drained(self, name):
-        return next(device["drained"] for device in self.list("devices", "devices")
-                    if device["name"] == name)
 
     def test_shows_what_ps_and_devices_say(self):
         top = self.top()
@@ -302,7 +250,7 @@ def packed(value):
     return (b"\xdd" if items is value else b"\xdf") + struct.pack(">I", len(value)) + b"".join(map(packed, items))
 
 
-class Double(Case):
+class Double(TopCase):
     """With a double of an agent, which says that there are 64 devices and 1,000 programs."""
 
     def setUp(self):
