@@ -264,34 +264,61 @@ static cl_int launch_check(const struct emu_device *device, const struct emu_ker
 
 /* ---- a device that takes its time ---- */
 
-struct gate {
+struct emu_gate {
+    struct emu_gate *next;
     cl_event event; /* owned */
-    struct emu_device *device;
-    uint64_t number, duration, opens_ns;
+    uint64_t duration, opens_ns;
 };
 
 /* In the order of the launches, each when the one before it was over for as long as it takes: where
- * this machine was late to end that, it is late too. */
-static void *open_gate(void *data)
+ * this machine was late to end that, it is late too. One thread a device, which lives on with it.
+ */
+static void *open_gates(void *data)
 {
-    struct gate *gate = data;
-    struct emu_device *device = gate->device;
-    emu_sleep_until_ns(gate->opens_ns);
+    struct emu_device *device = data;
     pthread_mutex_lock(&device->cores_lock);
-    while (device->launches_over != gate->number)
-        pthread_cond_wait(&device->cores_changed, &device->cores_lock);
-    uint64_t late = device->cores_over_ns + gate->duration;
-    pthread_mutex_unlock(&device->cores_lock);
-    emu_sleep_until_ns(late);
-    emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
-    emu_driver->clReleaseEvent(gate->event);
-    pthread_mutex_lock(&device->cores_lock);
-    device->cores_over_ns = emu_now_ns();
-    device->launches_over++;
-    pthread_cond_broadcast(&device->cores_changed);
-    pthread_mutex_unlock(&device->cores_lock);
-    free(gate);
+    for (;;) {
+        struct emu_gate *gate = device->gates;
+        if (gate == NULL) {
+            pthread_cond_wait(&device->cores_changed, &device->cores_lock);
+            continue;
+        }
+        uint64_t late = device->cores_over_ns + gate->duration;
+        pthread_mutex_unlock(&device->cores_lock);
+        emu_sleep_until_ns(late > gate->opens_ns ? late : gate->opens_ns);
+        emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
+        emu_driver->clReleaseEvent(gate->event);
+        pthread_mutex_lock(&device->cores_lock);
+        device->cores_over_ns = emu_now_ns();
+        device->gates = gate->next;
+        free(gate);
+    }
     return NULL;
+}
+
+/* Give @gate to the device's thread, which is started with its first. */
+static bool gate_add(struct emu_device *device, struct emu_gate *gate)
+{
+    pthread_mutex_lock(&device->cores_lock);
+    pthread_t thread;
+    if (!device->gates_open && pthread_create(&thread, NULL, open_gates, device) == 0) {
+        (void)pthread_detach(thread);
+        device->gates_open = true;
+    }
+    bool added = device->gates_open;
+    if (added) {
+        uint64_t now = emu_now_ns();
+        struct emu_gate **end = device->gates == NULL ? &device->gates : &device->gates_last->next;
+        if (device->gates == NULL)
+            device->busy_since_ns = now;
+        gate->opens_ns =
+            (device->cores_free_ns > now ? device->cores_free_ns : now) + gate->duration;
+        device->cores_free_ns = gate->opens_ns;
+        *end = device->gates_last = gate;
+        pthread_cond_signal(&device->cores_changed);
+    }
+    pthread_mutex_unlock(&device->cores_lock);
+    return added;
 }
 
 /* Nanoseconds that a launch takes at the device's speed; 0: as long as it does. */
@@ -313,38 +340,28 @@ static uint64_t duration_of(const struct emu_device *device, const struct emu_ke
 static cl_int take_time(struct emu_device *device, cl_command_queue queue, uint64_t duration)
 {
     struct emu_object *object = (struct emu_object *)queue;
-    pthread_t thread;
     cl_int err;
     if (duration == 0)
         return CL_SUCCESS;
-    struct gate *gate = malloc(sizeof(*gate));
+    struct emu_gate *gate = malloc(sizeof(*gate));
     if (gate == NULL)
         return CL_OUT_OF_HOST_MEMORY;
-    *gate = (struct gate){.device = device, .duration = duration};
+    *gate = (struct emu_gate){.duration = duration};
     gate->event = emu_driver->clCreateUserEvent(object->context->object.real, &err);
     if (err != CL_SUCCESS) {
         free(gate);
         return err;
     }
     err = emu_driver->clEnqueueBarrierWithWaitList(object->real, 1, &gate->event, NULL);
-    if (err != CL_SUCCESS) {
-        emu_driver->clReleaseEvent(gate->event);
-        free(gate);
-        return err;
+    if (err == CL_SUCCESS && gate_add(device, gate))
+        return CL_SUCCESS;
+    if (err == CL_SUCCESS) { /* What waits for it must not wait for ever. */
+        emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
+        err = CL_OUT_OF_HOST_MEMORY;
     }
-    pthread_mutex_lock(&device->cores_lock);
-    uint64_t now = emu_now_ns();
-    if (device->launches_given == device->launches_over)
-        device->busy_since_ns = now;
-    gate->opens_ns = (device->cores_free_ns > now ? device->cores_free_ns : now) + duration;
-    gate->number = device->launches_given++;
-    device->cores_free_ns = gate->opens_ns;
-    pthread_mutex_unlock(&device->cores_lock);
-    if (pthread_create(&thread, NULL, open_gate, gate) != 0)
-        open_gate(gate); /* inside the call, then */
-    else
-        (void)pthread_detach(thread);
-    return CL_SUCCESS;
+    emu_driver->clReleaseEvent(gate->event);
+    free(gate);
+    return err;
 }
 
 cl_int emu_do_clEnqueueNDRangeKernel(struct emu_device *device, cl_command_queue command_queue,

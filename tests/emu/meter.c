@@ -21,7 +21,7 @@
 static uint64_t busy_ns(struct emu_device *device, uint64_t since_ns, uint64_t now_ns)
 {
     pthread_mutex_lock(&device->cores_lock);
-    bool runs = device->launches_over != device->launches_given;
+    bool runs = device->gates != NULL;
     uint64_t end = runs ? now_ns : device->cores_over_ns;
     since_ns = since_ns > device->busy_since_ns ? since_ns : device->busy_since_ns;
     pthread_mutex_unlock(&device->cores_lock);

@@ -54,14 +54,15 @@ struct emu_device {
     uint64_t memory, max_alloc, local_memory;
     pthread_mutex_t engines_lock;
     uint64_t engine_free_ns[EMU_ENGINES]; /**< When each is idle again. engines_lock. */
-    pthread_mutex_t cores_lock;           /**< Of these six. */
+    pthread_mutex_t cores_lock;           /**< Of these seven. */
     pthread_cond_t cores_changed;
     uint64_t cores_free_ns, cores_over_ns; /**< When what was launched will have ended; when the
                                                 last that has, did. */
-    uint64_t launches_given, launches_over;
-    uint64_t busy_since_ns;       /**< When it last became busy. */
-    _Atomic uint64_t builds_lost; /**< Of build_loses. */
-    _Atomic uint64_t own_bytes;   /**< What this process holds of shared->bytes. */
+    struct emu_gate *gates, *gates_last;   /**< Of launches that are not over; NULL: it is idle. */
+    bool gates_open;                       /**< A thread opens them. */
+    uint64_t busy_since_ns;                /**< When it last became busy. */
+    _Atomic uint64_t builds_lost;          /**< Of build_loses. */
+    _Atomic uint64_t own_bytes;            /**< What this process holds of shared->bytes. */
     _Atomic int64_t own_live[EMU_KINDS];
 };
 
