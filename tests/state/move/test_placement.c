@@ -566,8 +566,8 @@ static void run_two_chains(bool two_queues, cl_command_queue_properties properti
     const size_t global = ITEMS, local = 16;
     setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
-    engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=400000 name=two type=cpu base=1 own_memory=yes");
+    engine_rig_open(&rig, "[one] items_per_s=100000 name=one type=cpu base=1 own_memory=yes "
+                          "[two] items_per_s=100000 name=two type=cpu base=1 own_memory=yes");
     engine_program_open(&rig, properties, source, &program);
     queues[0] = queues[1] = program.queue;
     if (two_queues)
@@ -578,14 +578,14 @@ static void run_two_chains(bool two_queues, cl_command_queue_properties properti
             engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (unsigned round = 0; round < 5 || (round < 100 && launches(&rig, "two") <= 20); round++) {
-        teach_times(&rig, &kernel, 1, 20, 20);
-        for (unsigned n = 0; n < 20; n++) {
-            unsigned chain = n < 10 ? 0 : 1, from = 3 * chain; /* one chain after the other */
+        teach_times(&rig, &kernel, 1, 80, 80);
+        for (unsigned n = 0; n < 8; n++) {
+            unsigned chain = n < 4 ? 0 : 1, from = 3 * chain; /* one chain after the other */
             cl_event event;
             ARGS(kernel, buffers[from], buffers[from + 1], buffers[from + 2], n);
-            OK(clEnqueueNDRangeKernel(queues[chain], kernel, 1, NULL, &global, &local, n % 10 != 0,
-                                      n % 10 != 0 ? &last[chain] : NULL, &event));
-            if (n % 10 != 0)
+            OK(clEnqueueNDRangeKernel(queues[chain], kernel, 1, NULL, &global, &local, n % 4 != 0,
+                                      n % 4 != 0 ? &last[chain] : NULL, &event));
+            if (n % 4 != 0)
                 OK(clReleaseEvent(last[chain]));
             last[chain] = event;
             mix(from, from + 1, from + 2, n);
