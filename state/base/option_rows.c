@@ -42,7 +42,8 @@ static const char *option_rows_amount(uint64_t value, unsigned places, char ret[
     return ret;
 }
 
-/** What a number with this unit after it is multiplied by, to be in the row's own; 0: none of its. */
+/** What a number with this unit after it is multiplied by, to be in the row's own; 0: none of its.
+ */
 static double option_rows_unit(const struct option_row *row, const char *unit)
 {
     if (row->kind != OPTION_TIME || !*unit)
