@@ -108,7 +108,8 @@ static ALWAYS_INLINE void command_given(const struct command *command, uint8_t r
             extents_written(memory->root, residence_index, command_range(command, i - 1, memory));
 }
 
-/* Count what a read or write of the program transfers: of a rectangle, the range that it spans. */
+/* Count what a read or write of the program transfers: of a rectangle, the range that it spans. One
+ * of nothing uses no memory. */
 static ALWAYS_INLINE void command_crossed(const struct command_ops *ops,
                                           const struct command *command,
                                           struct residence *residence)
@@ -117,6 +118,8 @@ static ALWAYS_INLINE void command_crossed(const struct command_ops *ops,
               ops->type == CL_COMMAND_WRITE_IMAGE;
     if (!to && ops->type != CL_COMMAND_READ_BUFFER && ops->type != CL_COMMAND_READ_BUFFER_RECT &&
         ops->type != CL_COMMAND_READ_IMAGE)
+        return;
+    if (command->use_count == 0)
         return;
     struct range range = command_range(command, 0, command->uses[0]);
     budget_crossed(&residence->device->budget, to, range.end - range.begin);
