@@ -10,6 +10,7 @@
 #include "state/object/lost.h"
 #include "tests/state/memory/merge_rig.h"
 #include "tests/support/engine_rig.h"
+#include "tests/support/every.h"
 
 /* What the work-groups at one place wrote, merged into what those at another did: beside a model of
  * every byte. */
@@ -552,7 +553,7 @@ static void lose_each(const char *config, uint64_t stride)
 
 Test(merge, ends_when_a_device_is_lost_at_any_call, .timeout = 300)
 {
-    lose_each(CONFIG, 1);
+    lose_each(CONFIG, every(2));
 }
 
 Test(merge, ends_when_a_lost_device_hangs, .timeout = 300)
