@@ -364,8 +364,10 @@ static bool somebody_chooses(void)
     return true;
 }
 
-/* Pieces run on a device that is lost, and nobody has chosen another one yet. */
-static cl_event lose_without_choice(struct lossy *l)
+/* Pieces run, at least @pieces were given, on a device that is lost, and nobody has chosen another
+ * one yet. Only what comes after the first, by which the others are sized, puts the event in doubt.
+ */
+static cl_event lose_without_choice(struct lossy *l, unsigned pieces)
 {
     struct scene *s = &l->scene;
     cl_event event;
@@ -377,9 +379,7 @@ static cl_event lose_without_choice(struct lossy *l)
         event = launch(s, &long_shape, ROUNDS);
         await_running(event);
         if (is_cut(event)) {
-            /* What waits for the first piece to end, by which others are sized, is not the event.
-             */
-            while (launches(s, "one") - before < 2)
+            while (launches(s, "one") - before < pieces)
                 engine_rig_sleep(1);
             break;
         }
@@ -387,7 +387,8 @@ static cl_event lose_without_choice(struct lossy *l)
         OK(clReleaseEvent(event));
     }
     cr_assert_eq(emu_shared_vanish(s->rig.emu, "one"), 0);
-    while (recovery_state() != RECOVERY_CHOOSING || !event_is_doubted((struct event *)event))
+    while (recovery_state() != RECOVERY_CHOOSING ||
+           (pieces > 1 && !event_is_doubted((struct event *)event)))
         engine_rig_sleep(1);
     return event;
 }
@@ -402,10 +403,18 @@ static void failed_with_the_device(struct lossy *l, cl_event event)
     lossy_close(l);
 }
 
+Test(recover_pieces, a_first_piece_that_cannot_be_given_again_fails, .timeout = 60)
+{
+    static struct lossy l;
+    cl_event event = lose_without_choice(&l, 1);
+    journal_break("it cannot be");
+    failed_with_the_device(&l, event);
+}
+
 Test(recover_pieces, pieces_that_cannot_be_given_again_fail, .timeout = 60)
 {
     static struct lossy l;
-    cl_event event = lose_without_choice(&l);
+    cl_event event = lose_without_choice(&l, 2);
     journal_break("they cannot be");
     failed_with_the_device(&l, event);
 }
@@ -414,7 +423,7 @@ Test(recover_pieces, pieces_whose_recovery_failed_fail_without_protection, .time
 {
     static struct lossy l;
     struct move_report report;
-    cl_event event = lose_without_choice(&l);
+    cl_event event = lose_without_choice(&l, 2);
     cr_assert_eq(
         emu_shared_arm(l.scene.rig.emu, "two", 1, "clEnqueueNDRangeKernel", EMU_ERROR_VANISH), 0);
     cr_assert_neq(engine_rig_move(&l.scene.rig, "two", &report), MOVE_DONE);
