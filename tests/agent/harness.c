@@ -1,6 +1,6 @@
 #include "tests/agent/harness.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>

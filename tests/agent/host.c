@@ -1,6 +1,6 @@
 #include "tests/agent/host.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -40,7 +40,7 @@ void host_begin(void)
     unsetenv("RESEAT_SOCKET");
     unsetenv("POCL_FAKE_DEVICES");
     if (geteuid() != 0 || unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-        cr_skip_test("only root can have folders of its own");
+        cases_skip("only root can have folders of its own");
     snprintf(options, sizeof(options), "mode=0755,size=%u", HOST_BYTES);
     for (size_t i = 0; i < 3; i++)
         cr_assert_eq(mount("host", folders[i], "tmpfs", 0, options), 0);

@@ -1,6 +1,6 @@
 #include "tests/agent/puppet.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

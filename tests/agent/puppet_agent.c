@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>

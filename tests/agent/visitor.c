@@ -1,6 +1,6 @@
 #include "tests/agent/visitor.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 
 #define NEEDS_ROOT()                                                                               \
     if (geteuid() != 0)                                                                            \
-    cr_skip_test("only root can be other users")
+    cases_skip("only root can be other users")
 
 struct visitor {
     pid_t pid;

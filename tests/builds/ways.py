@@ -9,7 +9,7 @@ BUILD is a build folder of the tree. WAY is one of
             programs load bring no OpenSSL, and what they install runs, also from elsewhere. Root tries
             them on a machine of their own as well (installed.sh); with TEST_TIMES above 1 they are
             built as they are for users, twice
-  bare      it is configured where neither Criterion nor an OpenCL loader is, and builds no test
+  bare      it is configured where neither x264 nor an OpenCL loader is, and builds no test
   clang     clang compiles every file
   arm64     gcc for arm64 compiles every file of the product. Nothing is linked or run: of the
             libraries only the headers are there, those of this machine, behind the C library's of
@@ -128,7 +128,7 @@ def bare(meson, _):
         for path in filter(os.path.isdir, where):
             for name in os.listdir(path):
                 link = os.path.join(known, name)
-                if not name.startswith(("criterion", "OpenCL", "ocl")) and not os.path.exists(link):
+                if not name.startswith(("x264", "OpenCL", "ocl")) and not os.path.exists(link):
                     os.symlink(os.path.join(path, name), link)
         env = dict(os.environ, PKG_CONFIG_LIBDIR=known)
         for value in ("disabled", "auto"):
@@ -139,8 +139,8 @@ def bare(meson, _):
                 fail(f"-Dtests={value} builds tests")
         refused = subprocess.run([meson, "setup", "-Dtests=enabled", os.path.join(folder, "on"),
                                   SOURCE], env=env, stdout=subprocess.PIPE, text=True, check=False)
-        if refused.returncode == 0 or "criterion" not in refused.stdout:
-            fail(f"-Dtests=enabled without Criterion: {refused.stdout}")
+        if refused.returncode == 0 or "x264" not in refused.stdout:
+            fail(f"-Dtests=enabled without x264: {refused.stdout}")
 
 
 def commands(build, folders):

@@ -1,8 +1,8 @@
 #ifndef RESEAT_TESTS_CONTRACT_SAMPLES_H
 #define RESEAT_TESTS_CONTRACT_SAMPLES_H
 
+#include "tests/support/cases.h"
 #include <CL/opencl.h>
-#include <criterion/criterion.h>
 
 /* One object of each type on the first device that there is. Each function asserts that it
  * succeeds. */

@@ -1,7 +1,7 @@
 #include "tests/emu/fixture.h"
 #include "tests/scratch.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

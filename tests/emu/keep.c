@@ -5,14 +5,17 @@
 
 #include "tests/emu/keep.h"
 
-/* What the driver made of a source for a device. It is kept when it is made for the second time:
- * POCL takes 256 MiB to write a binary in, several times, which costs more than most programs that
- * are built once. */
+/* What the driver made of a source for a device. Its binary is taken when it is made for the fourth
+ * time: POCL takes 256 MiB to write a binary in, several times, which costs more than a program
+ * that is built a few times. */
+#define TAKEN_AT 4
+
 struct kept {
     struct kept *next;
     cl_device_id device;
     char *key;             /* how it was made, of what */
-    unsigned char *binary; /* NULL: it was made once */
+    unsigned times;        /* how often, up to TAKEN_AT */
+    unsigned char *binary; /* NULL: not taken yet, or it would not say all */
     size_t size;
 };
 
@@ -92,12 +95,21 @@ static char *key_of(const struct emu_program *program, const struct emu_keep_cal
     return key;
 }
 
-static const struct kept *find(cl_device_id device, const char *key)
+/* @key is taken, or freed. NULL: no memory. */
+static struct kept *find(cl_device_id device, char *key)
 {
     pthread_mutex_lock(&kept_lock);
-    const struct kept *at = kept;
+    struct kept *at = kept;
     while (at != NULL && (at->device != device || strcmp(at->key, key) != 0))
         at = at->next;
+    if (at != NULL) {
+        free(key);
+    } else if ((at = calloc(1, sizeof(*at))) != NULL) {
+        *at = (struct kept){.next = kept, .device = device, .key = key};
+        kept = at;
+    } else {
+        free(key);
+    }
     pthread_mutex_unlock(&kept_lock);
     return at;
 }
@@ -117,37 +129,46 @@ static bool says_all(cl_program program, cl_device_id device)
     return log[0] == '\0' && variables == 0;
 }
 
-/* Whether @new has what the driver made, as a binary. */
-static bool take_binary(cl_program program, struct kept *new)
+/* What the driver made, as a binary; NULL: it would not say all, or the driver does not give it. */
+static unsigned char *binary_of(cl_program program, cl_device_id device, size_t *ret_size)
 {
-    if (!says_all(program, new->device) ||
-        emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(new->size),
-                                     &new->size, NULL) != CL_SUCCESS ||
-        new->size == 0)
-        return false;
-    new->binary = malloc(new->size);
-    return new->binary != NULL &&
-           emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(new->binary),
-                                        &new->binary, NULL) == CL_SUCCESS;
+    if (!says_all(program, device) ||
+        emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_size), ret_size,
+                                     NULL) != CL_SUCCESS ||
+        *ret_size == 0)
+        return NULL;
+    unsigned char *binary = malloc(*ret_size);
+    if (binary != NULL && emu_driver->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary),
+                                                       &binary, NULL) == CL_SUCCESS)
+        return binary;
+    free(binary);
+    return NULL;
 }
 
-static void keep(cl_program program, cl_device_id device, const char *key, bool again)
+/* The driver has made it of source once more. */
+static void keep(struct kept *from, cl_program program)
 {
-    struct kept *new = calloc(1, sizeof(*new));
-    if (new == NULL)
-        return;
-    new->device = device;
-    new->key = strdup(key);
-    if (new->key == NULL || (again && !take_binary(program, new))) {
-        free(new->key);
-        free(new->binary);
-        free(new);
-        return;
-    }
+    size_t size = 0;
+    unsigned char *binary = NULL;
     pthread_mutex_lock(&kept_lock);
-    new->next = kept; /* before the one without a binary */
-    kept = new;
+    bool take = from->times < TAKEN_AT && ++from->times == TAKEN_AT;
     pthread_mutex_unlock(&kept_lock);
+    if (take)
+        binary = binary_of(program, from->device, &size);
+    if (binary == NULL)
+        return;
+    pthread_mutex_lock(&kept_lock);
+    from->size = size;
+    from->binary = binary;
+    pthread_mutex_unlock(&kept_lock);
+}
+
+static bool has_binary(const struct kept *from)
+{
+    pthread_mutex_lock(&kept_lock);
+    bool has = from != NULL && from->binary != NULL;
+    pthread_mutex_unlock(&kept_lock);
+    return has;
 }
 
 /* The driver's program made of what was kept; NULL when that fails. */
@@ -198,7 +219,8 @@ static bool note_options(struct emu_program *program, const char *options)
 
 cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *call)
 {
-    CLEANUP(free_text) char *options = options_of(call), *key = NULL;
+    CLEANUP(free_text) char *options = options_of(call);
+    char *key = NULL;
     cl_int err = undo(program);
     if (err != CL_SUCCESS)
         return err;
@@ -210,17 +232,16 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     /* POCL's 256 MiB for a binary, and 2 MiB for each file that it reads, would all be filled. */
     const char *perturbs = getenv("MALLOC_PERTURB_");
     mallopt(M_PERTURB, 0);
-    const struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
+    struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
     cl_context context = program->object.context->object.real;
-    bool has_binary = from != NULL && from->binary != NULL;
-    cl_program made = has_binary ? make(from, context, call, options) : NULL;
+    cl_program made = has_binary(from) ? make(from, context, call, options) : NULL;
     if (made != NULL) {
         program->origin = program->object.real;
         program->object.real = made;
     } else {
         err = ask_driver(program->object.real, call, options);
-        if (err == CL_SUCCESS && key != NULL && !has_binary)
-            keep(program->object.real, call->devices[0], key, from != NULL);
+        if (err == CL_SUCCESS && from != NULL)
+            keep(from, program->object.real);
     }
     mallopt(M_PERTURB, perturbs != NULL ? atoi(perturbs) : 0);
     return err;

@@ -8,9 +8,8 @@
 #include "tests/emu/emu.h"
 
 /*
- * Threads that share one context, with callbacks and a device that comes and goes: a plain program,
- * because Criterion does not run under ThreadSanitizer. Ends with success when every read brought
- * what was written, every callback came once and nothing is left.
+ * Threads that share one context, with callbacks and a device that comes and goes. Ends with
+ * success when every read brought what was written, every callback came once and nothing is left.
  */
 
 #define THREADS 4

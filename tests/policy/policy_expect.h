@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_POLICY_POLICY_EXPECT_H
 #define RESEAT_TESTS_POLICY_POLICY_EXPECT_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <string.h>
 
 #include "tests/policy/policy_world.h"

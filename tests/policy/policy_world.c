@@ -1,6 +1,6 @@
 #include "tests/policy/policy_world.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <string.h>
 

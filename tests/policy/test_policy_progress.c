@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"

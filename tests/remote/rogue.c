@@ -1,7 +1,7 @@
 #include "tests/remote/rogue.h"
 #include "remote/wire/stream_greeting.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "tests/remote/seat.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

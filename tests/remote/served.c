@@ -1,7 +1,7 @@
 #include "tests/remote/served.h"
 
+#include "tests/support/cases.h"
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>

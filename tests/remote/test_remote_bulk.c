@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/opencl.h>
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>

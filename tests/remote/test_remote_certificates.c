@@ -1,6 +1,6 @@
+#include "tests/support/cases.h"
 #include <CL/cl.h>
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>

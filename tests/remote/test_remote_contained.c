@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/opencl.h>
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -387,7 +387,7 @@ static void contain(const char *home)
 Test(remote_contained, a_kernel_reaches_nothing_of_a_server_of_roots)
 {
     if (geteuid())
-        cr_skip_test("only root has one");
+        cases_skip("only root has one");
     contain(NULL);
 }
 
@@ -413,7 +413,7 @@ Test(remote_contained, a_server_that_cannot_leave_root_does_not_start)
     int ends[2], status = 0;
     char said[512] = "";
     if (geteuid())
-        cr_skip_test("only root has one");
+        cases_skip("only root has one");
     served_start_tcp(&served, NULL);
     cr_assert_eq(pipe(ends), 0);
     pid_t pid = fork();

@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/opencl.h>
-#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
+#include "tests/support/cases.h"
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
-#include <criterion/criterion.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
+#include "tests/support/cases.h"
 #include <CL/cl_icd.h>
 #include <CL/opencl.h>
-#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
@@ -531,7 +531,7 @@ Test(remote_rings, an_end_is_seen_before_its_driver_could_call_back)
     uint64_t finished = 0, until = clock_now_ns() + 3 * SILENCE_NS;
     cr_assert_eq(sched_getaffinity(0, sizeof(processors), &processors), 0);
     if (CPU_COUNT(&processors) < 2)
-        cr_skip_test("nobody spins on one processor");
+        cases_skip("nobody spins on one processor");
     struct seat seat = seat_take(emulated_device(&served, "callbacks=never"));
     /* With others beside it on the machine not each is seen. */
     do

@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/cl.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -373,7 +373,7 @@ static uint64_t settled(void)
 Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
 {
     if (SANITIZED)
-        cr_skip_test("sanitizers need more address space");
+        cases_skip("sanitizers need more address space");
     const uint32_t count = 64;
     uint32_t read = 0, failed = 0;
     rogue_make_buffer(&good, 16 * MIB);
@@ -477,7 +477,7 @@ static void post_other_marker(uint64_t event)
 Test(remote_slow_larger, writes_that_wait_for_the_client_fail_and_it_goes_on)
 {
     if (SANITIZED)
-        cr_skip_test("sanitizers need more address space");
+        cases_skip("sanitizers need more address space");
     const uint64_t context = id_make(ID_CONTEXT, 0, 1), queue = id_make(ID_QUEUE, 0, 1);
     const uint64_t buffer = id_make(ID_MEMORY, 0, 1), event = id_make(ID_EVENT, 6, WRITES);
     struct outcome outcome = {0};
@@ -526,7 +526,7 @@ static void print(uint32_t generation, cl_int lines)
 Test(remote_slow, what_kernels_print_waits_for_who_takes_it)
 {
     if (SANITIZED)
-        cr_skip_test("sanitizers need more address space");
+        cases_skip("sanitizers need more address space");
     struct message message;
     struct msg_printed printed;
     uint64_t bytes = 0;

@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/cl.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

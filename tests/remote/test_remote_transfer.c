@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

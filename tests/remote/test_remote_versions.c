@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/cl.h>
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>

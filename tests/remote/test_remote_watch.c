@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -220,7 +220,7 @@ Test(remote_watch, a_socket_of_another_user_is_not_believed)
     char byte;
 
     if (geteuid() != 0)
-        cr_skip("only root can be two users");
+        cases_skip("only root can be two users");
     cr_assert(mkdtemp(folder));
     cr_assert_eq(chmod(folder, 0777), 0);
     cr_assert_eq(pipe(ready), 0);

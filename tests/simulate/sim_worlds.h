@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_AGENT_SIMULATE_SIM_WORLDS_H
 #define RESEAT_TESTS_AGENT_SIMULATE_SIM_WORLDS_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <inttypes.h>
 
 #include "simulate/sim.h"

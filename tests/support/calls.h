@@ -7,7 +7,7 @@
  * CALLS_FAIL, which a test may define otherwise. */
 
 #ifndef CALLS_FAIL
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #define CALLS_FAIL(call, error) cr_assert(false, "%s: %d", call, error)
 #endif
 

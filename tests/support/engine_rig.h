@@ -12,7 +12,7 @@
 /*
  * The whole engine in the test's own process: the entry points (cl*) beside what stands behind them
  * (move_run, status_vdev, the objects), on emulated devices or on POCL's. Without an agent. One
- * engine a process: Criterion gives each test its own.
+ * engine a process: each test has its own.
  */
 struct engine_rig {
     struct emu_shared *emu; /**< For emu_shared_*; NULL on POCL. */

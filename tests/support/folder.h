@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_SUPPORT_FOLDER_H
 #define RESEAT_TESTS_SUPPORT_FOLDER_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +37,7 @@ static inline void folder_make(char path[SCRATCH_MAX])
     cr_assert_lt(folders_count, FOLDERS_MAX);
     strcpy(folders_made[folders_count++], path);
     folders_maker = getpid();
-    if (folders_count == 1)
-        atexit(folders_remove);
-#ifdef PLAIN_CLEANUP
-    plain_cleanup = folders_remove;
-#endif
+    cases_at_end(folders_remove);
 }
 
 static inline void folder_put(const char *folder, const char *name, const char *text)

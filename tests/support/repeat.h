@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_SUPPORT_REPEAT_H
 #define RESEAT_TESTS_SUPPORT_REPEAT_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

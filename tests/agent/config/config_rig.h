@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_AGENT_CONFIG_CONFIG_RIG_H
 #define RESEAT_TESTS_AGENT_CONFIG_CONFIG_RIG_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

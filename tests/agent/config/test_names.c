@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -233,7 +233,7 @@ Test(access, the_number_of_all_who_have_none_in_a_container_is_nobodys)
     char folder[SCRATCH_MAX];
 
     if (geteuid() != 0)
-        cr_skip_test("only root may give a user namespace several numbers");
+        cases_skip("only root may give a user namespace several numbers");
     cr_assert(mkdtemp(scratch(folder, "container")));
     cr_assert_eq(chown(folder, 64002, 64002), 0);
     cr_expect_eq(in_user_namespace(NULL, nobody, folder), 0);

@@ -1,6 +1,6 @@
 #include "tests/agent/daemon/own_agent.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dirent.h>
 #include <jansson.h>
 #include <pty.h>

@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

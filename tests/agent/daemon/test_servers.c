@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_INTERPOSE_AWARE_SAVE_PROGRAM_H
 #define RESEAT_TESTS_INTERPOSE_AWARE_SAVE_PROGRAM_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 
 #include "interpose/entry/reseat_api.h"

@@ -1,6 +1,6 @@
 #include "tests/interpose/aware/test_aware.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_INTERPOSE_CONTROL_CONTROL_BUDGET_RIG_H
 #define RESEAT_TESTS_INTERPOSE_CONTROL_CONTROL_BUDGET_RIG_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -229,7 +229,7 @@ Test(roads, a_set_uid_program_has_none)
     struct statvfs mounted;
     folder_make(folder);
     if (geteuid() != 0 || statvfs(folder, &mounted) != 0 || mounted.f_flag & ST_NOSUID)
-        cr_skip_test("not root, or no set-user-id programs there");
+        cases_skip("not root, or no set-user-id programs there");
     cr_assert_eq(chmod(folder, 0755), 0);
     copy_file(LINKED_PATH, folder, "setuid", 0755, path);
     cr_assert_eq(chown(path, 65534, 65534), 0);

@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/un.h>

@@ -1,7 +1,7 @@
 #include "tests/remote/link/tls_rig.h"
 
+#include "tests/support/cases.h"
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_REMOTE_RINGS_LINK_RIG_H
 #define RESEAT_TESTS_REMOTE_RINGS_LINK_RIG_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -58,7 +58,7 @@ Test(area, huge_pages_which_may_be_missing_are_refused)
     const size_t size = 2 << 20;
     int fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_HUGETLB);
     if (fd < 0)
-        cr_skip_test("no such files here");
+        cases_skip("no such files here");
     cr_assert_eq(ftruncate(fd, (off_t)size), 0);
     cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
     cr_assert_eq(area_check(fd, size), -EPROTO);

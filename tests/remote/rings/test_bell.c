@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -210,7 +210,7 @@ static bool comes_soon(void *data)
 Test(bell, who_stopped_spins_again_when_that_pays, .init = begin)
 {
     if (scene.waiter.spin.most_ns == 0)
-        cr_skip_test("one processor");
+        cases_skip("one processor");
     for (unsigned i = 0; i < 1000; i++)
         cr_assert_eq(await(1, clock_now_ns() + 1), -ETIMEDOUT);
     for (unsigned i = 0; i < 5000; i++) {

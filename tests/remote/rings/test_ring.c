@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -456,7 +456,7 @@ static void *lies_all_the_time(void *data)
 Test(ring, a_reader_survives_words_that_change_under_it)
 {
 #ifdef __SANITIZE_THREAD__
-    cr_skip_test("a race, by intention");
+    cases_skip("a race, by intention");
 #endif
     struct ring_pair pair;
     pthread_t thread;

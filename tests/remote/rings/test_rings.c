@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -318,7 +318,7 @@ Test(rings, a_thread_that_is_cancelled_finishes_its_frame, .init = two_rings, .f
      .timeout = 200)
 {
 #ifdef __SANITIZE_THREAD__
-    cr_skip_test("the sanitizer's own locks stay locked");
+    cases_skip("the sanitizer's own locks stay locked");
 #endif
     struct dice dice = {8};
     pthread_t reader;
@@ -377,7 +377,7 @@ static bool waits_for_room(void)
 Test(rings, a_cancel_that_comes_late_comes_after_the_post, .init = two_rings, .fini = end)
 {
 #ifdef __SANITIZE_THREAD__
-    cr_skip_test("the sanitizer's own locks stay locked");
+    cases_skip("the sanitizer's own locks stay locked");
 #endif
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, posts_on_and_on, NULL), 0);
@@ -431,7 +431,7 @@ Test(rings, a_thread_that_jumps_out_of_a_post_ends_the_session, .init = eight_ri
 Test(rings, a_thread_that_ends_in_a_post_ends_the_session, .init = eight_rings, .fini = end)
 {
 #ifdef __SANITIZE_THREAD__
-    cr_skip_test("it allocates in the handler");
+    cases_skip("it allocates in the handler");
 #endif
     pthread_t thread;
     ends_thread = true;

@@ -1,6 +1,6 @@
 #include "remote/server/session/pending.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 
 TestSuite(pending, .timeout = 60);
 

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -186,11 +186,11 @@ static void try_files(void)
 Test(sandbox, files_of_its_user_are_out_of_reach)
 {
     if (syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
-        cr_skip_test("this kernel has no Landlock");
+        cases_skip("this kernel has no Landlock");
     /* Not in /tmp, which drivers may use. */
     snprintf(home, sizeof(home), "/run/sandbox-XXXXXX");
     if (!mkdtemp(home))
-        cr_skip_test("only root can try that");
+        cases_skip("only root can try that");
     setenv("HOME", home, 1);
     unsetenv("XDG_CACHE_HOME");
     unsetenv("TMPDIR");
@@ -209,10 +209,10 @@ static struct devices unknown;
 static void begin_in_home(void)
 {
     if (syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
-        cr_skip_test("this kernel has no Landlock");
+        cases_skip("this kernel has no Landlock");
     snprintf(home, sizeof(home), "/run/sandbox-XXXXXX");
     if (!mkdtemp(home))
-        cr_skip_test("only root can try that");
+        cases_skip("only root can try that");
     unsetenv("XDG_CACHE_HOME");
     unsetenv("POCL_CACHE_DIR");
     unsetenv("TMPDIR");

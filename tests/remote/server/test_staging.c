@@ -1,6 +1,6 @@
 #include "remote/server/session/staging.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 
 #include "state/base/clock.h"
@@ -161,7 +161,7 @@ Test(clock, is_not_behind_a_device_whose_clock_runs_fast)
     cr_assert_geq(now_of(&clock), last);
 }
 
-/* Each in a process of its own, as Criterion has it: what is changed is the process's clock. */
+/* What is changed is the clock of the test's own process. */
 
 Test(clock, goes_on_where_the_hosts_is_behind)
 {

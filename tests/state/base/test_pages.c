@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -297,7 +297,7 @@ Test(pages, a_limited_address_space_is_the_programs)
 {
     struct rlimit limit;
 #ifdef __SANITIZE_THREAD__
-    cr_skip_test("ThreadSanitizer has more than that reserved");
+    cases_skip("ThreadSanitizer has more than that reserved");
 #endif
     pages_set_limit(64 * MIB);
     getrlimit(RLIMIT_AS, &limit);

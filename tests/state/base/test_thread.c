@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>

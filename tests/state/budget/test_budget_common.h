@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_BUDGET_TEST_BUDGET_COMMON_H
 #define RESEAT_TESTS_STATE_BUDGET_TEST_BUDGET_COMMON_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_COMMAND_SLICES_RIG_H
 #define RESEAT_TESTS_STATE_COMMAND_SLICES_RIG_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 
 #include "tests/support/engine_rig.h"
 

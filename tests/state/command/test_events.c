@@ -1,6 +1,6 @@
 #include "tests/state/command/test_events.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #define CL_USE_DEPRECATED_OPENCL_1_0_APIS
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <string.h>
 
 #include "tests/state/command/test_events.h"

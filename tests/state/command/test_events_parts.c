@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <string.h>
 
 #include "state/driver/devinfo.h"

@@ -1,6 +1,6 @@
 #include "tests/state/image/rig.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_IMAGE_SCENE_H
 #define RESEAT_TESTS_STATE_IMAGE_SCENE_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <limits.h>
 
 #include "tests/scratch.h"

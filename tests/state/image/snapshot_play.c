@@ -1,6 +1,6 @@
 #include "tests/state/image/snapshot_play.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdlib.h>
 #include <string.h>
 

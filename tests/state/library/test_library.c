@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -251,7 +251,7 @@ Test(library, nothing_of_another_user_is_used)
 {
     char path[PATH_MAX];
     if (geteuid() != 0)
-        cr_skip_test("only root can give files away");
+        cases_skip("only root can give files away");
     path_of(1, path);
     cr_assert_eq(keep(1, 10), 0);
     cr_assert_eq(chown(path, 12345, 12345), 0);

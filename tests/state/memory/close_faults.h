@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_MEMORY_CLOSE_FAULTS_H
 #define RESEAT_TESTS_STATE_MEMORY_CLOSE_FAULTS_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static struct dirty *begin(void)
     memory = pages_take(BYTES, 0);
     cr_assert(memory);
     if (dirty_begin(memory, BYTES, &dirty) != 0)
-        cr_skip_test("no write faults of the kernel's for us");
+        cases_skip("no write faults of the kernel's for us");
     return dirty;
 }
 

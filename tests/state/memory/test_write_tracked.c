@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static void digest(struct world *w, size_t first, size_t count, bool quiet, stru
 {
     cr_assert_eq(write_tracked_digest(w->root, first, count, quiet, NULL, ret), 0);
     if (!is_write_tracked(w) && !quiet)
-        cr_skip_test("no write faults of the kernel's for us");
+        cases_skip("no write faults of the kernel's for us");
 }
 
 static void write_on(void *data, unsigned round)

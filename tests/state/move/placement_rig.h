@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_MOVE_PLACEMENT_RIG_H
 #define RESEAT_TESTS_STATE_MOVE_PLACEMENT_RIG_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

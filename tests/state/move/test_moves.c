@@ -1,5 +1,4 @@
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
+#include "tests/support/cases.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>

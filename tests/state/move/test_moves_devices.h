@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_MOVE_TEST_MOVES_DEVICES_H
 #define RESEAT_TESTS_STATE_MOVE_TEST_MOVES_DEVICES_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 
 #include "tests/state/move/test_moves_common.h"
 

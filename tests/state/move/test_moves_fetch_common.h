@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_MOVE_TEST_MOVES_FETCH_COMMON_H
 #define RESEAT_TESTS_STATE_MOVE_TEST_MOVES_FETCH_COMMON_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
+#include "tests/support/cases.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -285,18 +284,14 @@ static const struct refusal refusals[] = {
     {"version=1.2", use_language, "OpenCL C", "3.0", "1.2"},
 };
 
-ParameterizedTestParameters(plan, refuses_with_the_limit_in_words)
+static unsigned of_refusals(void)
 {
-    /* By number: each test has addresses of its own. */
-    static size_t numbers[ARRAY_SIZE(refusals)];
-    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
-        numbers[i] = i;
-    return cr_make_param_array(size_t, numbers, ARRAY_SIZE(refusals));
+    return ARRAY_SIZE(refusals);
 }
 
-ParameterizedTest(size_t *number, plan, refuses_with_the_limit_in_words)
+Test(plan, refuses_with_the_limit_in_words, .times = of_refusals)
 {
-    const struct refusal *refusal = &refusals[*number];
+    const struct refusal *refusal = &refusals[cases_number()];
     struct engine_rig rig;
     struct move_report report;
     char text[256];
@@ -353,14 +348,14 @@ static void give_up_root(void)
     cr_assert_eq(chdir(path), 0);
     cr_assert_eq(rmdir(path), 0); /* nothing is found or left in what is gone */
     if (chroot(".") != 0)
-        cr_skip_test("chroot is not allowed");
+        cases_skip("chroot is not allowed");
 }
 
 /* POCL's cache was its old user's alone. */
 static void give_up_user(void)
 {
     if (geteuid() != 0)
-        cr_skip_test("only root may become somebody else");
+        cases_skip("only root may become somebody else");
     cr_assert_eq(chmod(getenv("POCL_CACHE_DIR"), 0700), 0);
     cr_assert_eq(setresuid(65534, 65534, 65534), 0);
 }

@@ -1,5 +1,4 @@
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,30 +279,23 @@ static const struct variant variants[] = {
 };
 #define MOVES 7 /* the others begin or end in host memory */
 
-struct shard {
-    uint32_t variant, first;
-};
-
-/* Of the calls, or of every second one in turn the odd and the even ones. */
-static struct criterion_test_params shards_of(uint32_t first, uint32_t variants_count)
+static unsigned shards_of_each(void)
 {
-    static struct shard shards[ARRAY_SIZE(variants) * SHARDS];
-    uint32_t step = every(2), each = SHARDS / step;
-    for (uint32_t i = 0; i < variants_count * each; i++)
-        shards[i] = (struct shard){first + i / each, i % each * step + i / each % step + 1};
-    return cr_make_param_array(struct shard, shards, variants_count * each);
+    return SHARDS / every(2);
 }
 
-/* One after another: failures add up in what they leave behind. */
-static void try_shard(const struct shard *shard)
+/* Of the calls of a variant, or of every second one in turn the odd and the even ones: one after
+ * another, for failures add up in what they leave behind. */
+static void try_shard(unsigned first_variant)
 {
-    const struct variant *variant = &variants[shard->variant];
+    unsigned v = cases_number() / shards_of_each(), i = cases_number() % shards_of_each();
+    const struct variant *variant = &variants[first_variant + v];
     struct engine_rig rig;
     static struct state s;
     open(&rig, &s);
     if (!variant->from)
         engine_rig_moves(&rig, NULL);
-    uint64_t k = shard->first;
+    uint64_t k = i * every(2) + v % every(2) + 1;
     while (k < CALLS_MAX && try_and_check(&rig, &s, variant, k))
         k += SHARDS;
     cr_assert_lt(k, CALLS_MAX, "%s: more calls than were tried", variant->name);
@@ -316,22 +308,22 @@ static void try_shard(const struct shard *shard)
 
 /* In halves, which run at once. */
 
-ParameterizedTestParameters(matrix, from_device_to_device)
+static unsigned between_devices(void)
 {
-    return shards_of(0, MOVES);
+    return MOVES * shards_of_each();
 }
 
-ParameterizedTest(struct shard *shard, matrix, from_device_to_device)
+Test(matrix, from_device_to_device, .times = between_devices)
 {
-    try_shard(shard);
+    try_shard(0);
 }
 
-ParameterizedTestParameters(matrix, through_host_memory)
+static unsigned with_host_memory(void)
 {
-    return shards_of(MOVES, ARRAY_SIZE(variants) - MOVES);
+    return (ARRAY_SIZE(variants) - MOVES) * shards_of_each();
 }
 
-ParameterizedTest(struct shard *shard, matrix, through_host_memory)
+Test(matrix, through_host_memory, .times = with_host_memory)
 {
-    try_shard(shard);
+    try_shard(MOVES);
 }

@@ -1,6 +1,6 @@
 #include "tests/state/move/test_moves_state.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 /*
  * Processes that end while a mover, callbacks and status queries are at work, at every moment of a
  * move: none of them may be in a driver whose own handlers of exit() have run (EMU_EXIT). Each is a
- * process of its own, so this is no Criterion suite.
+ * process of its own, and ends as a program does: this has a main() of its own.
  */
 
 enum {

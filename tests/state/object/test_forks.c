@@ -14,8 +14,8 @@
  * Two threads fork while others map and unmap, use shared virtual memory, build, launch and move.
  * Their children use the library: only calls that reach no driver, whose own locks nobody makes
  * whole for a child. It is the library's work that none of them finds a lock that nobody has any
- * more, or waits for a thread that it does not have. Processes of their own, so this is no
- * Criterion suite.
+ * more, or waits for a thread that it does not have. Processes of their own: this has a
+ * main() of its own.
  */
 
 /* So many mappings are looked through, under their lock, for each that ends. */

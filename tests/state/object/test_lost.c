@@ -1,5 +1,5 @@
+#include "tests/support/cases.h"
 #include <CL/cl.h>
-#include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #ifndef RESEAT_TESTS_STATE_OBJECT_TEST_PINS_COMMON_H
 #define RESEAT_TESTS_STATE_OBJECT_TEST_PINS_COMMON_H
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <string.h>
 
 #include "tests/support/engine_rig.h"

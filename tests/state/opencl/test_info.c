@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 
 #include "state/opencl/info.h"
 #include "tests/support/leaks.h"

@@ -1,6 +1,6 @@
 #include "tests/state/program/pair.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <ctype.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -217,6 +217,7 @@ static char *expand(const char *folder, const char *front, const char *text, con
     size_t size = 0;
     int c, last = ' ';
     bool mark = *front && strncmp(text, "\xef\xbb\xbf", 3) == 0;
+    cr_assert_not_null(joined);
     sprintf(joined, "%s%s", front, text + (mark ? 3 : 0));
     folder_put(folder, "sample.c", joined);
     free(joined);

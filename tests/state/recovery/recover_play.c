@@ -1,6 +1,6 @@
 #include "tests/state/recovery/recover_play.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 
 #include "state/base/clock.h"
 #include "state/transfer/throttle.h"

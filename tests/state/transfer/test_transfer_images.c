@@ -1,4 +1,4 @@
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ Test(transfer, images_cross_to_another_vendor, .timeout = 120)
 {
     struct rig *a = rig_create(0, true), *b = rig_create_named("llvmpipe", true);
     if (!b)
-        cr_skip_test("rusticl is not installed");
+        cases_skip("rusticl is not installed");
     const struct transfer_shape shape = {.chunk = CHUNK, .chunks = 3};
     const struct bench benches[] = {{ACROSS, a, b}, {ACROSS, b, a}, {DOWN, b, NULL}, {UP, NULL, b}};
     for (size_t i = 0; i < ARRAY_SIZE(benches); i++)

@@ -1,6 +1,6 @@
 #include "tests/state/transfer/transfer_bench.h"
 
-#include <criterion/criterion.h>
+#include "tests/support/cases.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
