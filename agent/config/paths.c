@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/config/installed.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"

@@ -77,6 +77,11 @@ static void peers_peer_break(struct peer *peer)
         shutdown(fd, SHUT_RDWR);
 }
 
+bool peer_sees(const struct peer *peer, uid_t owner)
+{
+    return peer->uid == owner || peer_may(peer, RIGHT_PROGRAMS);
+}
+
 static size_t peers_bytes_of(const struct peer *peer)
 {
     return peer->reader.used + uv_stream_get_write_queue_size((const uv_stream_t *)&peer->pipe);

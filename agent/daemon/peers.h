@@ -49,10 +49,7 @@ static inline bool peer_may(const struct peer *peer, unsigned rights)
     return (peer->rights & rights) == rights;
 }
 /** True when @peer's user may see a program of @owner. */
-static inline bool peer_sees(const struct peer *peer, uid_t owner)
-{
-    return peer->uid == owner || peer_may(peer, RIGHT_PROGRAMS);
-}
+bool peer_sees(const struct peer *peer, uid_t owner);
 /**
  * Fill in who is at the other end of the socket @fd, and which rights they have. The groups belong
  * to @peer, whose agent is set. Returns false where they are no user of this agent, or on failure.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write the packing and checked unpacking of the maps of messages.txt, for one side of them.
 
   generate.py TABLE SIDE HEADER SOURCE

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Generate the entry points that calls.txt describes, from the OpenCL headers of this system.
 
 Fails when a header has a function that the table lacks, or the table one that no header has.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write the driver's calls and dispatch table, and what the server does with its commands, from interpose/entry/calls.txt, info.txt beside it, commands.txt here, and
 the OpenCL headers.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write the structs of messages.txt, their packing and checked unpacking, and both sides' dispatch."""
 
 import re

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write a dispatch table that stands in for a driver's from the typedefs of CL/cl_icd.h.
 
   generate_calls.py lost|locked OUTPUT COMPILER...

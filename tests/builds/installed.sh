@@ -36,7 +36,7 @@ as user reseat doctor
 as user reseat devices
 
 step use
-as user reseat run --name busy --device cpu0 -- "$folder/busy" --mib 8 >/home/user/out &
+as user reseat run --name busy --device cpu0 -- "$folder/busy" --mib 8 --rest 20 >/home/user/out &
 program=$!
 until_it grep ready /home/user/out
 as user reseat move busy cpu1

@@ -5,10 +5,10 @@
 
 BUILD is a build folder of the tree. WAY is one of
 
-  packages  Debian's packages, of objects that the normal build has: they are hardened, libraries that
-            programs load bring no OpenSSL, and what they install runs, also from elsewhere. Root tries
-            them on a machine of their own as well (installed.sh); with TEST_TIMES above 1 they are
-            built as they are for users, twice
+  packages  Debian's packages, of objects that the normal build has, little compressed: they are hardened,
+            libraries that programs load bring no OpenSSL, and what they install runs, also from
+            elsewhere. Root tries them on a machine of their own as well (installed.sh); with TEST_TIMES
+            above 1 they are built as they are for users, twice
   bare      it is configured where neither x264 nor an OpenCL loader is, and builds no test
   clang     clang compiles every file
   arm64     gcc for arm64 compiles every file of the product. Nothing is linked or run: of the
@@ -53,11 +53,6 @@ def run(*command, **more):
     return done.stdout
 
 
-def setup(meson, folder, *options, **more):
-    if not os.path.exists(os.path.join(folder, "build.ninja")):
-        run(meson, "setup", "--werror", *options, folder, SOURCE, **more)
-
-
 def check_hardening(tree):
     """Of each program and library in the tree; and which of them need the system's OpenSSL."""
     openssl = set()
@@ -95,7 +90,7 @@ def packages(_, build):
     whole = int(os.environ.get("TEST_TIMES", "1")) > 1
     env = CACHED if whole else dict(
         CACHED, DEB_CFLAGS_SET="", DEB_CPPFLAGS_SET="", MESON_OPTIONS="--werror",
-        DEB_BUILD_OPTIONS="noautodbgsym")
+        DEB_BUILD_OPTIONS="noautodbgsym", DPKG_DEB_COMPRESSOR_TYPE="gzip", DPKG_DEB_COMPRESSOR_LEVEL="1")
     with tempfile.TemporaryDirectory(prefix="reseat-packages-") as tree:
         debs = os.path.join(tree, "debs")
         print(run(os.path.join(SOURCE, "scripts", "package"), debs, *["--twice"] * whole, env=env))
@@ -131,14 +126,15 @@ def bare(meson, _):
                 if not name.startswith(("x264", "OpenCL", "ocl")) and not os.path.exists(link):
                     os.symlink(os.path.join(path, name), link)
         env = dict(os.environ, PKG_CONFIG_LIBDIR=known)
-        for value in ("disabled", "auto"):
-            built = os.path.join(folder, value)
-            setup(meson, built, f"-Dtests={value}", env=env)
-            targets = json.loads(run(meson, "introspect", "--targets", built))
+        built = os.path.join(folder, "built")
+        for how in ("-Dtests=auto",), ("-Dtests=disabled", "--reconfigure"):
+            run(meson, "setup", "--werror", *how, built, SOURCE, env=env)
+            with open(os.path.join(built, "meson-info", "intro-targets.json"), encoding="utf-8") as file:
+                targets = json.load(file)
             if not targets or any("/tests/" in target["defined_in"] for target in targets):
-                fail(f"-Dtests={value} builds tests")
-        refused = subprocess.run([meson, "setup", "-Dtests=enabled", os.path.join(folder, "on"),
-                                  SOURCE], env=env, stdout=subprocess.PIPE, text=True, check=False)
+                fail(f"{how[0]} builds tests")
+        refused = subprocess.run([meson, "setup", "-Dtests=enabled", "--reconfigure", built, SOURCE], env=env,
+                                 stdout=subprocess.PIPE, text=True, check=False)
         if refused.returncode == 0 or "x264" not in refused.stdout:
             fail(f"-Dtests=enabled without x264: {refused.stdout}")
 

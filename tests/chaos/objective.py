@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """
 Launches placed for an objective, on two emulated devices with meters: what both devices took in all, how
 long the program ran, and that it prints what it prints natively.

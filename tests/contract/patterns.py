@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Fail when a pattern chooses no case: patterns.py PATTERN... -- SOURCE..."""
 
 import fnmatch

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write wrong_calls.c: a function for each call of interpose/entry/calls.txt, which makes it with arguments that
 wrong.c picks."""
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write the emulated driver's entry points from the typedefs of CL/cl_icd.h.
 
 The header reaches us preprocessed, comments kept (cc -E -C): parameter names are sometimes only in

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write what fuzz_messages does with each message of remote/wire/messages.txt."""
 
 import re

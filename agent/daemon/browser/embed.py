@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Write the page for browsers as C, with a policy that lets only its own script and style run.
 
   embed.py PAGE HEADER SOURCE

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """
 What is installed of reseat.h is enough to build a program, in C and C++, that runs without reseat.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The generator refuses a table that does not agree with the headers, and says what is wrong."""
 
 import os

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """
 The library's thread-local storage moves stacks by whole multiples of what OpenCL aligns to.
 
