@@ -188,6 +188,41 @@ Test(remote_loss, what_cannot_be_made_costs_no_session, .timeout = 90)
     served_stop(&served);
 }
 
+static cl_int statuses[3];
+static atomic_uint called;
+
+/* The first lasts longer than other callbacks wait for it. */
+static void CL_CALLBACK on_status(cl_event event, cl_int status, void *data)
+{
+    (void)event, (void)data;
+    if (status == CL_SUBMITTED)
+        clock_sleep(200 * NS_PER_MS);
+    statuses[atomic_load(&called)] = status;
+    atomic_fetch_add(&called, 1);
+}
+
+Test(remote_loss, callbacks_of_an_event_are_called_one_after_another, .timeout = 90)
+{
+    struct served served;
+    struct program program;
+    cl_event event;
+    served_start(&served, NULL);
+    served_use(&served);
+    begin(&program);
+    cr_assert_eq(clEnqueueMarkerWithWaitList(program.queue, 0, NULL, &event), CL_SUCCESS);
+    for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--)
+        cr_assert_eq(clSetEventCallback(event, type, on_status, NULL), CL_SUCCESS);
+    cr_assert_eq(clWaitForEvents(1, &event), CL_SUCCESS);
+    for (uint64_t until = clock_now_ns() + LIMIT_NS;
+         atomic_load(&called) < 3 && clock_now_ns() < until;)
+        clock_sleep(NS_PER_MS);
+    cr_assert_eq(atomic_load(&called), 3);
+    for (cl_int i = 0; i < 3; i++)
+        cr_assert_eq(statuses[i], CL_SUBMITTED - i);
+    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    served_stop(&served);
+}
+
 /* By which reseat's engine knows it: with its driver in another process it has the same key. */
 Test(remote_loss, a_device_says_which_one_it_is)
 {

@@ -22,6 +22,8 @@ STEP_MS, PART_STEPS = 50, 20
 IMAGES = "/root/images"
 KEEP_SECONDS = 120
 COPY_SECONDS = 60
+LAST_PID = "/proc/sys/kernel/ns_last_pid"  # the kernel gives the numbers after it next
+CRIU, CRIU_LAST_PID = "/root/criu", "/root/last-pid"  # which notes what it was before it restores
 SKIPPED = 77  # as meson has it
 
 
@@ -66,13 +68,29 @@ class Keeper:
         if status == 0 or words not in output.decode(errors="replace"):
             fail(f"{arguments} ended with {status}:\n{output.decode(errors='replace')}")
 
+    def take_pid(self):
+        """For a moment another process has the pid; those that begin next have numbers before it."""
+        self.scene.tenant.check(
+            f"for i in $(seq 100); do echo {self.pid - 1} >{LAST_PID}; sleep 3 >/dev/null 2>&1 & "
+            f"[ $! = {self.pid} ] && echo 1 >{LAST_PID} && exit 0; kill $!; done; exit 1")
+
+    def make_criu(self):
+        self.scene.tenant.check(
+            f"echo '#!/bin/sh' >{CRIU}; chmod 755 {CRIU}; "
+            f"echo '[ $1 != restore ] || cat {LAST_PID} >{CRIU_LAST_PID}' >>{CRIU}; "
+            f"echo 'exec criu \"$@\"' >>{CRIU}")
+
     def restore(self, device):
         """The process is there again, under its pid, and computes on @device."""
         tenant = self.scene.tenant
         tenant.check(f"rm -f {STATUS}")
-        answer = self.reseat("restore", IMAGES, "--device", self.scene.names[device])
+        self.make_criu()
+        self.take_pid()
+        answer = self.reseat("restore", IMAGES, "--criu", CRIU, "--device", self.scene.names[device])
         if answer["app"]["pid"] != self.pid or answer["result"] != "done":
             fail(f"the restore: {answer}")
+        if int(tenant.check(f"cat {CRIU_LAST_PID}")) < self.pid:
+            fail("CRIU could have got the pid that it needed")
         # Nobody is its parent: that it ended well is seen by its last line.
         tenant.check(f"(while [ -d /proc/{self.pid} ]; do sleep 0.2; done; echo 0 >{STATUS}) "
                      ">/dev/null 2>&1 &")

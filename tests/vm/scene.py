@@ -18,7 +18,7 @@ KERNEL = "advance"  # what a step launches
 STEPS = 100000  # more than it will take: it is told when to end
 EVERY = 5  # steps are reported
 STALL_SECONDS = 120  # without a step, and then something is wrong
-# The driver gives a server 3 s to answer when a program begins. With others on this machine that may
+# The driver gives a server 10 s to answer when a program begins. With others on this machine that may
 # be too little for a guest, whose processor is a program here: then what asked is begun again.
 BEGINS = 5
 NATIVE_SECONDS = 120

@@ -85,9 +85,10 @@ class Tenant(Guest):
     """The guest, and the program in it."""
 
     def reseat(self, *arguments, seconds=60):
-        """The JSON of a reseat command."""
+        """The JSON of a reseat command, before which it may have said something else."""
         command = shlex.join(["reseat", *arguments, "--json"])
-        return json.loads(self.check(f". {ENVIRONMENT}; {command}", seconds))
+        said = self.check(f". {ENVIRONMENT}; {command}", seconds)
+        return json.loads(said[max(said.find(b"{"), 0):])
 
     def devices(self):
         """{the device's own name: what reseat calls it}"""

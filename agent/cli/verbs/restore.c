@@ -11,6 +11,7 @@
 #include "agent/cli/image/process.h"
 #include "agent/cli/verb.h"
 #include "state/base/cleanup.h"
+#include "state/base/clock.h"
 
 /*
  * Restore a process from its image, once: a file in the image's folder claims an image that was
@@ -19,6 +20,9 @@
 
 #define CLAIM     "restored"
 #define CLAIM_MAX 300
+/* How long a pid that is needed may be in use: most processes end sooner. */
+#define PID_NS  (10 * NS_PER_S)
+#define LOOK_NS (20 * NS_PER_MS)
 
 struct restore {
     const struct output *output;
@@ -88,20 +92,68 @@ static bool restore_runs(pid_t pid, char *ret_name, size_t size)
     return true;
 }
 
-static int restore_check_pid(const struct restore *restore)
+/** The pid or thread id that is needed because @record is CRIU's file of a thread; 0: it is not. */
+static pid_t restore_pid_of(const struct image_record *record)
 {
-    pid_t pid = (pid_t)restore->summary.about->pid;
+    int pid = 0;
+
+    if (record->kind == IMAGE_FILE)
+        (void)sscanf(record->file->name, "core-%d.img", &pid);
+    return pid > 0 ? pid : 0;
+}
+
+/**
+ * Have the kernel go on counting pids from @last, so that no process that starts from now on, CRIU
+ * among them, gets a pid that is needed. CRIU needs the same right. Without it nothing happens.
+ */
+static void restore_pass_pids(pid_t last)
+{
+    CLEANUP(cleanup_close) int fd = open("/proc/sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
+    char text[16] = "";
+
+    /* Never backward: the last numbers may still be known to others as their former owners'. */
+    if (fd >= 0 && pread(fd, text, sizeof(text) - 1, 0) > 0 && atoi(text) < last)
+        (void)!dprintf(fd, "%d", (int)last);
+}
+
+/** Wait until no process has @pid. Returns 0 or an exit status. */
+static int restore_await_pid(const struct restore *restore, pid_t pid, uint64_t until_ns)
+{
     char name[64];
+    bool told = false;
+
+    for (; restore_runs(pid, name, sizeof(name)); clock_sleep(LOOK_NS)) {
+        if (clock_now_ns() >= until_ns)
+            return output_fail(
+                restore->output, ERR_REFUSED,
+                "pid %d, which %s had in %s, is in use here by %s: it still runs (reseat "
+                "ps), or another process has its pid",
+                (int)pid, restore->summary.about->program, restore->image, name);
+        if (!told)
+            output_note(restore->output, "waiting for pid %d, which %s has", (int)pid, name);
+        told = true;
+    }
+    return 0;
+}
+
+static int restore_check_pids(const struct restore *restore)
+{
+    const struct image_manifest *manifest = &restore->summary.manifest;
+    pid_t pid = (pid_t)restore->summary.about->pid, last = pid;
+    uint64_t until = clock_now_ns() + PID_NS;
+    int status = 0;
 
     if (pid <= 0)
         return output_fail(restore->output, ERR_FAILED, "%s does not record the pid of its process",
                            restore->image);
-    if (!restore_runs(pid, name, sizeof(name)))
-        return 0;
-    return output_fail(restore->output, ERR_REFUSED,
-                       "pid %d, which %s had in %s, is in use here by %s: it still runs (reseat "
-                       "ps), or another process has its pid",
-                       (int)pid, restore->summary.about->program, restore->image, name);
+    for (size_t i = 0; i < manifest->count; i++)
+        if (restore_pid_of(&manifest->records[i]) > last)
+            last = restore_pid_of(&manifest->records[i]);
+    restore_pass_pids(last);
+    for (size_t i = 0; !status && i < manifest->count; i++)
+        if (restore_pid_of(&manifest->records[i]))
+            status = restore_await_pid(restore, restore_pid_of(&manifest->records[i]), until);
+    return status;
 }
 
 /* ---- the claim ---- */
@@ -177,7 +229,7 @@ static int restore_prepare(struct restore *restore)
         return status;
     status = restore_choose(restore);
     if (!status)
-        status = restore_check_pid(restore);
+        status = restore_check_pids(restore);
     if (!status)
         status = criu_need(output, restore->criu_word, restore->criu);
     if (status)

@@ -12,7 +12,6 @@
 
 struct event_callback {
     struct event_callback *next;
-    struct callback_job job;
     struct event *event; /* Used. */
     cl_int at, status;
     void(CL_CALLBACK *function)(cl_event, cl_int, void *);
@@ -71,25 +70,62 @@ static void event_callback_call(void *data)
     callback->function((cl_event)callback->event, callback->status, callback->data);
 }
 
-static void event_callback_gone(void *data)
+static void event_callback_called(struct event_callback *callback)
 {
-    struct event_callback *callback = data;
     handle_unuse(callback->event);
     free(callback);
 }
 
-static void event_callback_run(struct callback_job *job)
+/* A callback ended its thread: the job is still posted, and calls the others in another one. */
+static void event_callback_gone(void *data)
 {
-    struct event_callback *callback = container_of(job, struct event_callback, job);
-    callback_program(event_callback_call, event_callback_gone, callback);
-    event_callback_gone(callback);
+    struct event_callback *callback = data;
+    callback_post(&callback->event->job);
+    event_callback_called(callback);
 }
 
-/* Have the callback called by its thread. Under the client's lock, once the event has ended. */
+static struct event_callback *event_next_due(struct event *event)
+{
+    struct client *client = event->base.client;
+    pthread_mutex_lock(&client->lock);
+    struct event_callback *callback = event->due;
+    if (callback)
+        event->due = callback->next;
+    else
+        event->posted = false;
+    pthread_mutex_unlock(&client->lock);
+    return callback;
+}
+
+/* One job for each event, so that its callbacks are never called side by side or out of order. */
+static void event_call_due(struct callback_job *job)
+{
+    struct event *event = container_of(job, struct event, job);
+    struct event_callback *callback;
+    while ((callback = event_next_due(event))) {
+        callback_program(event_callback_call, event_callback_gone, callback);
+        event_callback_called(callback);
+    }
+    handle_unuse(event); /* The job's use. */
+}
+
+/* Have the callback called in a thread for that. Under the client's lock, once the event has ended.
+ */
 static void event_callback_due(struct event_callback *callback, cl_int status)
 {
+    struct event *event = callback->event;
+    struct event_callback **last = &event->due;
+    while (*last)
+        last = &(*last)->next;
+    callback->next = NULL;
     callback->status = status < 0 ? status : callback->at;
-    callback_post(&callback->job);
+    *last = callback;
+    if (event->posted)
+        return;
+    event->posted = true;
+    event->job.run = event_call_due;
+    object_hold(event);
+    callback_post(&event->job);
 }
 
 /* Let the program see that the event's command has ended, and the commands that had ended before it
@@ -456,11 +492,8 @@ cl_int event_set_callback(struct event *e, cl_int command_exec_callback_type,
     struct event_callback *callback = calloc(1, sizeof(*callback));
     if (!callback)
         return CL_OUT_OF_HOST_MEMORY;
-    *callback = (struct event_callback){.job = {.run = event_callback_run},
-                                        .event = e,
-                                        .at = command_exec_callback_type,
-                                        .function = pfn_notify,
-                                        .data = user_data};
+    *callback = (struct event_callback){
+        .event = e, .at = command_exec_callback_type, .function = pfn_notify, .data = user_data};
     object_hold(e);
     struct client *client = e->base.client;
     pthread_mutex_lock(&client->lock);

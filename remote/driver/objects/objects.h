@@ -72,6 +72,9 @@ struct event {
     struct event *previous, *next; /**< On its queue's list. */
     bool listed;
     struct event_callback *callbacks;
+    struct event_callback *due; /**< Callbacks to be called, in this order, by the job. */
+    bool posted;                /**< The job is, which uses the event. */
+    struct callback_job job;
     /* Until it ends: */
     unsigned char *target; /**< Where the bytes that were read go. */
     size_t asked;     /**< Bytes that the reply will have; the stream accepts messages longer by as

@@ -22,10 +22,8 @@
 /* The longest message without bytes that a command reads: binaries, logs, the devices. */
 #define ANSWER_MAX (256u << 20)
 
-/* A server answers at once. Its drivers may take seconds to start, during which it sends signs of
- * life. */
-#define CONNECT_NS (3 * NS_PER_S)
-#define RETRY_NS   (20 * NS_PER_MS)
+#define RETRY_NS (20 * NS_PER_MS)
+/* A server's drivers may take seconds to start, during which it sends signs of life. */
 #define DEVICES_NS (60 * NS_PER_S)
 /* A server that is greeting as many clients as it can closes further connections: try again for so
  * long. */

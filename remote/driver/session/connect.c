@@ -15,8 +15,6 @@
 #define PATIENCE_S     60
 #define PATIENCE_MAX_S (7 * 24 * 3600)
 
-/* The longest attempt to reconnect: connect, and hear from a session that may be busy. */
-#define ATTEMPT_NS (10 * NS_PER_S)
 /* The longest try of one address while there are others. */
 #define ADDRESS_NS (2 * NS_PER_S)
 /* The pause between attempts grows from PAUSE_NS to PAUSE_MAX_NS. */
@@ -270,7 +268,7 @@ int connect_again(struct client *client)
             return -ECANCELED;
         if (now >= until)
             return -ETIMEDOUT;
-        uint64_t most = now + ATTEMPT_NS;
+        uint64_t most = now + CONNECT_NS;
         int error = connect_to_any(client, most < until ? most : until, &link, &received);
         if (error == 0 && stream_attach(&client->stream, link, received))
             break;

@@ -3,6 +3,10 @@
 
 #include "remote/driver/session/session.h"
 
+/** The longest attempt to connect, and to hear from a server or session that may be busy. A server
+ *  gives its side as long (GREETING_NS). */
+#define CONNECT_NS (10 * NS_PER_S)
+
 /** How many seconds the program would wait for its session, as the environment says. */
 uint32_t client_wanted_patience(void);
 

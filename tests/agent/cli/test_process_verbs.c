@@ -26,7 +26,8 @@ static const char fake_criu[] =
     "  [ \"$6\" = --leave-stopped ] && kill -STOP $3\n"
     "  [ \"$FAKE_CRIU\" = hang ] && exec sleep 1000\n"
     "  fails dump || [ $FAKE_CRIU = dump ] || {\n"
-    "    head -c 3000000 /dev/urandom >$5/pages-1.img; echo small >$5/core-1.img; : >$5/none.img\n"
+    "    head -c 3000000 /dev/urandom >$5/pages-1.img; echo small >$5/core-${FAKE_THREAD:-$3}.img\n"
+    "    : >$5/none.img\n"
     "    [ \"$FAKE_CRIU\" = pack ] && mkdir $5/folder; exit 0; }\n"
     "  kill -CONT $3; exit 1;;\n"
     "restore) echo $$ >\"$FAKE_FOLDER/pid\"; ls -l $3 >\"$FAKE_FOLDER/restored\"\n"
@@ -258,12 +259,51 @@ static void expect_not_restored(const struct result *result, int status, const c
     expect_no_files_left();
 }
 
+static void read_text(const char *path, char *ret, size_t size)
+{
+    FILE *file = fopen(path, "r");
+    size_t count = file ? fread(ret, 1, size - 1, file) : 0;
+    ret[count] = '\0';
+    if (file)
+        fclose(file);
+}
+
 Test(process_verbs, what_runs_is_not_restored_beside_itself)
 {
     pid_t program = harness_start("kept", "done");
     cr_assert_eq(KEEP(criu)->status, 0);
     expect_not_restored(RESTORE(criu), 4, "is in use here");
     harness_end(program);
+}
+
+/* A thread of it had the number of what runs. */
+Test(process_verbs, the_pids_of_threads_are_needed_too)
+{
+    char number[16];
+    snprintf(number, sizeof(number), "%d", getpid());
+    setenv("FAKE_THREAD", number, 1);
+    keep_one();
+    expect_not_restored(RESTORE(criu), 4, number);
+}
+
+Test(process_verbs, who_has_the_pid_for_a_moment_is_waited_for)
+{
+    char said[200], text[400] = "";
+    snprintf(said, sizeof(said), "%s/errors", harness_folder());
+    pid_t program = harness_start("kept", "done");
+    cr_assert_eq(KEEP(criu)->status, 0);
+    setenv("FAKE_CRIU", "restore", 1);
+    pid_t restores = harness_spawn("sh", "-c", "exec \"$0\" restore \"$1\" --criu \"$2\" 2>\"$3\"",
+                                   harness_reseat(), folder, criu, said, (char *)NULL);
+    for (int i = 0; i < 3000 && !strstr(text, "waiting for pid"); i++) {
+        usleep(10000);
+        read_text(said, text, sizeof(text));
+    }
+    harness_end(program);
+    cr_expect_eq(harness_wait(restores), 1);
+    read_text(said, text, sizeof(text));
+    cr_expect(strstr(text, "waiting for pid"), "%s", text);
+    cr_expect(strstr(text, "CRIU says: restore is wrong"), "%s", text);
 }
 
 Test(process_verbs, a_damaged_image_is_not_restored)

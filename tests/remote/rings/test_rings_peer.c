@@ -70,6 +70,7 @@ _Noreturn static void child_takes(struct half *half)
     _exit(2);
 }
 
+/* At a random moment from now on. */
 static void kill_soon(pid_t child, struct dice *dice)
 {
     pid_t killer = fork();
@@ -95,7 +96,7 @@ Test(rings_peer, a_writer_that_is_killed_leaves_whole_frames_and_an_end, .timeou
 {
     struct dice dice = {11};
     uint64_t most = 0;
-    for (int round = 0; round < 40; round++) {
+    for (unsigned least = 0; least < 400; least += 10) {
         struct half half;
         struct rings_reader *reader;
         char buffer[CAPACITY];
@@ -108,8 +109,12 @@ Test(rings_peer, a_writer_that_is_killed_leaves_whole_frames_and_an_end, .timeou
             child_posts(&half);
         disconnect_peer(&half.peers[0]);
         cr_assert_eq(rings_reader_create(&half.shape, half.fd, &half.peers[1], &reader), 0);
-        kill_soon(child, &dice);
-        while ((err = rings_take(reader, buffer, soon(), &size, &number)) == 0) {
+        for (;;) {
+            if (next == least)
+                kill_soon(child, &dice);
+            err = rings_take(reader, buffer, soon(), &size, &number);
+            if (err)
+                break;
             cr_assert_eq(number, next);
             cr_assert_eq(size, size_of(next));
             cr_assert(frame_is(buffer, size, seed_of(next++)));
@@ -126,19 +131,21 @@ Test(rings_peer, a_writer_that_is_killed_leaves_whole_frames_and_an_end, .timeou
 Test(rings_peer, a_reader_that_is_killed_is_an_end_for_who_waits_for_room, .timeout = 200)
 {
     struct dice dice = {12};
-    for (int round = 0; round < 40; round++) {
+    for (unsigned least = 0; least < 400; least += 10) {
         struct half half;
         struct rings_writer *writer;
-        int err;
+        int err = 0;
         half_init(&half);
         pid_t child = fork();
         if (child == 0)
             child_takes(&half);
         disconnect_peer(&half.peers[1]);
         cr_assert_eq(rings_writer_create(&half.shape, half.fd, &half.peers[0], &writer), 0);
-        kill_soon(child, &dice);
-        for (uint64_t i = 0; (err = post_filled(writer, size_of(i), seed_of(i), NULL)) == 0; i++)
-            ;
+        for (uint64_t i = 0; err == 0; i++) {
+            if (i == least)
+                kill_soon(child, &dice);
+            err = post_filled(writer, size_of(i), seed_of(i), NULL);
+        }
         cr_assert_eq(err, -EPIPE);
         reap(child);
         rings_writer_destroy(writer);

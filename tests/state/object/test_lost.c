@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/clock.h"
 #include "state/object/lost.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/every.h"
+#include "tests/support/patience.h"
 
 /*
  * A device that is lost, at every call of a program: with errors, with errors that are no
@@ -22,7 +24,7 @@
 /* Calls after which a loop is taken to go on for ever. */
 #define MOST_CALLS 2000
 /* No call takes longer: what the engine waits for an answer, and a slow machine. */
-#define LATE_NS 20000000000u
+#define LATE_MS 20000
 
 static const char *const source = "kernel void add(constant uint *a, global uint *b, uint n)\n"
                                   "{ size_t i = get_global_id(0); b[i] = a[i] * 3 + n; }\n";
@@ -35,7 +37,7 @@ static void open_rig(struct engine_rig *rig, const char *a, const char *b)
     snprintf(config, sizeof(config),
              "[a] name=a own_memory=yes %s\n[b] base=1 name=b own_memory=yes %s\n", a, b);
     lost_patience_ns = 40000000;
-    lost_answer_ns = 500000000;
+    lost_answer_ns = patience(500) * NS_PER_MS;
     engine_rig_open(rig, config);
 }
 
@@ -48,7 +50,7 @@ struct play {
     cl_mem a, b;
     cl_uint a_is[COUNT], b_is[COUNT];
     cl_uint *host_a, *host_b; /* lent: where the replicas in host memory are */
-    uint64_t begun;
+    uint64_t begun;           /* when the last call had returned */
     atomic_int called;
     unsigned registered;
     bool failed; /* some call gave an error */
@@ -56,13 +58,14 @@ struct play {
 
 static bool in_time(const struct play *play)
 {
-    return engine_rig_now() - play->begun < LATE_NS;
+    return engine_rig_now() - play->begun < patience(LATE_MS) * NS_PER_MS;
 }
 
 /* True when @error is none; false for what a lost device may say. */
 static bool went(struct play *play, cl_int error, const char *call)
 {
     cr_assert(in_time(play), "%s took too long", call);
+    play->begun = engine_rig_now();
     cr_assert(error == CL_SUCCESS || error == CL_OUT_OF_RESOURCES ||
                   error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE ||
                   error == CL_PROFILING_INFO_NOT_AVAILABLE ||

@@ -7,6 +7,7 @@
 #include "state/base/memory/pages.h"
 #include "state/memory/memory.h"
 #include "tests/support/engine_rig.h"
+#include "tests/support/patience.h"
 
 /* Programs with several virtual devices. */
 
@@ -30,11 +31,11 @@ struct duo {
     cl_uint words[WORDS];
 };
 
-static void duo_open(struct duo *d, const char *text)
+/* On the rig that is open. */
+static void duo_begin(struct duo *d)
 {
     const char *program = source;
     cl_int error;
-    engine_rig_open(&d->rig, text);
     d->devices[0] = d->rig.device;
     d->devices[1] = engine_rig_vdev(&d->rig, "two");
     d->context = clCreateContext(NULL, VDEVS_USED, d->devices, NULL, NULL, &error);
@@ -55,6 +56,12 @@ static void duo_open(struct duo *d, const char *text)
         OK(error);
         d->add[i] = engine_kernel(d->program, "add");
     }
+}
+
+static void duo_open(struct duo *d, const char *text)
+{
+    engine_rig_open(&d->rig, text);
+    duo_begin(d);
 }
 
 static void duo_close(struct duo *d)
@@ -376,19 +383,59 @@ Test(vdevs, host_memory_is_taken_from_a_device_while_no_other_copies)
     duo_close(&d);
 }
 
-struct slow {
+/* A launch whose call of the driver does not return before the test lets it. */
+static struct {
+    const cl_icd_dispatch *own;
     struct duo *d;
-    atomic_bool done;
-};
+    pthread_t thread;
+    atomic_bool entered, may_return, done;
+} slow;
 
-static void *launch_slowly(void *data)
+static cl_int CL_API_CALL slow_enqueue(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                       const size_t *offset, const size_t *global,
+                                       const size_t *local, cl_uint count, const cl_event *wait,
+                                       cl_event *ret_event)
 {
-    struct slow *slow = data;
+    atomic_store(&slow.entered, true);
+    for (unsigned ms = 0; !atomic_load(&slow.may_return) && ms < patience(20000); ms++)
+        engine_rig_sleep(1);
+    return slow.own->clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, count,
+                                            wait, ret_event);
+}
+
+static void *slow_launch(void *data)
+{
     const size_t items = 1;
-    clEnqueueNDRangeKernel(slow->d->queues[0], slow->d->add[0], 1, NULL, &items, NULL, 0, NULL,
-                           NULL);
-    atomic_store(&slow->done, true);
+    (void)data;
+    clEnqueueNDRangeKernel(slow.d->queues[0], slow.d->add[0], 1, NULL, &items, NULL, 0, NULL, NULL);
+    atomic_store(&slow.done, true);
     return NULL;
+}
+
+/* Until the launch is in the driver. */
+static void slow_begin(struct duo *d)
+{
+    static cl_icd_dispatch table;
+    cl_uint word = 0;
+    engine_rig_open(&d->rig, config);
+    struct device *device = ((struct vdev *)d->rig.device)->device;
+    slow.own = device->cl;
+    slow.d = d;
+    table = *slow.own;
+    table.clEnqueueNDRangeKernel = slow_enqueue;
+    device->cl = &table;
+    duo_begin(d);
+    OK(clSetKernelArg(d->add[0], 0, sizeof(cl_mem), &d->buffer));
+    OK(clSetKernelArg(d->add[0], 1, sizeof(word), &word));
+    cr_assert_eq(pthread_create(&slow.thread, NULL, slow_launch, NULL), 0);
+    while (!atomic_load(&slow.entered))
+        engine_rig_sleep(1);
+}
+
+static void slow_end(void)
+{
+    atomic_store(&slow.may_return, true);
+    cr_assert_eq(pthread_join(slow.thread, NULL), 0);
 }
 
 static void expire(struct duo *d, const char *to)
@@ -431,15 +478,8 @@ Test(vdevs, a_move_does_not_need_a_device_that_is_gone)
 Test(vdevs, a_rollback_does_not_wait_for_a_slow_call)
 {
     static struct duo d;
-    struct slow slow = {.d = &d};
-    pthread_t thread;
     cl_uint word = 0;
-    duo_open(&d, "[one] name=one launch_ms=3000 [two] name=two [three] name=three");
-    OK(clSetKernelArg(d.add[0], 0, sizeof(cl_mem), &d.buffer));
-    OK(clSetKernelArg(d.add[0], 1, sizeof(word), &word));
-    cr_assert_eq(pthread_create(&thread, NULL, launch_slowly, &slow), 0);
-    while (emu_shared_calls(d.rig.emu, "one", "clEnqueueNDRangeKernel") == 0)
-        engine_rig_sleep(1);
+    slow_begin(&d);
     expire(&d, "three");
     expire(&d, "three");
     cr_assert_not(atomic_load(&slow.done), "the rollback waited for it");
@@ -451,7 +491,7 @@ Test(vdevs, a_rollback_does_not_wait_for_a_slow_call)
     for (int i = 0; i < 20; i++)
         OK(clGetMemObjectInfo(d.buffer, CL_MEM_REFERENCE_COUNT, sizeof(word), &word, NULL));
     cr_assert_not(atomic_load(&slow.done), "the calls waited for it");
-    cr_assert_eq(pthread_join(thread, NULL), 0);
+    slow_end();
     cr_assert(engine_rig_empties(&d.rig, "three"), "%s", engine_rig_alive(&d.rig, "three"));
     check(&d, 1, "rolled back");
     moves(&d, 0, "three");
@@ -471,47 +511,41 @@ Test(vdevs, a_move_that_waits_for_a_slow_call_is_canceled)
 {
     static struct duo d;
     static atomic_bool cancel;
-    struct slow slow = {.d = &d};
     struct move_report report;
-    pthread_t thread, canceler;
-    cl_uint word = 0;
-    duo_open(&d, "[one] name=one launch_ms=3000 [two] name=two [three] name=three");
-    OK(clSetKernelArg(d.add[0], 0, sizeof(cl_mem), &d.buffer));
-    OK(clSetKernelArg(d.add[0], 1, sizeof(word), &word));
-    cr_assert_eq(pthread_create(&thread, NULL, launch_slowly, &slow), 0);
-    while (emu_shared_calls(d.rig.emu, "one", "clEnqueueNDRangeKernel") == 0)
-        engine_rig_sleep(1);
+    pthread_t canceler;
+    slow_begin(&d);
     cr_assert_eq(pthread_create(&canceler, NULL, cancel_soon, &cancel), 0);
     struct move_request request = {.target = engine_rig_key(&d.rig, "three"), .cancel = &cancel};
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
     cr_assert_not(atomic_load(&slow.done), "it waited for the call");
     cr_assert_eq(pthread_join(canceler, NULL), 0);
-    cr_assert_eq(pthread_join(thread, NULL), 0);
+    slow_end();
     check(&d, 1, "canceled");
     moves(&d, 0, "three");
     check(&d, 0, "moved");
     duo_close(&d);
 }
 
+/* Once the target is in use. */
+static void *slow_end_soon(void *unused)
+{
+    while (emu_shared_live(slow.d->rig.emu, "three", EMU_KERNEL) == 0)
+        engine_rig_sleep(1);
+    slow_end();
+    return unused;
+}
+
 /* What a rollback had to leave is the next move's target. */
 Test(vdevs, a_move_takes_over_what_a_rollback_left)
 {
     static struct duo d;
-    struct slow slow = {.d = &d};
     pthread_t thread;
-    cl_uint word = 0;
-    duo_open(&d, "[one] name=one launch_ms=1000 [two] name=two [three] name=three");
-    OK(clSetKernelArg(d.add[0], 0, sizeof(cl_mem), &d.buffer));
-    OK(clSetKernelArg(d.add[0], 1, sizeof(word), &word));
-    cr_assert_eq(pthread_create(&thread, NULL, launch_slowly, &slow), 0);
-    while (emu_shared_calls(d.rig.emu, "one", "clEnqueueNDRangeKernel") == 0)
-        engine_rig_sleep(1);
+    slow_begin(&d);
     expire(&d, "three");
+    cr_assert_eq(pthread_create(&thread, NULL, slow_end_soon, NULL), 0);
     moves(&d, 0, "three");
     cr_assert_eq(pthread_join(thread, NULL), 0);
-    for (cl_uint i = 0; i < 1; i++)
-        d.words[i] += word;
     check(&d, 0, "moved");
     cr_assert_eq(emu_shared_live(d.rig.emu, "three", EMU_CONTEXT), 1);
     cr_assert(engine_rig_empties(&d.rig, "one"), "%s", engine_rig_alive(&d.rig, "one"));
