@@ -445,7 +445,7 @@ Test(commands, queues_keep_their_properties)
 
 Test(commands, contexts_take_known_properties_once)
 {
-    cl_int error;
+    cl_int error = CL_SUCCESS;
     const cl_context_properties platform = (cl_context_properties)s.platform;
     const cl_context_properties good[] = {CL_CONTEXT_PLATFORM, platform, 0};
     const cl_context_properties twice[] = {CL_CONTEXT_PLATFORM, platform, CL_CONTEXT_PLATFORM,

@@ -166,7 +166,7 @@ static void keep(struct kept *from, cl_program program)
 static bool has_binary(const struct kept *from)
 {
     pthread_mutex_lock(&kept_lock);
-    bool has = from != NULL && from->binary != NULL;
+    bool has = from->binary != NULL;
     pthread_mutex_unlock(&kept_lock);
     return has;
 }
@@ -234,7 +234,7 @@ cl_int emu_keep_build(struct emu_program *program, const struct emu_keep_call *c
     mallopt(M_PERTURB, 0);
     struct kept *from = key != NULL ? find(call->devices[0], key) : NULL;
     cl_context context = program->object.context->object.real;
-    cl_program made = has_binary(from) ? make(from, context, call, options) : NULL;
+    cl_program made = from != NULL && has_binary(from) ? make(from, context, call, options) : NULL;
     if (made != NULL) {
         program->origin = program->object.real;
         program->object.real = made;

@@ -51,10 +51,10 @@ void cases_fail(const char *file, int line, const char *what, const char *format
 bool cases_are_same(const char *a, const char *b);
 
 /** End this process, as one whose test failed if any check of it did. */
-_Noreturn void cases_end(void);
+__attribute__((noreturn)) void cases_end(void);
 
 /** End this process, with @why as the reason why nothing is tested here. */
-_Noreturn void cases_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cases_skip(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #define CASES_ADD(suite_name, test_name, function, ...)                                            \
     __attribute__((constructor)) static void cases_add_##suite_name##_##test_name(void)            \

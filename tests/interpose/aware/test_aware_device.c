@@ -208,9 +208,8 @@ Test(aware_device, tells_as_much_as_the_caller_has_room_for)
 {
     struct aware_program *program = aware_program_open_idle();
     unsigned char bytes[sizeof(struct reseat_device) + 64];
-    struct reseat_device device;
+    struct reseat_device device = {.size = offsetof(struct reseat_device, limits) + 8};
     memset(bytes, 0x5a, sizeof(bytes));
-    device.size = offsetof(struct reseat_device, limits) + 8;
     memcpy(bytes, &device, sizeof(device.size));
     cr_assert_eq(reseat_current(program->rig.device, (void *)bytes), RESEAT_OK);
     for (size_t i = device.size; i < sizeof(bytes); i++)

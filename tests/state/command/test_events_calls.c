@@ -89,7 +89,7 @@ Test(queue_calls, up_to_2_0_there_has_to_be_something_to_do, .timeout = 60)
 
 Test(queue_calls, queries_answer_and_refuse, .timeout = 60)
 {
-    struct events_scene s;
+    struct events_scene s = {0};
     cl_context context;
     cl_device_id device;
     cl_uint refs;

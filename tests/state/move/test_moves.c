@@ -62,6 +62,7 @@ Test(moves, leave_nothing_behind_of_maps_that_last)
     cl_uint *pointers[ARRAY_SIZE(flags)];
     cl_mem buffers[ARRAY_SIZE(flags)];
     void *host = aligned_alloc(4096, SIZE);
+    memset(host, 0, SIZE);
     engine_rig_open(&rig, "[one] name=one [two] name=two [cpu] name=cpu host_unified=yes");
     engine_program_open(&rig, 0, NULL, &p);
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {

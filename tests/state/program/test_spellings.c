@@ -218,7 +218,9 @@ static char *expand(const char *folder, const char *front, const char *text, con
     int c, last = ' ';
     bool mark = *front && strncmp(text, "\xef\xbb\xbf", 3) == 0;
     cr_assert_not_null(joined);
-    sprintf(joined, "%s%s", front, text + (mark ? 3 : 0));
+    if (mark)
+        text += 3;
+    sprintf(joined, "%s%s", front, text);
     folder_put(folder, "sample.c", joined);
     free(joined);
     snprintf(command, sizeof(command), "cpp -P -w -nostdinc -undef -I %s%s %s/sample.c 2>/dev/null",
