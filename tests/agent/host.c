@@ -93,7 +93,9 @@ pid_t host_start(void)
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         harness_become(SERVICE);
         dup2(null, 0);
-        if (listening >= 0 && dup2(listening, 3) != 3)
+        /* dup2() changes nothing of a descriptor that is there already: it would still be closed.
+         */
+        if (listening >= 0 && (dup2(listening, 3) != 3 || fcntl(3, F_SETFD, 0) != 0))
             _exit(125);
         snprintf(pid, sizeof(pid), "%d", (int)getpid());
         setenv("LISTEN_PID", pid, 1);
