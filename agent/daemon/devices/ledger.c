@@ -156,11 +156,12 @@ void ledger_close(struct ledger *ledger, struct ledger_entry *entry)
     ledger_leave(ledger, entry);
 }
 
-void ledger_moved(struct ledger_entry *entry)
+void ledger_move(const struct ledger_entry *from, struct ledger_entry *ret_to)
 {
-    *entry->at = entry;
-    if (entry->next)
-        entry->next->at = &entry->next;
+    *ret_to = *from;
+    *ret_to->at = ret_to;
+    if (ret_to->next)
+        ret_to->next->at = &ret_to->next;
 }
 
 void ledger_place(struct ledger *ledger, struct ledger_entry *entry, uint32_t device)

@@ -101,8 +101,12 @@ void ledger_open(struct ledger *ledger, struct ledger_entry *ret_entry);
 /** Free everything that the entry reserves. An entry that was never opened is ignored. */
 void ledger_close(struct ledger *ledger, struct ledger_entry *entry);
 
-/** The owner moved an open entry to @entry. */
-void ledger_moved(struct ledger_entry *entry);
+/**
+ * Have the open entry @from be at @ret_to from now on: what was at @from is not used again. Entries
+ * that lie side by side are moved one by one, for each has the addresses of its neighbours in the
+ * list.
+ */
+void ledger_move(const struct ledger_entry *from, struct ledger_entry *ret_to);
 
 /**
  * Put the entry on @device (or LEDGER_NONE). If it was not there, it has nothing granted and holds

@@ -28,9 +28,9 @@ static void registry_open_vdev(struct agent *agent, struct program_device *vdev)
 static void registry_move_vdev(const struct program_device *from, struct program_device *to)
 {
     *to = *from;
-    ledger_moved(&to->entry);
+    ledger_move(&from->entry, &to->entry);
     for (size_t i = 0; i < PROGRAM_SOURCES_MAX; i++)
-        ledger_moved(&to->sources[i].entry);
+        ledger_move(&from->sources[i].entry, &to->sources[i].entry);
 }
 
 bool program_set_vdev_count(struct agent *agent, struct program *program, size_t count)

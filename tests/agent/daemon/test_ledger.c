@@ -95,7 +95,7 @@ static void act(struct ledger *ledger, struct ledger_entry *accounts, int i)
 
 Test(ledger, sums_are_those_of_the_accounts_whatever_happens)
 {
-    struct ledger_entry accounts[ACCOUNTS];
+    struct ledger_entry places[2][ACCOUNTS], *accounts = places[0];
     uint64_t reserved_peak[DEVICES] = {0}, held_peak[DEVICES] = {0};
     struct ledger ledger;
     char name[8];
@@ -115,6 +115,13 @@ Test(ledger, sums_are_those_of_the_accounts_whatever_happens)
     srandom(5);
     for (int step = 0; step < 20000; step++) {
         act(&ledger, accounts, (int)(random() % ACCOUNTS));
+        if (step % 100 == 0) {
+            struct ledger_entry *left = accounts;
+            accounts = left == places[0] ? places[1] : places[0];
+            for (int i = 0; i < ACCOUNTS; i++)
+                ledger_move(&left[i], &accounts[i]);
+            memset(left, 0x5a, sizeof(places[0]));
+        }
         cr_assert(ledger_check(&ledger));
         for (int i = 0; i < DEVICES; i++) {
             uint64_t reserved = reserved_in_model(i), held = held_in_model(i);
