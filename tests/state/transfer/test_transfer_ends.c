@@ -176,7 +176,7 @@ Test(transfer, threads_block_signals_and_live_as_long_as_the_transfer)
     struct rig *a = rig_create(0, true);
     const struct bench bench = {DOWN, a, NULL};
     const struct transfer_shape shape = {.chunk = CHUNK, .chunks = 3, .threads = 3};
-    bool blocked;
+    bool blocked = false;
     struct transfer *transfer = start(&bench, &shape, 0, NULL);
     unsigned count = 0;
     /* Each names itself, and has every signal blocked until the C library has started it. */
