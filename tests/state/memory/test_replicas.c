@@ -12,6 +12,7 @@
 #include "state/move/move_priv.h"
 #include "state/object/lost.h"
 #include "tests/support/engine_rig.h"
+#include "tests/support/every.h"
 
 /*
  * R1 to R4 against a model: a program of one or two virtual devices does random things to its
@@ -739,7 +740,7 @@ static const unsigned seeds[] = {1, 77, 4711};
 
 static void random_sequences(const struct scenario *scenario, size_t count)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(seeds); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(seeds); i += every(3))
         random_steps(scenario, seeds[i], count);
 }
 
