@@ -8,16 +8,14 @@
 #include <string.h>
 
 /*
- * Tests in C: each runs in a process of its own, forked from one that has no other thread. The
- * names are Criterion's, which cannot run under ThreadSanitizer, and which loads a driver's
- * libraries anew for each test: under AddressSanitizer that took more time than all that was
- * tested.
+ * Tests in C, each in a process of its own. The names are Criterion's, which cannot run under
+ * ThreadSanitizer. A test's process is executed anew: a copy of one that has a sanitizer's memory
+ * costs more.
  *
  *   test_NAME [--list] [--jobs N] [PATTERN...]
  *
  * A PATTERN as fnmatch(3) has it, with extended ones, is matched with SUITE/TEST, or with TEST if
- * it has no slash. TEST_LIBRARIES in the environment names libraries that are loaded before the
- * first test.
+ * it has no slash.
  */
 
 struct cases_options {

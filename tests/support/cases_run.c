@@ -2,7 +2,6 @@
 
 #include "tests/support/cases_run.h"
 
-#include <dlfcn.h>
 #include <err.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -21,6 +20,7 @@
 #include "tests/support/patience.h"
 
 #define JOBS_MAX 16
+#define ONE      "--one"
 
 /* A test that runs. */
 struct job {
@@ -36,6 +36,7 @@ static struct job jobs[JOBS_MAX];
 static unsigned count, failures;
 /* Of the job with the same number; shared with the processes of its test. */
 static atomic_bool *failed;
+static int failed_fd;
 
 void cases_add(struct cases_test *test)
 {
@@ -87,6 +88,13 @@ static void say(const struct job *job, const char *what)
     fprintf(stderr, "%s\n", what);
 }
 
+static void map_failed(int fd)
+{
+    failed = mmap(NULL, JOBS_MAX * sizeof(*failed), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (failed == MAP_FAILED)
+        err(2, "mmap");
+}
+
 static void begin(const struct cases_test *test, unsigned number)
 {
     unsigned i = 0;
@@ -102,8 +110,14 @@ static void begin(const struct cases_test *test, unsigned number)
     fflush(NULL);
     jobs[i].pid = fork();
     if (jobs[i].pid == 0) {
-        cases_begin(&failed[i], number);
-        run(test);
+        char numbers[3][16], name[256];
+        snprintf(numbers[0], sizeof(numbers[0]), "%u", number);
+        snprintf(numbers[1], sizeof(numbers[1]), "%u", i);
+        snprintf(numbers[2], sizeof(numbers[2]), "%d", failed_fd);
+        snprintf(name, sizeof(name), "%s/%s", test->suite, test->name);
+        execl("/proc/self/exe", program_invocation_name, ONE, numbers[0], numbers[1], numbers[2],
+              name, (char *)NULL);
+        _exit(126);
     }
     jobs[i].end = jobs[i].pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, jobs[i].pid, 0);
     if (jobs[i].end < 0)
@@ -169,14 +183,22 @@ static bool is_wanted(const struct cases_test *test, char **patterns)
     return wanted;
 }
 
-static void load_libraries(void)
+/* --one NUMBER JOB FD SUITE/TEST: what begin() has a process of its own do. */
+_Noreturn static void run_one(char **arguments)
 {
-    const char *libraries = getenv("TEST_LIBRARIES");
-    char *text = libraries ? strdup(libraries) : NULL, *rest = text, *name;
+    unsigned number = (unsigned)atoi(arguments[1]), job = (unsigned)atoi(arguments[2]);
+    int fd = atoi(arguments[3]);
+    char *patterns[] = {arguments[4], NULL};
 
-    while (text && (name = strsep(&rest, " ")))
-        dlopen(name, RTLD_NOW); /* it need not be there: what needs it says so */
-    free(text);
+    map_failed(fd);
+    close(fd);
+    for (const struct cases_test *test = first; test; test = test->next) {
+        if (test->run && is_wanted(test, patterns)) {
+            cases_begin(&failed[job], number);
+            run(test);
+        }
+    }
+    errx(2, "no test %s", arguments[4]);
 }
 
 int main(int argc, char **argv)
@@ -187,6 +209,8 @@ int main(int argc, char **argv)
     bool list = false;
     int option;
 
+    if (argc == 6 && strcmp(argv[1], ONE) == 0)
+        run_one(argv + 1);
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 'j')
             at_once = (unsigned)atoi(optarg);
@@ -194,12 +218,10 @@ int main(int argc, char **argv)
         if (option == '?' || at_once < 1 || at_once > JOBS_MAX)
             errx(2, "usage: %s [--list] [--jobs N] [PATTERN...]", argv[0]);
     }
-    failed = mmap(NULL, JOBS_MAX * sizeof(*failed), PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (failed == MAP_FAILED)
-        err(2, "mmap");
-    if (!list)
-        load_libraries();
+    failed_fd = memfd_create("cases", 0);
+    if (failed_fd < 0 || ftruncate(failed_fd, JOBS_MAX * sizeof(*failed)) != 0)
+        err(2, "memfd_create");
+    map_failed(failed_fd);
     for (const struct cases_test *test = first; test; test = test->next) {
         if (!test->run || !is_wanted(test, argv + optind))
             continue;
