@@ -6,7 +6,7 @@
 
 #include "tests/support/cases_run.h"
 
-/* A program with checks that is no test has none. */
+/* For a benchmark, which uses the checks outside a test. */
 static atomic_bool none_failed;
 static atomic_bool *own_failed = &none_failed;
 static unsigned own_number;
@@ -58,7 +58,7 @@ bool cases_are_same(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* Not exit(): what drivers do then is for processes that did not fork. */
+/* Not exit(): how a program ends beside its drivers' handlers is what test_ending.c tries. */
 void cases_end(void)
 {
     ends();

@@ -9,8 +9,8 @@
 
 /*
  * Tests in C, each in a process of its own. The names are Criterion's, which cannot run under
- * ThreadSanitizer. A test's process is executed anew: a copy of one that has a sanitizer's memory
- * costs more.
+ * ThreadSanitizer. Each process is executed anew: a fork alone costs twice as much under
+ * AddressSanitizer, whose memory it would copy.
  *
  *   test_NAME [--list] [--jobs N] [PATTERN...]
  *
@@ -51,7 +51,7 @@ bool cases_are_same(const char *a, const char *b);
 /** End this process, as one whose test failed if any check of it did. */
 __attribute__((noreturn)) void cases_end(void);
 
-/** End this process, with @why as the reason why nothing is tested here. */
+/** End this process, and say with @format why nothing is tested here. */
 void cases_skip(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #define CASES_ADD(suite_name, test_name, function, ...)                                            \

@@ -141,7 +141,7 @@ static int restore_check_pids(const struct restore *restore)
     const struct image_manifest *manifest = &restore->summary.manifest;
     pid_t pid = (pid_t)restore->summary.about->pid, last = pid;
     uint64_t until = clock_now_ns() + PID_NS;
-    int status = 0;
+    int status;
 
     if (pid <= 0)
         return output_fail(restore->output, ERR_FAILED, "%s does not record the pid of its process",
@@ -150,6 +150,7 @@ static int restore_check_pids(const struct restore *restore)
         if (restore_pid_of(&manifest->records[i]) > last)
             last = restore_pid_of(&manifest->records[i]);
     restore_pass_pids(last);
+    status = restore_await_pid(restore, pid, until);
     for (size_t i = 0; !status && i < manifest->count; i++)
         if (restore_pid_of(&manifest->records[i]))
             status = restore_await_pid(restore, restore_pid_of(&manifest->records[i]), until);

@@ -109,8 +109,7 @@ static void event_call_due(struct callback_job *job)
     handle_unuse(event); /* The job's use. */
 }
 
-/* Have the callback called in a thread for that. Under the client's lock, once the event has ended.
- */
+/* Have a thread call the callback. Under the client's lock, once the event has ended. */
 static void event_callback_due(struct event_callback *callback, cl_int status)
 {
     struct event *event = callback->event;

@@ -738,38 +738,35 @@ static void random_steps(const struct scenario *scenario, unsigned seed, size_t 
 
 static const unsigned seeds[] = {1, 77, 4711};
 
-static void random_sequences(const struct scenario *scenario, size_t count)
+static void random_sequences(const struct scenario *scenario)
 {
     for (size_t i = 0; i < ARRAY_SIZE(seeds); i += every(3))
-        random_steps(scenario, seeds[i], count);
+        random_steps(scenario, seeds[i], STEPS);
 }
 
 Test(replicas, of_one_device_hold_the_latest_bytes)
 {
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", false},
-                     STEPS);
+    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", false});
 }
 
 Test(replicas, are_fetched_on_demand)
 {
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", true}, STEPS);
+    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", true});
 }
 
 Test(replicas, of_two_devices_hold_the_latest_bytes)
 {
-    random_sequences(&(struct scenario){plain_devices, 2, "two", "wrffcaasmmmuuphMM=", false},
-                     STEPS);
+    random_sequences(&(struct scenario){plain_devices, 2, "two", "wrffcaasmmmuuphMM=", false});
 }
 
 Test(replicas, of_two_devices_are_fetched_on_demand)
 {
-    random_sequences(&(struct scenario){plain_devices, 2, "three", "wrfcaasmmuuphMMM=", true},
-                     STEPS);
+    random_sequences(&(struct scenario){plain_devices, 2, "three", "wrfcaasmmuuphMMM=", true});
 }
 
 Test(replicas, are_spilled)
 {
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmupLLLM==", false}, STEPS);
+    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmupLLLM==", false});
 }
 
 /* Latest bytes that are lost end a sequence, so these are short, and many. */
