@@ -54,21 +54,17 @@ static const struct place_limits energy_limits = {.risk_part = 50,
                                                   .unpaid_ns = NS_PER_S,
                                                   .rest_ns = NS_PER_S};
 
-/* What a copy costs before any was made: as on PCIe, so that small copies tell of the set-up time
- * alone. */
-static const struct cost_stage copy_guess[PLACE_COPIES] = {
-    {COST_LINK, 30e-6, 6e9}, {COST_LINK, 30e-6, 6e9}, {COST_LINK, 30e-6, 6e9}};
-
 struct place_helper {
     struct device *device;
     bool open, given, busy; /* busy: until it has ended; given: until the helper takes it */
     struct placed placed;
-    struct cost_stage copies[PLACE_COPIES];
-    uint64_t copied_ns; /* when `copies` learnt last */
-    uint64_t free_ns;   /* while it is busy: when it is likely to have ended */
+    struct cost_stage expected[PLACE_COPIES]; /* what copies take by the links' figures... */
+    struct cost_stage copies[PLACE_COPIES];   /* ...and as those show that were made */
+    uint64_t copied_ns;                       /* when `copies` learnt last */
+    uint64_t free_ns; /* while it is busy: when it is likely to have ended */
     uint64_t rests_until_ns;
     const struct device *compared; /* with this device: */
-    bool same_kind;                /* ...its results are equal to the last bit, or need not be */
+    bool same_model; /* ...it takes as long, and its results are equal to the last bit */
 };
 
 /* Guarded by engine_lock. */
@@ -309,7 +305,7 @@ static bool place_may_gain(const struct command *command, const struct place_hel
 {
     bool old = now - helper->copied_ns > AGAIN_NS;
     uint64_t copies_ns =
-        place_copies_ns(command, residence_index, old ? copy_guess : helper->copies);
+        place_copies_ns(command, residence_index, old ? helper->expected : helper->copies);
     return places.objective == SCHEDULE_ENERGY && home->energy_uj != 0
                ? schedule_energy(places.idle_mw, copies_ns) < home->energy_uj
                : copies_ns < home->ns;
@@ -320,11 +316,11 @@ static bool place_is_candidate(struct place_helper *helper, const struct device 
 {
     if (helper->compared != home) {
         helper->compared = home;
-        helper->same_kind =
-            places.any_float || devinfo_same_model(&home->info, &helper->device->info);
+        helper->same_model = devinfo_same_model(&home->info, &helper->device->info);
     }
-    return helper->open && helper->same_kind && now >= helper->rests_until_ns &&
-           residence_index != RESIDENCE_NONE && helper->device != home;
+    return helper->open && (helper->same_model || places.any_float) &&
+           now >= helper->rests_until_ns && residence_index != RESIDENCE_NONE &&
+           helper->device != home;
 }
 
 /* The objective, or time while the energy is not known at home, or on every helper. */
@@ -358,6 +354,7 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
     struct schedule_candidate candidates[SCHEDULE_CANDIDATES];
     uint32_t count =
         places.is_open && leaves_at_ns != UINT64_MAX && home->ns != 0 ? places.count : 0;
+    bool guessed[SCHEDULE_CANDIDATES] = {false};
     pieces->explores = false;
     pieces->home_end_ns = home_free_ns + home->ns;
     for (uint32_t i = 0; i < count; i++) {
@@ -367,18 +364,22 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
         if (!place_is_candidate(helper, device, index, now))
             continue;
         const struct piece_cost *cost = place_cost(pieces, i, helper->device);
-        if (!helper->busy && leaves_at_ns == 0 &&
-            place_wants_trial(pieces->pace, helper->device, cost->ns, now) && place_may_try(now) &&
-            place_may_gain(command, helper, index, home, now)) {
+        uint64_t ns = cost->ns;
+        guessed[i] = ns == 0 && helper->same_model && places.objective == SCHEDULE_TIME;
+        if (guessed[i] && place_may_try(now))
+            ns = home->ns;
+        else if (!helper->busy && leaves_at_ns == 0 &&
+                 place_wants_trial(pieces->pace, helper->device, cost->ns, now) &&
+                 place_may_try(now) && place_may_gain(command, helper, index, home, now)) {
             pieces->explores = true;
             return i;
         }
         uint64_t copies = place_copies_ns(command, index, helper->copies);
         uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
         ready_ns = leaves_at_ns > ready_ns ? leaves_at_ns : ready_ns;
-        candidates[i] = (struct schedule_candidate){.allowed = cost->ns != 0,
+        candidates[i] = (struct schedule_candidate){.allowed = ns != 0,
                                                     .ready_ns = ready_ns + OVERHEAD_NS + copies,
-                                                    .run_ns = cost->ns + cost->ns / 16,
+                                                    .run_ns = ns + ns / 16,
                                                     .energy_uj = cost->energy_uj};
     }
     candidates[count] = (struct schedule_candidate){.allowed = true,
@@ -394,6 +395,7 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
     uint32_t to = schedule_choose(&launch, candidates, count + 1).candidate;
     if (to == count)
         return PLACE_HOME;
+    pieces->explores = guessed[to];
     return places.helpers[to].busy || leaves_at_ns != 0 ? PLACE_WAIT : to;
 }
 
@@ -418,7 +420,8 @@ bool place_give(uint32_t helper, struct placed placed)
     return true;
 }
 
-void place_open(struct device *const *devices, uint32_t count)
+void place_open(struct device *const *devices, const struct cost_stage (*copies)[PLACE_COPIES],
+                uint32_t count)
 {
     pthread_mutex_lock(&engine_lock);
     places.count = count < PLACE_HELPERS ? count : PLACE_HELPERS;
@@ -426,7 +429,8 @@ void place_open(struct device *const *devices, uint32_t count)
         struct place_helper *helper = &places.helpers[i];
         if (helper->device != devices[i]) {
             *helper = (struct place_helper){.device = devices[i]};
-            memcpy(helper->copies, copy_guess, sizeof(helper->copies));
+            memcpy(helper->copies, copies[i], sizeof(helper->copies));
+            memcpy(helper->expected, copies[i], sizeof(helper->expected));
         }
         helper->open = true;
     }
@@ -511,10 +515,9 @@ void place_ended(uint32_t helper, struct placed *placed, bool done, uint64_t run
     pthread_mutex_lock(&engine_lock);
     if (run_ns != 0)
         place_learn(pieces->pace, h->device, pieces->row, run_ns);
-    /* At most: other launches may have run meanwhile. */
-    uint64_t took = now - placed->given_ns, useful = done ? placed->home_ns : 0;
-    if (pieces->explores && took > useful)
-        places.risked_ns += took - useful;
+    uint64_t lost_from_ns = done ? pieces->home_end_ns : placed->given_ns;
+    if (pieces->explores && now > lost_from_ns)
+        places.risked_ns += now - lost_from_ns;
     places.last_ns = now;
     h->busy = false;
     pieces->taken = 0;

@@ -84,9 +84,17 @@ void place_set_idle(uint64_t idle_mw);
 
 /* By movers, without engine_lock. */
 
+/** Copies of a launch that a helper runs. */
+enum place_copy {
+    PLACE_INPUT, /**< From home to the helper. */
+    PLACE_FETCH, /**< Of a result, from the helper to host memory. */
+    PLACE_STORE, /**< Of a result, from host memory to home. */
+    PLACE_COPIES
+};
 /** Open helpers on @count devices, until place_close. They are given launches from place_offer on.
- */
-void place_open(struct device *const *devices, uint32_t count);
+ * @copies  What copies of each are expected to take, while none was made. */
+void place_open(struct device *const *devices, const struct cost_stage (*copies)[PLACE_COPIES],
+                uint32_t count);
 void place_offer(void);
 /** False: of many launches since place_open none was sooner on a helper, so that the session is to
  * end. The next one is then put off, longer each time. */
@@ -96,13 +104,6 @@ bool place_pays(void);
 void place_close(uint64_t rest_ns);
 /** Wait for a launch to run on @helper. False: it was closed, and there is none. */
 bool place_await(uint32_t helper, struct placed *ret_placed);
-/** Copies of a launch that a helper runs. */
-enum place_copy {
-    PLACE_INPUT, /**< From home to the helper. */
-    PLACE_FETCH, /**< Of a result, from the helper to host memory. */
-    PLACE_STORE, /**< Of a result, from host memory to home. */
-    PLACE_COPIES
-};
 /** A copy of @bytes for @helper took @ns, above 0. */
 void place_copied(uint32_t helper, enum place_copy copy, uint64_t bytes, uint64_t ns);
 /** The launch that place_await returned has ended in @helper.

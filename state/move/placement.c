@@ -371,8 +371,25 @@ static void *placement_thread(void *data)
     return NULL;
 }
 
+/* What copies are likely to take of what a helper in @there computes. */
+static void placement_copies(const struct context *context, uint8_t there,
+                             struct cost_stage ret_copies[PLACE_COPIES])
+{
+    uint8_t home = context_home(context);
+    struct link_figures from, to;
+    transfer_link(context->at[there], &to);
+    transfer_link(context->at[home < context->residences ? home : there], &from);
+    ret_copies[PLACE_INPUT] = to.write;
+    ret_copies[PLACE_INPUT].setup += from.read.setup;
+    if (from.read.bandwidth < to.write.bandwidth)
+        ret_copies[PLACE_INPUT].bandwidth = from.read.bandwidth;
+    ret_copies[PLACE_FETCH] = to.read;
+    ret_copies[PLACE_STORE] = from.write;
+}
+
 /* Devices that all offered residences of the program's contexts are on. */
-static uint32_t placement_devices(const struct spread_request *request, struct device **ret_devices)
+static uint32_t placement_devices(const struct spread_request *request, struct device **ret_devices,
+                                  struct cost_stage (*ret_copies)[PLACE_COPIES])
 {
     uintptr_t cursor = 0;
     struct context *context;
@@ -385,8 +402,10 @@ static uint32_t placement_devices(const struct spread_request *request, struct d
                 continue;
             while (same < count && ret_devices[same] != device)
                 same++;
-            if (same == count && count < PLACE_HELPERS)
-                ret_devices[count++] = device;
+            if (same < count || count == PLACE_HELPERS)
+                continue;
+            placement_copies(context, i, ret_copies[count]);
+            ret_devices[count++] = device;
         }
     return count;
 }
@@ -487,8 +506,9 @@ static void placement_finish(struct session *session)
 int placement_run(const struct spread_request *request)
 {
     struct session session = {.stale = false};
-    session.count = placement_devices(request, session.devices);
-    place_open(session.devices, session.count);
+    struct cost_stage copies[PLACE_HELPERS][PLACE_COPIES];
+    session.count = placement_devices(request, session.devices, copies);
+    place_open(session.devices, (const struct cost_stage(*)[PLACE_COPIES])copies, session.count);
     bool started = placement_start(&session);
     if (started)
         place_offer();

@@ -68,9 +68,9 @@ static void transfer_choose(struct transfer *transfer, uint64_t total, bool pred
     bool simple = cost_is_simple(&way, &choice);
     if (!simple || predict) {
         if (transfer->from)
-            probe_link(transfer->from, &from);
+            transfer_link(transfer->from, &from);
         if (transfer->to)
-            probe_link(transfer->to, &to);
+            transfer_link(transfer->to, &to);
         probe_host(&host);
         cost_route(&way, &choice, &places);
         /* Where a driver works in the calling thread (POCL's basic device), a second thread lets

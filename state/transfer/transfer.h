@@ -121,6 +121,12 @@ struct transfer_shape {
 void transfer_describe(const struct transfer *transfer, struct transfer_shape *ret_shape);
 
 /**
+ * Figures of the link of @residence's device: from disk (links.h), else measured, once a process; a
+ * guess if that fails. Blocks. Thread-safe.
+ */
+void transfer_link(struct residence *residence, struct link_figures *ret_figures);
+
+/**
  * Measure the link of @residence's device and the host's memory again, for this process and later
  * ones (links.h). Uses its io queue. Blocks for some milliseconds.
  *

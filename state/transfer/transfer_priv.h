@@ -74,12 +74,7 @@ void host_flush(const char *memory, size_t size);
 
 /* Measured figures (transfer_probe.c). */
 
-/**
- * Figures of the device of @residence: from disk (links.h), else measured, once a process; a guess
- * if that fails. Blocks.
- */
-void probe_link(struct residence *residence, struct link_figures *ret_figures);
-/** The same for memory copies and for making a registered ring. */
+/** Figures of the host's memory copies, and of making a registered ring: as transfer_link(). */
 void probe_host(struct host_figures *ret_figures);
 /** Measures them (transfer_probe_host.c). Blocks. Returns false, with a guess, if there is no
  * memory. */

@@ -112,7 +112,7 @@ out:
     return done;
 }
 
-void probe_link(struct residence *residence, struct link_figures *ret_figures)
+void transfer_link(struct residence *residence, struct link_figures *ret_figures)
 {
     struct link_figures figures;
     pthread_mutex_lock(&known_lock);

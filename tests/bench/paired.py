@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """How much longer a program takes under reseat than natively, by pairs of runs, with its confidence.
 
-  paired.py [--pairs N] [--vendors NAME,...] [--device DEVICE] [--published PER_CENT] -- COMMAND...
+  paired.py [--pairs N] [--vendors NAME,...] [--device DEVICE] [--run OPTIONS] [--published PER_CENT] -- COMMAND...
+
+OPTIONS are more of reseat run's, as in --run '--objective time --spread gpu1'.
 
 The two runs of a pair follow each other, in turn natively first and under reseat first, after one run of each that
 is not counted. Printed are the mean of the ratios, and between which values it lies with 95 % confidence (by
@@ -12,6 +14,7 @@ import argparse
 import math
 import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -50,6 +53,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--vendors", default=SYSTEM)
     parser.add_argument("--device", help="default: the first")
+    parser.add_argument("--run", default="", metavar="OPTIONS")
     parser.add_argument("--published", type=float, help="per cent, to stand beside what is measured")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
@@ -57,7 +61,8 @@ def main():
     if not reseat:
         sys.exit("paired: no reseat command (scripts/build, or $RESEAT)")
     with Lab(options.vendors.split(","), reseat) as lab:
-        under = lab.run_command("paired", options.device or lab.devices()[0]) + options.command
+        under = lab.run_command("paired", options.device or lab.devices()[0])
+        under = under[:-1] + shlex.split(options.run) + under[-1:] + options.command
         ways, taken = (options.command, under), []
         for pair in range(options.pairs + 1):
             native, reseated = (seconds(lab, way) for way in ways) if pair % 2 else reversed(

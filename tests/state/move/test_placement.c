@@ -138,11 +138,11 @@ static void check_power_decides(struct chain *c)
     cr_assert(decides);
 }
 
-static void chain_open(struct chain *c, enum schedule_objective objective)
+static void chain_open(struct chain *c, enum schedule_objective objective, const char *config)
 {
     setenv(START_ENV_SLICE, "4", 1);
     place_configure(objective, true);
-    engine_rig_open(&c->rig, CONFIG);
+    engine_rig_open(&c->rig, config);
     engine_program_open(&c->rig, 0, placement_source, &c->program);
     c->kernel = engine_kernel(c->program.program, "blend");
     for (unsigned i = 0; i < 3; i++)
@@ -158,7 +158,7 @@ static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, u
     static struct chain chain;
     struct chain *c = &chain;
     *c = (struct chain){.home_mw = home_mw, .helper_mw = helper_mw, .leaves = least != 0};
-    chain_open(c, objective);
+    chain_open(c, objective, CONFIG);
     OK(elastic_set(engine_rig_key(&c->rig, "two"), 1));
     while (c->given < CHAIN || (c->given < LONG_CHAIN && launches(&c->rig, "two") < least))
         chain_goes_on(c);
@@ -179,13 +179,15 @@ Test(placement, for_energy_a_launch_is_tried_whose_copies_take_longer, .timeout 
 {
     static struct chain chain;
     struct chain *c = &chain;
+    const struct cost_stage slow[PLACE_COPIES] = {
+        {COST_LINK, 30e-6, 6e9}, {COST_LINK, 30e-6, 6e9}, {COST_LINK, 30e-6, 6e9}};
     c->home_mw = 100000;
     c->helper_mw = 20000;
-    chain_open(c, SCHEDULE_ENERGY);
+    chain_open(c, SCHEDULE_ENERGY, CONFIG);
     place_set_idle(1000);
     for (uint32_t i = 0; i < c->rig.device_count; i++)
         if (device_key_equal(&c->rig.devices[i]->key, engine_rig_key(&c->rig, "two")))
-            place_open(&c->rig.devices[i], 1);
+            place_open(&c->rig.devices[i], &slow, 1);
     place_close(0);
     OK(elastic_set(engine_rig_key(&c->rig, "two"), 1));
     while (c->given < LONG_CHAIN && launches(&c->rig, "two") == 0) {
@@ -198,6 +200,51 @@ Test(placement, for_energy_a_launch_is_tried_whose_copies_take_longer, .timeout 
 }
 
 /* But for trials, a second device of the same speed gains nothing. */
+/* What it takes there is known without a trial, where the other device is the same model. */
+Test(placement, a_device_of_the_same_model_is_not_tried, .timeout = 120)
+{
+    static struct chain chain;
+    struct chain *c = &chain;
+    bool chose = false;
+    chain_open(c, SCHEDULE_TIME,
+               "[one] items_per_s=400000 name=alike type=cpu base=1 own_memory=yes "
+               "[two] items_per_s=400000 name=alike type=cpu base=1 own_memory=yes");
+    OK(elastic_set(&c->rig.devices[1]->key, 1));
+    for (cl_uint after = 0; after < 10; after += chose) {
+        chose = chose || place_begins();
+        chain_goes_on(c);
+    }
+    cr_assert_eq(launches(&c->rig, "two"), 0);
+    OK(elastic_set(NULL, 0));
+}
+
+/* A launch of 5 ms, with copies of 16 MiB that the links' figures say take no time: it is tried. */
+Test(placement, what_links_are_known_to_take_lets_a_launch_be_tried, .timeout = 120)
+{
+    static struct chain chain;
+    struct chain *c = &chain;
+    const struct cost_stage none = {COST_LINK, 2e-6, 1e12};
+    const struct link_figures figures = {none, none, none, none};
+    const size_t global = 1024, local = 16;
+    chain_open(c, SCHEDULE_TIME,
+               "[one] items_per_s=200000 name=one type=cpu base=1 own_memory=yes "
+               "[two] items_per_s=200000 name=two type=cpu base=1 own_memory=yes");
+    for (uint32_t i = 0; i < c->rig.device_count; i++)
+        c->rig.devices[i]->link = figures;
+    cl_mem buffers[3];
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] = engine_buffer(c->program.context, 0, 16 << 20, NULL);
+    OK(elastic_set(engine_rig_key(&c->rig, "two"), 1));
+    for (cl_uint n = 0; n < 2000 && launches(&c->rig, "two") == 0; n++) {
+        ARGS(c->kernel, buffers[0], buffers[1], buffers[2], n);
+        OK(clEnqueueNDRangeKernel(c->program.queue, c->kernel, 1, NULL, &global, &local, 0, NULL,
+                                  NULL));
+        OK(clFinish(c->program.queue));
+    }
+    cr_assert_gt(launches(&c->rig, "two"), 0);
+    OK(elastic_set(NULL, 0));
+}
+
 Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
 {
     cr_assert_leq(run_chain(SCHEDULE_TIME, 0, 0, 0), TRIALS);
