@@ -163,6 +163,10 @@ static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsi
     if (!takes || *at == end || !token_is(s->tokens[*at], "("))
         return false;
     size_t behind = kernel_source_behind(s, *at, end, "(", ")");
+    const struct declaration before = r->declaration;
+    if (variables_body_keeps(r, *at, behind, depth)) /* the macro may put them into a function */
+        return true;
+    r->declaration = before;
     for (; *at < behind; (*at)++)
         variables_note(&r->declaration, s->tokens[*at]);
     return false;
