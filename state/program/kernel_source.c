@@ -170,6 +170,7 @@ static int kernel_source_add_macro(struct kernel_source *s, const char *at, cons
     for (size_t i = unit.body; i < unit.end; i++) {
         unit.loops = unit.loops || IS_ONE_OF(s->tokens[i], loops);
         unit.braces = unit.braces || IS_ONE_OF(s->tokens[i], braces);
+        unit.statics = unit.statics || token_is(s->tokens[i], "static");
     }
     err = kernel_source_add_token(s, ";", 1); /* ends a search that goes on behind the macro */
     return err ? err : kernel_source_add_unit(s, unit);
@@ -511,23 +512,25 @@ size_t kernel_source_find(const struct kernel_source *s, struct token name)
     return low < s->unit_count && token_same(s->units[low].name, name) ? low : s->unit_count;
 }
 
-/* A macro that uses a macro with `loops` or `braces` has that property too. */
+/* A macro that uses a macro with `loops`, `braces` or `statics` has that property too. */
 static void kernel_source_spread_through_macros(struct kernel_source *s)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (size_t u = 0; u < s->unit_count; u++) {
             struct unit *unit = &s->units[u];
-            bool loops = unit->loops, braces = unit->braces;
+            bool loops = unit->loops, braces = unit->braces, statics = unit->statics;
             for (size_t i = unit->body; unit->macro && i < unit->end; i++) {
                 size_t used = kernel_source_find(s, s->tokens[i]);
                 for (; used < s->unit_count && token_same(s->units[used].name, s->tokens[i]);
                      used++) {
                     unit->loops = unit->loops || s->units[used].loops;
                     unit->braces = unit->braces || s->units[used].braces;
+                    unit->statics = unit->statics || s->units[used].statics;
                 }
             }
-            changed = changed || loops != unit->loops || braces != unit->braces;
+            changed = changed || loops != unit->loops || braces != unit->braces ||
+                      statics != unit->statics;
         }
     }
 }

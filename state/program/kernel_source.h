@@ -38,6 +38,7 @@ struct unit {
     bool last;           /**< A function: no other name stands between this one and its body. */
     bool loops;          /**< A macro: the text behind a use of it may be the body of its loop. */
     bool braces;         /**< A macro: it may make a function, or a part of one. */
+    bool statics;        /**< A macro: it may declare a static variable. */
     bool open, recurses; /**< In the walk from one kernel: it is being visited; it calls itself. */
     bool seen, seen_loops; /**< It was visited; it was visited from inside a loop. */
 };

@@ -545,6 +545,32 @@ static bool kernel_traits_has_blocks(const struct kernel_source *s)
     return has;
 }
 
+/* Note the tokens outside all functions, which macros may put into any of them: the arguments of a
+ * macro that makes a kernel. They may be in its loop, unless they are a function's parameters. */
+static void kernel_traits_note_outside(struct reading *r, const struct source_text *text)
+{
+    const struct kernel_source *s = &r->source;
+    size_t parameters = 0, brackets = 0; /* the ends of those that it is in */
+    for (size_t i = text->first; i < text->end && !r->traits.whole; i++) {
+        struct token token = s->tokens[i];
+        if (token_is(token, "{") && i >= brackets) {
+            i = kernel_source_behind(s, i, text->end, "{", "}") - 1;
+            continue;
+        }
+        if (token_is(token, "(") && i >= brackets) {
+            bool named = i > text->first && token_is_name(s->tokens[i - 1]) &&
+                         !kernel_source_is_macro(s, s->tokens[i - 1], false);
+            brackets = kernel_source_behind(s, i, text->end, "(", ")");
+            parameters = named ? brackets : 0;
+        }
+        kernel_traits_note_position(r, token);
+        kernel_traits_note_strange(r, token);
+        kernel_traits_note_together(r, i);
+        if (i >= parameters)
+            kernel_traits_note_looping(r, i, false);
+    }
+}
+
 static void kernel_traits_walk_from(struct reading *r, const char *name)
 {
     const struct kernel_source *s = &r->source;
@@ -562,6 +588,8 @@ static void kernel_traits_walk_from(struct reading *r, const char *name)
     /* It is not known what calls what: it may call everything, and in a loop. */
     for (size_t u = 0; u < s->unit_count; u++)
         kernel_traits_walk(r, u, s->broken || !s->units[u].kernel);
+    for (size_t i = 0; i < s->text_count; i++)
+        kernel_traits_note_outside(r, &s->texts[i]);
     if (s->broken)
         kernel_traits_refuse(r, "the functions of its source cannot be told from one another");
 }

@@ -32,6 +32,8 @@ struct declaration {
     bool global, constant, other, function, pointer;
     bool tag;   /* the last word was "struct", or the name behind it */
     bool named; /* the last word was a name */
+    bool fixed; /* in a function: it is static */
+    bool value; /* in a function: its initial value was reached */
 };
 
 static void variables_note(struct declaration *d, struct token token)
@@ -73,21 +75,44 @@ static bool variables_is_variable(const struct declaration *d, bool new_language
     return !d->other && !d->function && !d->constant && d->names > 1 && (d->global || new_language);
 }
 
-/* True when a function has a static variable, which lives as long as the program. */
-static bool variables_body_keeps(const struct kernel_source *s, size_t at, size_t end)
+struct reading {
+    struct kernel_source source;
+    bool new_language;
+    struct declaration declaration; /* the current one */
+};
+
+/* Depth to which macros in macros are read. */
+#define DEPTH_MAX 16
+
+/* True when a function has a static variable, which lives as long as the program. Macros may have
+ * any part of its declaration. */
+static bool variables_body_keeps(struct reading *r, size_t at, size_t end, unsigned depth)
 {
+    const struct kernel_source *s = &r->source;
+    struct declaration *d = &r->declaration;
     for (; at < end; at++) {
-        struct declaration d = {0};
-        bool value = false;
-        if (!token_is(s->tokens[at], "static"))
-            continue;
-        for (at++; at < end && !token_is(s->tokens[at], ";"); at++) {
-            value = value || token_is(s->tokens[at], "=");
-            if (!value)
-                variables_note(&d, s->tokens[at]);
-        }
-        if (!d.constant)
+        struct token token = s->tokens[at];
+        if (token_is(token, "static"))
+            *d = (struct declaration){.fixed = true};
+        else if (token_is(token, ";") && d->fixed && !d->constant)
             return true;
+        else if (token_is(token, ";"))
+            *d = (struct declaration){0};
+        else if (token_is(token, "="))
+            d->value = true;
+        else if (d->fixed && !d->value)
+            variables_note(d, token);
+        size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
+        for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
+            struct unit *unit = &s->units[u];
+            if (!unit->statics || unit->open || depth == DEPTH_MAX)
+                continue;
+            unit->open = true;
+            bool found = variables_body_keeps(r, unit->body, unit->end, depth + 1);
+            unit->open = false;
+            if (found)
+                return true;
+        }
     }
     return false;
 }
@@ -111,15 +136,6 @@ static size_t variables_behind_value(const struct kernel_source *s, size_t at, s
     }
     return at;
 }
-
-/* Depth to which macros in macros are read. */
-#define DEPTH_MAX 16
-
-struct reading {
-    struct kernel_source source;
-    bool new_language;
-    struct declaration declaration; /* the current one */
-};
 
 static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
 
@@ -147,6 +163,10 @@ static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsi
     if (!takes || *at == end || !token_is(s->tokens[*at], "("))
         return false;
     size_t behind = kernel_source_behind(s, *at, end, "(", ")");
+    const struct declaration before = r->declaration;
+    if (variables_body_keeps(r, *at, behind, depth)) /* the macro may put them into a function */
+        return true;
+    r->declaration = before;
     for (; *at < behind; (*at)++)
         variables_note(&r->declaration, s->tokens[*at]);
     return false;
@@ -191,9 +211,10 @@ static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsi
             at = variables_behind_value(s, at, end);
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
-            if (!d->tag && variables_body_keeps(s, at, behind))
+            bool data = d->tag;
+            if (!data && variables_body_keeps(r, at, behind, depth))
                 return true;
-            *d = d->tag ? type : (struct declaration){0};
+            *d = data ? type : (struct declaration){0};
             at = behind;
         } else if (token_is(token, "}")) {
             *d = (struct declaration){0}; /* the branches of an #if do not fit together */

@@ -81,6 +81,12 @@ Test(traits, places_in_the_launch_are_seen_through_calls_and_macros)
          "kernel void k(global int *a) { a[I(0)] = 0; }"},
         {"kernel void k(global int *a) {\n#ifdef X\na[get_group_id(0)] = 0;\n#endif\n}"},
         {"#define NAME(x) k##x\nkernel void NAME()(global int *a) { a[get_group_id(0)] = 0; }"},
+        {"#define MAKE(name, value) kernel void name(global int *a) { a[get_global_id(0)] = value; "
+         "}\n"
+         "MAKE(k, get_group_id(0))"},
+        {"#define BEGIN {\n#define END }\nkernel void k(global int *a) BEGIN a[0] = "
+         "get_group_id(0); "
+         "END"},
     };
     expect_cut(samples, COUNT(samples), true);
 }
@@ -245,6 +251,11 @@ Test(traits, waiting_is_seen_behind_other_names)
          " atomic_compare_exchange_strong(a, &e, 1); } while (e); }"},
         {"kernel void k(global int *a) { while (({ atomic_or(a, 0);; })) ; }"},
         {"kernel void k(global int *a) { while (!a[0]) printf(\"\"); }"},
+        {"#define MAKE(name, value) kernel void name(volatile global int *a) { while (!(value)) ; "
+         "}\n"
+         "MAKE(k, *a)"},
+        {"#define MAKE(name, step) kernel void name(global int *a) { while (!*a) step; }\n"
+         "MAKE(k, mem_fence(CLK_GLOBAL_MEM_FENCE))"},
     };
     static const struct sample redefined[] = {
         {"#define CLK_LOCAL_MEM_FENCE 2\nkernel void k(global int *a) {"
@@ -287,6 +298,8 @@ Test(traits, macros_and_barriers_as_they_mostly_are_change_nothing)
          " { return f(x); }\nfloat2 __attribute__((overloadable)) g(float2 x)"
          " { return (float2)(g(x.x), g(x.y)); }\n"
          "kernel void k(global float2 *a) { for (int i = 0; i < 4; i++) a[i] = g(a[i]); }"},
+        {"#define MAKE(name, type) kernel void name(global type *a) { a[0] = 1; }\n"
+         "MAKE(k, int)\nvoid f(volatile global int *b);"},
         {"kernel void k(global int *a) { \\\r\n a[0] = 1;\\\n }"},
         {"kernel void k(volatile local int *l, global int *a) { local int volatile *m = l, *n = l;"
          " for (int i = 0; i < 4; i++) a[i] = *m + *n; }"},

@@ -29,6 +29,12 @@ Test(variables, that_are_global_are_found_in_any_language)
         "const global int *p;",
         "kernel void k() { if (1) { static global int n; } }",
         "kernel void k() { static int n = 3; n++; }",
+        "#define KEPT static global\nkernel void k() { KEPT int n = 0; n++; }",
+        "#define KEPT static\n#define KEPT_INT KEPT int\nkernel void k() { KEPT_INT n; n++; }",
+        "#define COUNTER(n) static global int n = 0;\nvoid f() { int a = 1; COUNTER(b) a++; }",
+        "#define MAKE(name, code) kernel void name() { code }\nMAKE(k, static global int n; n++;) "
+        "kernel void other() {}",
+        "#define KEPT static\nvoid f() { KEPT constant int a = 1; KEPT global int b; }",
         "#if 0\ndon't\n#endif\nglobal int v;",
         "// don't \\\n '\nglobal int v;",
         "int f(int a) <% return a; %>\nglobal int v;",
@@ -102,6 +108,9 @@ Test(variables, are_not_seen_where_there_are_none)
         "kernel void k() { printf(\"global int v; { ( \\\" \"); }",
         "const int n = 5; enum { A, B }; union u { int a; float b; };",
         "kernel void k() { static constant int t[2] = {1, 2}; }",
+        "#define MAKE(type, name) type name() { return 1; }\nMAKE(static inline int, f) void g();",
+        "#define TABLE static constant\nkernel void k() { TABLE int t[2] = {1, 2}; }",
+        "#define INNER static\nINNER int f() { int a = 1; return a; } void g() { int b; f(b); }",
         "#define PROTOTYPE(name) int name(global int *a)\nPROTOTYPE(f);\nPROTOTYPE(g) { return 1; "
         "}",
         "#define CONSTANT constant\nCONSTANT int t[] = {1}; constant char *constant names[1] = "
