@@ -58,25 +58,67 @@ static bool ask_nobody_there(int error)
     return error == -ENOENT || error == -ECONNREFUSED || error == -EPIPE;
 }
 
+bool ask_is_for_user(uid_t *ret_user)
+{
+    bool other = whose.named && whose.user != geteuid();
+
+    if (other)
+        *ret_user = whose.user;
+    return other;
+}
+
+/** Where the agent is. Returns 0, or an exit status after printing the reason. */
+static int ask_find(const struct output *output, struct paths *ret_paths)
+{
+    uid_t user;
+    bool other = ask_is_for_user(&user);
+    int error = other ? paths_find_of(user, ret_paths) : paths_find(ret_paths);
+
+    if (other && ask_nobody_there(error))
+        return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)user);
+    if (error) {
+        return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
+                           ret_paths->problem);
+    }
+    output_note_paths(output, ret_paths);
+    return 0;
+}
+
+/** Print why the agent cannot be reached. Returns an exit status. */
+static int ask_fail(const struct output *output, int error, const char *what)
+{
+    uid_t user;
+
+    if (ask_is_for_user(&user) && ask_nobody_there(error))
+        return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)user);
+    return output_fail_agent(output, error, what);
+}
+
+int ask_begin(const struct output *output, const char *what, struct client *ret_client)
+{
+    struct paths paths;
+    int status = ask_find(output, &paths);
+
+    *ret_client = (struct client){.fd = -1};
+    if (status)
+        return status;
+    int error = client_begin(&paths, ret_client);
+    return error ? ask_fail(output, error == -EAGAIN ? -ETIMEDOUT : error, what) : 0;
+}
+
 int ask_connect(const struct output *output, bool launch, const char *what,
                 struct client *ret_client)
 {
     struct paths paths;
     char why[PROTOCOL_TEXT_MAX / 2];
-    bool other = whose.named && whose.user != geteuid();
-    int error = other ? paths_find_of(whose.user, &paths) : paths_find(&paths);
+    uid_t user;
+    int error = ask_find(output, &paths);
 
     *ret_client = (struct client){.fd = -1};
-    if (other && ask_nobody_there(error))
-        return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
-    if (error) {
-        return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
-                           paths.problem);
-    }
-    output_note_paths(output, &paths);
+    if (error)
+        return error;
     error = client_connect(&paths, ret_client);
-    if (other && ask_nobody_there(error))
-        return output_fail(output, ERR_NO_AGENT, "no agent of user %u runs", (unsigned)whose.user);
+    launch = launch && !ask_is_for_user(&user);
     /* An agent that was killed a moment ago may still be listening, or hold its lock: try again. */
     for (int tried = 0; launch && ask_nobody_there(error) && tried < LAUNCHES; tried++) {
         clock_sleep(tried ? LAUNCH_PAUSE_NS : 0);
@@ -90,7 +132,7 @@ int ask_connect(const struct output *output, bool launch, const char *what,
     }
     if (error == -EPROTO && ret_client->problem[0])
         return output_fail(output, ERR_PROTOCOL, "%s", ret_client->problem);
-    return error ? output_fail_agent(output, error, what) : 0;
+    return error ? ask_fail(output, error, what) : 0;
 }
 
 int ask_on(const struct output *output, struct client *client, const struct question *question,

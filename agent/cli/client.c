@@ -13,18 +13,30 @@
 #define SEND_MS  5000
 #define RETRY_MS 20
 
-static int client_say_hello(struct client *client, int64_t until)
+int client_begin(const struct paths *paths, struct client *ret_client)
 {
-    struct message message;
+    struct client client = {.fd = agent_connect(paths->socket, paths->user)};
+    int result = client.fd < 0 ? client.fd : 0;
     struct frame frame;
 
-    frame_init(&frame, MSG_HELLO);
-    frame_u64(&frame, "version", PROTOCOL_VERSION);
-    frame_string(&frame, "role", "client");
-    int result = client_send(client, &frame);
+    frame_reader_init(&client.reader);
+    if (!result) {
+        frame_init(&frame, MSG_HELLO);
+        frame_u64(&frame, "version", PROTOCOL_VERSION);
+        frame_string(&frame, "role", "client");
+        result = client_send(&client, &frame);
+    }
     if (result)
-        return result;
-    result = client_receive(client, (int)(until - clock_now_ms()), -1, &message);
+        client_close(&client);
+    *ret_client = client;
+    return result;
+}
+
+static int client_await_welcome(struct client *client, int64_t until)
+{
+    struct message message;
+    int result = client_receive(client, (int)(until - clock_now_ms()), -1, &message);
+
     if (result != 1)
         return result ? result : -EPROTO;
     result = field_is(&message.root, "type", MSG_WELCOME) ? 0 : -EPROTO;
@@ -36,20 +48,16 @@ static int client_say_hello(struct client *client, int64_t until)
 int client_connect(const struct paths *paths, struct client *ret_client)
 {
     int64_t until = clock_now_ms() + HELLO_MS;
-    struct client client = {.fd = agent_connect(paths->socket, paths->user)};
+    int result;
 
-    frame_reader_init(&client.reader);
     /* Nothing signals that a full backlog has room again: poll. */
-    for (; client.fd == -EAGAIN && clock_now_ms() < until;
-         client.fd = agent_connect(paths->socket, paths->user))
+    while ((result = client_begin(paths, ret_client)) == -EAGAIN && clock_now_ms() < until)
         clock_sleep(RETRY_MS * NS_PER_MS);
-    int result = client.fd == -EAGAIN ? -ETIMEDOUT : client.fd < 0 ? client.fd : 0;
     if (!result)
-        result = client_say_hello(&client, until);
+        result = client_await_welcome(ret_client, until);
     if (result)
-        client_close(&client);
-    *ret_client = client;
-    return result;
+        client_close(ret_client);
+    return result == -EAGAIN ? -ETIMEDOUT : result;
 }
 
 void client_close(struct client *client)

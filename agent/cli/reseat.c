@@ -17,6 +17,7 @@
     V(page)                                                                                        \
     V(move)                                                                                        \
     V(cancel)                                                                                      \
+    V(adjust)                                                                                      \
     V(suspend)                                                                                     \
     V(resume)                                                                                      \
     V(checkpoint)                                                                                  \

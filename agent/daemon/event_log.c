@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/service.h"
 #include "state/base/bytes/little_endian.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
@@ -202,11 +203,47 @@ static void event_log_follow(struct agent *agent, const struct kept_event *kept)
     }
 }
 
+/** Put the event into the journal, with its parts as fields. As service_journal(). */
+static bool event_log_journal(const struct event *event, const char *line)
+{
+    const struct program *program = event->program;
+    char pid[32] = "", uid[32] = "", by_pid[32] = "", by_uid[32] = "";
+
+    if (program)
+        snprintf(pid, sizeof(pid), "%d", (int)program->pid);
+    if (event->owned)
+        snprintf(uid, sizeof(uid), "%u", (unsigned)event->uid);
+    if (event->by_pid) {
+        snprintf(by_pid, sizeof(by_pid), "%d", (int)event->by_pid);
+        snprintf(by_uid, sizeof(by_uid), "%u", (unsigned)event->by_uid);
+    }
+    const struct service_field fields[] = {
+        {"MESSAGE", line},
+        {"PRIORITY", "6"},
+        {"SYSLOG_IDENTIFIER", "reseatd"},
+        {"RESEAT_WHAT", event->what},
+        {"RESEAT_STATE", event->state},
+        {"RESEAT_APP", program ? program->id : NULL},
+        {"RESEAT_NAME", program ? program->name : NULL},
+        {"RESEAT_PID", pid},
+        {"RESEAT_UID", uid},
+        {"RESEAT_DEVICE", event->device},
+        {"RESEAT_FROM", event->from},
+        {"RESEAT_TO", event->to},
+        {"RESEAT_REASON", event->reason},
+        {"RESEAT_BY", event->by},
+        {"RESEAT_BY_PID", by_pid},
+        {"RESEAT_BY_UID", by_uid},
+    };
+    return service_journal(fields, ARRAY_SIZE(fields));
+}
+
 static void event_log_line(const struct event *event)
 {
     const struct program *program = event->program;
     const char *from = event->from, *to = event->to;
     char who[PROTOCOL_WORD_MAX + 64], way[PROTOCOL_TEXT_MAX / 2] = "", by[32] = "";
+    char line[PROTOCOL_TEXT_MAX];
 
     if (program)
         snprintf(who, sizeof(who), "%s: %s (pid %d)", program->id, program->name,
@@ -218,8 +255,11 @@ static void event_log_line(const struct event *event)
                  to[0] ? to : "memory");
     if (event->by_pid)
         snprintf(by, sizeof(by), " (pid %d)", (int)event->by_pid);
-    agent_log("%s %s %s%s by %s%s%s%s", who, event->what, event->state, way, event->by, by,
-              event->reason && event->reason[0] ? ": " : "", event->reason ? event->reason : "");
+    snprintf(line, sizeof(line), "%s %s %s%s by %s%s%s%s", who, event->what, event->state, way,
+             event->by, by, event->reason && event->reason[0] ? ": " : "",
+             event->reason ? event->reason : "");
+    if (!event_log_journal(event, line))
+        agent_log("%s", line);
 }
 
 void event_log_add(struct agent *agent, const struct event *wish)

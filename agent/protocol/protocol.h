@@ -73,6 +73,8 @@
 #define MSG_CHECKPOINT "checkpoint" /**< Write an image while it runs, or park it (park.h). */
 #define MSG_PROTECT    "protect"    /**< "not_protected" of the report says why it is not. */
 #define MSG_CANCEL     "cancel"
+/** client, to program: of the move of "app" change "bandwidth" or "max_downtime_ms"; answer. */
+#define MSG_ADJUST "adjust"
 /** client: the long launches of "app" are to be done on "devices" too; answer. To the program,
    after its welcome and whenever that changes: those "devices" that it may use now. */
 #define MSG_SPREAD   "spread"

@@ -48,6 +48,7 @@ struct job {
     struct job *next;
     struct control_request request;
     atomic_bool cancel;
+    struct move_change change;
     struct move_progress progress; /**< Guarded by control.lock, like all below. */
     struct control_report report;
     bool progress_new;
@@ -338,6 +339,7 @@ static void control_take_request(const msgpack_object *map)
     }
     atomic_init(&job->cancel, false);
     job->request.move.cancel = &job->cancel;
+    job->request.move.change = &job->change;
     job->request.move.progress = control_job_progress;
     job->request.move.data = job;
     const char *wrong = control_request_read(map, &job->request);
@@ -379,6 +381,23 @@ static void control_take_cancel(const msgpack_object *map)
     for (struct job *job = control.jobs; job; job = job->next)
         if (job->request.id == id && job->connection == control.connection)
             atomic_store(&job->cancel, true);
+    pthread_mutex_unlock(&control.lock);
+}
+
+static void control_take_adjust(const msgpack_object *map)
+{
+    struct control_request asked = {0};
+
+    program_take_request(map, &asked);
+    pthread_mutex_lock(&control.lock);
+    for (struct job *job = control.jobs; job; job = job->next) {
+        if (job->request.id != asked.id || job->connection != control.connection)
+            continue;
+        if (asked.move.bandwidth)
+            atomic_store(&job->change.bandwidth, asked.move.bandwidth);
+        if (asked.move.max_downtime_ns)
+            atomic_store(&job->change.max_downtime_ns, asked.move.max_downtime_ns);
+    }
     pthread_mutex_unlock(&control.lock);
 }
 
@@ -431,10 +450,11 @@ static const struct {
     {MSG_RESUME, control_take_request},     {MSG_PREWARM, control_take_request},
     {MSG_CHECKPOINT, control_take_request}, {MSG_PROTECT, control_take_request},
     {MSG_SPREAD, control_take_spread},      {MSG_CANCEL, control_take_cancel},
-    {MSG_QUERY, control_take_query},        {MSG_NOTICE, control_take_notice},
-    {MSG_ANSWER, control_budget_answer},    {MSG_GRANT, control_budget_granted},
-    {MSG_SHRINK, control_budget_shrink},    {MSG_WARM, control_take_warm},
-    {MSG_POWER, control_take_power},        {MSG_COSTS, control_take_costs},
+    {MSG_ADJUST, control_take_adjust},      {MSG_QUERY, control_take_query},
+    {MSG_NOTICE, control_take_notice},      {MSG_ANSWER, control_budget_answer},
+    {MSG_GRANT, control_budget_granted},    {MSG_SHRINK, control_budget_shrink},
+    {MSG_WARM, control_take_warm},          {MSG_POWER, control_take_power},
+    {MSG_COSTS, control_take_costs},
 };
 
 static void control_take_message(struct link *link, const msgpack_object *map)

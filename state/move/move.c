@@ -171,7 +171,7 @@ static int move_bring_up_to_date(struct move *move)
 static bool move_may_try_again(const struct move *move, int error)
 {
     uint64_t deadline = move->request->deadline_ns;
-    return error == -ETIMEDOUT && move->request->strict &&
+    return error == -ETIMEDOUT && move_is_strict(move) &&
            (deadline == 0 || clock_now_ns() < deadline);
 }
 
@@ -355,7 +355,8 @@ static void move_run_phases(struct move *move)
         context_wake();
         defer_pump_soon();
         move_release_left(move);
-        move->report->left = fetch_begin(move->vdev, move->on_demand, move->request->bandwidth);
+        move->report->left =
+            fetch_begin(move->vdev, move->on_demand, throttle_rate(&move->throttle));
         (void)ready_drop(NULL, move->vdev); /* the program moved, to this device or another one */
     } else {
         if (error == -EIO)
@@ -457,6 +458,7 @@ void move_transact(struct move *move)
     move->limits = (struct transfer_limits){
         .deadline_ns = request->deadline_ns, .cancel = request->cancel, .done = &move->done};
     move->throttle.rate = request->bandwidth;
+    move->throttle.changed = request->change ? &request->change->bandwidth : NULL;
     move->yields = request->prewarm;
     move->begun_at = clock_now_ns();
     do {

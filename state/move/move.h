@@ -55,6 +55,12 @@ enum move_fetch {
     MOVE_FETCH_WHOLE,     /**< Everything is copied before the program runs. */
 };
 
+/** What is changed while a move is under way; 0: as requested. Any thread may write it. */
+struct move_change {
+    _Atomic uint64_t bandwidth;
+    _Atomic uint64_t max_downtime_ns; /**< A limit, as with `strict`. */
+};
+
 struct move_request {
     const struct device_key *target;   /**< Borrowed. NULL: host memory (suspend). */
     char target_name[DEVICE_NAME_MAX]; /**< The target's name in messages; "": the driver's name for
@@ -76,7 +82,8 @@ struct move_request {
                      kernels on the target for a later move. The program stays where it is. */
     const uint64_t *grant; /**< Bytes that the program may have on the target, or NULL: no limit.
                               The rest stays in host memory. */
-    const atomic_bool *cancel; /**< Polled until COMMIT; may be NULL. */
+    const atomic_bool *cancel;        /**< Polled until COMMIT; may be NULL. */
+    const struct move_change *change; /**< The same. */
     /** Called on the moving thread, outside every lock, a few times a second; may be NULL. */
     void (*progress)(void *data, const struct move_progress *progress);
     void *data;

@@ -196,6 +196,8 @@ MUST_CHECK int move_arrive(struct move *move);
 MUST_CHECK int move_copy_ahead(struct move *move);
 /** Longest pause of a strict move; of others, the pause aimed at. */
 uint64_t move_downtime_limit(const struct move *move);
+/** Whether a longer pause is undone. */
+bool move_is_strict(const struct move *move);
 /** When a pause that begins now must end: by the strict limit or the deadline; 0: no limit. */
 uint64_t move_pause_limit(const struct move *move);
 /** True when one more round and then a pause of @predicted ns would end after the deadline. */

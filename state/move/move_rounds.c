@@ -25,17 +25,28 @@
 #define RESTS        4
 #define REST_STEP_NS 5000000u
 
+static uint64_t move_rounds_changed(const struct move *move)
+{
+    const struct move_change *change = move->request->change;
+    return change ? atomic_load(&change->max_downtime_ns) : 0;
+}
+
 uint64_t move_downtime_limit(const struct move *move)
 {
-    uint64_t asked = move->request->max_downtime_ns;
-    return asked != 0 ? asked : MOVE_DOWNTIME_NS;
+    uint64_t changed = move_rounds_changed(move), asked = move->request->max_downtime_ns;
+    return changed != 0 ? changed : asked != 0 ? asked : MOVE_DOWNTIME_NS;
+}
+
+bool move_is_strict(const struct move *move)
+{
+    return move->request->strict || move_rounds_changed(move) != 0;
 }
 
 uint64_t move_pause_limit(const struct move *move)
 {
     uint64_t until = clock_now_ns() + move_downtime_limit(move),
              deadline = move->request->deadline_ns;
-    return move->request->strict && (deadline == 0 || until < deadline) ? until : deadline;
+    return move_is_strict(move) && (deadline == 0 || until < deadline) ? until : deadline;
 }
 
 static uint64_t move_rounds_predict(const struct move *move, uint64_t left)
@@ -71,7 +82,7 @@ static int move_rounds_decide(struct move *move, uint64_t left)
 {
     const struct move_rounds *rounds = &move->rounds;
     uint64_t predicted = move_rounds_predict(move, left);
-    bool strict = move->request->strict, in_vain = rounds->in_vain >= IN_VAIN_MAX;
+    bool strict = move_is_strict(move), in_vain = rounds->in_vain >= IN_VAIN_MAX;
     bool late = move_rounds_is_late(move, predicted);
     /* Without a known bandwidth, the first pause is simply tried. */
     bool fits =
@@ -104,7 +115,7 @@ static int move_rounds_rest(struct move *move, uint64_t ns)
 static int move_rounds_copy_round(struct move *move)
 {
     struct move_rounds *rounds = &move->rounds;
-    uint64_t least = rounds->bandwidth > 0 || move->request->strict ? 1 : WORTH;
+    uint64_t least = rounds->bandwidth > 0 || move_is_strict(move) ? 1 : WORTH;
     uint64_t began = clock_now_ns(), traced, bytes = 0, ns;
     char name[SPAN_NAME];
     move->report->rounds++;
@@ -152,7 +163,7 @@ int move_rest(struct move *move)
 int move_check_pause(struct move *move)
 {
     uint64_t until = move->limits.deadline_ns;
-    bool bounded = move->request->strict && until != 0;
+    bool bounded = move_is_strict(move) && until != 0;
     return !bounded || clock_now_ns() + move_rounds_predict(move, move_left(move)) <= until
                ? 0
                : -ETIMEDOUT;

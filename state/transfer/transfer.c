@@ -166,9 +166,10 @@ static size_t transfer_whole_room(const struct transfer *transfer)
 static size_t transfer_paced_room(const struct transfer *transfer, size_t room)
 {
     const struct throttle *throttle = transfer->limits.throttle;
-    if (!throttle || throttle->rate == 0)
+    uint64_t rate = throttle ? throttle_rate(throttle) : 0;
+    if (rate == 0)
         return room;
-    uint64_t moment = throttle->rate / (NS_PER_S / THROTTLE_BURST_NS);
+    uint64_t moment = rate / (NS_PER_S / THROTTLE_BURST_NS);
     if (moment < PACED_LEAST)
         moment = PACED_LEAST;
     return room < moment ? room : (size_t)moment;

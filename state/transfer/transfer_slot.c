@@ -419,6 +419,7 @@ static void transfer_slot_keep_pace(struct transfer *transfer, uint64_t bytes)
         uint64_t look = now + LOOK_NS;
         clock_wait(&transfer->progress, &transfer->lock, look < due ? look : due);
         now = clock_now_ns();
+        due = throttle_due(throttle, now);
     }
     throttle->slept_ns += now - began;
     pthread_mutex_unlock(&transfer->lock);

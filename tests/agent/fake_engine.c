@@ -127,7 +127,9 @@ static enum move_result end_of(const struct move_request *request, const char *h
     unsigned steps = 10;
     const char *colon = strchr(how, ':');
     unsigned step_us = (colon ? (unsigned)atoi(colon + 1) : 50) * 1000 / steps;
-    bool slow = strncmp(how, "slow", 4) == 0;
+    bool late = strncmp(how, "late", 4) == 0, adjusted = strncmp(how, "adjusted", 8) == 0;
+    bool slow = strncmp(how, "slow", 4) == 0 || late || adjusted;
+    const struct move_change *change = request->change;
 
     /* "fail1": only virtual device 1. */
     if (strncmp(how, "fail", 4) == 0 && how[4] >= '0' && how[4] <= '9' &&
@@ -152,7 +154,9 @@ static enum move_result end_of(const struct move_request *request, const char *h
         return MOVE_REFUSED;
     }
     for (unsigned i = 0; i <= steps || slow; i++) {
-        struct move_progress progress = {.phase = i < 3 ? MOVE_PREPARE : MOVE_COPY,
+        struct move_progress progress = {.phase = late    ? MOVE_RESUME
+                                                  : i < 3 ? MOVE_PREPARE
+                                                          : MOVE_COPY,
                                          .bytes_done = (uint64_t)TOTAL_BYTES * (i % 11) / steps,
                                          .bytes_total = TOTAL_BYTES};
         report->reached = progress.phase;
@@ -160,6 +164,8 @@ static enum move_result end_of(const struct move_request *request, const char *h
             request->progress(request->data, &progress);
         if (request->cancel && atomic_load(request->cancel))
             return MOVE_CANCELED;
+        if (adjusted && atomic_load(&change->bandwidth) && atomic_load(&change->max_downtime_ns))
+            return MOVE_DONE;
         if (request->deadline_ns && now_ns() > request->deadline_ns) {
             snprintf(report->reason, sizeof(report->reason), "the deadline passed");
             return MOVE_EXPIRED;
@@ -529,6 +535,10 @@ void move_run(const struct move_request *request, struct move_report *ret_report
         report.rounds += request->spreads ? 100 : 0;
         if (request->bandwidth)
             report.bytes = request->bandwidth;
+        if (request->change && atomic_load(&request->change->bandwidth)) {
+            report.predicted_ns = atomic_load(&request->change->max_downtime_ns);
+            report.bytes = atomic_load(&request->change->bandwidth);
+        }
         /* "long": it built for long, and then had to wait for a launch. */
         if (how && strncmp(how, "long", 4) == 0) {
             report.built = 9;

@@ -11,7 +11,8 @@
  *                          finds; where no agent does, it goes to "its own choice"
  *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only virtual device 1), failtwo (only
  * what goes to the device "Fake two"), refuse, strand (only a
- * resume fails), slow (until canceled or the deadline), die (the process ends in the middle); how
+ * resume fails), slow (until canceled or the deadline), adjusted (until bandwidth and downtime were
+ * changed), late (slow, with all copied), die (the process ends in the middle); how
  * long a move takes
  */
 

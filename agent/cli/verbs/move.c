@@ -408,6 +408,19 @@ static int move_cancel_run(struct call *call)
     return ask_print(&call->output, &question, &frame);
 }
 
+static int move_adjust_run(struct call *call)
+{
+    static const struct question question = {
+        .type = MSG_ADJUST, .what = "adjust a move", .say = "{app}: adjusted"};
+    struct change *change = call->options;
+    struct frame frame;
+
+    if (!change->asked.bandwidth && !change->asked.max_downtime_ms)
+        return output_usage(&call->output, "give --bandwidth, --max-downtime or both");
+    ask_request(&frame, MSG_ADJUST, call->words[0], &change->asked);
+    return ask_print(&call->output, &question, &frame);
+}
+
 static int move_verb_run(struct call *call)
 {
     struct change *change = call->options;
@@ -463,6 +476,31 @@ const struct verb verb_cancel = {
     .options = cancel_options,
     .users = true,
     .run = move_cancel_run,
+};
+
+static const struct option_row adjust_options[] = {
+    OPTION_MAX_DOWNTIME(
+        struct change,
+        "Longest pause of the program from now on; a number is in milliseconds. A longer pause is "
+        "undone, also if the move had only a target."),
+    OPTION_BANDWIDTH(struct change,
+                     "Bytes to copy in a second from now on, such as 100MiB. Does not limit copies "
+                     "during the pause."),
+    OPTION_SELECTORS(SELECT_EACH),
+    {NULL}};
+
+const struct verb verb_adjust = {
+    .name = MSG_ADJUST,
+    .arguments = "APP",
+    .summary = "Change the limits of a move, suspend or resume that is under way.",
+    .text = "Whoever asked for it (reseat ps shows what is under way). Exit status 4: nothing is "
+            "under way, or all is copied already. What a move on demand fetches in the background "
+            "keeps the bandwidth that it began with.",
+    .members = "app",
+    .options = adjust_options,
+    .size = sizeof(struct change),
+    .users = true,
+    .run = move_adjust_run,
 };
 
 const struct verb verb_suspend = {

@@ -22,8 +22,10 @@
  * program or a device is done by the commands for it, in another process.
  */
 
-/* After this time without an answer it is said that the agent does not answer. */
+/* After this time without an answer it is said that the agent does not answer; lists may take long,
+ * a welcome does not. */
 #define SILENCE_MS 10000
+#define WELCOME_MS 1000
 /* A command that only asks is ended after this time. */
 #define DRY_RUN_MS 20000
 /* A list of devices may be so old: to make one starts every driver. */
@@ -76,7 +78,8 @@ struct top {
     struct output output; /**< Its notes are the problem with the agent, if there is one. */
     struct words problem;
     struct client client;
-    unsigned awaited; /**< Answers. */
+    bool welcomed;
+    unsigned awaited; /**< Answers, or the welcome. */
     int64_t asked_ms;
 
     struct pane panes[PANES];
@@ -115,24 +118,22 @@ static void top_lose_agent(struct top *top, int error)
     top->awaited = 0;
 }
 
-/** Ask, or say that the last question was not answered. */
-static void top_ask(struct top *top)
+static void top_connect(struct top *top)
+{
+    struct client client;
+
+    top_forget_problem(top);
+    if (ask_begin(&top->output, "list devices and programs", &client))
+        return;
+    top->client = client;
+    top->welcomed = false;
+    top->awaited = 1;
+}
+
+static void top_ask_lists(struct top *top)
 {
     struct frame frame;
 
-    if (top->awaited) {
-        top_forget_problem(top);
-        (void)output_fail_agent(&top->output, -ETIMEDOUT, "list devices and programs");
-        return;
-    }
-    top->asked_ms = clock_now_ms();
-    if (top->client.fd < 0) {
-        top_forget_problem(top);
-        if (ask_connect(&top->output, false, "list devices and programs", &top->client)) {
-            client_close(&top->client);
-            return;
-        }
-    }
     frame_init(&frame, MSG_DEVICES);
     frame_u64(&frame, "age_ms", LIST_AGE_MS);
     ask_put_environment(&frame);
@@ -148,11 +149,43 @@ static void top_ask(struct top *top)
         top->awaited = 2;
 }
 
+/** Ask, or say that the last question was not answered. */
+static void top_ask(struct top *top)
+{
+    if (top->awaited) {
+        top_forget_problem(top);
+        (void)output_fail_agent(&top->output, -ETIMEDOUT, "list devices and programs");
+        return;
+    }
+    top->asked_ms = clock_now_ms();
+    if (top->client.fd < 0)
+        top_connect(top);
+    else
+        top_ask_lists(top);
+}
+
+static void top_take_welcome(struct top *top, const struct message *message)
+{
+    top_forget_problem(top);
+    top->awaited = 0;
+    top->welcomed = field_is(&message->root, "type", MSG_WELCOME);
+    if (top->welcomed) {
+        top_ask_lists(top);
+        return;
+    }
+    (void)output_fail_message(&top->output, message);
+    client_close(&top->client);
+}
+
 static void top_take(struct top *top, const struct message *message)
 {
     bool devices = field_is(&message->root, "type", MSG_DEVICES);
     struct pane *pane = &top->panes[devices ? DEVICES : PROGRAMS];
 
+    if (!top->welcomed) {
+        top_take_welcome(top, message);
+        return;
+    }
     top->awaited -= top->awaited > 0;
     if (!devices && !field_is(&message->root, "type", MSG_APPS)) {
         (void)output_fail_message(&top->output, message);
@@ -183,7 +216,7 @@ static void top_receive(struct top *top)
         top_take(top, &message);
         message_finish(&message);
     } while (top->awaited);
-    if (result != 1 && result != -ETIMEDOUT)
+    if (top->client.fd >= 0 && result != 1 && result != -ETIMEDOUT)
         top_lose_agent(top, result);
 }
 
@@ -197,13 +230,20 @@ static void top_say(struct top *top, const char *text)
 /** Start a command about what is selected. */
 static void top_start(struct top *top, const char *option, bool asks)
 {
-    char *argv[8] = {"reseat", (char *)(uintptr_t)top->action->verb};
+    char *argv[10] = {"reseat"}, user_text[16];
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none;
-    size_t count = 2;
+    size_t count = 1;
     int ends[2];
+    uid_t user;
 
+    if (ask_is_for_user(&user)) {
+        snprintf(user_text, sizeof(user_text), "%u", (unsigned)user);
+        argv[count++] = (char *)(uintptr_t) "--user";
+        argv[count++] = user_text;
+    }
+    argv[count++] = (char *)(uintptr_t)top->action->verb;
     if (option)
         argv[count++] = (char *)(uintptr_t)option;
     argv[count++] = "--";
@@ -513,10 +553,17 @@ static void top_stop(void)
     signal(SIGTSTP, top_catch_stop);
 }
 
+static int64_t top_next_ms(const struct top *top)
+{
+    return top->asked_ms + (int64_t)(!top->awaited   ? top->every_ms
+                                     : top->welcomed ? SILENCE_MS
+                                                     : WELCOME_MS);
+}
+
 static int top_wait_ms(const struct top *top)
 {
     int64_t now = clock_now_ms();
-    int64_t next = top->asked_ms + (int64_t)(top->awaited ? SILENCE_MS : top->every_ms);
+    int64_t next = top_next_ms(top);
 
     if (top->awaited && next < now) /* It was said already. */
         next = now + SILENCE_MS;
@@ -529,7 +576,7 @@ static void top_take_time(struct top *top)
 {
     int64_t now = clock_now_ms();
 
-    if (now >= top->asked_ms + (int64_t)(top->awaited ? SILENCE_MS : top->every_ms))
+    if (now >= top_next_ms(top))
         top_ask(top);
     if (top->child && top->asks && now >= top->until_ms) {
         top->asks = false;
@@ -668,5 +715,6 @@ const struct verb verb_top = {
     .plain = true,
     .options = top_options,
     .size = sizeof(struct top),
+    .users = true,
     .run = top_run,
 };

@@ -1,3 +1,4 @@
+#include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
@@ -5,6 +6,7 @@
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -156,6 +158,36 @@ void cancel_handle(struct peer *peer, struct message *message)
         return;
     }
     operations_cancel(peer, OPERATIONS_ALL, false);
+}
+
+void adjust_handle(struct peer *peer, struct message *message)
+{
+    struct request asked;
+    struct frame frame;
+    size_t vdev;
+    struct program *program = client_program(peer, &message->root, &vdev);
+
+    if (!program)
+        return;
+    take_request(&message->root, &asked);
+    if (!asked.bandwidth && !asked.max_downtime_ms) {
+        peer_error(peer, ERR_USAGE, "the request changes neither the bandwidth nor the downtime");
+        return;
+    }
+    int error = asking_adjust(peer->agent, program, &asked);
+    if (error) {
+        client_refuse(peer, ERR_REFUSED, program,
+                      error == -ENOENT ? "is not being moved: nothing to adjust"
+                                       : "has been copied already: it is too late to adjust its "
+                                         "move");
+        return;
+    }
+    struct event event = event_of(peer, MSG_ADJUST, "set");
+    event.program = program;
+    event_log_add(peer->agent, &event);
+    frame_init(&frame, MSG_ADJUST);
+    report_put_program(&frame, program);
+    peer_send(peer, &frame);
 }
 
 void notice_handle(struct peer *client, struct message *message)

@@ -34,6 +34,7 @@ const struct message_handler message_handlers[] = {
     {MSG_SPREAD, PEER_CLIENT, spreading_handle},
     {MSG_TRACE, PEER_CLIENT, trace_handle},
     {MSG_CANCEL, PEER_CLIENT, cancel_handle},
+    {MSG_ADJUST, PEER_CLIENT, adjust_handle},
     {MSG_NOTICE, PEER_CLIENT, notice_handle},
     {MSG_LIMIT, PEER_CLIENT, limits_handle, .device = "what", .or_program = true,
      .rights = RIGHT_DEVICES, .deed = "limit a device", .needs = client_names_device},

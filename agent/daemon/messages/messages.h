@@ -42,6 +42,7 @@ void agent_handle(struct peer *peer, struct message *message);
 void stop_handle(struct peer *peer, struct message *message);
 void reload_handle(struct peer *peer, struct message *message);
 void cancel_handle(struct peer *peer, struct message *message);
+void adjust_handle(struct peer *peer, struct message *message);
 void notice_handle(struct peer *peer, struct message *message);
 void explain_handle(struct peer *peer, struct message *message);
 void use_handle(struct peer *peer, struct message *message);

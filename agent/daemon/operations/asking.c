@@ -187,6 +187,35 @@ bool asking_cancel_program(struct agent *agent, const struct program *program)
     return any;
 }
 
+int asking_adjust(struct agent *agent, const struct program *program, const struct request *asked)
+{
+    int error = -ENOENT;
+
+    for (struct operation *op = agent->operations; op; op = op->next) {
+        const char *phase = op->progress.phase;
+        struct request change = {.id = op->asked.id,
+                                 .bandwidth = asked->bandwidth,
+                                 .max_downtime_ms = asked->max_downtime_ms};
+        struct frame frame;
+        if (!asking_moves(op, program) || op->verb > REQUEST_RESUME || !program->peer)
+            continue;
+        if (strcmp(phase, "commit") == 0 || strcmp(phase, "resume") == 0) {
+            error = error ? -EALREADY : 0;
+            continue;
+        }
+        /* Kept for the case that the request is sent again: asking_start_over(). */
+        if (asked->bandwidth)
+            op->asked.bandwidth = asked->bandwidth;
+        if (asked->max_downtime_ms)
+            op->asked.max_downtime_ms = asked->max_downtime_ms;
+        frame_init(&frame, MSG_ADJUST);
+        put_request(&frame, &change);
+        peer_send(program->peer, &frame);
+        error = 0;
+    }
+    return error;
+}
+
 void asking_progress(struct peer *peer, struct message *whole)
 {
     const msgpack_object *message = &whole->root;

@@ -206,6 +206,15 @@ void asking_expire(struct agent *agent, struct operation *op);
  * false where no operation moves it.
  */
 bool asking_cancel_program(struct agent *agent, const struct program *program);
+/**
+ * Change the bandwidth and the maximum downtime of the move, suspend or resume of @program that
+ * is under way, whoever asked for it.
+ *
+ * @asked  Only these two are used; 0: leave it as it is.
+ * Returns 0, -ENOENT (there is none) or -EALREADY (nothing is left to copy).
+ */
+MUST_CHECK int asking_adjust(struct agent *agent, const struct program *program,
+                             const struct request *asked);
 /** The program can no longer answer: it ended, or closed its connection. */
 void asking_unreachable(struct agent *agent, struct program *program, bool ended);
 /** Handle MSG_PROGRESS or MSG_REPORT from a program. */

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """reseat top in a terminal: what is on it, what its keys do, and what is left of it afterwards."""
 
+import errno
 import fcntl
 import json
 import os
@@ -21,14 +22,20 @@ import pyte
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from case import PATIENCE, RESEAT, Case, RealAgent  # pylint: disable=wrong-import-position
 
+OTHER = 65534  # a user who runs nothing
 FEW_BYTES = 64  # for any number of screens that are equal
 ESCAPES = "evil\x1b[2J\x1b]0;title\x07\n\u009b31m"
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 class Terminal:
     """reseat top, and the terminal that it believes to have."""
 
-    def __init__(self, env, *arguments, columns=80, lines=24, term="linux", under=()):
+    def __init__(self, env, *arguments, columns=80, lines=24, term="linux", under=(), user=()):
         self.master, self.slave = pty.openpty()
         self.screen = pyte.Screen(columns, lines)
         self.stream = pyte.ByteStream(self.screen)
@@ -36,7 +43,7 @@ class Terminal:
         self.resize(columns, lines)
         self.before = termios.tcgetattr(self.slave)
         self.process = subprocess.Popen(
-            [*under, RESEAT, "top", *arguments], env=dict(env, TERM=term), start_new_session=True,
+            [*under, RESEAT, *user, "top", *arguments], env=dict(env, TERM=term), start_new_session=True,
             stdin=self.slave, stdout=self.slave, stderr=self.slave,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
@@ -257,6 +264,7 @@ class Double(TopCase):
         super().setUp()
         self.asked = 0
         self.silent = False
+        self.welcome = {"type": "welcome", "version": 2}
         self.apps = [{"id": f"a{i}", "name": f"program-{i:03}", "pid": 1000 + i, "uid": i % 3,
                       "state": "running", "device": f"gpu{i % 64}", "device_bytes": i << 20,
                       "vdevs": [{"device": f"gpu{i % 64}", "suspended": False}]}
@@ -290,7 +298,7 @@ class Double(TopCase):
 
     def answer(self, frame):
         if b"\xa5hello" in frame:
-            return packed({"type": "welcome", "version": 2})
+            return packed(self.welcome)
         if b"\xa4type\xa7devices" in frame:
             return packed({"type": "devices", "devices": self.devices})
         self.asked += 1
@@ -359,6 +367,66 @@ class Double(TopCase):
         self.assertEqual(top.ended(), 0)
         self.silent = False
 
+    def test_an_agent_that_is_silent_from_the_begin_keeps_no_key_from_working(self):
+        self.silent = True
+        top = self.top("--watch", "0.2")
+        top.until("it draws before it is answered", lambda: b"0 devices, 0 programs" in top.written)
+        top.sees("the agent does not answer")
+        top.type("?")
+        top.sees("quit")
+        top.type("x")
+        # It goes on with the same connection.
+        self.silent = False
+        top.sees("64 devices, 1000 programs")
+        top.type("q")
+        self.assertEqual(top.ended(), 0)
+
+    def test_an_agent_that_takes_no_connection_keeps_no_key_from_working(self):
+        self.silent = True
+        self.socket.listen(0)
+        fill = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) for _ in range(4)]
+        for one in fill:
+            self.addCleanup(one.close)
+            if one.connect_ex(self.env["RESEAT_SOCKET"]) == errno.EAGAIN:
+                break
+        else:
+            self.fail("it accepts all of them")
+        top = self.top("--watch", "0.2")
+        top.sees("the agent does not answer")
+        top.type("?")
+        top.sees("quit")
+        top.type("xq")
+        self.assertEqual(top.ended(), 0)
+        self.silent = False
+
+    @unittest.skipIf(os.geteuid(), "only root may ask another user's agent")
+    def test_root_watches_another_user_and_acts_there(self):
+        os.seteuid(OTHER)  # who listens is who is at the other end
+        self.socket.listen()
+        os.seteuid(0)
+        top = self.top("--watch", "0.2")
+        top.sees("is owned by another user; refused")
+        top.type("q")
+        self.assertEqual(top.ended(), 0)
+        os.chown(f"{self.folder}/run", OTHER, OTHER)
+        top = self.top("--watch", "0.2", user=("--user", str(OTHER)))
+        top.sees("program-000")
+        top.type("s")
+        top.sees("y/n: Suspend program-000?")
+        top.type("y")
+        children = f"/proc/{top.process.pid}/task/{top.process.pid}/children"
+        top.until("a command runs", lambda: read(children))
+        command = read(f"/proc/{read(children).split()[0]}/cmdline").split("\0")
+        self.assertEqual(command[1:4], ["--user", str(OTHER), "suspend"])
+        top.type("q")
+        self.assertEqual(top.ended(), 0)
+
+    def test_an_agent_of_another_release_says_so(self):
+        self.welcome = {"type": "error", "code": "protocol", "message": "it speaks another version"}
+        top = self.top("--watch", "0.2")
+        top.sees("it speaks another version")
+        self.welcome = {"type": "welcome", "version": 2}
+        top.sees("64 devices, 1000 programs")
 
     def test_the_terminal_is_as_before_however_it_ends(self):
         for how in ("q", signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):

@@ -83,6 +83,88 @@ Test(host, without_it_nothing_else_is_started_in_its_place)
     cr_expect_not(is_there(harness_path("home-64001/reseat/agent.sock")));
 }
 
+/** A journal of our own. Returns its socket. */
+static int open_journal(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/run/systemd/journal/socket"};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    cr_assert_eq(mkdir("/run/systemd", 0755), 0);
+    cr_assert_eq(mkdir("/run/systemd/journal", 0755), 0);
+    cr_assert_eq(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(chmod(address.sun_path, 0666), 0);
+    return fd;
+}
+
+/** Have it believe that this is the journal, by its device and inode. */
+static void name_journal(const char *path)
+{
+    struct stat stream;
+    char text[64];
+
+    cr_assert_eq(stat(path, &stream), 0);
+    snprintf(text, sizeof(text), "%ju:%ju", (uintmax_t)stream.st_dev, (uintmax_t)stream.st_ino);
+    setenv("JOURNAL_STREAM", text, 1);
+}
+
+/** Whether an entry that comes before @ms pass without one has all of these lines, up to NULL. */
+static bool journal_hears(int journal, const char *const *wanted, int ms)
+{
+    struct pollfd polled = {.fd = journal, .events = POLLIN};
+    char entry[16384];
+
+    while (poll(&polled, 1, ms) == 1) {
+        ssize_t count = recv(journal, entry + 1, sizeof(entry) - 2, 0);
+        size_t found = 0;
+        cr_assert_gt(count, 0);
+        entry[0] = '\n';
+        entry[count + 1] = '\0';
+        while (wanted[found]) {
+            char line[256];
+            snprintf(line, sizeof(line), "\n%s\n", wanted[found]);
+            if (!strstr(entry, line))
+                break;
+            found++;
+        }
+        if (!wanted[found])
+            return true;
+    }
+    return false;
+}
+
+Test(host, the_journal_has_events_with_their_fields)
+{
+    static const char *const limit[] = {
+        "PRIORITY=6",        "SYSLOG_IDENTIFIER=reseatd", "RESEAT_WHAT=limit",
+        "RESEAT_STATE=set",  "RESEAT_BY_UID=0",           "RESEAT_DEVICE=gpu0",
+        "RESEAT_BY=command", "RESEAT_REASON=1.0 GiB",     NULL};
+    static const char *const ended[] = {"RESEAT_WHAT=program", "RESEAT_STATE=ended",
+                                        "RESEAT_NAME=theirs", "RESEAT_UID=64001", NULL};
+    int journal = open_journal();
+
+    name_journal("/proc/self/fd/2"); /* Which it inherits. */
+    host_listen();
+    host_start();
+    cr_assert_eq(RESEAT("limit", "gpu0", "--memory", "1GiB")->status, 0);
+    cr_expect(journal_hears(journal, limit, LATER_MS), "no such entry");
+    cr_expect_eq(host_shell(ONE, "$R run --name theirs -- sh -c '$R ps' | grep -q theirs"), 0);
+    cr_expect(journal_hears(journal, ended, LATER_MS), "no such entry");
+    close(journal);
+}
+
+Test(host, what_is_not_its_stderr_is_not_its_journal)
+{
+    static const char *const any[] = {NULL};
+    int journal = open_journal();
+
+    name_journal("/dev/zero");
+    host_listen();
+    host_start();
+    cr_assert_eq(RESEAT("limit", "gpu0", "--memory", "1GiB")->status, 0);
+    cr_expect_not(journal_hears(journal, any, 0), "it was told");
+    close(journal);
+}
+
 /** What a program does with one of @uid that listens on the host's socket: "h" speak, "e" not. */
 static char heard_by(uid_t uid)
 {

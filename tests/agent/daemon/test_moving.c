@@ -309,6 +309,64 @@ Test(moving, another_terminal_sees_where_a_move_goes_and_cancels_it)
     harness_end(pid);
 }
 
+Test(moving, another_terminal_changes_the_limits_of_a_move)
+{
+    pid_t pid = harness_start("app", "adjusted");
+    char command[512];
+    struct result *result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
+
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "is not being moved: nothing to adjust"), "%s", result->err);
+    cr_assert_eq(RESEAT("adjust", "none", "--bandwidth", "7MiB")->status, 3);
+    cr_assert_eq(RESEAT("adjust", "app")->status, 2);
+    snprintf(command, sizeof(command), "exec %s move app cpu1 --json", harness_reseat());
+    FILE *mover = popen(command, "r");
+    cr_assert(mover);
+    cr_assert(harness_state("app", "moving", 5000));
+    /* One at a time: the second leaves what the first said. */
+    result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
+    cr_assert_eq(result->status, 0, "%s", result->err);
+    cr_assert(strstr(result->out, "app (pid ") && strstr(result->out, ": adjusted"), "%s",
+              result->out);
+    cr_assert_eq(RESEAT("adjust", "app", "--max-downtime", "30")->status, 0);
+    json_t *report = json_loadf(mover, 0, NULL);
+    cr_assert(report);
+    cr_assert_str_eq(json_string_value(json_object_get(report, "result")), "done");
+    cr_assert_eq(json_integer_value(json_object_get(report, "bytes")), 7 << 20);
+    cr_assert_eq(json_integer_value(json_object_get(report, "predicted_ns")), 30000000);
+    json_decref(report);
+    pclose(mover);
+    cr_assert(strstr(RESEAT("events")->out, "adjust"), "%s", RESEAT("events")->out);
+    harness_end(pid);
+}
+
+Test(moving, what_is_copied_already_is_not_adjusted)
+{
+    pid_t pid = harness_start("app", "late");
+
+    cr_assert_eq(RESEAT("move", "app", "cpu1", "--detach")->status, 0);
+    cr_assert(shows("ps", "%: "), "%s", RESEAT("ps")->out);
+    struct result *result = RESEAT("adjust", "app", "--max-downtime", "30");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "too late to adjust"), "%s", result->err);
+    cr_assert_eq(RESEAT("cancel", "app")->status, 0);
+    harness_end(pid);
+}
+
+Test(moving, what_copies_nothing_is_not_adjusted)
+{
+    pid_t pid = harness_start("app", "slow");
+    pid_t prewarm = harness_spawn(harness_reseat(), "prewarm", "app", "cpu1", NULL);
+
+    cr_assert(shows("explain", "cpu1"));
+    struct result *result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
+    cr_assert_eq(result->status, 4);
+    cr_assert(strstr(result->err, "nothing to adjust"), "%s", result->err);
+    cr_assert_eq(RESEAT("cancel", "app")->status, 0);
+    harness_wait(prewarm);
+    harness_end(pid);
+}
+
 Test(moving, a_detached_move_goes_on_by_itself_and_is_waited_for)
 {
     pid_t pid = harness_start("app", "done:2000");

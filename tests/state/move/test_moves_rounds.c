@@ -330,3 +330,55 @@ Test(rounds, are_canceled_while_they_wait_for_their_turn, .timeout = 60)
     cr_assert_eq(pthread_join(thread, NULL), 0);
     writer_end();
 }
+
+/** A change of @change, as the operator's comes: from another thread, while the move waits. */
+static void *adjust_soon(void *data)
+{
+    struct move_change *change = data;
+    engine_rig_sleep(200);
+    atomic_store(&change->bandwidth, (uint64_t)1 << 30);
+    atomic_store(&change->max_downtime_ns, 10000 * MS);
+    return NULL;
+}
+
+/* As requested it would take nine hours. */
+Test(rounds, go_on_at_once_with_a_bandwidth_that_is_raised, .timeout = 60)
+{
+    static struct move_change change;
+    struct move_request request = {.bandwidth = 1000, .change = &change};
+    struct move_report report;
+    pthread_t thread;
+    writer_open(CONFIG, 0, 1);
+    writer_write();
+    cr_assert_eq(pthread_create(&thread, NULL, adjust_soon, &change), 0);
+    writer_move(&request, &report);
+    cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+    cr_assert_eq(report.aim_ns, 10000 * MS);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    writer_end();
+}
+
+static void *limit_soon(void *data)
+{
+    struct move_change *change = data;
+    engine_rig_sleep(200);
+    atomic_store(&change->max_downtime_ns, 1 * MS);
+    return NULL;
+}
+
+/* It had a target alone, and would have been done: that_do_not_help_end_in_a_longer_pause. */
+Test(rounds, keep_to_a_downtime_that_is_lowered, .timeout = 120)
+{
+    static struct move_change change;
+    struct move_request request = {.max_downtime_ns = 10 * MS, .change = &change};
+    struct move_report report;
+    pthread_t thread;
+    writer_open(LINK, BUFFERS, 0);
+    writer_write();
+    cr_assert_eq(pthread_create(&thread, NULL, limit_soon, &change), 0);
+    writer_move(&request, &report);
+    cr_assert_eq(report.result, MOVE_ROLLED_BACK, "%s", move_result_name(report.result));
+    cr_assert_not_null(strstr(report.reason, "and may be for 1 ms"), "%s", report.reason);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    writer_end();
+}

@@ -62,3 +62,37 @@ Test(throttle, of_more_than_there_will_ever_be_is_far_away)
     cr_assert_gt(due, UINT64_MAX / 8);
     cr_assert_geq(throttle_take(&throttle, UINT64_MAX, due), due, "it came round");
 }
+
+/* What is owed is paid at the new rate, from the moment of the change on. */
+Test(throttle, a_rate_that_changes_changes_the_wait)
+{
+    static _Atomic uint64_t changed;
+    struct throttle throttle = {.rate = MIB, .changed = &changed};
+    uint64_t now = 3600 * NS_PER_S;
+    uint64_t due = throttle_take(&throttle, 100 * MIB, now);
+    cr_assert_eq(due, now + 100 * NS_PER_S - THROTTLE_BURST_NS);
+    now = due - 50 * NS_PER_S;
+    cr_assert_eq(throttle_due(&throttle, now), due, "nothing was changed");
+    atomic_store(&changed, 10 * MIB);
+    cr_assert_eq(throttle_rate(&throttle), 10 * MIB);
+    cr_assert_eq(throttle_due(&throttle, now), now + 5 * NS_PER_S);
+    cr_assert_eq(throttle_due(&throttle, now), now + 5 * NS_PER_S, "it is changed twice");
+    atomic_store(&changed, MIB / 2);
+    cr_assert_eq(throttle_due(&throttle, now), now + 100 * NS_PER_S);
+    /* Nothing is owed any more, and nothing was saved up by the change. */
+    now += 100 * NS_PER_S;
+    atomic_store(&changed, MIB);
+    cr_assert_eq(throttle_take(&throttle, MIB, now), now + NS_PER_S);
+}
+
+Test(throttle, a_limit_may_begin_later_and_be_as_small_as_any)
+{
+    static _Atomic uint64_t changed;
+    struct throttle throttle = {.changed = &changed};
+    cr_assert_eq(throttle_take(&throttle, 100 * MIB, NS_PER_S), NS_PER_S);
+    atomic_store(&changed, UINT64_MAX);
+    (void)throttle_take(&throttle, UINT64_MAX, NS_PER_S);
+    atomic_store(&changed, 1);
+    uint64_t due = throttle_take(&throttle, UINT64_MAX, NS_PER_S);
+    cr_assert_gt(due, UINT64_MAX / 8);
+}
