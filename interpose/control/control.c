@@ -18,7 +18,6 @@
 #include "interpose/control/control_frames.h"
 #include "interpose/control/control_job.h"
 #include "interpose/control/control_park.h"
-#include "interpose/control/control_protect.h"
 #include "interpose/control/control_trace.h"
 #include "interpose/control/control_wire.h"
 #include "state/base/clock.h"

@@ -1,4 +1,3 @@
-#include <string.h>
 
 #include "interpose/entry/entry.h"
 

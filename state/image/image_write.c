@@ -1,15 +1,12 @@
 #include "state/image/image_write.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/image/image_work.h"

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -10,7 +9,6 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/command/place.h"
-#include "state/command/share.h"
 #include "state/move/fetch.h"
 #include "state/move/placement.h"
 #include "state/move/spread.h"

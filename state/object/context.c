@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
