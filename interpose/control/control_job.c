@@ -235,9 +235,10 @@ static void control_job_checkpoint(const struct control_request *request,
 static void control_job_protect(const struct control_request *request,
                                 struct control_report *ret_report)
 {
-    const struct snapshot_request wanted = {.deadline_ns = request->move.deadline_ns,
-                                            .cancel = request->move.cancel,
-                                            .max_downtime_ns = request->move.max_downtime_ns};
+    const struct snapshot_request wanted = {
+        .move = {.deadline_ns = request->move.deadline_ns,
+                 .cancel = request->move.cancel,
+                 .max_downtime_ns = request->move.max_downtime_ns}};
     struct move_report *whole = &ret_report->whole;
     struct protect_status status;
     struct snapshot_report made = {.error = 0};
