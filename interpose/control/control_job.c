@@ -1,4 +1,4 @@
-#include "interpose/control/control_job.h"
+#include "interpose/control/control_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,16 +6,12 @@
 #include <string.h>
 
 #include "agent/protocol/program_messages.h"
-#include "interpose/control/control.h"
-#include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
-#include "state/image/image_lease.h"
-#include "state/image/lease_renewer.h"
+#include "state/image/checkpoint.h"
 #include "state/image/park.h"
 #include "state/image/snapshot.h"
-#include "state/move/status.h"
-#include "state/recovery/protect.h"
+#include "state/image/stored.h"
 
 /* If a resume names no device, each virtual device goes back to its last one. */
 static const char *control_job_read_targets(const msgpack_object *map,
