@@ -9,7 +9,7 @@
 
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/image/image_work.h"
+#include "state/image/image_chunk.h"
 
 /* Bytes to be packed before it is decided from measurements whether packing is faster. */
 #define MEASURED (4 * IMAGE_CHUNK)

@@ -6,8 +6,7 @@
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
-#include "state/object/retry.h"
-#include "state/object/sub_device.h"
+#include "state/object/lost.h"
 #include "state/opencl/create.h"
 
 struct platform *the_platform;

@@ -5,7 +5,6 @@
 
 #include "state/base/array.h"
 #include "state/object/lost.h"
-#include "state/object/retry.h"
 #include "state/program/kernel.h"
 #include "state/program/kernel_traits.h"
 #include "state/program/pace.h"
