@@ -1,6 +1,5 @@
 #include "interpose/aware/aware_priv.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

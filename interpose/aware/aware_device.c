@@ -1,5 +1,4 @@
 #include <stdio.h>
-#include <string.h>
 
 #include "interpose/aware/aware_priv.h"
 #include "policy/reseat_limits.h"

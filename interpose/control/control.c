@@ -1,5 +1,3 @@
-#include "interpose/control/control.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,15 +10,7 @@
 
 #include "agent/protocol/common_messages.h"
 #include "agent/protocol/program_messages.h"
-#include "interpose/aware/aware.h"
-#include "interpose/control/control_budget.h"
-#include "interpose/control/control_engine.h"
-#include "interpose/control/control_frames.h"
-#include "interpose/control/control_job.h"
-#include "interpose/control/control_park.h"
-#include "interpose/control/control_protect.h"
-#include "interpose/control/control_trace.h"
-#include "interpose/control/control_wire.h"
+#include "interpose/control/control_priv.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/memory/pages.h"
@@ -28,10 +18,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
 #include "state/command/power.h"
-#include "state/image/lease_renewer.h"
 #include "state/image/park.h"
-#include "state/move/move.h"
-#include "state/recovery/protect.h"
 
 #define RETRY_MS       500
 #define STATUS_MS      250
@@ -220,7 +207,8 @@ static void control_send_wish(struct link *link)
     if (wish.edition == link->wish)
         return;
     link->wish = wish.edition;
-    control_frame_wish(&frame, &wish);
+    frame_init(&frame, MSG_WISH);
+    put_wish(&frame, &wish);
     control_link_send(link, &frame);
 }
 
@@ -236,7 +224,14 @@ static void control_send_costs(struct link *link)
     uint32_t count = pace_samples_take(samples, PROTOCOL_SAMPLES_MAX);
     if (count == 0)
         return;
-    control_frame_costs(&frame, samples, count);
+    frame_init(&frame, MSG_COSTS);
+    frame_array(&frame, "samples");
+    for (uint32_t i = 0; i < count; i++) {
+        frame_map(&frame, NULL);
+        put_sample(&frame, &samples[i]);
+        frame_end(&frame);
+    }
+    frame_end(&frame);
     control_link_send(link, &frame);
 }
 
@@ -263,7 +258,9 @@ static void control_send_report(struct link *link, uint64_t id, const struct con
 {
     struct frame frame;
 
-    control_frame_report(&frame, id, report);
+    frame_init(&frame, MSG_REPORT);
+    frame_u64(&frame, "request", id);
+    put_report(&frame, report);
     control_link_send(link, &frame);
 }
 
@@ -296,7 +293,9 @@ static void control_serve_jobs(struct link *link)
             return;
         if (mine && progress && !finished) {
             struct frame frame;
-            control_frame_progress(&frame, copy.request.id, &copy.progress);
+            frame_init(&frame, MSG_PROGRESS);
+            frame_u64(&frame, "request", copy.request.id);
+            put_progress(&frame, &copy.progress);
             control_link_send(link, &frame);
         }
         if (finished) {
@@ -506,7 +505,10 @@ static void control_link_connect(struct link *link)
     pthread_mutex_unlock(&control.lock);
     aware_wish(&hello.wish);
     link->wish = hello.wish.edition;
-    control_frame_hello(&frame, &hello);
+    frame_init(&frame, MSG_HELLO);
+    frame_u64(&frame, "version", PROTOCOL_VERSION);
+    frame_string(&frame, "role", "program");
+    put_hello(&frame, &hello);
     control_link_send(link, &frame);
 }
 

@@ -48,4 +48,20 @@ uint32_t control_start_devices(unsigned timeout_ms, struct device_key *ret_keys)
  *  the program's status now. Never blocks. */
 bool control_agent_chooses(void);
 
+/** The devices of CONTROL_ENV_DEVICE, which reseat run separates with spaces; at most
+ *  PROTOCOL_VDEVS_MAX. Returns how many. */
+uint32_t control_environment_devices(struct device_key *ret_keys);
+
+/** True when @text, a value of the environment or NULL, asks for protection. */
+bool control_protect_is_wanted(const char *text);
+/**
+ * At the start, before an agent is heard.
+ *
+ * @places  Where it may go when its device is lost and no agent says where; copied.
+ * @text    Of the environment, or NULL: not protected.
+ */
+void control_protect_start(const struct device_key *places, size_t count, const char *text);
+/** The virtual devices have devices now: give them the agent's initial grants. */
+void control_budget_begin(void);
+
 #endif

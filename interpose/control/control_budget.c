@@ -1,4 +1,4 @@
-#include "interpose/control/control_budget.h"
+#include "interpose/control/control_priv.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "interpose/control/control_engine.h"
+#include "interpose/control/control_priv.h"
 
 #include <errno.h>
 #include <string.h>

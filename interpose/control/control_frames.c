@@ -1,37 +1,10 @@
-#include "interpose/control/control_frames.h"
+#include "interpose/control/control_priv.h"
 
 #include <stdlib.h>
 
 #include "agent/protocol/program_messages.h"
-#include "interpose/control/control_protect.h"
 #include "state/base/memory/pages.h"
 #include "state/image/stored.h"
-
-void control_frame_hello(struct frame *frame, const struct control_hello *hello)
-{
-    frame_init(frame, MSG_HELLO);
-    frame_u64(frame, "version", PROTOCOL_VERSION);
-    frame_string(frame, "role", "program");
-    put_hello(frame, hello);
-}
-
-void control_frame_wish(struct frame *frame, const struct aware_wish *wish)
-{
-    frame_init(frame, MSG_WISH);
-    put_wish(frame, wish);
-}
-
-void control_frame_costs(struct frame *frame, const struct pace_sample *samples, uint32_t count)
-{
-    frame_init(frame, MSG_COSTS);
-    frame_array(frame, "samples");
-    for (uint32_t i = 0; i < count; i++) {
-        frame_map(frame, NULL);
-        put_sample(frame, &samples[i]);
-        frame_end(frame);
-    }
-    frame_end(frame);
-}
 
 void control_frame_status(struct frame *frame)
 {
@@ -64,20 +37,4 @@ void control_frame_status(struct frame *frame)
     frame_init(frame, MSG_STATUS);
     put_status(frame, &status);
     free(status.vdevs);
-}
-
-void control_frame_progress(struct frame *frame, uint64_t request,
-                            const struct move_progress *progress)
-{
-    frame_init(frame, MSG_PROGRESS);
-    frame_u64(frame, "request", request);
-    put_progress(frame, progress);
-}
-
-void control_frame_report(struct frame *frame, uint64_t request,
-                          const struct control_report *report)
-{
-    frame_init(frame, MSG_REPORT);
-    frame_u64(frame, "request", request);
-    put_report(frame, report);
 }

@@ -1,4 +1,4 @@
-#include "interpose/control/control_job.h"
+#include "interpose/control/control_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,16 +6,12 @@
 #include <string.h>
 
 #include "agent/protocol/program_messages.h"
-#include "interpose/control/control.h"
-#include "interpose/control/control_protect.h"
 #include "state/base/clock.h"
 #include "state/driver/device_key.h"
-#include "state/image/image_lease.h"
-#include "state/image/lease_renewer.h"
+#include "state/image/checkpoint.h"
 #include "state/image/park.h"
 #include "state/image/snapshot.h"
-#include "state/move/status.h"
-#include "state/recovery/protect.h"
+#include "state/image/stored.h"
 
 /* If a resume names no device, each virtual device goes back to its last one. */
 static const char *control_job_read_targets(const msgpack_object *map,
@@ -235,9 +231,10 @@ static void control_job_checkpoint(const struct control_request *request,
 static void control_job_protect(const struct control_request *request,
                                 struct control_report *ret_report)
 {
-    const struct snapshot_request wanted = {.deadline_ns = request->move.deadline_ns,
-                                            .cancel = request->move.cancel,
-                                            .max_downtime_ns = request->move.max_downtime_ns};
+    const struct snapshot_request wanted = {
+        .move = {.deadline_ns = request->move.deadline_ns,
+                 .cancel = request->move.cancel,
+                 .max_downtime_ns = request->move.max_downtime_ns}};
     struct move_report *whole = &ret_report->whole;
     struct protect_status status;
     struct snapshot_report made = {.error = 0};

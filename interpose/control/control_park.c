@@ -1,4 +1,4 @@
-#include "interpose/control/control_park.h"
+#include "interpose/control/control_priv.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
-#include "interpose/control/control_protect.h"
+#include "interpose/control/control_priv.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "interpose/control/control_trace.h"
+#include "interpose/control/control_priv.h"
 
 #include "agent/protocol/common_messages.h"
 #include "agent/protocol/program_messages.h"

@@ -1,4 +1,4 @@
-#include "interpose/control/control_wire.h"
+#include "interpose/control/control_priv.h"
 
 #include <errno.h>
 #include <sys/socket.h>

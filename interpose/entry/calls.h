@@ -12,7 +12,7 @@
 
 /*
  * The entry points: those that calls.txt describes and generate.py writes, and those written by
- * hand in entry_*.c and roads.c. Include this before any other header that includes OpenCL's.
+ * hand in entry_*.c. Include this before any other header that includes OpenCL's.
  */
 
 /** Our entry points, as every virtual object and every loader sees them. */

@@ -1,7 +1,7 @@
 #include "interpose/aware/aware.h"
 #include "interpose/entry/entry.h"
 #include "state/move/move.h"
-#include "state/object/sub_device.h"
+#include "state/object/context.h"
 
 #define TYPES                                                                                      \
     (CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU |                            \

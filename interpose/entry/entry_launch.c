@@ -1,6 +1,5 @@
 #include "interpose/entry/entry.h"
-#include "state/command/launch.h"
-#include "state/command/native.h"
+#include "state/command/command.h"
 #include "state/move/move.h"
 #include "state/program/kernel.h"
 

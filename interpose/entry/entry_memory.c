@@ -1,5 +1,5 @@
 #include "interpose/entry/entry.h"
-#include "state/command/map.h"
+#include "state/command/command.h"
 #include "state/memory/memory.h"
 
 /* 5.2.1: the limit is the one that the program was told. A buffer that exceeds only the limit of

@@ -6,7 +6,7 @@
 
 #include "interpose/entry/entry.h"
 #include "state/base/log.h"
-#include "state/object/sub_device.h"
+#include "state/object/context.h"
 #include "state/object/upcalls.h"
 #include "state/recipe/container.h"
 #include "state/recipe/recipe.h"

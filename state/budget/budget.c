@@ -1,8 +1,5 @@
 #include "state/budget/budget.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/work.h"

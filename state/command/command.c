@@ -1,6 +1,5 @@
 #include "state/command/command_inline.h"
 
-#include "state/base/threads/fork.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 

@@ -353,4 +353,53 @@ uint64_t residency_token_current(void);
 /** Release the token with that number, if it is still held. Any thread. */
 void residency_token_release_of(uint64_t serial);
 
+struct kernel;
+struct launch_space;
+/**
+ * clEnqueueNDRangeKernel and clEnqueueTask (@type tells which), with a @space that was checked
+ * against the kernel and against what the program was told about its device. If the present device
+ * cannot run the launch (its local size, its memory), the program is moved back to a device that
+ * could, while the call blocks, and the launch is tried again there. A deferred launch does the
+ * same when its turn comes.
+ */
+cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                  const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                  cl_event *ret_event);
+
+/* The commands that map and unmap; mapping.h has the mappings themselves. */
+
+/**
+ * clEnqueueMapBuffer (origin[0], region[0] in bytes, the others 0 and 1) and clEnqueueMapImage.
+ * Outputs may be NULL; they are untouched on failure.
+ */
+cl_int map_enqueue(struct queue *queue, struct memory *memory, cl_map_flags flags,
+                   const size_t origin[3], const size_t region[3], bool blocking, cl_uint waits,
+                   const cl_event *wait_list, cl_event *ret_event, size_t *ret_row_pitch,
+                   size_t *ret_slice_pitch, void **ret_pointer);
+/** clEnqueueUnmapMemObject. */
+cl_int map_unmap(struct queue *queue, struct memory *memory, void *pointer, cl_uint waits,
+                 const cl_event *wait_list, cl_event *ret_event);
+
+/** Checked arguments of clEnqueueNativeKernel. */
+struct native_call {
+    void(CL_CALLBACK *function)(void *);
+    const void *args;
+    size_t size; /**< Bytes of @args. */
+    cl_uint count;
+    struct memory *const *objects; /**< Buffers; handles are the objects. */
+    const void *const *locations;  /**< Positions in @args for the objects' addresses. */
+};
+
+/**
+ * clEnqueueNativeKernel (5.10). It pins the context, because the function gets device addresses and
+ * may keep them.
+ *
+ * The driver calls the function at any time and in any thread, perhaps inside an entry point of
+ * ours; it still runs outside the gate (G3).
+ *
+ * @ret_stray  As in pin_enter.
+ */
+cl_int native_enqueue(struct queue *queue, const struct native_call *call, cl_uint waits,
+                      const cl_event *wait_list, cl_event *ret_event, struct vdev **ret_stray);
+
 #endif

@@ -9,9 +9,9 @@
 #include "state/base/threads/work.h"
 #include "state/command/deferred.h"
 #include "state/command/elsewhere.h"
+#include "state/command/event.h"
 #include "state/command/parts.h"
 #include "state/command/place.h"
-#include "state/command/watch.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 

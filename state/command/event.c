@@ -6,7 +6,6 @@
 #include "state/base/threads/fork.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"
-#include "state/command/watch.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
 

@@ -1,4 +1,4 @@
-#include "state/command/launch.h"
+#include "state/command/command.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,9 @@
 #include "state/command/power.h"
 #include "state/command/traced.h"
 #include "state/object/upcalls.h"
+#include "state/object/usage.h"
 #include "state/program/group.h"
+#include "state/program/kernel.h"
 #include "state/program/program_cut.h"
 
 /* A refused launch takes the program back to an earlier device at most so often. */

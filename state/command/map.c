@@ -1,4 +1,4 @@
-#include "state/command/map.h"
+#include "state/command/command.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "state/command/native.h"
+#include "state/command/command.h"
 
 #include <stdlib.h>
 #include <string.h>

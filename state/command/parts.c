@@ -5,7 +5,7 @@
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/command/command.h"
-#include "state/command/watch.h"
+#include "state/command/event.h"
 #include "state/object/lost.h"
 
 /* Number of driver objects of all commands of parts: one event and one queue for each part. */

@@ -7,7 +7,7 @@
 #include "state/program/pace.h"
 
 /*
- * Single launches on other devices than their queue's, which helpers run (move/placement.h). Where
+ * Single launches on other devices than their queue's, which helpers run (move/placement.c). Where
  * a launch goes is decided when it could be given to a device: by learnt times, by what its inputs
  * and results cost on their way, and by what the devices have been given before
  * (policy/schedule.h).

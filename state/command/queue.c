@@ -1,8 +1,5 @@
-#include <errno.h>
 #include <stdlib.h>
 
-#include "state/base/clock.h"
-#include "state/base/threads/fork.h"
 #include "state/command/command.h"
 #include "state/command/parts.h"
 #include "state/object/lost.h"

@@ -1,4 +1,4 @@
-#include "state/command/watch.h"
+#include "state/command/event.h"
 
 #include <stdlib.h>
 

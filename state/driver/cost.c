@@ -6,18 +6,10 @@
 #include "state/base/memory/pages.h"
 
 /* Of a chunk: from the link to who waits for it, and from one to the other until it is on its way
- * again; and for work on the way once more. */
+ * again. */
 #define HANDS 3
 /* Of the difference between what was expected and what was measured. */
 #define LEARN 0.25
-
-unsigned cost_threads(const struct cost_choice *choice)
-{
-    unsigned threads = 0;
-    for (size_t i = 0; i < COST_STAGES_MAX; i++)
-        threads += choice->threads[i];
-    return threads;
-}
 
 static uint64_t cost_steps_of(const struct cost_problem *problem, size_t chunk)
 {
@@ -82,43 +74,37 @@ static struct part cost_part_begin(const struct cost_problem *problem, size_t ch
     return part;
 }
 
-/* Without threads, all work is one stage of the caller. */
-static void cost_part_add_caller(struct part *part, const struct cost_problem *problem)
+/* The problem's COST_WORK stage, or NULL. */
+static const struct cost_stage *cost_work_of(const struct cost_problem *problem)
 {
-    double sum = 0;
     for (size_t i = 0; i < problem->count; i++)
         if (problem->stages[i].kind == COST_WORK)
-            sum += cost_stage_seconds(&problem->stages[i], part->bytes, 1);
-    cost_part_add(part, sum);
+            return &problem->stages[i];
+    return NULL;
 }
 
-static void cost_part_add_threads(struct part *part, const struct cost_stage *stage,
-                                  unsigned threads)
+/* @threads  0: the caller works. */
+static void cost_part_add_work(struct part *part, const struct cost_stage *work, unsigned threads)
 {
+    if (!work)
+        return;
     part->once += threads * COST_THREAD_START;
-    cost_part_add(part, cost_stage_seconds(stage, part->bytes, threads));
+    cost_part_add(part, cost_stage_seconds(work, part->bytes, threads));
 }
 
 double cost_predict(const struct cost_problem *problem, const struct cost_choice *choice)
 {
     struct part part = cost_part_begin(problem, choice->chunk, choice->chunks);
-    if (cost_threads(choice) == 0) {
-        cost_part_add_caller(&part, problem);
-        return cost_part_seconds(&part);
-    }
-    for (size_t i = 0; i < problem->count; i++)
-        if (problem->stages[i].kind == COST_WORK)
-            cost_part_add_threads(&part, &problem->stages[i], choice->threads[i]);
+    cost_part_add_work(&part, cost_work_of(problem), choice->threads);
     return cost_part_seconds(&part);
 }
 
 struct search {
     const struct cost_problem *problem;
-    size_t work[COST_STAGES_MAX]; /* places of its COST_WORK stages */
-    size_t work_count;
-    unsigned cores;
-    double limit; /* upper bound: slower choices are dropped */
-    bool least;   /* of the choices within `limit`, prefer few threads and a small ring */
+    const struct cost_stage *work; /* or NULL */
+    unsigned most;                 /* threads for it; 0: only the caller works */
+    double limit;                  /* upper bound: slower choices are dropped */
+    bool least; /* of the choices within `limit`, prefer few threads and a small ring */
     struct cost_choice choice, best;
 };
 
@@ -131,17 +117,19 @@ static bool cost_is_better(const struct search *search, const struct cost_choice
         return true;
     if (!search->least)
         return choice->seconds < best->seconds;
-    unsigned threads = cost_threads(choice), best_threads = cost_threads(best);
     uint64_t ring = (uint64_t)choice->chunk * choice->chunks;
     uint64_t best_ring = (uint64_t)best->chunk * best->chunks;
-    if (threads != best_threads)
-        return threads < best_threads;
+    if (choice->threads != best->threads)
+        return choice->threads < best->threads;
     return ring != best_ring ? ring < best_ring : choice->seconds < best->seconds;
 }
 
-static void cost_consider(struct search *search, const struct part *part)
+/* Consider the present chunks with @threads; @part is what they take without the work. */
+static void cost_consider(struct search *search, struct part part, unsigned threads)
 {
-    search->choice.seconds = cost_part_seconds(part);
+    cost_part_add_work(&part, search->work, threads);
+    search->choice.threads = threads;
+    search->choice.seconds = cost_part_seconds(&part);
     if (!cost_is_better(search, &search->choice))
         return;
     search->best = search->choice;
@@ -149,42 +137,12 @@ static void cost_consider(struct search *search, const struct part *part)
         search->limit = search->best.seconds;
 }
 
-static unsigned cost_most_threads(const struct search *search, size_t work, unsigned cores)
+/* False where even the work of all threads for the start of one would be too slow. */
+static bool cost_may_be_better(const struct search *search, struct part part)
 {
-    unsigned most = search->problem->stages[search->work[work]].most;
-    most = most && most < cores ? most : cores;
-    return most < COST_THREADS_MAX ? most : COST_THREADS_MAX;
-}
-
-/* Threads for the work from @work on, of which each has one at least. */
-static void cost_search_threads(struct search *search, const struct part *part, size_t work,
-                                unsigned cores)
-{
-    if (work == search->work_count) {
-        cost_consider(search, part);
-        return;
-    }
-    unsigned others = (unsigned)(search->work_count - work - 1);
-    if (cores <= others)
-        return;
-    struct part bound = *part; /* each has all threads, and starts one */
-    for (size_t i = work; i < search->work_count; i++) {
-        const struct cost_stage *stage = &search->problem->stages[search->work[i]];
-        bound.once += COST_THREAD_START;
-        cost_part_add(&bound, cost_stage_seconds(stage, bound.bytes,
-                                                 cost_most_threads(search, i, cores - others)));
-    }
-    if (cost_part_seconds(&bound) > search->limit)
-        return;
-    size_t place = search->work[work];
-    unsigned most = cost_most_threads(search, work, cores - others);
-    for (unsigned threads = 1; threads <= most; threads++) {
-        struct part more = *part;
-        cost_part_add_threads(&more, &search->problem->stages[place], threads);
-        search->choice.threads[place] = threads;
-        cost_search_threads(search, &more, work + 1, cores - threads);
-    }
-    search->choice.threads[place] = 0;
+    part.once += COST_THREAD_START;
+    cost_part_add(&part, cost_stage_seconds(search->work, part.bytes, search->most));
+    return cost_part_seconds(&part) <= search->limit;
 }
 
 static void cost_search_all(struct search *search)
@@ -195,26 +153,30 @@ static void cost_search_all(struct search *search)
         for (unsigned chunks = 1; chunks <= COST_CHUNKS_MAX && chunks <= steps; chunks++) {
             if ((uint64_t)chunk * chunks > problem->ring)
                 break;
-            struct part part = cost_part_begin(problem, chunk, chunks), alone = part;
+            const struct part part = cost_part_begin(problem, chunk, chunks);
             search->choice = (struct cost_choice){.chunk = chunk, .chunks = chunks};
-            cost_part_add_caller(&alone, problem);
-            cost_consider(search, &alone);
-            if (search->work_count && search->cores > 1)
-                cost_search_threads(search, &part, 0, search->cores);
+            cost_consider(search, part, 0);
+            if (search->most != 0 && cost_may_be_better(search, part))
+                for (unsigned threads = 1; threads <= search->most; threads++)
+                    cost_consider(search, part, threads);
         }
         if (steps == 1)
             break;
     }
 }
 
+static unsigned cost_most_threads(const struct cost_problem *problem, const struct cost_stage *work)
+{
+    unsigned most = work && problem->cores > 1 ? problem->cores : 0;
+    if (work && work->most && work->most < most)
+        most = work->most;
+    return most < COST_THREADS_MAX ? most : COST_THREADS_MAX;
+}
+
 void cost_choose(const struct cost_problem *problem, double slack, struct cost_choice *ret)
 {
-    struct search search = {.problem = problem, .cores = problem->cores, .limit = INFINITY};
-    for (size_t i = 0; i < problem->count; i++)
-        if (problem->stages[i].kind == COST_WORK)
-            search.work[search.work_count++] = i;
-    if (search.cores > COST_THREADS_MAX)
-        search.cores = COST_THREADS_MAX;
+    struct search search = {.problem = problem, .work = cost_work_of(problem), .limit = INFINITY};
+    search.most = cost_most_threads(problem, search.work);
     cost_search_all(&search);
     if (slack > 0) {
         search.limit = search.best.seconds * (1 + slack);
@@ -224,10 +186,9 @@ void cost_choose(const struct cost_problem *problem, double slack, struct cost_c
     *ret = search.best;
 }
 
-static size_t cost_add_stage(struct cost_problem *problem, const struct cost_stage *stage)
+static void cost_add_stage(struct cost_problem *problem, const struct cost_stage *stage)
 {
-    problem->stages[problem->count] = *stage;
-    return problem->count++;
+    problem->stages[problem->count++] = *stage;
 }
 
 /* The cost of copying to host memory by one thread, which first makes the pages of a part, then
@@ -245,38 +206,27 @@ static struct cost_stage cost_out_stage(const struct cost_way *way)
 }
 
 /* Set up the stages of a transfer through a ring. */
-static void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem,
-                        struct cost_indices *ret_places)
+static void cost_stages(const struct cost_way *way, struct cost_problem *ret_problem)
 {
     struct cost_problem problem = {.total = way->total, .cores = way->cores, .ring = COST_RING_MAX};
-    struct cost_indices places = {.copy = COST_STAGES_MAX, .work = COST_STAGES_MAX};
-    if (way->from)
-        cost_add_stage(&problem, &way->from->read);
-    if (!way->from)
-        places.copy = cost_add_stage(&problem, &way->host->copy);
-    if (way->work)
-        places.work = cost_add_stage(&problem, way->work);
     const struct cost_stage out = cost_out_stage(way);
-    if (!way->to)
-        places.copy = cost_add_stage(&problem, &out);
-    if (way->to)
-        cost_add_stage(&problem, &way->to->write);
+    cost_add_stage(&problem, way->from ? &way->from->read : &way->host->copy);
+    cost_add_stage(&problem, way->to ? &way->to->write : &out);
     struct cost_stage hands = way->host->hand;
-    hands.setup *= way->work ? HANDS + 1 : HANDS;
+    hands.setup *= HANDS;
     cost_add_stage(&problem, &hands);
     cost_add_stage(&problem, &way->host->ring);
     *ret_problem = problem;
-    *ret_places = places;
 }
 
 static bool cost_needs_ring(const struct cost_way *way)
 {
-    return way->ring || way->work || (way->from && way->to);
+    return way->ring || (way->from && way->to);
 }
 
 bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret)
 {
-    bool measured = way->link || way->work || (way->from && way->to);
+    bool measured = way->link || (way->from && way->to);
     if (measured && way->total >= COST_MEASURE_FROM)
         return false;
     *ret = (struct cost_choice){0};
@@ -301,11 +251,10 @@ static double cost_plain_seconds(const struct cost_way *way)
     return seconds;
 }
 
-void cost_route(const struct cost_way *way, struct cost_choice *ret,
-                struct cost_indices *ret_places)
+void cost_route(const struct cost_way *way, struct cost_choice *ret)
 {
     struct cost_problem problem;
-    cost_stages(way, &problem, ret_places);
+    cost_stages(way, &problem);
     if (cost_is_simple(way, ret)) {
         ret->seconds = ret->chunk ? cost_predict(&problem, ret) : cost_plain_seconds(way);
         return;

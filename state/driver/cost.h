@@ -14,7 +14,7 @@
  * no globals, no blocking; safe in any thread.
  *
  * Chunks of c bytes, k of them in a ring, go through the stages in order; a stage works on one at a
- * time, for s_i = setup_i + c / bandwidth_i seconds, a COST_WORK stage with t_i threads in s_i =
+ * time, for s_i = setup_i + c / bandwidth_i seconds, the COST_WORK with t_i threads in s_i =
  * setup_i + c / (bandwidth_i * (1 + (t_i - 1) * COST_EFFICIENCY)). The first chunk takes the sum of
  * all s_i. Each that follows comes a period later, which is COST_TURN, the slowest stage's s_i or,
  * when there are too few chunks to keep all stages at work, the time in which a chunk goes around,
@@ -61,7 +61,8 @@ double cost_stage_seconds(const struct cost_stage *stage, double bytes, unsigned
 void cost_stage_learn(struct cost_stage *stage, double bytes, double seconds);
 
 struct cost_problem {
-    struct cost_stage stages[COST_STAGES_MAX]; /**< In the order in which chunks pass. */
+    /** In the order in which chunks pass; at most one is a COST_WORK. */
+    struct cost_stage stages[COST_STAGES_MAX];
     size_t count;
     uint64_t total; /**< Bytes, at least 1. */
     unsigned cores; /**< Processors for threads; with 1, no threads are used. */
@@ -69,18 +70,13 @@ struct cost_problem {
 };
 
 struct cost_choice {
-    size_t chunk;    /**< Bytes, a power of two. 0: no ring. */
-    unsigned chunks; /**< In the ring. */
-    /** Threads for each stage. All 0: the thread that waits for the chunks does all work itself. */
-    unsigned threads[COST_STAGES_MAX];
-    double seconds; /**< Predicted, from start to end. */
+    size_t chunk;     /**< Bytes, a power of two. 0: no ring. */
+    unsigned chunks;  /**< In the ring. */
+    unsigned threads; /**< For the COST_WORK; 0: the thread that waits for the chunks does it. */
+    double seconds;   /**< Predicted, from start to end. */
 };
 
-/** All threads of a choice. */
-unsigned cost_threads(const struct cost_choice *choice);
-
-/** Predicted seconds of @choice, ignoring its own prediction; threads of stages without work are
- * ignored. */
+/** Predicted seconds of @choice, ignoring its own prediction; threads without work are ignored. */
 double cost_predict(const struct cost_problem *problem, const struct cost_choice *choice);
 
 /**
@@ -97,17 +93,11 @@ void cost_choose(const struct cost_problem *problem, double slack, struct cost_c
 struct cost_way {
     const struct link_figures *from, *to; /**< Measured. */
     const struct host_figures *host;
-    const struct cost_stage *work; /**< Work on the bytes on the way; NULL: nothing. */
     uint64_t total;
     unsigned cores;
     bool link;  /**< One of the devices has memory of its own. */
-    bool ring;  /**< It must go through a ring; always set between devices and for work. */
+    bool ring;  /**< It must go through a ring; always set between devices. */
     bool fresh; /**< Host memory is written whose pages must be made first. */
-};
-
-/** Indexes of stages in the problem of a transfer, and so of their threads in a choice. */
-struct cost_indices {
-    size_t copy, work; /**< COST_STAGES_MAX: there is none. */
 };
 
 /**
@@ -121,8 +111,7 @@ bool cost_is_simple(const struct cost_way *way, struct cost_choice *ret);
  * Find the fastest way to transfer: through a ring, or directly from and to host memory
  * (@ret->chunk is 0) if that is one of the ends and faster.
  */
-void cost_route(const struct cost_way *way, struct cost_choice *ret,
-                struct cost_indices *ret_places);
+void cost_route(const struct cost_way *way, struct cost_choice *ret);
 
 /*
  * Streams: records pass stages that all work at once, each on payloads of its own size. A stage

@@ -95,12 +95,7 @@ static int checkpoint_describe_progress(struct checkpoint *m)
 /* Make a snapshot, with the records of its objects, and pin it. */
 static int checkpoint_make_snapshot(struct checkpoint *m)
 {
-    const struct move_request *request = &m->image.request->move;
-    const struct snapshot_request wanted = {.deadline_ns = request->deadline_ns,
-                                            .cancel = request->cancel,
-                                            .max_downtime_ns = request->max_downtime_ns,
-                                            .strict = request->strict,
-                                            .bandwidth = request->bandwidth,
+    const struct snapshot_request wanted = {.move = m->image.request->move,
                                             .moment = checkpoint_moment,
                                             .stand = m->partner ? checkpoint_stand : NULL,
                                             .data = m};

@@ -10,10 +10,6 @@
 #include "state/base/bytes/little_endian.h"
 
 #define VERSION 2u
-/* The older version, which can be read: its header is shorter, and its digest is of the plain
- * bytes. */
-#define VERSION_FLAT 1u
-#define HEADER_FLAT  24
 
 static const unsigned char magic[8] = {'R', 'E', 'S', 'E', 'A', 'T', 'C', '\n'};
 
@@ -141,32 +137,23 @@ static const char *image_chunk_check_parts(const unsigned char *header, struct i
                : "it has some parts and no base, or all and one (byte 32)";
 }
 
-static size_t image_chunk_header_size(const unsigned char *header)
-{
-    return little_endian_get(header + VERSION_OFFSET, 4) == VERSION_FLAT ? HEADER_FLAT
-                                                                         : IMAGE_CHUNK_HEADER;
-}
-
 const char *image_chunk_check(const unsigned char header[IMAGE_CHUNK_HEADER], uint64_t file_size,
                               size_t size, struct image_form *ret_form)
 {
     struct image_form form = {.size = size};
-    const char *wrong = NULL;
-    if (file_size < HEADER_FLAT || file_size < image_chunk_header_size(header))
+    if (file_size < IMAGE_CHUNK_HEADER)
         return "it is shorter than a chunk's header";
-    uint64_t version = little_endian_get(header + VERSION_OFFSET, 4);
     uint64_t packed = little_endian_get(header + FORM_OFFSET, 4);
-    uint64_t there = file_size - image_chunk_header_size(header);
+    uint64_t there = file_size - IMAGE_CHUNK_HEADER;
     if (memcmp(header, magic, sizeof(magic)) != 0)
         return "it is no chunk of an image (byte 0)";
-    if (version != VERSION && version != VERSION_FLAT)
+    if (little_endian_get(header + VERSION_OFFSET, 4) != VERSION)
         return "it is of a version that is not known (byte 8)";
     if (packed != PLAIN && packed != PACKED)
         return "it is packed in a way that is not known (byte 12)";
     if (little_endian_get(header + SIZE_OFFSET, 8) != size)
         return "it has another number of bytes than the image says (byte 16)";
-    if (version == VERSION)
-        wrong = image_chunk_check_parts(header, &form);
+    const char *wrong = image_chunk_check_parts(header, &form);
     if (wrong)
         return wrong;
     size_t has = form.parts ? image_parts_size(form.parts, size) : size;
@@ -227,8 +214,8 @@ size_t image_pack(struct image_packer *packer, const void *bytes, size_t size,
 static const char *image_chunk_take(struct image_packer *packer, const unsigned char *file,
                                     size_t file_size, bool packed, size_t has, void *ret)
 {
-    const unsigned char *bytes = file + image_chunk_header_size(file);
-    size_t there = file_size - image_chunk_header_size(file);
+    const unsigned char *bytes = file + IMAGE_CHUNK_HEADER;
+    size_t there = file_size - IMAGE_CHUNK_HEADER;
     if (!packed) {
         memcpy(ret, bytes, has);
         return NULL;
@@ -239,17 +226,11 @@ static const char *image_chunk_take(struct image_packer *packer, const unsigned 
     return unpacked == has ? NULL : "it has fewer bytes than the image says";
 }
 
-static const char *image_chunk_compare(const void *bytes, size_t size, bool flat,
+static const char *image_chunk_compare(const void *bytes, size_t size,
                                        const struct image_digest *digest, const char *wrong)
 {
-    struct image_digest found =
-        flat ? image_digest_of(bytes, size) : image_chunk_digest(bytes, size);
+    struct image_digest found = image_chunk_digest(bytes, size);
     return image_digest_same(&found, digest) ? NULL : wrong;
-}
-
-static bool image_chunk_is_flat(const unsigned char *file)
-{
-    return image_chunk_header_size(file) == HEADER_FLAT;
 }
 
 const char *image_unpack(struct image_packer *packer, const void *file, size_t file_size,
@@ -267,7 +248,7 @@ const char *image_unpack(struct image_packer *packer, const void *file, size_t f
                                 image_parts_size(form.parts, size), packer->packed);
     wrong = image_chunk_take(packer, file, file_size, form.packed, size, ret);
     return wrong ? wrong
-                 : image_chunk_compare(ret, size, image_chunk_is_flat(file), digest,
+                 : image_chunk_compare(ret, size, digest,
                                        "its bytes do not have the digest of its name");
 }
 
@@ -289,7 +270,7 @@ const char *image_unpack_base(struct image_packer *packer, const void *file, siz
             from += image_part_size(size, i);
         }
     return image_chunk_compare(
-        ret, size, false, digest,
+        ret, size, digest,
         "its bytes do not have the digest of the name of the chunk that needs them, or "
         "that one's do not");
 }

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
-#include "state/base/cleanup.h"
 #include "state/base/files/owned.h"
 
 /* Variables that are kept. A "*" at the end: all names that begin so. */

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/files/access.h"

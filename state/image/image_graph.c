@@ -6,7 +6,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/command/command.h"

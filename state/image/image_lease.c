@@ -15,7 +15,6 @@
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/files/access.h"
-#include "state/base/files/folder.h"
 
 #define LEASES "rights"
 /* All files have one size, so that they are overwritten in place. */

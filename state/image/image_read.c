@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/image/image_work.h"
+#include "state/image/image_chunk.h"
 
 struct reader {
     const struct image_folder *folder;

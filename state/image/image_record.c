@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/array.h"
 #include "state/base/bytes/schema.h"
 #include "state/base/bytes/text.h"
 

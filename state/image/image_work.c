@@ -1,4 +1,4 @@
-#include "state/image/image_work.h"
+#include "state/image/image_chunk.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,18 +1,15 @@
 #include "state/image/image_write.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
-#include "state/image/image_work.h"
+#include "state/image/image_chunk.h"
 
 /* Bytes to be packed before it is decided from measurements whether packing is faster. */
 #define MEASURED (4 * IMAGE_CHUNK)

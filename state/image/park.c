@@ -9,7 +9,6 @@
 #include "state/base/threads/work.h"
 #include "state/image/stored.h"
 #include "state/move/move_priv.h"
-#include "state/move/ready.h"
 
 #define PARK_NS (10 * NS_PER_S)
 #define LOOK_NS (5 * NS_PER_MS)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/span.h"
@@ -84,9 +83,9 @@ static int snapshot_decide(struct making *making)
                !move_rounds_is_late(&making->move, predicted);
     if (making->move.rounds.in_vain < IN_VAIN_MAX && !move_rounds_is_late(&making->move, predicted))
         return 1;
-    uint64_t most =
-        making->request->strict ? move_downtime_limit(&making->move) : making->request->most_ns;
-    if (most == 0 || (!making->request->strict && predicted <= most))
+    uint64_t most = making->request->move.strict ? move_downtime_limit(&making->move)
+                                                 : making->request->most_ns;
+    if (most == 0 || (!making->request->move.strict && predicted <= most))
         return 0;
     making->report->expected_ns = predicted;
     return move_fail(&making->move, -EBUSY,
@@ -212,14 +211,15 @@ static int snapshot_attempt(struct making *making)
     if (error == 0 && (snapshot_is_in_pieces(making, &suspended) || snapshot_is_settling(making))) {
         if (suspended)
             return move_fail(&making->move, -EBUSY, "it is suspended in the middle of a launch");
-        making->move.limits.deadline_ns = making->request->deadline_ns;
+        making->move.limits.deadline_ns = making->request->move.deadline_ns;
         error = snapshot_await_pieces(making);
         return error == 0 ? 1 : error;
     }
     if (error == 0)
         error = snapshot_conclude(making);
-    if (error == -ETIMEDOUT && making->request->strict &&
-        (making->request->deadline_ns == 0 || clock_now_ns() < making->request->deadline_ns))
+    if (error == -ETIMEDOUT && making->request->move.strict &&
+        (making->request->move.deadline_ns == 0 ||
+         clock_now_ns() < making->request->move.deadline_ns))
         error = move_fail(&making->move, -EBUSY,
                           "the program would be stopped for longer than the %.0f ms that it may be",
                           (double)move_downtime_limit(&making->move) / NS_PER_MS);
@@ -247,7 +247,7 @@ static int snapshot_make_once(struct making *making)
             making->next = NULL;
         }
         snapshot_open_gate(making);
-        making->move.limits.deadline_ns = making->request->deadline_ns;
+        making->move.limits.deadline_ns = making->request->move.deadline_ns;
     }
     return error != 0 ? error : again;
 }
@@ -268,21 +268,17 @@ static const char *snapshot_reason_of(int error)
 
 static int snapshot_run_turn(const struct snapshot_request *request, struct snapshot_report *report)
 {
-    struct move_request asked = {.deadline_ns = request->deadline_ns,
-                                 .max_downtime_ns = request->max_downtime_ns,
-                                 .strict = request->strict,
-                                 .bandwidth = request->bandwidth,
-                                 .cancel = request->cancel};
+    const struct move_request *asked = &request->move;
     struct move_report said = {0};
     struct making making = {
         .request = request,
         .report = report,
         .serial = last_serial + 1,
-        .move = {.request = &asked,
+        .move = {.request = asked,
                  .report = &said,
                  .vdev = the_vdevs[0],
-                 .throttle = {.rate = request->bandwidth},
-                 .limits = {.deadline_ns = request->deadline_ns, .cancel = request->cancel}}};
+                 .throttle = {.rate = asked->bandwidth},
+                 .limits = {.deadline_ns = asked->deadline_ns, .cancel = asked->cancel}}};
     making.base = snapshot_pin();
     /* A snapshot reads host memory, which lacks bytes that are stored in an image. */
     int error = stored_bytes() == 0
@@ -307,7 +303,7 @@ int snapshot_make(const struct snapshot_request *request, struct snapshot_report
     if (vdevs_count() == 0) {
         error = -ENOENT;
         (void)snprintf(ret_report->reason, sizeof(ret_report->reason), "it has no device yet");
-    } else if (move_lock_until(request->deadline_ns, false)) {
+    } else if (move_lock_until(request->move.deadline_ns, false)) {
         ret_report->reason[0] = '\0';
         ret_report->waited_ns = clock_now_ns() - start;
         error = work_begin() ? snapshot_run_turn(request, ret_report) : -ESHUTDOWN;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "state/memory/memory.h"
+#include "state/move/move.h"
 
 /*
  * A snapshot: the bytes of all memory objects as they were at one moment, in host memory of our
@@ -56,17 +57,10 @@ struct snapshot_run {
 };
 
 struct snapshot_request {
-    uint64_t deadline_ns;      /**< CLOCK_MONOTONIC; 0: none. */
-    const atomic_bool *cancel; /**< Or NULL. */
-    /** Copy ahead until the pause would be no longer than this; 0: MOVE_DOWNTIME_NS. */
-    uint64_t max_downtime_ns;
-    bool strict; /**< Give up instead of pausing for longer. */
+    struct move_request move; /**< Its deadline, cancel, and limits of downtime and bandwidth. */
     /** Also give up if copying ahead does not help and the pause is predicted to be longer than
      * this; 0: no limit. */
     uint64_t most_ns;
-    uint64_t
-        bandwidth;    /**< Bytes a second for what is copied while the program runs; 0: no limit. */
-    uint64_t memory;  /**< Bytes that all snapshots may have together; 0: no limit. */
     bool in_launches; /**< The moment may be in the middle of a launch that is given in pieces. */
     /**
      * Called at the moment, on the caller's thread, with the gate closed, to read other state of

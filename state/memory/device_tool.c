@@ -121,6 +121,36 @@ void device_tool_give(struct residence *residence, const struct device_tool *too
                  error == CL_SUCCESS ? TOOL_READY : TOOL_ABSENT);
 }
 
+void device_work_fill(struct device_work *work, cl_mem buffer, cl_uint word, size_t offset,
+                      size_t size)
+{
+    struct residence *residence = work->residence;
+    cl_event *event = device_work_next(work);
+    if (event)
+        device_work_given(work, residence->cl->clEnqueueFillBuffer(residence->io, buffer, &word,
+                                                                   sizeof(word), offset, size, 0,
+                                                                   NULL, event));
+}
+
+void device_work_read(struct device_work *work, cl_mem buffer, size_t size, void *bytes)
+{
+    struct residence *residence = work->residence;
+    cl_event *event = device_work_next(work);
+    if (event)
+        device_work_given(work, residence->cl->clEnqueueReadBuffer(residence->io, buffer, CL_FALSE,
+                                                                   0, size, bytes, 0, NULL, event));
+}
+
+void device_work_write(struct device_work *work, cl_mem buffer, size_t size, const void *bytes)
+{
+    struct residence *residence = work->residence;
+    cl_event *event = device_work_next(work);
+    if (event)
+        device_work_given(work,
+                          residence->cl->clEnqueueWriteBuffer(residence->io, buffer, CL_FALSE, 0,
+                                                              size, bytes, 0, NULL, event));
+}
+
 void device_tool_launch(struct device_work *work, const struct device_tool *tool, unsigned kernel,
                         size_t groups, const struct device_argument *arguments, cl_uint count)
 {

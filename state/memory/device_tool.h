@@ -67,6 +67,13 @@ static inline void device_work_given(struct device_work *work, cl_int error)
         work->count++;
 }
 
+/** Fill @size bytes of @buffer with @word; read its first @size bytes to @bytes; write @bytes to
+ * its begin. Host memory is used until the command has ended. */
+void device_work_fill(struct device_work *work, cl_mem buffer, cl_uint word, size_t offset,
+                      size_t size);
+void device_work_read(struct device_work *work, cl_mem buffer, size_t size, void *bytes);
+void device_work_write(struct device_work *work, cl_mem buffer, size_t size, const void *bytes);
+
 /** An argument of a kernel. */
 struct device_argument {
     size_t size;

@@ -11,7 +11,6 @@
 
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
-#include "state/driver/budget.h"
 #include "state/transfer/transfer_priv.h"
 
 #define STACK   ((size_t)1 << 20)

@@ -128,9 +128,7 @@ double digest_device_build(const struct residence *residence)
 static cl_uint digest_device_give_work(struct device_work *work, cl_mem real, size_t size,
                                        size_t first, size_t count)
 {
-    static const cl_uint unknown;
-    struct residence *residence = work->residence;
-    const struct residence_tool *taken = &residence->tools[RESIDENCE_DIGEST];
+    const struct residence_tool *taken = &work->residence->tools[RESIDENCE_DIGEST];
     const size_t bytes = count * sizeof(struct digest);
     const cl_ulong end = size, chunk = first;
     const struct device_argument arguments[] = {
@@ -140,17 +138,10 @@ static cl_uint digest_device_give_work(struct device_work *work, cl_mem real, si
         {sizeof(cl_mem), &taken->buffers[BUFFER_KEY]},
         {taken->items * DIGEST_SUMS * sizeof(cl_ulong), NULL},
         {sizeof(cl_mem), &taken->buffers[BUFFER_DIGESTS]}};
-    cl_event *event = device_work_next(work);
-    device_work_given(work, residence->cl->clEnqueueFillBuffer(
-                                residence->io, taken->buffers[BUFFER_DIGESTS], &unknown,
-                                sizeof(unknown), 0, bytes, 0, NULL, event));
+    device_work_fill(work, taken->buffers[BUFFER_DIGESTS], 0, 0, bytes);
     const cl_uint kernel = work->count;
     device_tool_launch(work, &tool, 0, count, arguments, ARRAY_SIZE(arguments));
-    event = device_work_next(work);
-    if (event)
-        device_work_given(work, residence->cl->clEnqueueReadBuffer(
-                                    residence->io, taken->buffers[BUFFER_DIGESTS], CL_FALSE, 0,
-                                    bytes, taken->staging, 0, NULL, event));
+    device_work_read(work, taken->buffers[BUFFER_DIGESTS], bytes, taken->staging);
     return kernel;
 }
 

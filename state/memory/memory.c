@@ -1,6 +1,5 @@
 #include "state/memory/memory_priv.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

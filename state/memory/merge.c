@@ -149,15 +149,9 @@ static int merge_make_at_away(struct merge *merge)
 /* Some drivers notice only when a buffer is used that there is no room for it. */
 static cl_int merge_touch(struct residence *residence, cl_mem const *buffers, size_t count)
 {
-    static const cl_uint zero;
     struct device_work work = {.residence = residence};
-    for (size_t i = 0; i < count; i++) {
-        cl_event *event = device_work_next(&work);
-        if (event)
-            device_work_given(&work, residence->cl->clEnqueueFillBuffer(
-                                         residence->io, buffers[i], &zero, sizeof(zero), 0,
-                                         sizeof(zero), 0, NULL, event));
-    }
+    for (size_t i = 0; i < count; i++)
+        device_work_fill(&work, buffers[i], 0, 0, sizeof(cl_uint));
     cl_int error = device_work_await(&work);
     device_work_end(&work);
     return error;
@@ -411,19 +405,9 @@ static void merge_widen(struct merge *merge)
 /* Write chunks to home without a transfer. */
 static int merge_stage_plainly(struct merge *merge, size_t at, size_t size)
 {
-    struct residence *home = merge->at_home;
-    struct device_work work = {.residence = home};
-    const struct {
-        cl_mem to;
-        const char *from;
-    } writes[] = {{merge->stage.before, merge->began}, {merge->stage.after, merge->left}};
-    for (size_t i = 0; i < ARRAY_SIZE(writes); i++) {
-        cl_event *event = device_work_next(&work);
-        if (event)
-            device_work_given(&work, home->cl->clEnqueueWriteBuffer(
-                                         home->io, writes[i].to, CL_FALSE, 0, size,
-                                         writes[i].from + at * DIGEST_CHUNK, 0, NULL, event));
-    }
+    struct device_work work = {.residence = merge->at_home};
+    device_work_write(&work, merge->stage.before, size, merge->began + at * DIGEST_CHUNK);
+    device_work_write(&work, merge->stage.after, size, merge->left + at * DIGEST_CHUNK);
     return merge_finish(&work);
 }
 
@@ -460,18 +444,11 @@ static int merge_stage_chunks(struct merge *merge, struct transfer *transfer, si
 static void merge_give_now(struct device_work *work, const struct merge *merge, size_t at,
                            size_t count)
 {
-    static const cl_uint zero;
-    struct residence *home = merge->at_home;
     for (size_t i = 0, run; i < count; i += run) {
         run = merge_run_at(merge, at + i, count - i);
         struct range range = merge_range_of(merge, merge->chunks[at + i], run);
-        if (range.end - range.begin != run * DIGEST_CHUNK) {
-            cl_event *event = device_work_next(work);
-            if (event)
-                device_work_given(work, home->cl->clEnqueueFillBuffer(
-                                            home->io, merge->stage.now, &zero, sizeof(zero),
-                                            i * DIGEST_CHUNK, run * DIGEST_CHUNK, 0, NULL, event));
-        }
+        if (range.end - range.begin != run * DIGEST_CHUNK)
+            device_work_fill(work, merge->stage.now, 0, i * DIGEST_CHUNK, run * DIGEST_CHUNK);
         merge_give_copy(work, merge->root->real[merge->home], range.begin, merge->stage.now,
                         i * DIGEST_CHUNK + range.begin % DIGEST_CHUNK, range.end - range.begin);
     }
@@ -494,12 +471,9 @@ static int merge_ask(struct merge *merge, size_t at, size_t count, bool *ret_ove
 
 static int merge_apply_chunks(struct merge *merge, size_t at, size_t count)
 {
-    struct residence *home = merge->at_home;
-    struct device_work work = {.residence = home};
-    device_work_given(&work, home->cl->clEnqueueWriteBuffer(home->io, merge->stage.chunks, CL_FALSE,
-                                                            0, count * sizeof(merge->chunks[0]),
-                                                            &merge->chunks[at], 0, NULL,
-                                                            device_work_next(&work)));
+    struct device_work work = {.residence = merge->at_home};
+    device_work_write(&work, merge->stage.chunks, count * sizeof(merge->chunks[0]),
+                      &merge->chunks[at]);
     merge_device_apply(&work, &merge->stage, count, merge->root->real[merge->home]);
     return merge_finish(&work);
 }

@@ -151,27 +151,15 @@ bool chunk_flags_valid(const struct chunk_flags *flags, size_t count)
     return valid;
 }
 
-static void merge_device_unsay(struct device_work *work, const struct chunk_flags *flags,
-                               size_t count)
+/* Launch @kernel, which answers for @count chunks in @flags, and read the answers. */
+static void merge_device_ask(struct device_work *work, unsigned kernel, size_t count,
+                             const struct device_argument *arguments, cl_uint argument_count,
+                             const struct chunk_flags *flags)
 {
-    static const cl_uint unsaid = UNSAID;
-    struct residence *residence = work->residence;
-    cl_event *event = device_work_next(work);
-    if (event)
-        device_work_given(work, residence->cl->clEnqueueFillBuffer(
-                                    residence->io, flags->real, &unsaid, sizeof(unsaid), 0,
-                                    count * sizeof(unsaid), 0, NULL, event));
-}
-
-static void merge_device_hear(struct device_work *work, const struct chunk_flags *flags,
-                              size_t count)
-{
-    struct residence *residence = work->residence;
-    cl_event *event = device_work_next(work);
-    if (event)
-        device_work_given(work, residence->cl->clEnqueueReadBuffer(
-                                    residence->io, flags->real, CL_FALSE, 0,
-                                    count * sizeof(cl_uint), flags->words, 0, NULL, event));
+    const size_t size = count * sizeof(*flags->words);
+    device_work_fill(work, flags->real, UNSAID, 0, size);
+    merge_device_launch(work, kernel, count, arguments, argument_count);
+    device_work_read(work, flags->real, size, flags->words);
 }
 
 void merge_device_differs(struct device_work *work, const struct merge_look *look, size_t first,
@@ -186,9 +174,7 @@ void merge_device_differs(struct device_work *work, const struct merge_look *loo
                                                 {sizeof(chunk), &chunk},
                                                 {merge_device_shared_size(work), NULL},
                                                 {sizeof(flags->real), &flags->real}};
-    merge_device_unsay(work, flags, count);
-    merge_device_launch(work, KERNEL_DIFFERS, count, arguments, ARRAY_SIZE(arguments));
-    merge_device_hear(work, flags, count);
+    merge_device_ask(work, KERNEL_DIFFERS, count, arguments, ARRAY_SIZE(arguments), flags);
 }
 
 void merge_device_overlaps(struct device_work *work, const struct merge_stage *stage, size_t first,
@@ -203,9 +189,7 @@ void merge_device_overlaps(struct device_work *work, const struct merge_stage *s
                                                 {sizeof(bits), &bits},
                                                 {merge_device_shared_size(work), NULL},
                                                 {sizeof(flags->real), &flags->real}};
-    merge_device_unsay(work, flags, count);
-    merge_device_launch(work, KERNEL_OVERLAPS, count, arguments, ARRAY_SIZE(arguments));
-    merge_device_hear(work, flags, count);
+    merge_device_ask(work, KERNEL_OVERLAPS, count, arguments, ARRAY_SIZE(arguments), flags);
 }
 
 void merge_device_apply(struct device_work *work, const struct merge_stage *stage, size_t count,

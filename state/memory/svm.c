@@ -1,7 +1,6 @@
 #include "state/memory/svm.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "state/base/array.h"

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -10,9 +9,7 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/command/place.h"
-#include "state/command/share.h"
-#include "state/move/fetch.h"
-#include "state/move/placement.h"
+#include "state/move/move_priv.h"
 #include "state/move/spread.h"
 #include "state/program/pace.h"
 
@@ -240,17 +237,12 @@ static void *elastic_thread(void *unused)
 }
 
 /* Called with no lock held that a thread may hold for long. */
-static void elastic_wake_thread(void)
+void elastic_wake(void)
 {
     pthread_mutex_lock(&lock);
     awake = true;
     pthread_cond_signal(&changed);
     pthread_mutex_unlock(&lock);
-}
-
-void elastic_wake(void)
-{
-    elastic_wake_thread();
 }
 
 /* Under the lock. */

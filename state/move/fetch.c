@@ -1,5 +1,3 @@
-#include "state/move/fetch.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

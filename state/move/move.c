@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "policy/plan.h"
@@ -15,11 +14,9 @@
 #include "state/command/journal.h"
 #include "state/driver/offer.h"
 #include "state/memory/write_tracked.h"
-#include "state/move/elastic.h"
-#include "state/move/fetch.h"
-#include "state/move/ready.h"
+#include "state/move/move_priv.h"
 #include "state/move/spread.h"
-#include "state/object/retry.h"
+#include "state/object/lost.h"
 #include "state/object/usage.h"
 #include "state/program/program.h"
 

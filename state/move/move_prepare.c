@@ -6,7 +6,7 @@
 #include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/span.h"
-#include "state/move/ready.h"
+#include "state/move/move_priv.h"
 #include "state/program/program.h"
 
 static bool move_prepare_known(const struct move *move, const struct context *context)

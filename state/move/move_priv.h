@@ -1,6 +1,8 @@
 #ifndef RESEAT_STATE_MOVE_MOVE_PRIV_H
 #define RESEAT_STATE_MOVE_MOVE_PRIV_H
 
+#include <stdint.h>
+
 #include "state/move/move.h"
 #include "state/object/context.h"
 #include "state/transfer/transfer.h"
@@ -48,7 +50,7 @@ struct move {
     int unrecovered;       /**< Error of move_recover. */
     bool recovers;  /**< The virtual device is lost; this move restores a snapshot and replays the
                        journal. */
-    bool on_demand; /**< Content is left at the source and fetched after COMMIT: fetch.h. */
+    bool on_demand; /**< Content is left at the source and fetched after COMMIT: fetch.c. */
     bool resumes; /**< A resume from host memory: goes on even while the program exits, for a thread
                      may wait for it. */
     bool gave_way;     /**< A prewarm that released the lock for another mover, and continues
@@ -281,5 +283,66 @@ void reconfigure_run(const struct move_request *request, struct move_report *ret
  */
 void reconfigure_marks_renew(void);
 void reconfigure_marks_end(bool restore);
+
+/*
+ * Residences made ahead of a possible move: the context, its programs and kernels, which take
+ * longest to make. No virtual device is in such a residence, so the program, its grant and its
+ * status do not change. A move to its device takes it over and makes what is missing; a move to
+ * another device releases it. context->ready lists the devices of these residences and may be read
+ * by any thread; everything else belongs to movers, under their lock and with the gate open. Only
+ * programs are built without that lock, for several devices at once (move_lock_to_prewarm).
+ */
+
+/** Residence indexes of a context that are kept free for a move and for a target left by a
+ * rollback. */
+#define READY_STANDBY 2
+
+/**
+ * Serve a request to prewarm, after PLAN: make what is missing on move->target. On failure what was
+ * made is released, except when it gave way to another mover (move->gave_way): then call it again
+ * after that move. 0, -ENOSPC, -EIO, or as move_check.
+ */
+MUST_CHECK int ready_make(struct move *move);
+
+/** Take over the residence for this move if it was made ahead. Returns whether it did. */
+bool ready_take(struct context *context, uint8_t residence_index);
+
+/** If residences were made ahead on @device, check whether it is lost, and release them if it is.
+ */
+void ready_examine(const struct device *device);
+
+/** Release residences made ahead on @device (NULL: any) in contexts of @vdev (NULL: any). Returns
+ * how many. */
+unsigned ready_drop(const struct device *device, const struct vdev *vdev);
+
+/*
+ * Moves and resumes on demand. The program runs at once, with real objects on the target that have
+ * no content yet: the latest bytes are still at the sources. A command that names an object has its
+ * bytes brought (budget/bring.c). A thread fetches the rest while the program runs, most recently
+ * used objects first. It copies in slices of some milliseconds, so that no command waits long
+ * behind one, and pauses while commands bring bytes.
+ *
+ * Sources are host memory (after a resume) and the residences that the program left (source.h).
+ * Their replicas stay until the last byte is fetched, so that no failure of the target loses one
+ * (M1); then they are released. What does not fit on the target is copied to host memory.
+ *
+ * The thread holds the movers' lock while it copies, and releases it as soon as another mover
+ * waits. That move copies what is not fetched yet from the sources to its own target; if it is on
+ * demand too, they stay sources. A move back finds those bytes in their old residence.
+ */
+
+/**
+ * Begin to fetch what only the sources of @vdev have, after a move that committed without content
+ * (@on_demand) or where an earlier one left sources. Does not block. Without memory or a thread,
+ * the bytes stay at the sources until commands name them. Called with the movers' lock held.
+ *
+ * @bandwidth  Bytes a second; 0: no limit.
+ *
+ * Returns the number of bytes to fetch.
+ */
+uint64_t fetch_begin(struct vdev *vdev, bool on_demand, uint64_t bandwidth);
+
+/** Bytes fetched so far, and in all; both 0 where nothing is being fetched. Wait-free. */
+void fetch_read(uint32_t vdev, uint64_t *ret_fetched, uint64_t *ret_total);
 
 #endif

@@ -136,20 +136,6 @@ static bool move_reconfigure_is_worth_asking(const struct move_request *request,
     return report->result == MOVE_DONE;
 }
 
-static enum move_result move_reconfigure_result_of(int error)
-{
-    switch (error) {
-    case -EBUSY:
-        return MOVE_REFUSED;
-    case -ECANCELED:
-        return MOVE_CANCELED;
-    case -ETIMEDOUT:
-        return MOVE_EXPIRED;
-    default:
-        return MOVE_ROLLED_BACK;
-    }
-}
-
 /* The former device, and the former grant there. */
 struct origin {
     const struct device *device;
@@ -201,7 +187,7 @@ static void move_reconfigure_run_asked(const struct move_partner *partner,
     struct origin origin = {.device = atomic_load(&the_vdevs[request->vdev]->device)};
     int left = partner->leave(request, target, reason, sizeof(reason));
     if (left < 0) {
-        report->result = move_reconfigure_result_of(left);
+        report->result = left == -EBUSY ? MOVE_REFUSED : move_result_of(left);
         snprintf(report->reason, sizeof(report->reason), "%s", reason);
         return;
     }

@@ -1,5 +1,3 @@
-#include <pthread.h>
-#include <stdlib.h>
 
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"

@@ -1,4 +1,4 @@
-#include "state/move/placement.h"
+#include "state/move/spread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "state/memory/mapping.h"
 #include "state/memory/merge.h"
 #include "state/memory/replica.h"
-#include "state/move/ready.h"
+#include "state/move/move_priv.h"
 #include "state/object/lost.h"
 #include "state/program/pace.h"
 

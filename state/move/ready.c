@@ -1,4 +1,4 @@
-#include "state/move/ready.h"
+#include "state/move/move_priv.h"
 
 #include <errno.h>
 

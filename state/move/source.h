@@ -5,7 +5,7 @@
 
 /*
  * Sources: residences that a virtual device left in a move on demand (RESIDENCE_SOURCE). They keep
- * only the memory objects whose latest bytes are still to be fetched (fetch.h). No command runs
+ * only the memory objects whose latest bytes are still to be fetched (fetch.c). No command runs
  * there. A source is released once it is the only holder of no byte (R4); a move back makes it an
  * ordinary residence again.
  */

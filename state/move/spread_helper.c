@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/base/array.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/span.h"

@@ -6,7 +6,7 @@
 #include "state/base/memory/pages.h"
 #include "state/base/threads/work.h"
 #include "state/memory/memory.h"
-#include "state/move/fetch.h"
+#include "state/move/move_priv.h"
 #include "state/move/source.h"
 #include "state/move/spread.h"
 #include "state/program/program.h"

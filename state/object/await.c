@@ -1,4 +1,4 @@
-#include "state/object/await.h"
+#include "state/object/residence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -243,7 +243,7 @@ static struct helper *await_probe_start(struct residence *residence)
     return helper;
 }
 
-enum answer await_answer(struct residence *residence, uint64_t patience_ns)
+enum device_answer await_answer(struct residence *residence, uint64_t patience_ns)
 {
     cl_int result;
     struct helper *probe = await_probe_start(residence);

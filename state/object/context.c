@@ -2,13 +2,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
-#include "state/object/retry.h"
-#include "state/object/sub_device.h"
+#include "state/object/lost.h"
 #include "state/opencl/create.h"
 
 struct platform *the_platform;

@@ -8,8 +8,8 @@
 #include "state/base/threads/work.h"
 #include "state/driver/lost_calls.h"
 #include "state/driver/served.h"
-#include "state/object/await.h"
 #include "state/object/context.h"
+#include "state/object/residence.h"
 #include "state/object/upcalls.h"
 
 uint64_t lost_patience_ns = 2000000000u;

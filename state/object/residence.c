@@ -12,7 +12,6 @@
 #include "state/base/threads/gate.h"
 #include "state/base/threads/thread.h"
 #include "state/driver/lost_calls.h"
-#include "state/object/await.h"
 #include "state/object/context.h"
 #include "state/object/lost.h"
 #include "state/object/pinned.h"

@@ -40,7 +40,7 @@ enum residence_life {
     RESIDENCE_PREPARING, /**< A mover, or the thread that makes its context, makes it. */
     RESIDENCE_LIVE,      /**< Belongs to a context: commands run there. */
     RESIDENCE_SOURCE, /**< Its virtual device left it on demand: no command runs there, and what is
-                         not fetched yet is read from it (move/fetch.h). */
+                         not fetched yet is read from it (move/fetch.c). */
     RESIDENCE_DRAINING, /**< No object refers to it any more: it is released with its last
                            reference. */
     RESIDENCE_LOST,     /**< Its device is gone, for good (lost.h). */
@@ -92,7 +92,7 @@ struct residence {
     bool runs_at_once; /**< Commands run in the call that enqueues them. */
     bool runs_in_caller;  /**< Commands run in the threads that wait for them, one at a time. */
     bool finish_forgets;  /**< clFinish returns at once where another thread flushed before. */
-    bool waits_aside;     /**< Helper threads wait in its driver (await.h). */
+    bool waits_aside;     /**< Helper threads wait in its driver (await.c). */
     struct vdev *left_by; /**< The virtual device whose source it is; or NULL. By movers. */
     struct object_weak notified; /**< Context whose callback gets the driver's reports; or none. */
     uintptr_t number;            /**< What the driver knows it by in its reports. */
@@ -184,5 +184,29 @@ bool residence_is_sibling(const struct residence *residence, const struct reside
 
 /** Release one real object; NULL is allowed. */
 void residence_release(const cl_icd_dispatch *cl, enum object_type type, void *real);
+
+/*
+ * Waits for drivers that end when the residence is lost, even if the driver's own call never
+ * returns.
+ *
+ * A thread cannot be taken out of a driver. So where a device can be lost without the driver
+ * reporting it, a helper thread of ours calls the driver, and the caller waits for the helper,
+ * which it can leave behind: the helper then ends later, or never. The handles that it uses stay
+ * valid, because nothing of such a residence is released (lost.h). Waits for a CPU, which cannot be
+ * lost without the process, and waits in drivers that are known to report an error
+ * (residence_create), are done by the calling thread itself.
+ */
+
+enum device_answer {
+    ANSWER_GOOD,
+    ANSWER_ERROR,
+    ANSWER_NONE, /**< No answer in time. */
+};
+/** Test the device of @residence, which is not lost, with a command of ours (lost.h). Blocks for
+ * @patience_ns at most. ANSWER_GOOD also without a thread or memory for the test. */
+enum device_answer await_answer(struct residence *residence, uint64_t patience_ns);
+
+/** A residence was lost: wake those who wait for it. Callable anywhere. */
+void await_lost(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "state/object/retry.h"
+#include "state/object/lost.h"
 
 #include "state/base/clock.h"
 #include "state/base/threads/fork.h"
@@ -15,7 +15,7 @@ void retry_again(struct retry *retry)
     for (cl_uint i = 0; i < retry->count; i++) {
         if (retry->attempts == RETRY_AFTER)
             retry->vdevs[i]->retries++;
-        retry->vdevs[i]->retry_until = clock_now_ns() + RETRY_NS;
+        retry->vdevs[i]->retry_until = clock_now_ns() + LOST_RETRY_NS;
     }
     pthread_mutex_unlock(&lock);
 }

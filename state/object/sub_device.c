@@ -1,4 +1,4 @@
-#include "state/object/sub_device.h"
+#include "state/object/context.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "state/opencl/argument.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "state/base/compiler.h"

@@ -1,4 +1,4 @@
-#include "state/present/carried.h"
+#include "state/present/proposal.h"
 
 #include <assert.h>
 #include <string.h>

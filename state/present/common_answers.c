@@ -1,11 +1,9 @@
-#include "state/present/common_answers.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "state/base/cleanup.h"
-#include "state/present/reply.h"
+#include "state/present/proposal.h"
 
 /* The lowest version of @name in one device's list; 0 where it is not in it. */
 static cl_version common_answers_listed_version(const struct devinfo *device, cl_device_info list,

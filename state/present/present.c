@@ -7,9 +7,7 @@
 
 #include "state/base/cleanup.h"
 #include "state/opencl/info.h"
-#include "state/present/common_answers.h"
 #include "state/present/proposal.h"
-#include "state/present/reply.h"
 
 #define PRODUCT     "reseat"
 #define VERSION_1_2 CL_MAKE_VERSION(1, 2, 0)

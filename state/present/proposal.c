@@ -7,7 +7,6 @@
 
 #include "state/base/cleanup.h"
 #include "state/object/context.h"
-#include "state/present/reply.h"
 
 #define VERSION_3 CL_MAKE_VERSION(3, 0, 0)
 #define ANY_BIT   UINT64_MAX

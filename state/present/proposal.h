@@ -1,8 +1,92 @@
 #ifndef RESEAT_STATE_PRESENT_PROPOSAL_H
 #define RESEAT_STATE_PRESENT_PROPOSAL_H
 
-#include "state/present/carried.h"
-#include "state/present/common_answers.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "state/driver/devinfo.h"
+#include "state/present/reasons.h"
+
+/*
+ * The extensions and features, beyond the core, that a program can keep when it moves between
+ * devices. This is a list of what is allowed: an extension that nobody has examined is not offered.
+ */
+
+/** Room for either list. */
+#define CARRIED_MAX 64
+
+extern const char *const carried_extensions[];
+extern const size_t carried_extension_count;
+/** Features of OpenCL C 3.0 (the __opencl_c_ macros). */
+extern const char *const carried_features[];
+extern const size_t carried_feature_count;
+
+/** Why an extension or a feature that is not in its list is left out. Static. */
+const char *carried_refusal(const char *name);
+
+/** Index of a name in its list, or -1. */
+int carried_extension_find(const char *name);
+int carried_feature_find(const char *name);
+
+/* Builds a struct devinfo of our own, answer by answer; devinfo_find and the other readers read it.
+ */
+
+/** Set or replace one answer; @bytes are copied. Returns 0 or -ENOMEM. */
+MUST_CHECK int reply_set(struct devinfo *info, cl_device_info name, const void *bytes, size_t size);
+/** The same for a string, with its NUL. */
+MUST_CHECK int reply_set_string(struct devinfo *info, cl_device_info name, const char *text);
+/** The same for an unsigned number of @size bytes, 4 or 8. */
+MUST_CHECK int reply_set_scalar(struct devinfo *info, cl_device_info name, uint64_t value,
+                                size_t size);
+
+/** Change a scalar answer in place, keeping its size; does nothing where there is none. */
+void reply_change(struct devinfo *info, cl_device_info name, uint64_t value);
+/** Keep the first @size bytes of an answer that has more. */
+void reply_shorten(struct devinfo *info, cl_device_info name, size_t size);
+/** Remove one answer. */
+void reply_drop(struct devinfo *info, cl_device_info name);
+
+/* Combines the answers of several devices into what all of them offer. Pure. */
+
+/** The devices, and the results. All borrowed. */
+struct common {
+    const struct devinfo *const *devices;
+    size_t count;
+    bool least_memory; /**< DEVINFO_MEMORY parameters are the least of all. */
+    struct devinfo *answers;
+    struct reasons *reasons; /**< Or NULL. */
+};
+
+/** True when the device gives this parameter an answer that its row in the table allows. */
+bool common_answers(const struct devinfo *device, const struct devinfo_param *param);
+
+/**
+ * Combine the answers to one parameter, as its row in the table says.
+ *
+ * An ability that some device does not mention counts as missing. Any other parameter that some
+ * device does not answer, or answers in another size, is left out, and so are those of kind
+ * DEVINFO_OURS. DEVINFO_NONE and DEVINFO_PINS give zero, "" or an empty list. Returns 0 or -ENOMEM.
+ */
+MUST_CHECK int common_param(const struct common *common, const struct devinfo_param *param);
+
+/** Combine image formats: for each access and type, the first device's formats that all devices
+ * have. */
+MUST_CHECK int common_formats(const struct common *common);
+
+/** True when all devices name this extension; notes which do not. */
+bool common_extension(const struct common *common, const char *name);
+
+/**
+ * The least version of @name in the cl_name_version lists that have it.
+ *
+ * @ret_in_all  False when some list lacks it or is absent.
+ * Returns 0 when no list has it.
+ */
+cl_version common_name_version(const struct common *common, cl_device_info list, const char *name,
+                               bool *ret_in_all);
+
+/** True when all devices list this feature of OpenCL C; notes which do not. */
+bool common_feature(const struct common *common, const char *name);
 
 /* The state of present_build: combined answers, which may still contradict each other. */
 struct proposal {

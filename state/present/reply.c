@@ -1,4 +1,4 @@
-#include "state/present/reply.h"
+#include "state/present/proposal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 #include "state/program/group.h"
 
-#include <string.h>
-
 #include "state/program/kernel_priv.h"
 
 static size_t group_get(const _Atomic size_t *limit)

@@ -1,7 +1,6 @@
 #include "state/program/kernel.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "state/program/pace.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <search.h>
 #include <stdio.h>

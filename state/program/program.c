@@ -4,10 +4,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
-#include "state/base/log.h"
 #include "state/object/lost.h"
-#include "state/object/retry.h"
-#include "state/object/usage.h"
 #include "state/program/kernel.h"
 #include "state/program/kernel_traits.h"
 #include "state/program/pace.h"

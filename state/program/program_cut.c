@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/base/cleanup.h"
 #include "state/program/program_priv.h"
 #include "state/recipe/container.h"
 

@@ -8,7 +8,6 @@
 #include "state/base/threads/thread.h"
 #include "state/base/threads/work.h"
 #include "state/object/lost.h"
-#include "state/object/retry.h"
 #include "state/object/usage.h"
 #include "state/program/kernel.h"
 #include "state/program/program_cut.h"

@@ -4,7 +4,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "state/base/array.h"
 #include "state/program/kernel_source.h"
 
 /* True for types such as "float4", which no declaration defines. */

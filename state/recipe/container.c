@@ -11,7 +11,6 @@
 #include <xxhash.h>
 
 #include "state/base/bytes/little_endian.h"
-#include "state/base/cleanup.h"
 
 #define VERSION         2u
 #define WITHOUT_HEADERS 1u /* the version that left them where they were */

@@ -1,17 +1,11 @@
 #include "state/recovery/protect.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "policy/interval.h"
 #include "state/base/clock.h"
 #include "state/base/files/owned.h"
-#include "state/base/log.h"
-#include "state/base/span.h"
 #include "state/base/threads/fork.h"
-#include "state/base/threads/thread.h"
-#include "state/base/threads/work.h"
 #include "state/budget/budget.h"
 #include "state/command/journal.h"
 #include "state/command/parts.h"

@@ -1,4 +1,4 @@
-#include "state/transfer/throttle.h"
+#include "state/transfer/transfer.h"
 
 #include "state/base/clock.h"
 

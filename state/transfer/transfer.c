@@ -23,16 +23,11 @@ static bool transfer_has_link(const struct transfer *transfer)
     return residence_has_link(transfer->from) || residence_has_link(transfer->to);
 }
 
-static bool transfer_needs_host(const struct transfer *transfer)
-{
-    return transfer->limits.through_host || transfer->limits.work;
-}
-
 /* True when bytes must pass through our chunks, because the driver must not be given the host's
- * memory or because work is done on the bytes. */
+ * memory. */
 static bool transfer_needs_ring(const struct transfer *transfer)
 {
-    return transfer_is_direct(transfer) || transfer->limits.user_memory || transfer->limits.work;
+    return transfer_is_direct(transfer) || transfer->limits.user_memory;
 }
 
 /* The driver's function that copies directly between its devices, or NULL. Small transfers use the
@@ -40,7 +35,7 @@ static bool transfer_needs_ring(const struct transfer *transfer)
 static between_function transfer_find_between(const struct transfer *transfer, uint64_t total)
 {
     const struct residence *from = transfer->from, *to = transfer->to;
-    if (!from || !to || transfer_needs_host(transfer) || total < PASSES_FROM ||
+    if (!from || !to || transfer->limits.through_host || total < PASSES_FROM ||
         from->device->between != to->device->between) /* of two drivers, or of neither */
         return NULL;
     return from->device->between;
@@ -54,12 +49,9 @@ static void transfer_choose(struct transfer *transfer, uint64_t total, bool pred
     struct link_figures from = {0}, to = {0};
     struct host_figures host = {0};
     struct cost_choice choice;
-    struct cost_indices places = {COST_STAGES_MAX, COST_STAGES_MAX};
     const struct cost_way way = {.host = &host,
                                  .from = transfer->from ? &from : NULL,
                                  .to = transfer->to ? &to : NULL,
-                                 .work =
-                                     transfer->limits.work ? &transfer->limits.work->cost : NULL,
                                  .total = total,
                                  .cores = host_cores(),
                                  .link = transfer_has_link(transfer),
@@ -72,7 +64,7 @@ static void transfer_choose(struct transfer *transfer, uint64_t total, bool pred
         if (transfer->to)
             transfer_link(transfer->to, &to);
         probe_host(&host);
-        cost_route(&way, &choice, &places);
+        cost_route(&way, &choice);
         /* Where a driver works in the calling thread (POCL's basic device), a second thread lets
          * both devices work at once. */
         shape->threads = transfer_is_direct(transfer) && host_cores() > 1 && !simple;
@@ -80,10 +72,8 @@ static void transfer_choose(struct transfer *transfer, uint64_t total, bool pred
     shape->chunk = choice.chunk;
     shape->chunks = choice.chunks;
     shape->predicted = choice.seconds;
-    if (places.copy < COST_STAGES_MAX)
-        shape->threads = choice.threads[places.copy];
-    if (places.work < COST_STAGES_MAX)
-        shape->workers = choice.threads[places.work];
+    if (!transfer_is_direct(transfer))
+        shape->threads = choice.threads;
 }
 
 double transfer_predict(struct residence *from, struct residence *to, uint64_t total)
@@ -195,13 +185,11 @@ static int transfer_build(struct transfer *transfer)
             transfer->slots[i].memory = transfer->memory + i * shape->chunk;
         fifo_push(&transfer->free, &transfer->slots[i]);
     }
-    if (shape->chunk)
-        stages_init(transfer);
+    transfer->copies = shape->chunk && !transfer_is_direct(transfer);
     threads_start(transfer);
     transfer->planned = true;
-    log_debug("transfer: %u chunks of %zu bytes, %u threads, %u for work, %s", shape->chunks,
-              shape->chunk, shape->threads, shape->workers,
-              shape->registered ? "registered" : "plain");
+    log_debug("transfer: %u chunks of %zu bytes, %u threads, %s", shape->chunks, shape->chunk,
+              shape->threads, shape->registered ? "registered" : "plain");
     return 0;
 }
 
@@ -272,8 +260,7 @@ static struct transfer *transfer_new(struct residence *from, struct residence *t
     if (limits)
         transfer->limits = *limits;
     pthread_mutex_init(&transfer->lock, NULL);
-    for (int i = 0; i < STAGES_MAX; i++)
-        pthread_cond_init(&transfer->stages[i].work, NULL);
+    pthread_cond_init(&transfer->work, NULL);
     pthread_cond_init(&transfer->progress, NULL);
     return transfer;
 }
@@ -406,8 +393,7 @@ void transfer_destroy(struct transfer *transfer)
     }
     threads_stop(transfer);
     transfer_give_memory(transfer);
-    for (int i = 0; i < STAGES_MAX; i++)
-        pthread_cond_destroy(&transfer->stages[i].work);
+    pthread_cond_destroy(&transfer->work);
     pthread_cond_destroy(&transfer->progress);
     pthread_mutex_destroy(&transfer->lock);
     free(transfer->slots);

@@ -1,18 +1,19 @@
 #ifndef RESEAT_STATE_TRANSFER_TRANSFER_H
 #define RESEAT_STATE_TRANSFER_TRANSFER_H
 
+#include <stdint.h>
+
 #include "state/object/residence.h"
 #include "state/opencl/image.h"
-#include "state/transfer/throttle.h"
 
 /*
  * The transfer engine: copies the bytes of many objects from one end to another at the speed of the
  * link.
  *
  * An end is a residence or host memory. Stages (device read, copy between pinned and pageable
- * memory, work on the bytes such as a digest, device write) run as a pipeline over chunks; the cost
- * model (cost.h) chooses chunk size, number of chunks and each stage's threads from figures that
- * were measured on these devices. Small objects are batched without waiting for each.
+ * memory, device write) run as a pipeline over chunks; the cost model (cost.h) chooses chunk size,
+ * number of chunks and copying threads from figures that were measured on these devices. Small
+ * objects are batched without waiting for each.
  */
 
 struct transfer;
@@ -20,16 +21,6 @@ struct transfer;
 /** Transfers that a series keeps: one for each direction that a move uses (from a device, to one,
  * and between two). */
 #define TRANSFER_SERIES_KEPT 3
-
-/** Work on the bytes of a transfer besides copying: a digest, a compression. */
-struct transfer_work {
-    /** Called with every byte once, in any order, by several threads. @bytes are valid until it
-     * returns. */
-    void (*run)(void *data, const char *bytes, size_t size);
-    void *data;
-    struct cost_stage
-        cost; /**< Its cost, of kind COST_WORK, for the choice of chunks and threads. */
-};
 
 /**
  * Registered chunks and threads that consecutive transfers between the same ends reuse. Zeroed:
@@ -51,11 +42,9 @@ struct transfer_limits {
     bool fresh;        /**< Pages of the host memory to write may not exist yet. */
     bool through_host; /**< Between devices: copy through host memory even if the driver could copy
                           directly. */
-    const struct transfer_work *work; /**< Or NULL. With it, all bytes pass through host memory. */
     /** Limits the bandwidth; or NULL. Used by one transfer at a time. */
     struct throttle *throttle;
-    struct transfer_series
-        *series; /**< The series that this transfer belongs to, or NULL. Not with work. */
+    struct transfer_series *series; /**< The series that this transfer belongs to, or NULL. */
 };
 
 /** What to copy: a range of a buffer, or rows or slices of an image in the layout of its host copy.
@@ -110,8 +99,7 @@ double transfer_predict(struct residence *from, struct residence *to, uint64_t t
 struct transfer_shape {
     size_t chunk; /**< Chunk size in bytes; 0: drivers read and write the host's memory directly. */
     unsigned chunks;  /**< Chunks in the ring. */
-    unsigned threads; /**< Running copy threads; with 0 of both, the caller does everything. */
-    unsigned workers; /**< Running threads for the work. */
+    unsigned threads; /**< Running copy threads; with 0, the caller does everything. */
     bool registered;  /**< The ring is registered with every driver that has a link. */
     bool passes; /**< Directly between devices (between.h): may fail where a transfer through the
                     host would not. */
@@ -139,5 +127,33 @@ cl_int transfer_error(const struct transfer *transfer);
 
 /** Copy from memory that the program may unmap meanwhile; missing pages read as zeroes. */
 void host_copy_user_memory(char *to, const char *from, size_t size);
+
+/*
+ * A bandwidth limit for copies: a token bucket with one token a byte, which fills at the limit's
+ * rate and holds BURST_NS worth of tokens. Taking more than it holds incurs a debt, which the taker
+ * waits out. It has no clock of its own: callers pass the time, so that tests can choose it.
+ */
+
+/** Most tokens that the bucket holds, as nanoseconds of the rate. */
+#define THROTTLE_BURST_NS 10000000u
+
+/** Zeroed: no limit. Not thread-safe. */
+struct throttle {
+    uint64_t rate; /**< Bytes a second; 0: no limit. */
+    /** The rate from now on, unless 0; or NULL. Any thread may write it. */
+    const _Atomic uint64_t *changed;
+    uint64_t paid_ns;  /**< When the debt is paid off. */
+    uint64_t slept_ns; /**< Time that its users have waited, in all. */
+};
+
+/**
+ * Take @bytes, any number. Returns when they may be sent: @now_ns, or later if the bucket held too
+ * few tokens.
+ */
+uint64_t throttle_take(struct throttle *throttle, uint64_t bytes, uint64_t now_ns);
+/** When what was taken before may be sent. A rate that changed shortens or extends the wait. */
+uint64_t throttle_due(struct throttle *throttle, uint64_t now_ns);
+/** Bytes a second at present; 0: no limit. */
+uint64_t throttle_rate(const struct throttle *throttle);
 
 #endif

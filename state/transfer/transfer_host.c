@@ -8,7 +8,6 @@
 #include <emmintrin.h>
 #endif
 
-#include "state/base/log.h"
 #include "state/base/memory/pages.h"
 #include "state/transfer/transfer_priv.h"
 

@@ -119,8 +119,7 @@ struct slot {
     size_t used;  /**< Bytes of memory, or of all pieces. */
     uint64_t counted;
     unsigned piece_count, event_count;
-    unsigned stage;      /**< The stage it is in, or will enter first. */
-    size_t unit, handed; /**< Size of the stage's units, and offset of the next one to hand out. */
+    size_t unit, handed; /**< Size of the copy's units, and offset of the next one to hand out. */
     unsigned units_left;
     struct slot_trace trace;
     struct piece pieces[SLOT_PIECES];
@@ -141,30 +140,10 @@ struct passed {
     size_t size;   /**< Taken from the device's budget. */
 };
 
-/** What the host's cores do to each chunk between its read and its write. */
-struct stage {
-    /** Process the part [begin, end) of the slot's memory. */
-    void (*run)(const struct transfer *transfer, struct slot *slot, size_t begin, size_t end);
-    struct fifo waiting; /**< Guarded by the lock. The first one's units are being handed out. */
-    pthread_cond_t work; /**< Wakes its threads, for changes of waiting and stopping; those of the
-                            first stage also for queued and leading. */
-    unsigned threads;    /**< Running threads. */
-};
-
-/** The copy, and the work that the caller wants done. */
-#define STAGES_MAX 2
-
-struct stage_thread {
-    pthread_t thread;
-    struct transfer *transfer;
-    unsigned stage;
-};
-
 /*
- * The states of a slot: free, filled by the caller, queued (its reads are enqueued), in the stages,
- * in flight (its last commands are enqueued), free. The caller fills slots and waits for those in
- * flight; threads, or the caller where there are none, do everything between. The first stage's
- * threads also wait for reads, even if no stage is needed.
+ * The states of a slot: free, filled by the caller, queued (its reads are enqueued), copied by the
+ * host's cores, in flight (its last commands are enqueued), free. The caller fills slots and waits
+ * for those in flight; threads, or the caller where there are none, wait for reads and copy.
  */
 struct transfer {
     struct residence *from, *to;
@@ -182,19 +161,20 @@ struct transfer {
     size_t memory_size;
     struct pinned pins[2]; /**< Of the memory: for `from` and for `to`. */
 
-    struct stage stages[STAGES_MAX]; /**< In the order in which chunks pass. */
-    unsigned stage_count;
+    bool copies; /**< Bytes are copied between chunks and the host end. */
 
     pthread_mutex_t lock;    /**< Guards everything below, and the units of slots in stages. */
     pthread_cond_t progress; /**< For the caller: free, flight. */
+    pthread_cond_t work;     /**< For the threads: queued, copying, leading, stopping. */
     struct fifo free, queued, flight;
-    bool leading; /**< A thread is waiting for the first queued slot's reads. */
+    struct fifo copying; /**< The first one's units are being handed out. */
+    bool leading;        /**< A thread is waiting for the first queued slot's reads. */
     bool stopping;
     int error; /**< The first error; nothing is enqueued after it. */
     cl_int cl_error;
 
     unsigned thread_count;
-    struct stage_thread threads[COST_THREADS_MAX];
+    pthread_t threads[COST_THREADS_MAX];
 
     unsigned trace_id; /**< Identifies its chunks' spans; no other transfer has it now. */
 };
@@ -230,13 +210,7 @@ cl_int between_wait_outs(const struct transfer *transfer, struct slot *slot);
 /** Free the buffers that images were copied through. */
 void between_finish(struct transfer *transfer);
 
-/** Set up the stages; shape->chunk is known. */
-void stages_init(struct transfer *transfer);
-/**
- * Start the threads of all stages: shape->threads for copies and shape->workers for work; both are
- * set to the number that runs. If a stage would have no thread because the system refuses, none is
- * started.
- */
+/** Start shape->threads threads, which is set to the number that runs. */
 void threads_start(struct transfer *transfer);
 void threads_stop(struct transfer *transfer);
 

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <string.h>
 
 #include "state/base/log.h"
 #include "state/base/memory/pages.h"

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/base/log.h"
@@ -151,7 +150,7 @@ static void transfer_slot_wait_flight(struct transfer *transfer, struct slot *sl
 }
 
 /* Lock held, but released meanwhile: the slot's memory holds its bytes. */
-static void transfer_slot_finish_stages(struct transfer *transfer, struct slot *slot)
+static void transfer_slot_finish_copy(struct transfer *transfer, struct slot *slot)
 {
     trace_step(slot, &slot->trace.staged_ns);
     if (!transfer->to || transfer->error != 0) {
@@ -181,86 +180,50 @@ static void transfer_slot_copy_unit(const struct transfer *transfer, struct slot
     }
 }
 
-static void transfer_slot_work_on_unit(const struct transfer *transfer, struct slot *slot,
-                                       size_t begin, size_t end)
-{
-    const struct transfer_work *work = transfer->limits.work;
-    for (unsigned i = 0; i < slot->piece_count; i++) {
-        const struct piece *piece = &slot->pieces[i];
-        size_t first = piece->at > begin ? piece->at : begin;
-        size_t last = piece->at + piece->size < end ? piece->at + piece->size : end;
-        if (first < last)
-            work->run(work->data, slot->memory + first, last - first);
-    }
-}
-
-void stages_init(struct transfer *transfer)
-{
-    const struct stage copy = {.run = transfer_slot_copy_unit},
-                       work = {.run = transfer_slot_work_on_unit};
-    bool copies = !(transfer->from && transfer->to);
-    struct stage stages[STAGES_MAX];
-    unsigned count = 0;
-    if (copies && !transfer->from)
-        stages[count++] = copy;
-    if (transfer->limits.work)
-        stages[count++] = work;
-    if (copies && transfer->from)
-        stages[count++] = copy;
-    for (unsigned i = 0; i < count; i++)
-        transfer->stages[i].run = stages[i].run;
-    transfer->stage_count = count;
-}
-
 /* Size of a unit. Threads that write fresh host memory must not share its large pages. */
-static size_t transfer_slot_unit_for(const struct transfer *transfer, const struct stage *stage,
-                                     size_t used)
+static size_t transfer_slot_unit_for(const struct transfer *transfer, size_t used)
 {
-    bool to_host = stage->run == transfer_slot_copy_unit && !transfer->to;
-    unsigned threads = stage->threads ? stage->threads : 1;
+    bool to_host = !transfer->to;
+    unsigned threads = transfer->thread_count ? transfer->thread_count : 1;
     size_t unit = used / threads / (to_host || threads == 1 ? 1 : UNITS_EACH);
     size_t grain = to_host && unit > UNIT_LARGE / 2 ? UNIT_LARGE : UNIT_SMALL;
     unit = (unit + grain - 1) & ~(grain - 1);
     return unit < UNIT_MIN ? UNIT_MIN : unit;
 }
 
-/* Lock held: put the slot into its stage, or send it to the target after the last. */
-static void transfer_slot_enter_stage(struct transfer *transfer, struct slot *slot)
+/* Lock held: the slot's reads have ended. Copy it, or send it on to the target. */
+static void transfer_slot_begin_copy(struct transfer *transfer, struct slot *slot)
 {
-    if (slot->stage == transfer->stage_count) {
-        transfer_slot_finish_stages(transfer, slot);
+    if (!transfer->copies) {
+        transfer_slot_finish_copy(transfer, slot);
         return;
     }
-    struct stage *stage = &transfer->stages[slot->stage];
-    slot->unit = transfer_slot_unit_for(transfer, stage, slot->used);
+    slot->unit = transfer_slot_unit_for(transfer, slot->used);
     slot->handed = 0;
     slot->units_left = (unsigned)((slot->used + slot->unit - 1) / slot->unit);
-    fifo_push(&stage->waiting, slot);
-    pthread_cond_broadcast(&stage->work);
+    fifo_push(&transfer->copying, slot);
+    pthread_cond_broadcast(&transfer->work);
 }
 
-static void transfer_slot_take_unit(struct transfer *transfer, struct stage *stage)
+static void transfer_slot_take_unit(struct transfer *transfer)
 {
-    struct slot *slot = stage->waiting.first;
+    struct slot *slot = transfer->copying.first;
     size_t begin = slot->handed, end = begin + slot->unit;
     if (end >= slot->used) {
         end = slot->used;
-        transfer_slot_fifo_pop(&stage->waiting);
+        transfer_slot_fifo_pop(&transfer->copying);
     }
     slot->handed = end;
     if (transfer->error == 0) {
         pthread_mutex_unlock(&transfer->lock);
-        stage->run(transfer, slot, begin, end);
+        transfer_slot_copy_unit(transfer, slot, begin, end);
         pthread_mutex_lock(&transfer->lock);
     }
-    if (--slot->units_left == 0) {
-        slot->stage++;
-        transfer_slot_enter_stage(transfer, slot);
-    }
+    if (--slot->units_left == 0)
+        transfer_slot_finish_copy(transfer, slot);
 }
 
-/* Lock held, but released meanwhile: wait for the first queued slot's reads, then put it into the
- * first stage. */
+/* Lock held, but released meanwhile: wait for the first queued slot's reads. */
 static void transfer_slot_lead(struct transfer *transfer)
 {
     struct slot *slot = transfer_slot_fifo_pop(&transfer->queued);
@@ -275,18 +238,15 @@ static void transfer_slot_lead(struct transfer *transfer)
     trace_step(slot, &slot->trace.read_ns);
     if (error != CL_SUCCESS)
         transfer_slot_fail_locked(transfer, -EIO, error);
-    slot->stage = 0;
-    transfer_slot_enter_stage(transfer, slot);
+    transfer_slot_begin_copy(transfer, slot);
 }
 
-/* Lock held: do one unit of a stage, or wait for reads (first stage); false when there is nothing
- * to do. */
-static bool transfer_slot_work_once(struct transfer *transfer, unsigned at)
+/* Lock held: copy one unit, or wait for reads; false when there is nothing to do. */
+static bool transfer_slot_work_once(struct transfer *transfer)
 {
-    struct stage *stage = &transfer->stages[at];
-    if (stage->waiting.first)
-        transfer_slot_take_unit(transfer, stage);
-    else if (at == 0 && transfer->queued.first && !transfer->leading)
+    if (transfer->copying.first)
+        transfer_slot_take_unit(transfer);
+    else if (transfer->queued.first && !transfer->leading)
         transfer_slot_lead(transfer);
     else
         return false;
@@ -295,83 +255,38 @@ static bool transfer_slot_work_once(struct transfer *transfer, unsigned at)
 
 static void *transfer_slot_thread_run(void *data)
 {
-    const struct stage_thread *thread = data;
-    struct transfer *transfer = thread->transfer;
+    struct transfer *transfer = data;
     pthread_mutex_lock(&transfer->lock);
     while (!transfer->stopping)
-        if (!transfer_slot_work_once(transfer, thread->stage))
-            pthread_cond_wait(&transfer->stages[thread->stage].work, &transfer->lock);
+        if (!transfer_slot_work_once(transfer))
+            pthread_cond_wait(&transfer->work, &transfer->lock);
     pthread_mutex_unlock(&transfer->lock);
     return NULL;
 }
 
-/* Start up to @threads threads for a stage; no slot is in use yet. Returns how many run. */
-static unsigned transfer_slot_start_stage(struct transfer *transfer, unsigned at, unsigned threads)
-{
-    struct stage *stage = &transfer->stages[at];
-    while (stage->threads < threads && transfer->thread_count < COST_THREADS_MAX) {
-        struct stage_thread *thread = &transfer->threads[transfer->thread_count];
-        *thread = (struct stage_thread){.transfer = transfer, .stage = at};
-        int error = thread_start("reseat-copy", HOST_STACK, transfer_slot_thread_run, thread,
-                                 &thread->thread);
-        if (error) {
-            log_info("a copy thread could not be started (error %d): %u run", error,
-                     transfer->thread_count);
-            break;
-        }
-        transfer->thread_count++;
-        stage->threads++;
-    }
-    return stage->threads;
-}
-
 void threads_start(struct transfer *transfer)
 {
-    struct transfer_shape *shape = &transfer->shape;
-    const unsigned wanted[] = {shape->threads, shape->workers};
-    unsigned started[] = {0, 0}, stages = transfer->stage_count ? transfer->stage_count : 1;
-    bool idle = false;
-    for (unsigned i = 0; i < stages; i++) {
-        bool works = transfer->stages[i].run == transfer_slot_work_on_unit;
-        started[works] = transfer_slot_start_stage(transfer, i, wanted[works]);
-        idle = idle || started[works] == 0;
+    unsigned *count = &transfer->thread_count;
+    int error = 0;
+    while (error == 0 && *count < transfer->shape.threads && *count < COST_THREADS_MAX) {
+        error = thread_start("reseat-copy", HOST_STACK, transfer_slot_thread_run, transfer,
+                             &transfer->threads[*count]);
+        *count += error == 0;
     }
-    if (idle)
-        threads_stop(transfer);
-    shape->threads = idle ? 0 : started[0];
-    shape->workers = idle ? 0 : started[1];
+    if (error != 0)
+        log_info("a copy thread could not be started (error %d): %u run", error, *count);
+    transfer->shape.threads = *count;
 }
 
 void threads_stop(struct transfer *transfer)
 {
     pthread_mutex_lock(&transfer->lock);
     transfer->stopping = true;
-    for (unsigned i = 0; i < STAGES_MAX; i++)
-        pthread_cond_broadcast(&transfer->stages[i].work);
+    pthread_cond_broadcast(&transfer->work);
     pthread_mutex_unlock(&transfer->lock);
     for (unsigned i = 0; i < transfer->thread_count; i++)
-        pthread_join(transfer->threads[i].thread, NULL);
-    for (unsigned i = 0; i < STAGES_MAX; i++)
-        transfer->stages[i].threads = 0;
+        pthread_join(transfer->threads[i], NULL);
     transfer->thread_count = 0;
-}
-
-/* Lock held: the same for all stages, the last first, by a caller without threads. */
-static bool transfer_slot_work_alone(struct transfer *transfer)
-{
-    for (unsigned at = STAGES_MAX; at-- > 0;)
-        if (transfer_slot_work_once(transfer, at))
-            return true;
-    return false;
-}
-
-/* Lock held: number of slots in the stages or queued. */
-static unsigned transfer_slot_count_behind(const struct transfer *transfer)
-{
-    unsigned count = transfer->queued.count;
-    for (unsigned i = 0; i < STAGES_MAX; i++)
-        count += transfer->stages[i].waiting.count;
-    return count;
 }
 
 /* Lock held: do or await something that frees a slot. */
@@ -379,8 +294,8 @@ static void transfer_slot_make_progress(struct transfer *transfer)
 {
     struct fifo *flight = &transfer->flight;
     if (transfer->thread_count == 0) {
-        bool behind = transfer_slot_count_behind(transfer) >= flight->count;
-        if ((behind || !flight->first) && transfer_slot_work_alone(transfer))
+        bool behind = transfer->queued.count + transfer->copying.count >= flight->count;
+        if ((behind || !flight->first) && transfer_slot_work_once(transfer))
             return;
     }
     if (flight->first) {
@@ -445,7 +360,7 @@ int slot_submit(struct transfer *transfer, struct slot *slot)
     if (cl_error != CL_SUCCESS)
         transfer_slot_fail_locked(transfer, -EIO, cl_error);
     fifo_push(next, slot);
-    pthread_cond_signal(&transfer->stages[0].work);
+    pthread_cond_signal(&transfer->work);
     error = transfer->error;
     pthread_mutex_unlock(&transfer->lock);
     return error;

@@ -64,7 +64,7 @@ static void transfer_trace_put_steps(const struct transfer *transfer, const stru
         return; /* without stages there is only one step */
     if (transfer->from)
         transfer_trace_put(transfer, slot, "read", trace->begun_ns, read_ns, slot->used);
-    if (transfer->stage_count)
+    if (transfer->copies)
         transfer_trace_put(transfer, slot, "copy", read_ns, transfer->to ? staged_ns : end_ns,
                            slot->used);
     if (transfer->to)

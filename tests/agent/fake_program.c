@@ -9,7 +9,6 @@
 
 #include "agent/protocol/protocol.h"
 #include "interpose/control/control.h"
-#include "interpose/control/control_protect.h"
 #include "tests/agent/fake_engine.h"
 
 /*

@@ -16,8 +16,7 @@
  *
  * transfer_bench [--pipeline [--all]] [MIB...]: sizes, by default 64, 1024 and 8192 MiB.
  * --pipeline: instead, what the cost model chooses beside the best of all chunk sizes, numbers of
- * chunks and threads, each tried (and told: --all); and the pipeline beside the same stages one
- * after the other, with light and heavy work on the bytes.
+ * chunks and threads, each tried (and told: --all).
  */
 
 #define MIB         (1ull << 20)
@@ -154,9 +153,9 @@ struct result {
 };
 
 static struct result engine(struct end *from, struct end *to, size_t total, char *bytes,
-                            const struct transfer_shape *shape, const struct transfer_work *work)
+                            const struct transfer_shape *shape)
 {
-    const struct transfer_limits limits = {.work = work};
+    const struct transfer_limits limits = {0};
     struct result result;
     struct transfer *transfer = NULL;
     const struct end *any = from ? from : to;
@@ -227,8 +226,8 @@ static double best_plain(struct end *end, size_t total, char *bytes, bool read)
 static struct result best_engine(struct end *from, struct end *to, size_t total, char *bytes,
                                  const struct transfer_shape *shape)
 {
-    struct result a = engine(from, to, total, bytes, shape, NULL);
-    struct result b = engine(from, to, total, bytes, shape, NULL);
+    struct result a = engine(from, to, total, bytes, shape);
+    struct result b = engine(from, to, total, bytes, shape);
     return a.whole < b.whole ? a : b;
 }
 
@@ -278,11 +277,11 @@ static void out_and_in(struct end *end, size_t total, const char *source, const 
     char *memory = pages_take(total, PAGES_ANY);
     if (!memory)
         return;
-    struct result out = engine(end, NULL, total, memory, NULL, NULL);
+    struct result out = engine(end, NULL, total, memory, NULL);
     out.whole = seconds() - begin;
     expect_same(source, memory, total, "extraction");
     begin = seconds();
-    struct result in = engine(NULL, end, total, memory, NULL, NULL);
+    struct result in = engine(NULL, end, total, memory, NULL);
     pages_give(memory, total);
     in.whole = seconds() - begin;
     snprintf(what, sizeof(what), "extraction, %s pages", pages);
@@ -338,7 +337,7 @@ static void bench_device(struct end *end, size_t total, char *source, char *targ
         if (!engines) {
             plainly = plain(end, total, fresh, true);
         } else {
-            down = engine(end, NULL, total, fresh, NULL, NULL);
+            down = engine(end, NULL, total, fresh, NULL);
             expect_same(source, fresh, total, "download");
             row("download, fresh pages", total, plainly, &down);
         }
@@ -380,57 +379,13 @@ static uint64_t memory_available(void)
 
 /* ---- the pipeline ---- */
 
-/* Work of a stated cost: rounds of mixing over each word, whose sum tells that all were seen. */
-struct mixing {
-    unsigned rounds;
-    _Atomic uint64_t sum;
-};
-
-static uint64_t mix(uint64_t word, unsigned rounds)
-{
-    for (unsigned i = 0; i < rounds; i++)
-        word = (word ^ (word >> 29)) * 0xbf58476d1ce4e5b9u;
-    return word;
-}
-
-static void mixing_run(void *data, const char *bytes, size_t size)
-{
-    struct mixing *mixing = data;
-    const uint64_t *words = (const uint64_t *)bytes;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < size / sizeof(*words); i++)
-        sum += mix(words[i], mixing->rounds);
-    atomic_fetch_add(&mixing->sum, sum);
-}
-
-static struct transfer_work mixing_work(struct mixing *mixing, const char *bytes)
-{
-    enum { SIZE = 8 << 20 };
-    double best = 1;
-    for (int i = 0; i < 3; i++) {
-        double begin = seconds();
-        mixing_run(mixing, bytes, SIZE);
-        double took = seconds() - begin;
-        best = took < best ? took : best;
-    }
-    return (struct transfer_work){mixing_run, mixing, {COST_WORK, 5e-6, SIZE / best}};
-}
-
 /* The least of a few, as machines are never quiet. */
 static struct result least_engine(struct end *from, struct end *to, size_t total, char *bytes,
-                                  const struct transfer_shape *shape,
-                                  const struct transfer_work *work, uint64_t expected)
+                                  const struct transfer_shape *shape)
 {
     struct result least = {.whole = 1e9};
-    struct mixing *mixing = work ? work->data : NULL;
     for (int i = 0; i < 3; i++) {
-        if (mixing)
-            atomic_store(&mixing->sum, 0);
-        struct result result = engine(from, to, total, bytes, shape, work);
-        if (mixing && atomic_load(&mixing->sum) != expected) {
-            fprintf(stderr, "the work did not see each word once\n");
-            exit(1);
-        }
+        struct result result = engine(from, to, total, bytes, shape);
         least = result.whole < least.whole ? result : least;
     }
     return least;
@@ -450,9 +405,9 @@ static bool says_all; /* each that is tried */
 static void try_shape(struct end *from, struct end *to, size_t total, char *bytes,
                       const struct transfer_shape *shape, struct result *best)
 {
-    struct result result = engine(from, to, total, bytes, shape, NULL);
+    struct result result = engine(from, to, total, bytes, shape);
     if (result.whole < best->whole) /* once may be luck */
-        result = least_engine(from, to, total, bytes, shape, NULL, 0);
+        result = least_engine(from, to, total, bytes, shape);
     if (says_all) {
         char what[64];
         shape_text(shape, what);
@@ -480,7 +435,7 @@ static void bench_choice(struct end *from, struct end *to, size_t total, char *b
 {
     static const unsigned thread_counts[] = {0, 2, 4, 6, 8, 10, 12, 14};
     static const unsigned chunk_counts[] = {1, 2, 3, 5};
-    struct result chosen = least_engine(from, to, total, bytes, NULL, NULL, 0), best = chosen;
+    struct result chosen = least_engine(from, to, total, bytes, NULL), best = chosen;
     double predicted = chosen.shape.predicted;
     char what[64], best_what[64];
     try_shape(from, to, total, bytes, &(struct transfer_shape){0}, &best);
@@ -498,8 +453,8 @@ static void bench_choice(struct end *from, struct end *to, size_t total, char *b
     /* Both again, in turn: a machine that has changed meanwhile has for both. */
     double again[2][TURNS];
     for (int i = 0; i < TURNS; i++) {
-        again[0][i] = engine(from, to, total, bytes, &chosen.shape, NULL).whole;
-        again[1][i] = engine(from, to, total, bytes, &best.shape, NULL).whole;
+        again[0][i] = engine(from, to, total, bytes, &chosen.shape).whole;
+        again[1][i] = engine(from, to, total, bytes, &best.shape).whole;
     }
     chosen.whole = median(again[0]);
     best.whole = median(again[1]);
@@ -508,31 +463,6 @@ static void bench_choice(struct end *from, struct end *to, size_t total, char *b
     printf("  %-9s chosen: %s: %.2f ms (predicted %.2f); best of all: %s: %.2f ms; ratio %.3f\n",
            from ? "download" : "upload", what, chosen.whole * 1e3, predicted * 1e3, best_what,
            best.whole * 1e3, chosen.whole / best.whole);
-    fflush(stdout);
-}
-
-/* The pipeline, the same stages and threads with one chunk, and the same without threads. */
-static void bench_work(struct end *from, struct end *to, size_t total, char *bytes,
-                       const char *words, const char *what, unsigned rounds)
-{
-    struct mixing mixing = {.rounds = rounds};
-    struct transfer_work work = mixing_work(&mixing, words);
-    atomic_store(&mixing.sum, 0);
-    mixing_run(&mixing, words, total);
-    uint64_t expected = atomic_load(&mixing.sum);
-    struct result pipeline = least_engine(from, to, total, bytes, NULL, &work, expected);
-    struct transfer_shape one = pipeline.shape;
-    one.chunks = 1;
-    struct result serial = least_engine(from, to, total, bytes, &one, &work, expected);
-    one.threads = one.workers = 0;
-    struct result alone = least_engine(from, to, total, bytes, &one, &work, expected);
-    printf("  %-9s %-5s work of %5.1f GB/s a thread: pipeline %8.2f ms (predicted %8.2f; %zu KiB x "
-           "%u, %u + %u threads); one after the other %8.2f ms, %.2fx; by one thread %8.2f ms, "
-           "%.2fx\n",
-           from ? "download" : "upload", what, work.cost.bandwidth * 1e-9, pipeline.whole * 1e3,
-           pipeline.shape.predicted * 1e3, pipeline.shape.chunk >> 10, pipeline.shape.chunks,
-           pipeline.shape.threads, pipeline.shape.workers, serial.whole * 1e3,
-           serial.whole / pipeline.whole, alone.whole * 1e3, alone.whole / pipeline.whole);
     fflush(stdout);
 }
 
@@ -554,15 +484,10 @@ static int bench_pipelines(const unsigned long long *sizes, unsigned size_count)
                 bench_choice(end, NULL, total, target);
                 expect_same(source, target, total, "download");
                 bench_choice(NULL, end, total, source);
+                memset(target, 0, total);
+                plain(end, total, target, true);
+                expect_same(source, target, total, "upload");
             }
-            bench_work(end, NULL, total, target, source, "light", 1);
-            bench_work(end, NULL, total, target, source, "heavy", 24);
-            expect_same(source, target, total, "download");
-            bench_work(NULL, end, total, source, source, "light", 1);
-            bench_work(NULL, end, total, source, source, "heavy", 24);
-            memset(target, 0, total);
-            plain(end, total, target, true);
-            expect_same(source, target, total, "upload");
             buffers_free(end);
         }
         munmap(source, total);

@@ -9,6 +9,7 @@
 #include "state/command/power.h"
 #include "state/image/checkpoint.h"
 #include "state/image/snapshot.h"
+#include "state/image/stored.h"
 #include "state/move/elastic.h"
 #include "state/move/move.h"
 #include "state/move/status.h"

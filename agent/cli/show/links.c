@@ -136,15 +136,14 @@ static json_t *links_json_way(const struct links_known *known, const struct link
                                  .cores = links_cores(),
                                  .link = links_has_link(from) || links_has_link(to)};
     struct cost_choice choice;
-    struct cost_indices places;
 
-    cost_route(&way, &choice, &places);
+    cost_route(&way, &choice);
     return json_pack("{s:o, s:o, s:I, s:b, s:I, s:i, s:i, s:I}", "from",
                      from ? output_text(from->entry->name) : json_null(), "to",
                      to ? output_text(to->entry->name) : json_null(), "bytes", (json_int_t)size,
                      "straight", (int)(choice.chunk == 0), "chunk_bytes", (json_int_t)choice.chunk,
-                     "chunks", (int)choice.chunks, "threads", (int)cost_threads(&choice),
-                     "predicted_ns", (json_int_t)(choice.seconds * 1e9));
+                     "chunks", (int)choice.chunks, "threads", (int)choice.threads, "predicted_ns",
+                     (json_int_t)(choice.seconds * 1e9));
 }
 
 static json_t *links_json_ways(const struct links_known *known)

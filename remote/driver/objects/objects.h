@@ -6,7 +6,7 @@
 #include "remote/driver/copy.h"
 #include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
-#include "state/base/threads/destructor.h"
+#include "state/base/threads/callback.h"
 #include "state/driver/between.h"
 #include "state/opencl/create.h"
 #include "state/opencl/image.h"

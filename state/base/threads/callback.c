@@ -1,6 +1,5 @@
 #include "state/base/threads/callback.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -1,5 +1,3 @@
-#include "state/base/threads/destructor.h"
-
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>

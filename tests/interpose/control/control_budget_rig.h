@@ -6,7 +6,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "interpose/control/control_budget.h"
+#include "interpose/control/control_priv.h"
 #include "state/budget/budget.h"
 
 /*

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "interpose/control/control_protect.h"
+#include "interpose/control/control_priv.h"
 #include "state/base/threads/fork.h"
 #include "state/recovery/protect.h"
 

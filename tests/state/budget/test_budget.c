@@ -1,6 +1,6 @@
 #include <pthread.h>
 
-#include "interpose/control/control_job.h"
+#include "interpose/control/control_priv.h"
 #include "state/base/clock.h"
 #include "tests/state/budget/test_budget_common.h"
 

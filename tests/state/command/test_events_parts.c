@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "state/command/command.h"
+#include "state/command/event.h"
 #include "state/command/parts.h"
-#include "state/command/watch.h"
 #include "tests/state/command/test_events.h"
 
 /* Commands of several parts: each in a residence, all behind one event. */

@@ -200,7 +200,7 @@ static bool fail_and_suspend(struct scene *s, cl_event event)
 /* What is waited for comes only from who resumes it, who would wait for the snapshot. */
 static bool suspend_and_make_a_point(struct scene *s, cl_event event)
 {
-    struct snapshot_request request = {.deadline_ns = clock_now_ns() + 60 * NS_PER_S};
+    struct snapshot_request request = {.move.deadline_ns = clock_now_ns() + 60 * NS_PER_S};
     struct snapshot_report report;
     engine_rig_moves(&s->rig, NULL);
     bool runs = status_of(event) == CL_RUNNING;

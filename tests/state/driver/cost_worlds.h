@@ -9,12 +9,12 @@
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-/* A pipeline of one or two links, none to two kinds of work, a ring, and hands or none; the same
- * for each seed. */
+/* A pipeline of one or two links, work or none, a ring, and hands or none; the same for each seed.
+ */
 static inline struct cost_problem cost_world(unsigned seed, unsigned cores)
 {
     struct cost_problem problem = {.cores = 1 + (unsigned)rand_r(&seed) % cores};
-    unsigned links = 1 + (unsigned)rand_r(&seed) % 2, works = (unsigned)rand_r(&seed) % 3;
+    unsigned links = 1 + (unsigned)rand_r(&seed) % 2, works = rand_r(&seed) % 3 != 0;
     for (unsigned i = 0; i < links; i++)
         problem.stages[problem.count++] = (struct cost_stage){
             COST_LINK, (1 + rand_r(&seed) % 200) * 1e-6, (1 + rand_r(&seed) % 600) * 0.1 * GB};

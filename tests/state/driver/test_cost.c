@@ -29,8 +29,8 @@ static size_t ring_of(const struct cost_choice *choice)
 Test(cost, a_large_download_gets_threads_enough_for_the_link)
 {
     struct cost_choice choice = choose(read_stage, copy_stage, ring_stage, 8 * GIB, 16);
-    cr_assert_geq(choice.threads[1], 6);
-    cr_assert_leq(choice.threads[1], 12);
+    cr_assert_geq(choice.threads, 6);
+    cr_assert_leq(choice.threads, 12);
     cr_assert_geq(choice.chunk, MIB);
     cr_assert_geq(choice.chunks, 3);
     cr_assert_lt(choice.seconds, 8 * GIB / (50 * GB));
@@ -41,8 +41,8 @@ Test(cost, threads_never_exceed_the_cores)
 {
     for (unsigned cores = 1; cores < 70; cores++) {
         struct cost_choice choice = choose(read_stage, copy_stage, ring_stage, 64 * GIB, cores);
-        cr_assert_leq(cost_threads(&choice), cores == 1 ? 0 : cores);
-        cr_assert_leq(cost_threads(&choice), COST_THREADS_MAX);
+        cr_assert_leq(choice.threads, cores == 1 ? 0 : cores);
+        cr_assert_leq(choice.threads, COST_THREADS_MAX);
     }
 }
 
@@ -50,13 +50,13 @@ Test(cost, no_stage_has_more_threads_than_help_it)
 {
     struct cost_stage fresh = {COST_WORK, 5e-6, 7.7 * GB, .most = 4};
     struct cost_choice choice = choose(read_stage, fresh, ring_stage, 64 * GIB, 16);
-    cr_assert_eq(choice.threads[1], 4);
+    cr_assert_eq(choice.threads, 4);
 }
 
 Test(cost, without_work_there_are_no_threads)
 {
     struct cost_choice choice = choose(read_stage, read_stage, ring_stage, 8 * GIB, 16);
-    cr_assert_eq(cost_threads(&choice), 0);
+    cr_assert_eq(choice.threads, 0);
     cr_assert_geq(choice.chunks, 3);
 }
 
@@ -81,11 +81,11 @@ Test(cost, few_bytes_get_small_rings_and_few_threads)
     struct cost_choice small = choose(read_stage, copy_stage, ring_stage, 2 * MIB, 16);
     struct cost_choice large = choose(read_stage, copy_stage, ring_stage, 8 * GIB, 16);
     cr_assert_lt(ring_of(&small), ring_of(&large));
-    cr_assert_lt(small.threads[1], large.threads[1]);
+    cr_assert_lt(small.threads, large.threads);
     small = choose(read_stage, copy_stage, ring_stage, 1, 16);
     cr_assert_eq(small.chunks, 1);
     cr_assert_eq(small.chunk, COST_CHUNK_MIN);
-    cr_assert_eq(cost_threads(&small), 0);
+    cr_assert_eq(small.threads, 0);
 }
 
 Test(cost, dear_registration_makes_rings_small)
@@ -129,7 +129,7 @@ Test(cost, a_ring_is_never_larger_than_allowed)
 static double simulate(const struct cost_problem *problem, const struct cost_choice *choice)
 {
     double free_at[COST_STAGES_MAX] = {0}, back_at[COST_CHUNKS_MAX] = {0};
-    double once = cost_threads(choice) * COST_THREAD_START, end = 0;
+    double once = choice->threads * COST_THREAD_START, end = 0;
     unsigned moving = choice->chunks > 1 ? choice->chunks - 1 : 1, number = 0;
     for (uint64_t at = 0; at < problem->total; at += choice->chunk, number++) {
         uint64_t left = problem->total - at;
@@ -137,7 +137,7 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
         double ready = fmax(back_at[number % moving], number * COST_TURN), caller = 0;
         for (size_t i = 0; i < problem->count; i++) {
             const struct cost_stage *stage = &problem->stages[i];
-            unsigned threads = choice->threads[i];
+            unsigned threads = stage->kind == COST_WORK ? choice->threads : 0;
             if (stage->kind == COST_HAND)
                 ready += stage->setup;
             if (stage->kind == COST_RING || stage->kind == COST_HAND)
@@ -165,21 +165,12 @@ static double simulate(const struct cost_problem *problem, const struct cost_cho
 /* All choices there are, one after another. False at the end. */
 static bool next_choice(const struct cost_problem *problem, struct cost_choice *choice)
 {
-    bool zero = cost_threads(choice) == 0;
-    for (size_t i = 0; i < problem->count; i++) {
-        if (problem->stages[i].kind != COST_WORK)
-            continue;
-        if (zero) { /* from none at all to one each */
-            for (size_t j = i; j < problem->count; j++)
-                choice->threads[j] = problem->stages[j].kind == COST_WORK;
-            return true;
-        }
-        if (++choice->threads[i] <= problem->cores)
-            return true;
-        choice->threads[i] = 1;
-    }
+    bool works = false;
     for (size_t i = 0; i < problem->count; i++)
-        choice->threads[i] = 0;
+        works = works || problem->stages[i].kind == COST_WORK;
+    if (works && ++choice->threads <= problem->cores)
+        return true;
+    choice->threads = 0;
     if (++choice->chunks <= COST_CHUNKS_MAX)
         return true;
     choice->chunks = 1;
@@ -191,10 +182,10 @@ static bool is_allowed(const struct cost_problem *problem, const struct cost_cho
 {
     uint64_t steps = (problem->total + choice->chunk - 1) / choice->chunk;
     for (size_t i = 0; i < problem->count; i++)
-        if (problem->stages[i].most && choice->threads[i] > problem->stages[i].most)
+        if (problem->stages[i].most && choice->threads > problem->stages[i].most)
             return false;
     return ring_of(choice) <= problem->ring && choice->chunks <= steps &&
-           cost_threads(choice) <= (problem->cores > 1 ? problem->cores : 0) &&
+           choice->threads <= (problem->cores > 1 ? problem->cores : 0) &&
            (steps > 1 || choice->chunk == COST_CHUNK_MIN || problem->total > choice->chunk / 2);
 }
 
@@ -218,8 +209,8 @@ Test(cost, the_choice_is_the_best_of_all, .timeout = 120)
             least = seconds < least ? seconds : least;
             if (seconds > best.seconds * (1 + COST_SLACK) * (1 - 1e-12))
                 continue;
-            cr_assert_geq(cost_threads(&each), cost_threads(&modest), "seed %u", seed);
-            if (cost_threads(&each) == cost_threads(&modest))
+            cr_assert_geq(each.threads, modest.threads, "seed %u", seed);
+            if (each.threads == modest.threads)
                 cr_assert_geq(ring_of(&each), ring_of(&modest), "seed %u", seed);
         } while (next_choice(&problem, &each));
         cr_assert_float_eq(best.seconds, least, least * 1e-12, "seed %u: %.17g, there is %.17g",
@@ -260,22 +251,19 @@ Test(cost, a_way_goes_straight_where_a_ring_does_not_pay)
     struct cost_way way = {
         .from = &link, .host = &host, .total = 8 * GIB, .cores = 16, .link = true};
     struct cost_choice choice;
-    struct cost_indices places;
-    cost_route(&way, &choice, &places);
-    cr_assert(choice.chunk > 0 && choice.threads[places.copy] > 2);
-    cr_assert_eq(places.work, COST_STAGES_MAX);
+    cost_route(&way, &choice);
+    cr_assert(choice.chunk > 0 && choice.threads > 2);
     way.cores = 1; /* one copying thread has half of what the driver's own has */
-    cost_route(&way, &choice, &places);
+    cost_route(&way, &choice);
     cr_assert_eq(choice.chunk, 0);
     cr_assert_float_eq(choice.seconds, 8 * GIB / (18.6 * GB), 0.001);
     way.ring = true;
-    cost_route(&way, &choice, &places);
-    cr_assert(choice.chunk > 0 && cost_threads(&choice) == 0);
+    cost_route(&way, &choice);
+    cr_assert(choice.chunk > 0 && choice.threads == 0);
     way = (struct cost_way){
         .from = &link, .to = &link, .host = &host, .total = 8 * GIB, .cores = 16, .link = true};
-    cost_route(&way, &choice, &places);
-    cr_assert(choice.chunk > 0 && cost_threads(&choice) == 0);
-    cr_assert_eq(places.copy, COST_STAGES_MAX);
+    cost_route(&way, &choice);
+    cr_assert(choice.chunk > 0 && choice.threads == 0);
 }
 
 Test(cost, pages_that_are_to_be_made_take_threads_of_their_own)
@@ -290,24 +278,23 @@ Test(cost, pages_that_are_to_be_made_take_threads_of_their_own)
     struct cost_way way = {
         .from = &link, .host = &host, .total = 8 * GIB, .cores = 64, .link = true};
     struct cost_choice warm, fresh;
-    struct cost_indices places;
-    cost_route(&way, &warm, &places);
+    cost_route(&way, &warm);
     way.fresh = true;
-    cost_route(&way, &fresh, &places);
-    cr_assert_gt(fresh.threads[places.copy], warm.threads[places.copy]);
+    cost_route(&way, &fresh);
+    cr_assert_gt(fresh.threads, warm.threads);
     /* PAGES_THREADS make pages while as many copy. */
-    cr_assert_eq(fresh.threads[places.copy], 2 * PAGES_THREADS);
+    cr_assert_eq(fresh.threads, 2 * PAGES_THREADS);
     cr_assert_gt(fresh.seconds, warm.seconds);
     way.cores = 1; /* straight, into pages that are made before */
-    cost_route(&way, &fresh, &places);
+    cost_route(&way, &fresh);
     cr_assert_eq(fresh.chunk, 0);
     cr_assert_float_eq(fresh.seconds, 8 * GIB / (18.6 * GB) + 8 * GIB / (4 * GB), 0.001);
     way =
         (struct cost_way){.to = &link, .host = &host, .total = 8 * GIB, .cores = 64, .link = true};
-    cost_route(&way, &warm, &places);
+    cost_route(&way, &warm);
     way.fresh = true; /* nothing is written there */
-    cost_route(&way, &fresh, &places);
-    cr_assert_eq(fresh.threads[places.copy], warm.threads[places.copy]);
+    cost_route(&way, &fresh);
+    cr_assert_eq(fresh.threads, warm.threads);
     cr_assert_eq(fresh.seconds, warm.seconds);
 }
 
@@ -318,9 +305,8 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
         read_stage, read_stage, {COST_LINK, 30e-6, 18.6 * GB}, {COST_LINK, 40e-6, 10.3 * GB}};
     struct cost_way way = {.to = &link, .host = &host, .total = MIB, .cores = 16, .link = true};
     struct cost_choice simple, choice;
-    struct cost_indices places;
     cr_assert(cost_is_simple(&way, &simple) && simple.chunk == 0);
-    cost_route(&way, &choice, &places);
+    cost_route(&way, &choice);
     cr_assert_eq(choice.chunk, 0);
     cr_assert_float_eq(choice.seconds, 40e-6 + MIB / (10.3 * GB), 1e-9);
     way.link = false;
@@ -328,7 +314,7 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
     cr_assert(cost_is_simple(&way, &simple) && simple.chunk == 0);
     way.ring = true;
     cr_assert(cost_is_simple(&way, &simple) && simple.chunk == MIB && simple.chunks == 4);
-    cost_route(&way, &choice, &places);
+    cost_route(&way, &choice);
     cr_assert_eq(choice.chunk, simple.chunk);
     cr_assert_float_eq(choice.seconds, 8 * GIB / (8.6 * GB), 0.1, "the one copying thread's");
     way = (struct cost_way){.from = &link, .to = &link, .host = &host, .total = 70001, .cores = 16};
@@ -337,22 +323,6 @@ Test(cost, few_bytes_and_shared_memory_need_no_figures)
     cr_assert(cost_is_simple(&way, &simple) && simple.chunk == MIB);
     way.total = COST_MEASURE_FROM;
     cr_assert(!cost_is_simple(&way, &simple), "devices that share host memory are copied between");
-}
-
-Test(cost, work_on_the_way_gets_threads_by_what_it_costs)
-{
-    const struct host_figures host = {copy_stage, copy_stage, copy_stage, ring_stage, hand_stage};
-    const struct link_figures link = {read_stage, read_stage, read_stage, read_stage};
-    struct cost_stage work = {COST_WORK, 5e-6, 4.3 * GB};
-    struct cost_way way = {
-        .to = &link, .host = &host, .work = &work, .total = 8 * GIB, .cores = 16, .link = true};
-    struct cost_choice choice;
-    struct cost_indices places;
-    cost_route(&way, &choice, &places);
-    cr_assert_gt(choice.threads[places.work], choice.threads[places.copy]);
-    cr_assert_gt(choice.threads[places.copy], 0);
-    cr_assert_leq(cost_threads(&choice), 16);
-    cr_assert_lt(places.copy, places.work, "host memory is copied before the link has it");
 }
 
 static const struct cost_stage link_guess = {COST_LINK, 30e-6, 6 * GB};

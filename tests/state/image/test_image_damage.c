@@ -5,7 +5,7 @@
 
 #include "tests/state/image/scene.h"
 
-/* Images that are damaged, made by somebody else, or of an older version. */
+/* Images that are damaged, or made by somebody else. */
 
 static char *read_file(const char *file, size_t *ret_size)
 {
@@ -195,65 +195,4 @@ Test(image, is_refused_when_a_header_says_what_cannot_be)
         cr_expect(image_chunk_check(header, sizeof(header) + others[i].has, others[i].size, &read),
                   "%zu", i);
     }
-}
-
-/* What an image of version 1 has: each chunk is whole, and named by the digest of its bytes. */
-static void make_old(const char *name)
-{
-    struct image_folder *folder;
-    struct image_manifest manifest;
-    char file[PATH_MAX], *encoded;
-    size_t encoded_size;
-    cr_assert_eq(image_folder_open(images, IMAGE_TO_READ, &folder, problem), 0, "%s", problem);
-    cr_assert_eq(image_folder_manifest(folder, name, &manifest, problem), 0, "%s", problem);
-    image_folder_close(folder);
-    for (unsigned i = 0; i < RIG_OBJECTS; i++) {
-        const struct image_contents *contents = image_manifest_contents(&manifest, 100 - i);
-        for (uint64_t j = 0; j < contents->digests.size / IMAGE_DIGEST; j++) {
-            struct image_digest digest = image_contents_digest(contents, j);
-            size_t size = image_chunk_size(contents->size, j);
-            const char *bytes = rig.objects[i].bytes + j * IMAGE_CHUNK;
-            const uint64_t long_size = size;
-            char header[24] = "RESEATC\n\1", chunk[IMAGE_CHUNK_NAME];
-            if (image_digest_is_zero(&digest))
-                continue;
-            image_chunk_name(&digest, chunk);
-            snprintf(file, sizeof(file), "%s/chunks/%s", images, chunk);
-            cr_assert_eq(unlink(file), 0);
-            memcpy(header + 16, &long_size, sizeof(long_size));
-            digest = image_digest_of(bytes, size);
-            memcpy(contents->digests.bytes + j * IMAGE_DIGEST, &digest, sizeof(digest));
-            image_chunk_name(&digest, chunk);
-            snprintf(file, sizeof(file), "%s/chunks/%s", images, chunk);
-            close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-            put_bytes(file, 0, header, sizeof(header));
-            put_bytes(file, sizeof(header), bytes, size);
-        }
-    }
-    cr_assert_eq(image_manifest_encode(&manifest, &encoded, &encoded_size), 0);
-    snprintf(file, sizeof(file), "%s/%s/manifest", images, name);
-    put_file(file, encoded, encoded_size);
-    free(encoded);
-    image_manifest_finish(&manifest);
-}
-
-Test(image, of_version_1_is_read_and_kept)
-{
-    struct image_written old = write_image(IMAGE_PACKS_NOT), other;
-    make_old(old.name);
-    expect_good(old.name);
-    other = write_image(IMAGE_PACKS_NOT);
-    cr_expect_eq(other.shared, 0);
-    cr_expect_eq(rig_chunks(images), 2 * CHUNKS);
-    expect_good(other.name);
-    cr_expect_eq(remove_image(other.name).chunks, CHUNKS);
-    expect_good(old.name);
-    char file[PATH_MAX], name[IMAGE_CHUNK_NAME];
-    struct image_digest digest = image_digest_of(rig.objects[0].bytes, IMAGE_CHUNK);
-    image_chunk_name(&digest, name);
-    snprintf(file, sizeof(file), "%s/chunks/%s", images, name);
-    char byte = rig.objects[0].bytes[100] ^ 1;
-    put_bytes(file, 24 + 100, &byte, 1);
-    cr_expect_eq(rig_compare(&rig, images, old.name, problem), -EBADMSG);
-    cr_expect(strstr(problem, name), "%s", problem);
 }

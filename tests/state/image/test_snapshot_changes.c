@@ -269,7 +269,7 @@ Test(snapshot, is_made_where_digests_fail, .timeout = 120)
 Test(snapshot, that_is_canceled_while_it_digests_leaves_the_one_before, .timeout = 120)
 {
     atomic_bool canceled = false;
-    struct snapshot_request request = {.stand = rewrites, .cancel = &canceled};
+    struct snapshot_request request = {.stand = rewrites, .move.cancel = &canceled};
     compares_open();
     struct snapshot *before = snapshot_pin();
     (void)rewrites(NULL);

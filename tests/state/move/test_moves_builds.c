@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "state/base/threads/work.h"
-#include "state/object/retry.h"
+#include "state/object/lost.h"
 #include "tests/state/move/test_moves_common.h"
 
 /* Builds end, however often the program is moved meanwhile. */

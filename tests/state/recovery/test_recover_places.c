@@ -11,7 +11,6 @@
 #include "state/command/journal.h"
 #include "state/object/lost.h"
 #include "state/object/pin.h"
-#include "state/object/retry.h"
 #include "state/recovery/protect.h"
 #include "tests/state/recovery/recover_play.h"
 

@@ -5,7 +5,7 @@
 #include "state/base/clock.h"
 #include "state/budget/budget.h"
 #include "state/image/snapshot.h"
-#include "state/object/retry.h"
+#include "state/object/lost.h"
 #include "state/recovery/protect.h"
 #include "tests/state/recovery/recover_play.h"
 

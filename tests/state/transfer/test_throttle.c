@@ -1,7 +1,7 @@
 #include "tests/support/cases.h"
 
 #include "state/base/clock.h"
-#include "state/transfer/throttle.h"
+#include "state/transfer/transfer.h"
 
 /* A bandwidth, on a clock of the test's own. */
 

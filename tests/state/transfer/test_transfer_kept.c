@@ -191,7 +191,6 @@ Test(transfer, what_was_measured_once_is_not_measured_again)
     struct host_figures host;
     struct transfer_shape shape;
     struct cost_choice choice;
-    struct cost_indices places;
     folder_make(folder);
     snprintf(the_links.folder, sizeof(the_links.folder), "%s/links", folder);
     struct rig *a = rig_create(0, true);
@@ -207,7 +206,7 @@ Test(transfer, what_was_measured_once_is_not_measured_again)
     links_keep(&the_links, &device->key, &device->info, &figures);
     const struct cost_way way = {
         .from = &figures, .host = &host, .total = TOTAL, .cores = host_cores(), .link = true};
-    cost_route(&way, &choice, &places);
+    cost_route(&way, &choice);
     struct rig *b = rig_create(0, true); /* as another process would */
     struct transfer *transfer = start(&(struct bench){DOWN, b, NULL}, NULL, TOTAL, NULL);
     transfer_describe(transfer, &shape);
