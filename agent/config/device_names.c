@@ -8,7 +8,7 @@
 
 #include "agent/config/paths.h"
 #include "agent/config/servers.h"
-#include "policy/place.h"
+#include "policy/decide.h"
 #include "state/driver/device_key.h"
 
 #define NUMBER_MAX 10000

@@ -1,26 +1,107 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent/config/process.h"
+#include "agent/daemon/agent.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/isolation.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/servers/servers.h"
-#include "agent/daemon/service.h"
-#include "state/base/bytes/text.h"
+#include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 #include "state/base/option_rows.h"
+
+/*
+ * What systemd and its services tell each other, as sd_listen_fds(3), sd_notify(3) and
+ * sd_watchdog_enabled(3) describe it. Without systemd there is nothing to tell.
+ */
+
+/* The first descriptor that systemd passes. */
+#define PASSED 3
+
+static uint64_t reseatd_service_number(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+/* The variables are inherited: @variable names the process for which they are. */
+static bool reseatd_service_is_for_us(const char *variable)
+{
+    return reseatd_service_number(variable) == (uint64_t)getpid();
+}
+
+/**
+ * Take the listening socket that systemd made, at @path.
+ *
+ * @ret_fd  Owned by the caller, and closed when a program is executed; 0: systemd passed none.
+ * Returns 0 or -EINVAL (what it passed is not that socket alone).
+ */
+static int reseatd_service_take_socket(const char *path, int *ret_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNSPEC};
+    socklen_t size = sizeof(address), length = sizeof(int);
+    int listens = 0;
+
+    uint64_t count =
+        reseatd_service_is_for_us("LISTEN_PID") ? reseatd_service_number("LISTEN_FDS") : 0;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    if (!count) {
+        *ret_fd = 0;
+        return 0;
+    }
+    if (count > 1 || fcntl(PASSED, F_SETFD, FD_CLOEXEC) ||
+        getsockopt(PASSED, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) || !listens ||
+        getsockname(PASSED, (struct sockaddr *)&address, &size) || address.sun_family != AF_UNIX ||
+        strncmp(address.sun_path, path, sizeof(address.sun_path)) != 0)
+        return -EINVAL;
+    *ret_fd = PASSED;
+    return 0;
+}
+
+/** Tell systemd @state ("READY=1"). What cannot be sent is lost. Does not block. */
+static void reseatd_service_notify(const char *state)
+{
+    const char *named = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = named ? strlen(named) : 0;
+
+    if (!length || length >= sizeof(address.sun_path) || (named[0] != '/' && named[0] != '@'))
+        return;
+    memcpy(address.sun_path, named, length);
+    if (named[0] == '@')
+        address.sun_path[0] = '\0'; /* An abstract name. */
+    CLEANUP(cleanup_close) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        (void)!sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
+                      (const struct sockaddr *)&address,
+                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
+}
+
+/** The time after which systemd restarts an agent that does not send "WATCHDOG=1"; 0: never. */
+static uint64_t reseatd_service_watchdog_ms(void)
+{
+    const char *whose = getenv("WATCHDOG_PID");
+
+    return !whose || reseatd_service_is_for_us("WATCHDOG_PID")
+               ? reseatd_service_number("WATCHDOG_USEC") / 1000
+               : 0;
+}
 
 /*
  * reseatd: keeps the list of a user's or a host's devices and programs, and passes requests from
@@ -59,14 +140,14 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     metrics_tick(agent);
     if (agent->watchdog_ms && uv_now(&agent->loop) >= agent->watchdog_due_ms) {
         agent->watchdog_due_ms = uv_now(&agent->loop) + agent->watchdog_ms / 3;
-        service_notify("WATCHDOG=1");
+        reseatd_service_notify("WATCHDOG=1");
     }
 }
 
 static void reseatd_on_signal(uv_signal_t *handle, int number)
 {
     agent_log("signal %d: stopping; programs go on without an agent", number);
-    service_notify("STOPPING=1");
+    reseatd_service_notify("STOPPING=1");
     agent_stop(handle->data);
 }
 
@@ -192,7 +273,7 @@ static int reseatd_run(struct agent *agent, bool daemon, int ready, uint64_t tim
     if (error)
         return error == -EALREADY && daemon ? 0 : 1;
     agent_log("pid %d listens on %s", (int)getpid(), agent->paths.socket);
-    service_notify("READY=1");
+    reseatd_service_notify("READY=1");
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     uv_loop_close(&agent->loop);
     operations_finish(agent);
@@ -299,7 +380,7 @@ static int reseatd_set_folders(void)
     return 0;
 }
 
-/** Find where the agent is to listen. @ret_passed: as service_take_socket(). */
+/** Find where the agent is to listen. @ret_passed: as reseatd_service_take_socket(). */
 static int reseatd_find_paths(bool system, struct paths *ret_paths, int *ret_passed)
 {
     int error = system ? paths_host(ret_paths) : paths_find(ret_paths);
@@ -314,7 +395,7 @@ static int reseatd_find_paths(bool system, struct paths *ret_paths, int *ret_pas
     }
     if (error || !system)
         return error;
-    error = service_take_socket(ret_paths->socket, ret_passed);
+    error = reseatd_service_take_socket(ret_paths->socket, ret_passed);
     if (error)
         snprintf(ret_paths->problem, sizeof(ret_paths->problem),
                  "systemd passed another socket than %s", ret_paths->socket);
@@ -335,7 +416,7 @@ static int reseatd_serve(const struct arguments *arguments)
         return 1;
     }
     agent->events = &agent_events;
-    agent->watchdog_ms = service_watchdog_ms();
+    agent->watchdog_ms = reseatd_service_watchdog_ms();
     agent->options = arguments->settings;
     agent->option_count = arguments->setting_count;
     umask(077);

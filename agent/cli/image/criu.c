@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"

@@ -5,7 +5,6 @@
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/verb.h"
-#include "state/base/array.h"
 #include "state/base/cleanup.h"
 #include "state/image/image_read.h"
 

@@ -13,7 +13,6 @@
 #include "agent/protocol/common_messages.h"
 #include "agent/protocol/protection.h"
 #include "policy/settings.h"
-#include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
