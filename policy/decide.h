@@ -5,7 +5,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "policy/place.h"
+/*
+ * The device on which a new program starts if none was named. Pure: no I/O, no clock, no globals,
+ * libc only.
+ */
+
+/** In the order of preference. */
+enum place_kind { PLACE_GPU, PLACE_ACCELERATOR, PLACE_CPU, PLACE_OTHER };
+
+struct place_device {
+    const char *name; /**< For the reason. Borrowed. */
+    enum place_kind kind;
+    uint64_t memory_total; /**< Bytes; 0: not known, counts as full. */
+    uint64_t memory_used;  /**< Bytes, by all programs. */
+    bool closed;           /**< Takes no new program. */
+    bool small;            /**< Has no room for what the program needed in former runs. */
+};
+
+/**
+ * Choose an open device: of those that are not small, if there are any, and of those of the kind
+ * that comes first in the order. Among these the one with the smallest share of its memory in use,
+ * then the first listed. The same input always gives the same choice.
+ *
+ * @ret_device  Index in @devices.
+ * @ret_reason  At least 256 bytes: one line that says why, or why none. Longer lines are cut.
+ * Returns 0, or -ENODEV when no device is open; @ret_device is then untouched.
+ */
+int place_choose(const struct place_device *devices, size_t count, size_t *ret_device,
+                 char *ret_reason, size_t reason_size);
+
+/**
+ * The same for a further virtual device of a program: its virtual devices spread evenly over the
+ * devices of the first kind, and the share of memory decides only between equals.
+ *
+ * @taken  Number of the program's virtual devices that start on each of @devices.
+ * Returns 0 or -ENODEV, as place_choose.
+ */
+int place_spread(const struct place_device *devices, const unsigned *taken, size_t count,
+                 size_t *ret_device);
 
 /*
  * Which program gets which device memory, and what to do when there is not enough. The input is a
@@ -109,7 +146,7 @@ struct policy_program {
                     as soon as another device has room. */
     bool owns; /**< Its call needs memory it already has, no new memory. If a limit or a quota is in
                   the way it is suspended until that changes, whatever its ways. */
-    bool elastic;   /**< Its long launches may be spread over free devices (policy/elastic.h)... */
+    bool elastic;   /**< Its long launches may be spread over free devices (policy/decide.h)... */
     bool any_float; /**< ...also where floats may differ from those of its own device. */
     bool kept; /**< An operator placed it: it leaves when it must or to fit, not to run faster. */
     /** A bit for each device on which it cannot run (plan_fits refused); NULL: none. A program
@@ -247,5 +284,26 @@ void policy_explain(const struct policy_world *world, const struct policy_settin
                     uint32_t program, char *ret_text, size_t size);
 
 const char *policy_action_name(enum policy_action action);
+
+/*
+ * Devices that nobody uses, for the long launches of programs that may be spread over free devices.
+ * Like the decisions of decide.h: no I/O, no clock, no allocation.
+ */
+
+/** For so long nobody must have used a device: one that a program just left may be wanted again. */
+#define ELASTIC_FREE_S 2
+
+/**
+ * Give each free device to one program with policy_program.elastic. A device is free when it takes
+ * programs, none is on it or comes to it, and none that waits could be placed on it. A program may
+ * have it if all its objects fit there and, without any_float, if its own device is of the same
+ * model. Of several programs the one of the highest priority has it, then the one with the fewest.
+ *
+ * Devices are taken back by calling this again: the copies there are of no program's memory, so
+ * whoever is placed on the device finds all of it.
+ *
+ * @ret_programs  For each device: the program that it is given to, or POLICY_NONE.
+ */
+void elastic_share(const struct policy_world *world, uint32_t *ret_programs);
 
 #endif

@@ -1,4 +1,4 @@
-#include "policy/elastic.h"
+#include "policy/decide.h"
 
 #include "policy/view.h"
 

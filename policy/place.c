@@ -1,4 +1,4 @@
-#include "policy/place.h"
+#include "policy/decide.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -174,7 +174,7 @@ static bool sim_cluster_choose(const struct search *search, struct sim_place *re
     return step.action == POLICY_DO_RESUME;
 }
 
-/* On that node the agent says which device: the one that programs start on (policy/place.h), where
+/* On that node the agent says which device: the one that programs start on (policy/decide.h), where
  * that has room for all of it. */
 static uint32_t sim_cluster_start_device(const struct sim_world *world, uint32_t task,
                                          uint32_t device)

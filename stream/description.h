@@ -1,7 +1,6 @@
 #ifndef RESEAT_STREAM_DESCRIPTION_H
 #define RESEAT_STREAM_DESCRIPTION_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "state/base/compiler.h"

@@ -10,7 +10,6 @@
 
 #include "agent/protocol/protection.h"
 #include "policy/decide.h"
-#include "policy/place.h"
 #include "policy/settings.h"
 #include "state/base/compiler.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "agent/config/config_priv.h"
-#include "state/base/cleanup.h"
 
 /*
  * Converts libconfig's settings. Unknown settings and values of a wrong type or range are refused.

@@ -82,7 +82,7 @@ struct device_fill {
 /**
  * Choose the devices on which a program's virtual devices start: the named devices in their order,
  * and for the remaining ones the GPUs in turn, or all devices where there is no GPU
- * (policy/place.h).
+ * (policy/decide.h).
  *
  * @fills  The use of each device of @inventory; NULL: all are empty and open.
  * @ret_entries  PROTOCOL_VDEVS_MAX elements; NULL beyond the count, and all NULL where there is no

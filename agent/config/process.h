@@ -2,7 +2,6 @@
 #define RESEAT_AGENT_CONFIG_PROCESS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

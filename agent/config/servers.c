@@ -1,6 +1,5 @@
 #include "agent/config/servers.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -78,7 +78,7 @@ struct devices {
     uint64_t timeout_ms;
 };
 
-/** The agent's part of the server of isolated programs (isolation.h). */
+/** The agent's part of the server of isolated programs. */
 struct isolation {
     bool listens, runs;
     int fd;            /**< The listening socket. */
@@ -152,5 +152,21 @@ int agent_reload(struct agent *agent, struct config_error *ret_error);
 
 /** Read the configuration again for @client, and send it the outcome. */
 void reload_answer(struct peer *client);
+
+/*
+ * A device server for this user's isolated programs. The agent listens on the server's socket and
+ * starts the server when a program connects, also after an earlier server was killed. The server
+ * then accepts the waiting connections. It ends some time after its last session, and continues
+ * when the agent ends.
+ */
+
+/**
+ * Listen on the server's socket. Where a server that an earlier agent started still listens, that
+ * server is kept, and the agent tries to listen again later. Returns 0 or -errno.
+ */
+MUST_CHECK int isolation_init(struct agent *agent);
+void isolation_sweep(struct agent *agent);
+/** Stop listening when the agent stops. The server continues. */
+void isolation_stop(struct agent *agent);
 
 #endif

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include "agent/daemon/costs/costs.h"
-#include "agent/daemon/isolation.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/servers/servers.h"

@@ -1,4 +1,4 @@
-#include "agent/daemon/isolation.h"
+#include "agent/daemon/agent.h"
 #include "agent/daemon/operations/governor.h"
 
 #include <errno.h>

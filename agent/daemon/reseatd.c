@@ -1,24 +1,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/config/process.h"
+#include "agent/daemon/agent.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/isolation.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/servers/servers.h"
 #include "agent/daemon/service.h"
-#include "state/base/bytes/text.h"
 #include "state/base/files/access.h"
 #include "state/base/option_rows.h"
 

@@ -1,6 +1,9 @@
 #ifndef RESEAT_AGENT_DOCTOR_DOCTOR_H
 #define RESEAT_AGENT_DOCTOR_DOCTOR_H
 
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "state/base/compiler.h"
@@ -24,5 +27,76 @@ enum road {
  */
 MUST_CHECK int doctor_program(char *const *command, const char *library, FILE *to,
                               enum road *ret_road);
+
+/** A list of strings without duplicates, in the order in which they were added. */
+struct strings {
+    char **items;
+    size_t count;
+};
+
+void strings_finish(struct strings *strings);
+/** Does nothing if the list has @text already. Returns 0 or -ENOMEM. */
+MUST_CHECK int strings_add(struct strings *strings, const char *text);
+bool strings_have(const struct strings *strings, const char *text);
+
+/** Findings about one command. */
+struct inspection {
+    FILE *to;
+    unsigned depth;
+    bool stopped;
+    bool linked;             /**< The program or a library of it is linked against a loader. */
+    bool opens;              /**< The program or a library of it opens a loader at run time. */
+    bool machine;            /**< The command is a script: it may run programs that use OpenCL. */
+    struct strings programs; /**< ELF files that are executed. */
+    struct strings seen;     /**< Files to examine; linkage_check() appends while it walks. */
+    struct strings names;    /**< Sonames that were searched for. */
+    struct strings uses;     /**< OpenCL functions that the files import. */
+    struct strings search;   /**< Folders of the rpaths found. */
+};
+
+void inspection_finish(struct inspection *inspection);
+
+/** Write one line. @mark is "ok", "note", "stop" (the program cannot be moved) or "". */
+void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
+    PRINTF(3, 4);
+
+/** Find a program as execvp() would. Returns 0 or -ENOENT. */
+MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX]);
+
+/** What an ELF file says about its use of OpenCL. */
+struct elf_facts {
+    bool elf;              /**< The file is an ELF file. */
+    bool native;           /**< Of this machine's architecture, as libreseat.so is. */
+    bool dynamic;          /**< Has a dynamic linker, or is a library. */
+    bool opens;            /**< Contains the string libOpenCL: opens a loader at run time. */
+    bool reads;            /**< Contains the string OCL_ICD_VENDORS: a loader reads it. */
+    bool own;              /**< Defines clGetPlatformIDs: a loader is linked into it. */
+    struct strings needed; /**< DT_NEEDED. */
+    struct strings rpath;  /**< DT_RUNPATH or DT_RPATH, $ORIGIN replaced. */
+    struct strings uses;   /**< OpenCL functions that it imports. */
+    struct strings offers; /**< OpenCL functions that it exports. */
+};
+
+/**
+ * Read the facts of one file. The file may be damaged in any way.
+ *
+ * Returns 0 (with `elf` false for other files), -ENOMEM, or an error of open(2).
+ */
+MUST_CHECK int elf_facts_read(const char *path, struct elf_facts *ret_facts);
+void elf_facts_finish(struct elf_facts *facts);
+
+/** True when the file name is that of an OpenCL loader ("libOpenCL.so.1"). */
+bool elf_is_loader(const char *library);
+
+/*
+ * ELF files: programs, the libraries that they are linked against, and the OpenCL functions that
+ * they import.
+ */
+
+/**
+ * Examine every file in @inspection->seen and the libraries that it is linked against. Returns 0 or
+ * -ENOMEM.
+ */
+MUST_CHECK int linkage_check(struct inspection *inspection);
 
 #endif

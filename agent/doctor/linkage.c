@@ -1,4 +1,4 @@
-#include "agent/doctor/inspection.h"
+#include "agent/doctor/doctor.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -11,6 +11,41 @@
 
 #include "state/base/clock.h"
 
+/* Processor packages in sysfs, named intel-rapl:N for AMD too. RESEAT_SYSFS is another root. */
+
+struct rapl {
+    char folder[PATH_MAX];
+    uint64_t most;
+};
+
+static void *sysfs_rapl_open(const char *which)
+{
+    struct rapl *rapl = calloc(1, sizeof(*rapl));
+
+    if (!rapl)
+        return NULL;
+    int size = snprintf(rapl->folder, sizeof(rapl->folder), "%s/class/powercap/intel-rapl:%s",
+                        meter_root("RESEAT_SYSFS", "/sys"), which);
+    if (size >= (int)sizeof(rapl->folder) || strchr(which, '/') ||
+        meter_number(rapl->folder, "max_energy_range_uj", &rapl->most) || !rapl->most) {
+        free(rapl);
+        return NULL;
+    }
+    return rapl;
+}
+
+static int sysfs_rapl_read(void *device, uint64_t *ret_value, uint64_t *ret_most, bool *ret_power)
+{
+    const struct rapl *rapl = device;
+
+    *ret_most = rapl->most;
+    *ret_power = false;
+    return meter_number(rapl->folder, "energy_uj", ret_value);
+}
+
+const struct meter_kind meter_rapl = {
+    .name = "rapl", .open = sysfs_rapl_open, .close = free, .read = sysfs_rapl_read};
+
 /*
  * GPUs whose Linux driver shows them in sysfs: amdgpu, i915, xe and others. The share of time in
  * which one is busy is gpu_busy_percent where the driver has that (amdgpu). Else the engine times

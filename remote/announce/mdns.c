@@ -5,7 +5,6 @@
 #include <avahi-common/error.h>
 #include <avahi-common/malloc.h>
 #include <avahi-common/simple-watch.h>
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -32,8 +32,7 @@ HERE = {"clGetExtensionFunctionAddress", "clGetExtensionFunctionAddressForPlatfo
 OWN = {"ISOLATED_ENTRY": "isolate_open", "ISOLATED_STANDBY": "isolate_standby", "BETWEEN_NAME": "between_enqueue",
        "LEND_NAME": "lent_take", "LENT_RETURN_NAME": "lent_give",
        "SERVED_ENTRY": "plug_open", "SERVED_ENDED": "plug_ended", "SERVED_LEAVE": "clients_leave"}
-INCLUDES = ("commands/command.h", "commands/transfer.h", "programs/kernel.h",
-            "servers/renew.h", "servers/servers.h")
+INCLUDES = ("commands/command.h", "programs/program.h", "servers/servers.h")
 
 VIEW = """static inline struct checked_memory checked_memory(const struct memory *memory)
 {

@@ -42,7 +42,7 @@ void *handle_of_id(const struct client *client, uint64_t id)
 void handle_unuse(void *pointer)
 {
     struct handle *handle = pointer;
-    if (object_unhold_one(&handle->object) ||
+    if (!handle || object_unhold_one(&handle->object) ||
         object_holds_of(atomic_fetch_sub(&handle->object.counts, OBJECT_HOLD)) != 1)
         return;
     atomic_store(&handle->object.state, OBJECT_LEAVING);
@@ -54,6 +54,8 @@ void handle_unuse(void *pointer)
 void handle_release(void *pointer)
 {
     struct handle *handle = pointer;
+    if (!handle)
+        return;
     uint64_t counts = atomic_load(&handle->object.counts);
     do {
         if (object_refs_of(counts) == 0)

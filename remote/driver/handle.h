@@ -40,7 +40,7 @@ void *handle_create(struct client *client, enum id_type type, const struct handl
 /** The object with that id in @client's session, with a use that the caller gives back. NULL: it
  * has ended, or is of another session. */
 void *handle_of_id(const struct client *client, uint64_t id);
-/** The program gives a reference back. */
+/** The program gives a reference back; NULL is allowed, as it is for handle_unuse(). */
 void handle_release(void *object);
 void handle_unuse(void *object);
 /** The same for the receiving thread, which must not wait: a last use is given back on a callback

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "remote/identity/certificate.h"
-#include "remote/identity/private_file.h"
+#include "remote/identity/credentials.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
 

@@ -2,7 +2,6 @@
 #define RESEAT_REMOTE_IDENTITY_CA_H
 
 #include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
 #include "remote/identity/credentials.h"

@@ -2,13 +2,134 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "remote/link/resolve.h"
 #include "remote/link/socket.h"
 #include "remote/link/tls.h"
 #include "state/base/clock.h"
-#include "state/base/log.h"
+#include "state/base/threads/thread.h"
+
+/** A query, shared by the caller and the thread that resolves it. If the caller gives up, the
+ * thread frees it. */
+struct question {
+    char host[ADDRESS_HOST_MAX], port[8];
+    struct addrinfo hints;
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    bool done, given_up;    /**< Guarded by the lock, as are the next fields. */
+    int result;             /**< The result of getaddrinfo(). */
+    struct addrinfo *found; /**< Freed with the question, unless it was taken. */
+};
+
+static void link_tcp_question_free(struct question *question)
+{
+    if (question->found)
+        freeaddrinfo(question->found);
+    pthread_cond_destroy(&question->answered);
+    pthread_mutex_destroy(&question->lock);
+    free(question);
+}
+
+static void link_tcp_ask(struct question *question)
+{
+    question->result =
+        getaddrinfo(question->host, question->port, &question->hints, &question->found);
+}
+
+static void *link_tcp_run(void *data)
+{
+    struct question *question = data;
+    struct addrinfo *found = NULL;
+    int result = getaddrinfo(question->host, question->port, &question->hints, &found);
+
+    pthread_mutex_lock(&question->lock);
+    bool given_up = question->given_up;
+    question->result = result;
+    question->found = result ? NULL : found;
+    question->done = true;
+    pthread_cond_signal(&question->answered);
+    pthread_mutex_unlock(&question->lock);
+    if (given_up)
+        link_tcp_question_free(question);
+    return NULL;
+}
+
+/** Returns true if it was answered in time; else the question belongs to the thread. */
+static bool link_tcp_await(struct question *question, uint64_t deadline_ns)
+{
+    pthread_mutex_lock(&question->lock);
+    while (!question->done && clock_now_ns() < deadline_ns)
+        (void)clock_wait(&question->answered, &question->lock,
+                         deadline_ns == UINT64_MAX ? 0 : deadline_ns);
+    question->given_up = !question->done;
+    bool done = question->done;
+    pthread_mutex_unlock(&question->lock);
+    return done;
+}
+
+static int link_tcp_result_error(int result)
+{
+    return result == 0            ? 0
+           : result == EAI_AGAIN  ? -EAGAIN
+           : result == EAI_MEMORY ? -ENOMEM
+                                  : -ENOENT;
+}
+
+static struct question *link_tcp_question_create(const struct address *address, bool listens)
+{
+    struct question *question = calloc(1, sizeof(*question));
+
+    if (!question)
+        return NULL;
+    strcpy(question->host, address->host);
+    snprintf(question->port, sizeof(question->port), "%u", address->port & 0xffff);
+    question->hints = (struct addrinfo){.ai_family = AF_UNSPEC,
+                                        .ai_socktype = SOCK_STREAM,
+                                        .ai_flags = AI_NUMERICSERV | (listens ? AI_PASSIVE : 0)};
+    pthread_mutex_init(&question->lock, NULL);
+    pthread_cond_init(&question->answered, NULL);
+    return question;
+}
+
+/**
+ * Resolve the host of a tcp address. Numbers are parsed here. For names, the C library is asked in
+ * a thread, which is abandoned if it takes longer than @deadline_ns.
+ *
+ * @listens  For an address to listen on.
+ * @ret_found  For freeaddrinfo().
+ * Returns 0, -ETIMEDOUT, -ENOENT (no such host), -EAGAIN (the name service cannot be reached now)
+ * or -ENOMEM. Thread-safe.
+ */
+static int link_tcp_resolve(const struct address *address, bool listens, uint64_t deadline_ns,
+                            struct addrinfo **ret_found)
+{
+    struct question *question = link_tcp_question_create(address, listens);
+
+    if (!question)
+        return -ENOMEM;
+    if (address_is_name(address->host)) {
+        int error = thread_start("reseat-resolve", 0, link_tcp_run, question, NULL);
+        if (!error && !link_tcp_await(question, deadline_ns))
+            return -ETIMEDOUT;
+        if (error) {
+            link_tcp_question_free(question);
+            return error;
+        }
+    } else {
+        question->hints.ai_flags |= AI_NUMERICHOST;
+        link_tcp_ask(question);
+    }
+    int error = link_tcp_result_error(question->result);
+    if (!error) {
+        *ret_found = question->found;
+        question->found = NULL;
+    }
+    link_tcp_question_free(question);
+    return error;
+}
 
 /* Idle time before the first keepalive probe, interval and number of probes, and TCP_USER_TIMEOUT.
  */
@@ -62,7 +183,7 @@ static int link_tcp_dial(const struct address *address, uint64_t deadline_ns,
                          struct owned *ret_socket)
 {
     struct addrinfo *found;
-    int error = address->port ? resolve(address, false, deadline_ns, &found) : -EINVAL;
+    int error = address->port ? link_tcp_resolve(address, false, deadline_ns, &found) : -EINVAL;
 
     if (error)
         return error;
@@ -83,7 +204,7 @@ static int link_tcp_listen(const char *where, int *ret_fd)
     struct address address;
     int fd, error = tls_listen_address("tcp", where, &address);
 
-    error = error ? error : resolve(&address, true, UINT64_MAX, &found);
+    error = error ? error : link_tcp_resolve(&address, true, UINT64_MAX, &found);
     if (error)
         return error;
     error = socket_listen(found->ai_addr, found->ai_addrlen, &fd);

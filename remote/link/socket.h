@@ -1,12 +1,15 @@
 #ifndef RESEAT_REMOTE_LINK_SOCKET_H
 #define RESEAT_REMOTE_LINK_SOCKET_H
 
+#include <netdb.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
 #include "state/base/compiler.h"
 #include "state/base/files/owned.h"
+#include "state/server/address.h"
 
 /* Stream sockets. No call blocks beyond its deadline (clock_now_ns(); UINT64_MAX: none).
  * Thread-safe. */

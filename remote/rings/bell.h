@@ -27,8 +27,8 @@ struct bell {
 /** The process at the other end. Must outlive all waits. */
 struct bell_peer {
     struct owned socket; /**< Hangs up when the peer ends, for whatever reason. */
-    bool watched;     /**< A thread watches the socket (lookout.h), so waiting threads need not. */
-    atomic_int ended; /**< 0, or the -errno with which all waits end; set once. */
+    bool watched;        /**< A thread watches the socket, so waiting threads need not. */
+    atomic_int ended;    /**< 0, or the -errno with which all waits end; set once. */
 };
 
 /** What a thread waits for: the other process alone, or a device's command as well. */
@@ -112,5 +112,26 @@ extern uint64_t bell_look_first_ns, bell_look_most_ns;
 
 /** Check the socket, unless it is watched. 0, or the error with which waits end. */
 int bell_peer_look(struct bell_peer *peer);
+
+/*
+ * A thread that notices when the peer hangs up, for programs that may close any descriptor, as
+ * daemons do. The thread has a descriptor table of its own, with nothing but the socket. So the
+ * peer sees the socket hang up only when the program ends, not when the program closes it.
+ */
+struct lookout;
+
+/**
+ * Start the thread; blocks until it has the socket. From then on only the thread checks the socket
+ * of @peer, which must outlive it.
+ *
+ * @wake  Called by the thread when waits for @peer have ended: must wake sleeping threads.
+ *
+ * Returns 0; or, with nothing changed, -ENOMEM, -EAGAIN (no thread), -ENOSYS (the kernel or a
+ * sandbox does not allow a separate table), -EBADF (the program has closed the socket already).
+ */
+MUST_CHECK int lookout_create(struct bell_peer *peer, void (*wake)(void *data), void *data,
+                              struct lookout **ret_lookout);
+/** NULL is allowed. Blocks for a second at most. */
+void lookout_destroy(struct lookout *lookout);
 
 #endif

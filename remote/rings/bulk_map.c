@@ -1,4 +1,4 @@
-#include "remote/rings/bulk_map.h"
+#include "remote/rings/bulk.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "remote/rings/ring.h"
+#include "remote/rings/rings.h"
 
 #include <errno.h>
 #include <string.h>

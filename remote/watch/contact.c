@@ -10,7 +10,7 @@
 #include "remote/identity/credentials.h"
 #include "remote/link/link.h"
 #include "remote/link/tls.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 

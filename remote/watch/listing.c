@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/driver/inventory.h"
@@ -96,7 +97,7 @@ int listing_write(const char *address, const char *path, struct server_news *ret
 {
     struct inventory inventory = {0};
     struct server_news news = {.code = ""};
-    struct device **devices = NULL;
+    CLEANUP(cleanup_free) struct device **devices = NULL;
     /* The session ends with this process: the server need not keep it for a reconnect. */
     if (setenv("RESEAT_PATIENCE", "0", 1))
         return -errno;
@@ -105,10 +106,8 @@ int listing_write(const char *address, const char *path, struct server_news *ret
     if (error)
         return error;
     inventory.entries = calloc(inventory.count, sizeof(*inventory.entries));
-    if (!inventory.entries) {
-        free(devices);
+    if (!inventory.entries)
         return -ENOMEM;
-    }
     for (size_t i = 0; i < inventory.count; i++) {
         struct device *device = devices[i];
         int failed = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
@@ -122,6 +121,5 @@ int listing_write(const char *address, const char *path, struct server_news *ret
     if (!error)
         *ret_news = news;
     free(inventory.entries);
-    free(devices);
     return error;
 }

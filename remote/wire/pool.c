@@ -1,4 +1,4 @@
-#include "remote/wire/pool.h"
+#include "remote/wire/stream.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/wire/stream_greeting.h"
 #include "remote/wire/stream_rings.h"
 #include "remote/wire/wire.h"
 #include "state/base/clock.h"

@@ -8,8 +8,48 @@
 #include <stdint.h>
 
 #include "remote/link/link.h"
-#include "remote/wire/pool.h"
+#include "state/base/compiler.h"
 #include "state/base/files/owned.h"
+
+/*
+ * Reference-counted memory for message bodies, kept for reuse: the kernel provides fresh pages at 3
+ * GB/s a core, and memory that was just used is still in the caches. Several holders may share the
+ * bytes, so that a driver reads them from where they were received, and they are sent from where a
+ * driver wrote them.
+ */
+
+struct pool;
+
+struct pooled {
+    struct pool *pool;
+    struct pooled *newer, *older; /**< In the list of free memory; guarded by the pool's lock. */
+    atomic_uint holders;
+    size_t room;
+    _Alignas(64) unsigned char bytes[];
+};
+
+struct pool {
+    pthread_mutex_t lock; /**< No other lock is taken under it. */
+    /* Guarded by lock: */
+    struct pooled *newest, *oldest; /**< The list of free memory. */
+    size_t free_bytes, most;        /**< At most `most` bytes of free memory are kept. */
+    bool taken;                     /**< Memory was taken since the last pool_tidy(). */
+};
+
+/** @most  Bytes of free memory to keep. */
+void pool_init(struct pool *pool, size_t most);
+/** Free what is kept. Memory that is still held is freed when it is dropped. Nothing may be taken
+ * any more. */
+void pool_finish(struct pool *pool);
+/** Take memory for @size bytes, or a kept piece of at most twice that, with one holder. NULL: out
+ * of memory. Any thread. */
+struct pooled *pool_take(struct pool *pool, size_t size);
+/** Add a holder. */
+void pooled_hold(struct pooled *memory);
+/** Remove a holder. @memory may be NULL. Any thread. */
+void pooled_drop(struct pooled *memory);
+/** Call it regularly: frees what is kept if nothing was taken since the last call. */
+void pool_tidy(struct pool *pool);
 
 /*
  * The messages of a session, in order and exactly once, over a series of links; or, between two
@@ -137,5 +177,29 @@ bool stream_is_sent(struct stream *stream);
 
 /** May the next stream_receive() return without waiting? Called by the receiving thread. */
 bool stream_has_more(const struct stream *stream);
+
+/** What each frame begins with; a greeting has no flags and no number. */
+struct stream_header {
+    uint32_t size;
+    uint16_t type, flags;
+    uint64_t number;   /* From 1; 0: the header only acknowledges. */
+    uint64_t received; /* The sender has received all frames up to this number. */
+};
+_Static_assert(sizeof(struct stream_header) == 24, "as it is sent");
+
+/** Messages that are exchanged before the stream begins. */
+#define STREAM_GREETING_MAX 4096
+MUST_CHECK int greeting_send(struct link *link, unsigned type, const void *body, size_t size,
+                             uint64_t deadline_ns);
+MUST_CHECK int greeting_receive(struct link *link, unsigned char buffer[STREAM_GREETING_MAX],
+                                uint64_t deadline_ns, struct message *ret_message);
+
+/** Pass a descriptor to the same machine over the link of a stream, or before that begins: in a
+ * message of @type with a @number, by which the receiver knows that it is the one it expects. */
+MUST_CHECK int greeting_send_descriptor(struct link *link, unsigned type, uint32_t number, int fd,
+                                        uint64_t deadline_ns);
+/** -EPROTO: something else came, or the message without a descriptor. */
+MUST_CHECK int greeting_receive_descriptor(struct link *link, unsigned type, uint32_t number,
+                                           uint64_t deadline_ns, int *ret_fd);
 
 #endif

@@ -1,4 +1,4 @@
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 
 #include <errno.h>
 #include <string.h>

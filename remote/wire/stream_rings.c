@@ -1,5 +1,5 @@
 #include "remote/wire/stream_rings.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,7 @@
 
 #include "messages.h"
 #include "remote/rings/area.h"
-#include "remote/rings/lookout.h"
-#include "state/base/cleanup.h"
+#include "remote/rings/bell.h"
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 #include "state/base/threads/tsan.h"

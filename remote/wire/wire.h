@@ -6,8 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "state/base/compiler.h"
-
 /*
  * The protocol between the driver and a device server (doc/remote.md). remote/wire/messages.txt
  * describes the messages; this file has what they consist of.

@@ -1,9 +1,8 @@
-#include "stream/service/bridge.h"
+#include "stream/service/service.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>

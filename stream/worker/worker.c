@@ -1,7 +1,9 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +14,78 @@
 #include "remote/rings/bell.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
+#include "state/base/compiler.h"
 #include "state/base/files/file.h"
 #include "stream/worker/choose.h"
 #include "stream/worker/device.h"
-#include "stream/worker/trace.h"
 #include "stream/worker/worker.h"
+
+/*
+ * For measurements, from the environment of `reseat stream serve`:
+ *
+ * RESEAT_STREAM_TRACE=FILE  a line is appended for each payload of a device's stage that has ended:
+ *     STAGE BEGIN_NS END_NS FIRST RECORDS    (write, compute or read; the device's clock)
+ * and for payloads that were chosen, in records:
+ *     chosen PACK WRITE COMPUTE READ UNPACK
+ * RESEAT_STREAM_PAYLOADS=PACK,WRITE,COMPUTE,READ,UNPACK  use these, and choose nothing; or one
+ *     number for all.
+ */
+
+#define LINE_MAX_BYTES 160
+
+static const char *const names[CHOOSE_STAGES] = {"pack", "write", "compute", "read", "unpack"};
+
+/* One write to a file opened for appending: lines of several workers do not mix. */
+static void worker_trace_line(const char *format, ...) PRINTF(1, 2);
+static void worker_trace_line(const char *format, ...)
+{
+    static int fd = -2;
+    char line[LINE_MAX_BYTES];
+    const char *path = getenv("RESEAT_STREAM_TRACE");
+    if (fd == -2)
+        fd = path && *path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (fd < 0)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    if (length > 0 && length < (int)sizeof(line))
+        (void)!write(fd, line, (size_t)length);
+}
+
+static void worker_trace_payload(enum choose_stage stage, uint64_t begin_ns, uint64_t end_ns,
+                                 uint64_t first, uint64_t records)
+{
+    worker_trace_line("%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", names[stage],
+                      begin_ns, end_ns, first, records);
+}
+
+static void worker_trace_chosen(const uint32_t payloads[CHOOSE_STAGES])
+{
+    worker_trace_line("chosen %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
+                      payloads[CHOOSE_PACK], payloads[CHOOSE_WRITE], payloads[CHOOSE_COMPUTE],
+                      payloads[CHOOSE_READ], payloads[CHOOSE_UNPACK]);
+}
+
+/** True if the environment says what to use. */
+static bool worker_trace_payloads(uint32_t ret_payloads[CHOOSE_STAGES])
+{
+    const char *text = getenv("RESEAT_STREAM_PAYLOADS");
+    uint32_t last = 0;
+    for (size_t i = 0; i < CHOOSE_STAGES; i++) {
+        char *end = NULL;
+        unsigned long records = text && *text ? strtoul(text, &end, 10) : last;
+        if (records == 0 || records > UINT32_MAX)
+            return false;
+        ret_payloads[i] = last = (uint32_t)records;
+        if (end && *end && *end != ',')
+            return false;
+        if (end)
+            text = *end == ',' ? end + 1 : "";
+    }
+    return true;
+}
 
 /*
  * reseat-stream-worker AREA DOORBELL JOB READY: an OpenCL program that makes the answers of one
@@ -112,7 +181,7 @@ static void worker_use_payloads(struct worker *worker)
     atomic_store(&header->pack_payload, payloads[CHOOSE_PACK]);
     atomic_store(&header->unpack_payload, payloads[CHOOSE_UNPACK]);
     if (worker->choose.chosen)
-        trace_chosen(payloads);
+        worker_trace_chosen(payloads);
 }
 
 /* Rings for the largest payloads that may be chosen. */
@@ -131,7 +200,7 @@ static int worker_make_rings(struct worker *worker)
                                        .cpu = type & CL_DEVICE_TYPE_CPU,
                                        .cores = worker_cores()};
     choose_init(&worker->choose, &world);
-    worker->told_payloads = trace_payloads(worker->choose.payloads);
+    worker->told_payloads = worker_trace_payloads(worker->choose.payloads);
     for (size_t i = 0; i < STREAM_STAGES; i++) {
         enum choose_stage stage = CHOOSE_WRITE + i;
         payloads[i] = worker->told_payloads ? worker->choose.payloads[stage]
@@ -184,7 +253,8 @@ static void worker_learn(struct worker *worker, enum device_stage stage,
     const uint32_t client_ns[2] = {atomic_load(&header->pack_ns), atomic_load(&header->unpack_ns)};
     uint64_t begin, end;
     device_times(&worker->device, stage, payload, &begin, &end);
-    trace_payload(CHOOSE_WRITE + stage, begin, end, payload->end - payload->count, payload->count);
+    worker_trace_payload(CHOOSE_WRITE + stage, begin, end, payload->end - payload->count,
+                         payload->count);
     if (!worker->told_payloads &&
         choose_seen(&worker->choose, CHOOSE_WRITE + stage, payload->count,
                     (double)(end - begin) / NS_PER_S, clock_now_ns(), client_ns))

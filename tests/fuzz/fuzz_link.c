@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "remote/rings/area.h"
-#include "remote/rings/bulk_map.h"
+#include "remote/rings/bulk.h"
 #include "remote/rings/rings.h"
 #include "state/base/clock.h"
 #include "tests/fuzz/fuzz.h"

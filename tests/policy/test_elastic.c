@@ -1,7 +1,7 @@
 #include "tests/support/cases.h"
 #include <string.h>
 
-#include "policy/elastic.h"
+#include "policy/decide.h"
 
 TestSuite(elastic, .timeout = 60);
 

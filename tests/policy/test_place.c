@@ -1,7 +1,7 @@
 #include "tests/support/cases.h"
 #include <errno.h>
 
-#include "policy/place.h"
+#include "policy/decide.h"
 #include "tests/support/leaks.h"
 
 TestSuite(place, .fini = leaks_check, .timeout = 60);

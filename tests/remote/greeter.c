@@ -6,7 +6,7 @@
 
 #include "messages.h"
 #include "remote/link/link.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 #include "state/base/clock.h"
 
 void greeter_serve(int fd, bool welcomes)

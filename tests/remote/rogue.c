@@ -1,5 +1,5 @@
 #include "tests/remote/rogue.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 
 #include "tests/support/cases.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "tests/support/cases.h"
 #include <stdint.h>
 
-#include "remote/wire/pool.h"
+#include "remote/wire/stream.h"
 
 /* Memory for bytes on their way: used again once nobody holds it, and little of it kept. */
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "messages.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 #include "state/base/clock.h"
 #include "tests/remote/served.h"
 

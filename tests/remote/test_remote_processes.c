@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "remote/server/listener/processes.h"
+#include "remote/server/listener/clients.h"
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"

@@ -17,7 +17,7 @@
 
 #include "messages.h"
 #include "remote/rings/area.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 #include "remote/wire/stream_rings.h"
 #include "state/base/clock.h"
 #include "state/driver/served.h"

@@ -7,7 +7,7 @@
 
 #include "messages.h"
 #include "remote/link/link.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 #include "state/base/bytes/content_hash.h"
 #include "state/base/clock.h"
 #include "tests/remote/served.h"
@@ -141,7 +141,8 @@ static uint64_t read_buffer(uint64_t queue)
 
 /* The session awaits who has the ticket. Returns the event of the transfer. A transfer is refused
    at once while the session does not know yet whether its driver waits for events of the session's
-   (remote/server/session/gates.h); the answer to a read that comes behind says that it was not. */
+   (remote/server/session/peer_copy.h); the answer to a read that comes behind says that it was not.
+ */
 static uint64_t await(const struct ticket *ticket)
 {
     for (;;) {

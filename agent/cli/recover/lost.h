@@ -72,4 +72,10 @@ void lost_start(const struct losses *losses, struct lost *lost);
 /** A program as an object: "program", "image", "host", "outcome", "reason" and "pid". */
 json_t *lost_describe(const struct lost *lost);
 
+/**
+ * Send heartbeats of this host to a folder of images, and recover programs of hosts whose
+ * heartbeats stop, and print what happens. Does not return.
+ */
+void watch_run(const struct output *output, const struct recover *wanted, const char *folder);
+
 #endif

@@ -1,4 +1,4 @@
-#include "agent/cli/recover/watch.h"
+#include "agent/cli/recover/lost.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>

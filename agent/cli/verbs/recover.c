@@ -1,4 +1,4 @@
-#include "agent/cli/recover/watch.h"
+#include "agent/cli/recover/lost.h"
 #include "agent/cli/verb.h"
 #include "state/base/clock.h"
 

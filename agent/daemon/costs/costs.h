@@ -5,7 +5,6 @@
 #include "agent/protocol/request.h"
 #include "policy/costs.h"
 #include "policy/decide.h"
-#include "state/driver/device_key.h"
 
 /*
  * Costs of launches, which programs measure (state/program/pace.h) and the agent learns by user,

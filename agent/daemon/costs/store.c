@@ -1,6 +1,5 @@
 #include "agent/daemon/costs/store.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

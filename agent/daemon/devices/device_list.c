@@ -1,5 +1,6 @@
 #include "agent/daemon/devices/device_list.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,11 +11,109 @@
 
 #include "agent/config/environment.h"
 #include "agent/config/process.h"
-#include "agent/daemon/devices/inventory_files.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/daemon/servers/servers.h"
 #include "state/base/cleanup.h"
 #include "state/driver/served.h"
+
+#define PREFIX "inventory"
+/*
+ * Number of lists of devices that are kept although no known program uses them: a child of a
+ * program may use one and outlive the program.
+ */
+#define LISTS_KEPT 8
+#define DIGITS     16 /* Hexadecimal digits in a list's file name, after the prefix and a dash. */
+
+struct list {
+    char name[PROGRAM_INVENTORY_MAX];
+    struct timespec changed;
+};
+
+static bool device_list_files_is_list(const char *name)
+{
+    const char *digits = name + strlen(PREFIX "-");
+
+    return strncmp(name, PREFIX "-", strlen(PREFIX "-")) == 0 && strlen(digits) == DIGITS &&
+           strspn(digits, "0123456789abcdef") == DIGITS;
+}
+
+static bool device_list_files_is_read(const struct agent *agent, const char *name)
+{
+    const char *last = strrchr(agent->devices.own_path, '/');
+
+    if (strcmp(name, PREFIX) == 0 || (last && strcmp(name, last + 1) == 0))
+        return true;
+    for (const struct program *program = agent->programs; program; program = program->next)
+        if (strcmp(name, program->inventory) == 0)
+            return true;
+    return false;
+}
+
+static bool device_list_files_is_older(const struct list *a, const struct list *b)
+{
+    return a->changed.tv_sec != b->changed.tv_sec ? a->changed.tv_sec < b->changed.tv_sec
+                                                  : a->changed.tv_nsec < b->changed.tv_nsec;
+}
+
+/**
+ * Keep @name among the newest files. Where enough are kept already, the oldest of all is removed.
+ */
+static void device_list_files_keep_newest(int folder, const char *name, struct list *kept,
+                                          size_t *count)
+{
+    struct list one;
+    struct stat stat;
+
+    if (fstatat(folder, name, &stat, AT_SYMLINK_NOFOLLOW))
+        return;
+    one.changed = stat.st_mtim;
+    memcpy(one.name, name, strlen(name) + 1);
+    if (*count < LISTS_KEPT) {
+        kept[(*count)++] = one;
+        return;
+    }
+    struct list *oldest = &kept[0];
+    for (size_t i = 1; i < *count; i++)
+        oldest = device_list_files_is_older(&kept[i], oldest) ? &kept[i] : oldest;
+    if (device_list_files_is_older(&one, oldest)) {
+        unlinkat(folder, one.name, 0);
+    } else {
+        unlinkat(folder, oldest->name, 0);
+        *oldest = one;
+    }
+}
+
+static void device_list_files_tidy_folder(const struct agent *agent, const char *path)
+{
+    struct list kept[LISTS_KEPT];
+    const struct dirent *entry;
+    size_t count = 0;
+    DIR *folder = opendir(path);
+
+    while (folder && (entry = readdir(folder))) {
+        const char *name = entry->d_name;
+        if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || device_list_files_is_read(agent, name))
+            continue;
+        if (device_list_files_is_list(name))
+            device_list_files_keep_newest(dirfd(folder), name, kept, &count);
+        else
+            unlinkat(dirfd(folder), name, 0);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+/**
+ * Remove lists of devices that no process will read. The lists that living programs use, the last
+ * list, and the newest of the others stay. Also removes partial files that a killed helper or agent
+ * left; no helper may be writing at that time. Blocks on files.
+ */
+static void device_list_files_tidy(const struct agent *agent)
+{
+    device_list_files_tidy_folder(agent, agent->paths.folder);
+    if (strcmp(agent->devices.lists, agent->paths.folder) != 0)
+        device_list_files_tidy_folder(agent, agent->devices.lists);
+}
 
 /** Remove devices of servers: their list comes from the files that the servers' watchers wrote. */
 static void device_list_drop_served(struct inventory *inventory)
@@ -246,7 +345,7 @@ void devices_recompose(struct agent *agent)
         agent_log("devices of servers: %s; programs that start now may not know all of them",
                   strerror(-error));
     if (!devices->listing)
-        inventory_files_tidy(agent);
+        device_list_files_tidy(agent);
     if (grew)
         device_list_save_names(devices);
     agent->events->devices_changed(agent);
@@ -327,7 +426,7 @@ static void device_list_lister_exited(uv_process_t *process, int64_t status, int
         snprintf(devices->problem, sizeof(devices->problem), "cannot take the new list: %s",
                  strerror(-error));
     }
-    inventory_files_tidy(agent);
+    device_list_files_tidy(agent);
     uv_close((uv_handle_t *)process, device_list_lister_closed);
 }
 

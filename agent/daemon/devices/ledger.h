@@ -2,7 +2,6 @@
 #define RESEAT_AGENT_DAEMON_DEVICES_LEDGER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "state/base/compiler.h"

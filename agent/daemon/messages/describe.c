@@ -3,7 +3,6 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
-#include "agent/daemon/power/utilisation.h"
 #include "agent/daemon/servers/servers.h"
 #include "policy/reseat_limits.h"
 

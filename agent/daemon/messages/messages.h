@@ -81,7 +81,7 @@ struct described {
     /* Of all of its virtual devices: */
     uint64_t device_bytes, moves, granted_bytes, wanted_bytes, spilled_bytes, peak_bytes,
         wanted_peak_bytes, least_bytes, from_bytes_s, to_bytes_s;
-    uint64_t busy_permil; /**< The sum of its shares of devices (power/utilisation.h). */
+    uint64_t busy_permil; /**< The sum of its shares of devices (power/power.h). */
     bool limited, displaced;
     uint64_t quota_bytes, ticket;
     uint64_t snapshot_age_ns, protected_ns, loss_age_ns, image_age_ms;

@@ -5,7 +5,6 @@
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/power/power.h"
-#include "agent/daemon/power/utilisation.h"
 
 #include <string.h>
 

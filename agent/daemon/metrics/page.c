@@ -8,7 +8,6 @@
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
-#include "agent/daemon/power/utilisation.h"
 #include "agent/daemon/servers/servers.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"

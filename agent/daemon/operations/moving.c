@@ -3,7 +3,6 @@
 
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
-#include "state/driver/device_key.h"
 
 /** Set the start device of a program that has not called OpenCL: there is nothing to move. */
 static void moving_move_starting(struct peer *client, struct program *program, size_t vdev,

@@ -2,7 +2,6 @@
 
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
-#include "state/driver/device_key.h"
 
 /*
  * Devices that are made ready for programs. Each such device has a context and the compiled

@@ -5,7 +5,7 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
-#include "policy/elastic.h"
+#include "policy/decide.h"
 #include "state/driver/device_key.h"
 
 /*

@@ -5,9 +5,6 @@
 
 /* The implementation of each verb of an operation, and of launches that run on several devices. */
 
-/** The argument of operations_init(). */
-extern const struct operation_kind operation_kinds[REQUEST_VERBS];
-
 /* move, suspend, resume */
 
 void moving_handle(struct peer *client, struct message *message);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/power/power_priv.h"
 #include "policy/power.h"

@@ -4,6 +4,42 @@
 #include "agent/daemon/programs/registry.h"
 #include "agent/meters/meters.h"
 
+/** The use of one device. Where its meter does not show a value, that of all programs counts. */
+struct device_use {
+    uint64_t busy_permil;  /**< Share of recent time in which it was at work, in thousandths. */
+    uint64_t wanted_bytes; /**< Memory that its programs would use. */
+    uint64_t from_bytes_s, to_bytes_s;    /**< Transferred from it and to it, in a second. */
+    bool busy_metered, transfers_metered; /**< The meter shows them. */
+    struct meter_gauges gauges;
+};
+
+/** True when the meter shows @gauge. */
+static inline bool utilisation_shows(const struct device_use *use, enum meter_gauge gauge)
+{
+    return use->gauges.values[gauge] != METER_UNKNOWN;
+}
+
+/*
+ * How much of devices is used, by all programs and by one. Nothing is measured for this: meters are
+ * read once a second anyway, and programs report what they know from launches that end.
+ */
+
+/** The use of @device. */
+struct device_use utilisation_of_device(const struct agent *agent, uint32_t device);
+/**
+ * The share of recent time, in thousandths, in which @program used @device: in which a thread of it
+ * waited for the device, or in which its measured launches ran there, whichever is more. Each
+ * misses something: a program may not wait, and short launches are measured now and then.
+ */
+uint32_t utilisation_of_program(const struct agent *agent, const struct program *program,
+                                uint32_t device);
+
+/** Put the use of @device into an open map, for `reseat devices` and `reseat explain`. */
+void utilisation_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
+/** Put "use", a list of the devices that @program uses and of its share of each. */
+void utilisation_put_program(const struct agent *agent, const struct program *program,
+                             struct frame *frame);
+
 /*
  * Power caps of programs, devices and the host. policy/power.h chooses the programs that may
  * launch. This file describes the current state to it, reads meters, learns peaks, and tells

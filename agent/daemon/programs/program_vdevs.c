@@ -2,7 +2,6 @@
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/programs/registry.h"
-#include "state/driver/device_key.h"
 
 /* Reads programs' reports on their virtual devices, and describes these. */
 

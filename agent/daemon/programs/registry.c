@@ -12,7 +12,6 @@
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/peers.h"
 #include "state/base/bytes/size.h"
-#include "state/driver/device_key.h"
 
 #define PROGRAM_FILE_MAX (256u << 10)
 #define LOST_MS          1000

@@ -198,7 +198,7 @@ struct program_whole {
 
 /** The devices that run pieces of its long launches, in addition to its own. */
 struct program_spread {
-    bool free;      /**< The policy chooses them, of those that nobody uses (policy/elastic.h). */
+    bool free;      /**< The policy chooses them, of those that nobody uses (policy/decide.h). */
     bool any_float; /**< ...also where floats may differ from those of its own device. */
     struct device_key devices[PROTOCOL_SPREAD_MAX];
     size_t count;

@@ -1,6 +1,7 @@
 #include "agent/daemon/servers/servers.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,144 @@
 
 #include "agent/daemon/devices/device_list.h"
 #include "agent/protocol/common_messages.h"
+
+/**
+ * A process that probes one device server (remote/watch/), so that the agent never blocks on a
+ * server.
+ */
+struct watcher {
+    uv_process_t process;
+    uv_pipe_t in, out;
+    struct server_news_reader reader;
+    struct server *server;
+    unsigned open; /* Number of open handles. */
+    bool dropped;  /* The server has it no more. */
+};
+
+static void servers_told(struct server *server, const struct server_news *news);
+static void servers_ended(struct server *server, bool other_version);
+
+static void servers_watcher_closed(uv_handle_t *handle)
+{
+    struct watcher *watcher = handle->data;
+
+    if (--watcher->open == 0)
+        free(watcher);
+}
+
+/** End the process. The memory is freed when the process has exited. NULL is allowed. */
+static void servers_watcher_drop(struct watcher *watcher)
+{
+    if (!watcher || watcher->dropped)
+        return;
+    watcher->dropped = true;
+    /* What it started ends with it, as it does with us. */
+    if (uv_process_get_pid(&watcher->process))
+        uv_process_kill(&watcher->process, SIGKILL);
+    uv_close((uv_handle_t *)&watcher->in, servers_watcher_closed);
+    uv_close((uv_handle_t *)&watcher->out, servers_watcher_closed);
+}
+
+/** The process ended, or is of another version than the agent. */
+static void servers_watcher_ends(struct watcher *watcher, bool other_version)
+{
+    if (watcher->dropped)
+        return;
+    servers_watcher_drop(watcher);
+    servers_ended(watcher->server, other_version);
+}
+
+/*
+ * The handle is closed only when the process has exited: libuv does not reap a child whose handle
+ * is closed.
+ */
+static void servers_watcher_exited(uv_process_t *process, int64_t status, int number)
+{
+    struct watcher *watcher = process->data;
+
+    (void)status, (void)number;
+    servers_watcher_ends(watcher, false);
+    uv_close((uv_handle_t *)process, servers_watcher_closed);
+}
+
+static void servers_watcher_room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
+{
+    struct watcher *watcher = handle->data;
+    size_t size;
+    char *room = server_news_room(&watcher->reader, &size);
+
+    (void)wanted;
+    *ret_buffer = uv_buf_init(room, (unsigned)size);
+}
+
+static void servers_watcher_came(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+    struct watcher *watcher = stream->data;
+    int result = count < 0   ? -EPIPE
+                 : count > 0 ? server_news_came(&watcher->reader, (size_t)count)
+                             : 0;
+
+    (void)buffer;
+    if (result > 0 && !watcher->dropped)
+        servers_told(watcher->server, &watcher->reader.news);
+    if (result < 0)
+        servers_watcher_ends(watcher, result == -EPROTO);
+}
+
+/**
+ * Start the process.
+ *
+ * @arguments  The program's path and its arguments, ending with NULL.
+ * Returns 0 or -errno (the process cannot be started).
+ */
+static int servers_watcher_start(struct server *server, char *const *arguments)
+{
+    uv_loop_t *loop = &server->agent->loop;
+    struct watcher *watcher = calloc(1, sizeof(*watcher));
+    int error;
+
+    if (!watcher)
+        return -ENOMEM;
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&watcher->in},
+        {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&watcher->out},
+        {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO},
+    };
+    uv_process_options_t options = {
+        .exit_cb = servers_watcher_exited,
+        .file = arguments[0],
+        .args = (char **)arguments,
+        .flags = UV_PROCESS_DETACHED,
+        .stdio = stdio,
+        .stdio_count = 3,
+    };
+    watcher->server = server;
+    watcher->process.data = watcher->in.data = watcher->out.data = watcher;
+    uv_pipe_init(loop, &watcher->in, 0);
+    uv_pipe_init(loop, &watcher->out, 0);
+    error = uv_spawn(loop, &watcher->process, &options);
+    watcher->open = 3;
+    if (!error)
+        error =
+            uv_read_start((uv_stream_t *)&watcher->out, servers_watcher_room, servers_watcher_came);
+    if (!error) {
+        server->watcher = watcher;
+        return 0;
+    }
+    servers_watcher_drop(watcher);
+    if (!uv_process_get_pid(&watcher->process))
+        uv_close((uv_handle_t *)&watcher->process, servers_watcher_closed);
+    return error;
+}
+
+/** Ask for a probe now. @devices: the watcher also lists the devices again. */
+static void servers_watcher_ask(struct watcher *watcher, bool devices)
+{
+    uv_buf_t word = uv_buf_init(devices ? "D" : "L", 1);
+
+    /* Where the pipe is full, an earlier request is still unread, so this one may be dropped. */
+    (void)uv_try_write((uv_stream_t *)&watcher->in, &word, 1);
+}
 
 /*
  * Longer than the longest time between two messages of a watcher: one probe, one listing, and its
@@ -200,7 +339,7 @@ static void servers_take_announcement(struct agent *agent, const struct server_n
      * The address of a server that an operator named does not change.
      */
     if (same && same->found && same->state != SERVER_UP) {
-        watcher_drop(same->watcher);
+        servers_watcher_drop(same->watcher);
         same->watcher = NULL;
         same->start_ms = 0;
         strcpy(same->address, address);
@@ -216,10 +355,8 @@ static void servers_take_announcement(struct agent *agent, const struct server_n
     }
 }
 
-static void servers_told(void *data, const struct server_news *news)
+static void servers_told(struct server *server, const struct server_news *news)
 {
-    struct server *server = data;
-
     server->heard_ms = uv_now(&server->agent->loop);
     if (news->address[0]) {
         if (servers_is_announcer(server))
@@ -240,10 +377,8 @@ static void servers_put_off(struct server *server)
     server->start_ms = uv_now(&server->agent->loop) + server->wait_ms;
 }
 
-static void servers_ended(void *data, bool other_version)
+static void servers_ended(struct server *server, bool other_version)
 {
-    struct server *server = data;
-
     servers_put_off(server);
     servers_is_not_there(
         server, "watcher",
@@ -255,7 +390,6 @@ static void servers_ended(void *data, bool other_version)
 
 static void servers_begin(struct server *server)
 {
-    static const struct watcher_events events = {servers_told, servers_ended};
     struct agent *agent = server->agent;
     char path[PATH_MAX], driver[PATH_MAX];
     bool browses = servers_is_announcer(server);
@@ -265,9 +399,7 @@ static void servers_begin(struct server *server)
 
     if (!browses && !error)
         error = paths_of(PATHS_REMOTE, driver);
-    error = error ? error
-                  : watcher_start(&agent->loop, browses ? browse : look, &events, server,
-                                  &server->watcher);
+    error = error ? error : servers_watcher_start(server, browses ? browse : look);
     server->heard_ms = uv_now(&agent->loop);
     if (!error)
         return;
@@ -288,7 +420,7 @@ void servers_tick(struct agent *agent)
             continue;
         if (server->watcher && now - server->heard_ms > SILENCE_MS &&
             !servers_is_announcer(server)) {
-            watcher_drop(server->watcher);
+            servers_watcher_drop(server->watcher);
             servers_put_off(server);
             servers_is_not_there(server, "watcher",
                                  "the process that looks after it hung and was killed");
@@ -307,13 +439,13 @@ void servers_ask(struct agent *agent)
     agent->servers_asked_ms = now;
     for (struct server *server = agent->servers; server; server = server->next)
         if (server->watcher)
-            watcher_ask(server->watcher, true);
+            servers_watcher_ask(server->watcher, true);
 }
 
 void servers_look(const struct server *server)
 {
     if (server->watcher)
-        watcher_ask(server->watcher, false);
+        servers_watcher_ask(server->watcher, false);
 }
 
 /* ---- which there are ---- */
@@ -386,7 +518,7 @@ void servers_remove(struct server *server)
         at = &(*at)->next;
     *at = server->next;
     agent->server_count--;
-    watcher_drop(server->watcher);
+    servers_watcher_drop(server->watcher);
     unlink(server->file);
     int error = server->configured || server->found ? 0 : servers_save(agent);
     if (error)
@@ -462,7 +594,7 @@ int servers_init(struct agent *agent)
 void servers_stop(struct agent *agent)
 {
     for (struct server *server = agent->servers; server; server = server->next) {
-        watcher_drop(server->watcher);
+        servers_watcher_drop(server->watcher);
         server->watcher = NULL;
     }
 }

@@ -3,7 +3,9 @@
 
 #include "agent/config/servers.h"
 #include "agent/daemon/agent.h"
-#include "agent/daemon/servers/watcher.h"
+#include "state/server/news.h"
+
+struct watcher;
 
 /*
  * The device servers that an operator named: their addresses, states and devices. The list of

@@ -1,9 +1,8 @@
-#include "remote/driver/commands/transfer.h"
+#include "remote/driver/commands/command.h"
 
 #include <stdlib.h>
 
-#include "remote/driver/commands/command.h"
-#include "remote/driver/session/meeting.h"
+#include "remote/driver/session/session.h"
 
 /* Copies between buffers of two contexts. One command gives the bytes, in the source's session, and
  * one takes them, in the target's; the server processes of the sessions connect to each other as
@@ -180,8 +179,7 @@ static cl_int between_run(struct between *between, cl_event *event)
         return CL_OUT_OF_HOST_MEMORY;
     cl_int error = between_begin_take(between, taking, &taken);
     if (error) {
-        if (taken)
-            handle_release(taken);
+        handle_release(taken);
         free(taking);
         return error;
     }

@@ -127,7 +127,7 @@ cl_int command_end(struct command *command, cl_int error)
     }
     if (command->ret_event && error == CL_SUCCESS)
         *command->ret_event = (cl_event)event;
-    else if (event)
+    else
         handle_release(event);
     return error;
 }

@@ -2,6 +2,7 @@
 #define RESEAT_REMOTE_DRIVER_COMMANDS_COMMAND_H
 
 #include "remote/driver/objects/objects.h"
+#include "state/driver/between.h"
 
 struct queue *queue_get(cl_command_queue queue);
 
@@ -33,7 +34,7 @@ cl_int command_begin(struct command *command, cl_command_queue queue, cl_command
                      bool blocking, bool after_all, cl_uint count, const cl_event *waits,
                      cl_event *event);
 /** The same for a transfer, which has an event in any case: it says where the bytes that are read
- * go, and when a block (block.h) is free again. */
+ * go, and when a block (session.h) is free again. */
 cl_int command_begin_transfer(struct command *command, cl_command_queue queue, cl_command_type type,
                               cl_bool blocking, cl_uint count, const cl_event *waits,
                               cl_event *event);
@@ -58,5 +59,27 @@ cl_int command_enqueue_nothing(cl_command_queue queue, cl_command_type type, boo
 /** Post a command that does nothing, and ends after what it waits for. */
 cl_int command_post_nothing(const struct command *command);
 cl_int command_end(struct command *command, cl_int error);
+
+/** Bytes between a buffer and the program's memory, in one run; checked. */
+struct transfer {
+    cl_command_queue queue;
+    struct memory *memory;
+    cl_command_type type; /**< CL_COMMAND_READ_BUFFER or CL_COMMAND_WRITE_BUFFER. */
+    bool blocking;
+    size_t offset, size; /**< More than 0. */
+    void *bytes;
+    struct bulk_block block; /**< The block that has the bytes to be written; 0 bytes: none. */
+    cl_uint count;
+    const cl_event *waits;
+};
+
+/** Enqueue it: one command of the program's, which may be several of the server's. */
+cl_int transfer_run(const struct transfer *transfer, cl_event *event);
+
+/** The function that BETWEEN_NAME names (between_function). */
+cl_int CL_API_CALL between_enqueue(cl_command_queue source_queue, cl_command_queue target_queue,
+                                   cl_mem source, cl_mem target, size_t source_offset,
+                                   size_t target_offset, size_t size, cl_uint wait_count,
+                                   const cl_event *waits, cl_event *event);
 
 #endif

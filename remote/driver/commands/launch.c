@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "remote/driver/commands/command.h"
-#include "remote/driver/programs/kernel.h"
+#include "remote/driver/programs/program.h"
 
 /* Launches. They are checked at the call against what is known of the kernel and the device. */
 

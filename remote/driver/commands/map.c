@@ -81,8 +81,7 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
 
 static void map_destroy(struct map *map)
 {
-    if (map->event)
-        handle_unuse(map->event);
+    handle_unuse(map->event);
     free(map->owned);
     bulk_return(map->loan);
     free(map);

@@ -3,7 +3,6 @@
 
 #include "remote/driver/commands/command.h"
 
-#include "remote/driver/commands/transfer.h"
 #include "state/base/memory/past_caches.h"
 #include "state/opencl/checks.h"
 
@@ -11,8 +10,9 @@
  * device works on another. The parts are posted with no other command between them, and each ends
  * after the one before it, as commands of an in-order queue do; the program gets the event of the
  * last. On an out-of-order queue the transfer is one command. Where parts go through blocks
- * (block.h) and there are copying threads (copy.h), these help: they copy parts to be written ahead
- * of the thread that posts them, and parts that were read when they arrive (client_done()). */
+ * (session.h) and there are copying threads (copy.h), these help: they copy parts to be written
+ * ahead of the thread that posts them, and parts that were read when they arrive (client_done()).
+ */
 
 #define PART_LEAST ((size_t)1 << 20)
 #define LINK_PART                                                                                  \
@@ -220,8 +220,7 @@ static cl_int transfer_parts(const struct transfer *transfer, bool parted, struc
             transfer_ahead_end(ahead, queue->base.client);
         if (parted)
             pthread_mutex_unlock(&queue->lock);
-        if (before)
-            handle_unuse(before);
+        handle_unuse(before);
         block_give(queue->base.client, &part.block);
         return error;
     }

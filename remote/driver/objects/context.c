@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "remote/driver/objects/objects.h"
-#include "remote/driver/servers/renew.h"
 #include "remote/driver/servers/servers.h"
+#include "state/base/cleanup.h"
 
 struct context *context_get(cl_context context)
 {
@@ -63,13 +63,11 @@ static cl_int context_create_context(const cl_context_properties *properties, cl
     struct context *context = handle_create(client, ID_CONTEXT, &context_class);
     if (context)
         pthread_mutex_init(&context->lock, NULL);
-    uint64_t *ids = calloc(count, sizeof(*ids));
+    CLEANUP(cleanup_free) uint64_t *ids = calloc(count, sizeof(*ids));
     if (context)
         context->devices = calloc(count, sizeof(struct device_object *));
     if (!context || !ids || !context->devices) {
-        free(ids);
-        if (context)
-            handle_release(context);
+        handle_release(context);
         return CL_OUT_OF_HOST_MEMORY;
     }
     for (cl_uint i = 0; i < count; i++) {
@@ -85,7 +83,6 @@ static cl_int context_create_context(const cl_context_properties *properties, cl
     error = POST(
         client, create_context,
         {.context = handle_id(context), .devices = ids, .devices_count = context->device_count});
-    free(ids);
     if (error) {
         handle_release(context);
         return error;

@@ -37,8 +37,7 @@ static void event_handle_finish(struct handle *handle)
     free(event->dependents);
     free(event->owned);
     handle_unuse(event->context);
-    if (event->queue)
-        handle_unuse(event->queue);
+    handle_unuse(event->queue);
 }
 
 static void event_lost(struct handle *handle);

@@ -59,8 +59,7 @@ static void memory_finish(struct handle *handle)
     free(memory->properties);
     free(memory->image);
     pthread_mutex_destroy(&memory->lock);
-    if (memory->parent)
-        handle_unuse(memory->parent);
+    handle_unuse(memory->parent);
     handle_unuse(memory->context);
 }
 

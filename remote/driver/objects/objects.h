@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "remote/driver/copy.h"
-#include "remote/driver/layout.h"
 #include "remote/driver/session/session.h"
 #include "state/base/threads/callback.h"
 #include "state/driver/between.h"
@@ -22,7 +21,7 @@ struct context {
     cl_uint device_count;
     cl_context_properties *properties;
     size_t property_count;
-    uint32_t areas_before; /**< block.h */
+    uint32_t areas_before; /**< Of blocks_before(). */
     pthread_mutex_t lock;
     struct image_kind *kinds; /**< Of images that the device's driver makes. Guarded by lock. */
     size_t kind_count;

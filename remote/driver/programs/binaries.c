@@ -1,9 +1,9 @@
-#include "remote/driver/programs/binaries.h"
+#include "remote/driver/programs/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/session/meeting.h"
+#include "remote/driver/session/session.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"

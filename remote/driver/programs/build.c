@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/programs/kernel.h"
 #include "remote/driver/programs/program.h"
+#include "state/base/cleanup.h"
 
 /* Building, compiling and linking programs. */
 
@@ -21,8 +21,9 @@ struct building {
 
 static void build_building_destroy(struct building *building)
 {
-    if (building->program)
-        handle_unuse(building->program);
+    if (!building)
+        return;
+    handle_unuse(building->program);
     free(building->devices);
     free(building->ids);
     free(building);
@@ -220,8 +221,7 @@ static cl_int build_begin_build(struct program *program, cl_uint count, const cl
     struct building *building = build_building_create(program, count, devices, notify, data);
     struct call *call = build_call(program->base.client, building);
     if (!call) {
-        if (building)
-            build_building_destroy(building);
+        build_building_destroy(building);
         return CL_OUT_OF_HOST_MEMORY;
     }
     error = build_start(building, options);
@@ -254,7 +254,8 @@ cl_int program_begin_build(struct program *program, cl_uint num_devices,
                              .options = options ? options : ""}));
 }
 
-/* The ids of header programs, and their names, each with its NUL. */
+/* The ids of header programs, and their names, each with its NUL. The caller frees both lists, also
+ * after an error. */
 static cl_int build_take_headers(const struct context *context, cl_uint count,
                                  const cl_program *programs, const char **names, uint64_t **ret_ids,
                                  char **ret_names, size_t *ret_size)
@@ -268,19 +269,14 @@ static cl_int build_take_headers(const struct context *context, cl_uint count,
             return CL_INVALID_VALUE;
         size += strlen(names[i]) + 1;
     }
-    uint64_t *ids = calloc((size_t)count + 1, sizeof(*ids));
-    char *all = malloc(size + 1), *at = all;
-    if (!ids || !all) {
-        free(ids);
-        free(all);
+    char *at = *ret_names = malloc(size + 1);
+    uint64_t *ids = *ret_ids = calloc((size_t)count + 1, sizeof(*ids));
+    if (!ids || !at)
         return CL_OUT_OF_HOST_MEMORY;
-    }
     for (cl_uint i = 0; i < count; i++) {
         ids[i] = handle_id(program_get(programs[i]));
         at = stpcpy(at, names[i]) + 1;
     }
-    *ret_ids = ids;
-    *ret_names = all;
     *ret_size = size;
     return CL_SUCCESS;
 }
@@ -293,8 +289,8 @@ cl_int program_begin_compile(struct program *p, cl_uint num_devices,
 {
     struct building *building = NULL;
     struct call *call = NULL;
-    uint64_t *ids = NULL;
-    char *names = NULL;
+    CLEANUP(cleanup_free) uint64_t *ids = NULL;
+    CLEANUP(cleanup_free) char *names = NULL;
     size_t size = 0;
     if ((num_input_headers == 0) != (input_headers == NULL) ||
         (num_input_headers == 0) != (header_include_names == NULL))
@@ -318,8 +314,6 @@ cl_int program_begin_compile(struct program *p, cl_uint num_devices,
                                   .headers_count = num_input_headers,
                                   .names = names,
                                   .names_size = size}));
-    free(ids);
-    free(names);
     return error;
 }
 
@@ -350,7 +344,7 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
                          cl_int *errcode_ret)
 {
     struct context *c = context_get(context);
-    uint64_t *ids = NULL;
+    CLEANUP(cleanup_free) uint64_t *ids = NULL;
     if (!c)
         return created(NULL, CL_INVALID_CONTEXT, errcode_ret);
     if ((num_devices == 0) != (device_list == NULL) || (!pfn_notify && user_data))
@@ -365,9 +359,7 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
         program ? build_building_create(program, 0, NULL, pfn_notify, user_data) : NULL;
     struct call *call = build_call(c->base.client, building);
     if (!call) {
-        free(ids);
-        if (building)
-            build_building_destroy(building);
+        build_building_destroy(building);
         error = error ? error : CL_OUT_OF_HOST_MEMORY;
         return created(NULL, created_if(program, error, &program), errcode_ret);
     }
@@ -385,7 +377,6 @@ cl_program clLinkProgram(cl_context context, cl_uint num_devices, const cl_devic
                                   .inputs_count = num_input_programs}));
     else
         error = build_give_up(building, call, error);
-    free(ids);
     /* Some drivers make the program after a failed link too: then the server has told its log. */
     if (error == CL_LINK_PROGRAM_FAILURE && program->names) {
         if (errcode_ret)

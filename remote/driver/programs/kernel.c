@@ -1,7 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/programs/kernel.h"
+#include "remote/driver/programs/program.h"
+#include "state/base/cleanup.h"
 
 /* Kernels. The server is asked about a kernel once, when the first object of that name is made. */
 
@@ -164,10 +165,8 @@ struct inquiry {
 
 static void kernel_inquiry_finish(const struct inquiry *inquiry)
 {
-    if (inquiry->info)
-        handle_release(inquiry->info);
-    if (inquiry->group)
-        handle_release(inquiry->group);
+    handle_release(inquiry->info);
+    handle_release(inquiry->group);
 }
 
 static cl_int kernel_inquiry_post(struct kernel *kernel, const char *name, bool asks,
@@ -311,13 +310,12 @@ cl_int program_create_kernels(struct program *p, cl_uint num_kernels, cl_kernel 
     if (!program_is_built(p))
         return CL_INVALID_PROGRAM_EXECUTABLE;
     pthread_mutex_lock(&p->lock);
-    char *names = strdup(p->names ? p->names : ""), *rest = names;
+    CLEANUP(cleanup_free) char *names = strdup(p->names ? p->names : "");
+    char *rest = names;
     size_t count = p->kernels;
     pthread_mutex_unlock(&p->lock);
-    if (kernels && num_kernels < count) {
-        free(names);
+    if (kernels && num_kernels < count)
         return CL_INVALID_VALUE;
-    }
     cl_uint made = 0;
     cl_int error = names ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
     for (char *name = kernels ? strsep(&rest, ";") : NULL; !error && name;
@@ -327,7 +325,6 @@ cl_int program_create_kernels(struct program *p, cl_uint num_kernels, cl_kernel 
         if (kernel)
             kernels[made++] = (cl_kernel)kernel;
     }
-    free(names);
     while (error && made)
         handle_release(kernels[--made]);
     if (error == CL_SUCCESS && num_kernels_ret)

@@ -1,9 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/driver/programs/binaries.h"
-#include "remote/driver/programs/kernel.h"
 #include "remote/driver/programs/program.h"
+#include "state/base/cleanup.h"
 
 /* Programs: how they are made, and questions about them. */
 
@@ -192,35 +191,32 @@ static cl_int program_send_binaries(struct program *program, struct call *call,
                                     const size_t *lengths, const unsigned char **binaries)
 {
     size_t size = 0;
-    cl_int error = CL_OUT_OF_HOST_MEMORY;
     cl_uint count = program->device_count;
-    uint64_t *ids = calloc(count, sizeof(*ids)), *sizes = calloc(count, sizeof(*sizes));
+    CLEANUP(cleanup_free) uint64_t *ids = calloc(count, sizeof(*ids));
+    CLEANUP(cleanup_free) uint64_t *sizes = calloc(count, sizeof(*sizes));
     for (cl_uint i = 0; ids && sizes && i < count; i++) {
         ids[i] = handle_id(program->devices[i]);
         sizes[i] = lengths[i];
         size += lengths[i];
     }
-    unsigned char *all = malloc(size + 1), *at = all;
-    if (ids && sizes && all) {
-        for (cl_uint i = 0; i < count; i++) {
-            memcpy(at, binaries[i], lengths[i]);
-            at += lengths[i];
-        }
-        error = call_wait(call, POST(program->base.client, create_binary,
-                                     {.program = handle_id(program),
-                                      .context = handle_id(program->context),
-                                      .call = handle_id(call),
-                                      .devices = ids,
-                                      .devices_count = count,
-                                      .sizes = sizes,
-                                      .sizes_size = (uint32_t)(count * sizeof(*sizes)),
-                                      .binaries = all,
-                                      .binaries_size = size}));
+    CLEANUP(cleanup_free) unsigned char *all = malloc(size + 1);
+    unsigned char *at = all;
+    if (!ids || !sizes || !all)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (cl_uint i = 0; i < count; i++) {
+        memcpy(at, binaries[i], lengths[i]);
+        at += lengths[i];
     }
-    free(ids);
-    free(sizes);
-    free(all);
-    return error;
+    return call_wait(call, POST(program->base.client, create_binary,
+                                {.program = handle_id(program),
+                                 .context = handle_id(program->context),
+                                 .call = handle_id(call),
+                                 .devices = ids,
+                                 .devices_count = count,
+                                 .sizes = sizes,
+                                 .sizes_size = (uint32_t)(count * sizeof(*sizes)),
+                                 .binaries = all,
+                                 .binaries_size = size}));
 }
 
 /* Make the program of a binary that the server keeps. BINARY_LACKING: it does not have it. */
@@ -290,8 +286,7 @@ cl_int program_create_with_binary(struct context *c, cl_uint num_devices,
     struct call *call = call_create(c->base.client);
     struct program *program = call ? program_make(c, num_devices, device_list) : NULL;
     if (!program) {
-        if (call)
-            handle_release(call);
+        handle_release(call);
         error = client_state(c->base.client);
         return error ? error : CL_OUT_OF_HOST_MEMORY;
     }
@@ -301,8 +296,7 @@ cl_int program_create_with_binary(struct context *c, cl_uint num_devices,
         if (call && call->size == num_devices * sizeof(cl_int))
             memcpy(&binary_status[i], call->content + i * sizeof(cl_int), sizeof(cl_int));
     }
-    if (call)
-        handle_release(call);
+    handle_release(call);
     return created_if(program, error, ret_program);
 }
 

@@ -1,4 +1,4 @@
-#include "remote/driver/servers/renew.h"
+#include "remote/driver/servers/servers.h"
 
 #include <errno.h>
 #include <pthread.h>

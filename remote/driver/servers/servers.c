@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "remote/driver/servers/renew.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 

@@ -1,9 +1,8 @@
-#include "remote/driver/session/block.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/driver/session/session.h"
+#include "remote/wire/stream.h"
 
 #include <errno.h>
 
-#include "remote/driver/session/session.h"
 #include "state/base/clock.h"
 
 /* Before a large area is made, idle areas beyond KEPT_BYTES are unmapped. */

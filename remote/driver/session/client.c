@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "remote/driver/session/connect.h"
+#include "remote/driver/session/session.h"
 #include "remote/identity/credentials.h"
 #include "remote/rings/area.h"
 #include "remote/wire/stream_rings.h"

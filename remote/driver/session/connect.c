@@ -1,5 +1,5 @@
-#include "remote/driver/session/connect.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/driver/session/session.h"
+#include "remote/wire/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,9 @@
-#include "remote/driver/session/meeting.h"
+#include "remote/driver/session/session.h"
 
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "remote/driver/session/block.h"
 #include "state/base/clock.h"
 
 /* For so long no server is told again to connect to one that could not be reached. */

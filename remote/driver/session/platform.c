@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "remote/driver/session/session.h"
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/driver/devinfo.h"
 #include "state/opencl/info.h"
@@ -185,11 +186,9 @@ static cl_int platform_answer_names(const struct device_object *device, cl_devic
 {
     const struct devinfo_value *value = devinfo_find(&device->answers->info, name);
     size_t count = devinfo_list_count(value), kept = 0;
-    cl_name_version *names = calloc(count + 1, sizeof(*names));
-    if (!value || !names) {
-        free(names);
+    CLEANUP(cleanup_free) cl_name_version *names = calloc(count + 1, sizeof(*names));
+    if (!value || !names)
         return value ? CL_OUT_OF_HOST_MEMORY : CL_INVALID_VALUE;
-    }
     for (size_t i = 0; i < count; i++) {
         cl_name_version entry = devinfo_list_entry(value, i);
         bool offered = name == CL_DEVICE_EXTENSIONS_WITH_VERSION
@@ -199,19 +198,15 @@ static cl_int platform_answer_names(const struct device_object *device, cl_devic
         if (offered)
             names[kept++] = entry;
     }
-    cl_int error = info_bytes(request, names, kept * sizeof(*names));
-    free(names);
-    return error;
+    return info_bytes(request, names, kept * sizeof(*names));
 }
 
 /* What is not offered is answered as 0, in as many bytes as the device's own answer. */
 static cl_int platform_answer_nothing(const struct devinfo_value *value,
                                       const struct info_request *request)
 {
-    void *zeros = calloc(1, (size_t)value->size + 1);
-    cl_int error = zeros ? info_bytes(request, zeros, value->size) : CL_OUT_OF_HOST_MEMORY;
-    free(zeros);
-    return error;
+    CLEANUP(cleanup_free) void *zeros = calloc(1, (size_t)value->size + 1);
+    return zeros ? info_bytes(request, zeros, value->size) : CL_OUT_OF_HOST_MEMORY;
 }
 
 /* cl_amd_device_attribute_query: KiB that are free, and in the largest block of them. */

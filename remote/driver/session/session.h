@@ -9,7 +9,9 @@
 
 #include "messages.h"
 #include "remote/driver/handle.h"
-#include "remote/driver/session/block.h"
+#include "remote/link/link.h"
+#include "remote/rings/bulk.h"
+#include "state/base/files/owned.h"
 #include "state/base/threads/callback.h"
 #include "state/driver/devinfo.h"
 #include "state/driver/inventory.h"
@@ -58,7 +60,7 @@ struct client {
     struct client *standby; /**< The session that is ready to replace it; or NULL. */
     uint64_t features; /**< Before the greeting the features to ask for, then those that the server
                           granted. */
-    struct bulk *bulk; /**< block.h; NULL: the session is over a link. */
+    struct bulk *bulk; /**< Memory shared with the server; NULL: the session is over a link. */
     pthread_mutex_t offering; /**< One area at a time. */
     uint64_t process;         /**< Whose sessions it is: process_mark(). */
     pthread_mutex_t lock;     /**< Guards events, and the answers of calls. */
@@ -150,5 +152,97 @@ bool call_take_back(struct call *call);
 /** Wait for the reply, unless @posted_error says that the message was not posted. Returns the error
  * of either. */
 cl_int call_wait(struct call *call, cl_int posted_error);
+
+/*
+ * Memory that a client shares with its server, for large data (bulk.h). A client whose session goes
+ * over a link has none, and sends all bytes in messages.
+ */
+
+/** Fewer bytes go in the message: copying them costs nothing. */
+#define BLOCK_LEAST ((size_t)16 << 10)
+
+/** A session over rings begins. 0 or -ENOMEM. */
+MUST_CHECK int blocks_init(struct client *client);
+/** Post a message over rings that a descriptor belongs to, which goes over the socket, in the same
+ *  order. 0 or -errno. */
+MUST_CHECK int blocks_post_descriptor(struct client *client, unsigned type, const void *body,
+                                      size_t size, int fd);
+
+/** Called before the server is told of a context whose first device is @device: the number of the
+ * last area until then, or 0. If the device has memory of its own, older areas are not registered
+ * with the context, because registering memory that is in use is not safe with every driver
+ * (remote/server/session/areas.c); the context's blocks are taken from newer areas where possible.
+ */
+uint32_t blocks_before(const struct device_object *device);
+/** Take a block of at least @size bytes, for transfers of a context. @before: of blocks_before()
+ * for that context. False: there is none, or @size is less than BLOCK_LEAST. Blocks for a round
+ * trip if a new area is needed; so no lock may be held that the receiving thread takes. */
+bool block_take(struct client *client, uint32_t before, size_t size, struct bulk_block *ret_block);
+/** Give back a block that nothing uses any more; one of 0 bytes is none. Any thread. */
+void block_give(struct client *client, struct bulk_block *block);
+/** A block_take() that is lent. NULL: there is none, or loans would be more than @most bytes. */
+struct bulk_loan *block_lend(struct client *client, uint32_t before, size_t size, uint64_t most,
+                             const atomic_uint *maps);
+/** Find these bytes in shared memory; false: they are not there. */
+bool block_find(struct client *client, const void *bytes, size_t size, uint32_t *ret_area,
+                uint64_t *ret_place);
+
+/** The longest attempt to connect, and to hear from a server or session that may be busy. A server
+ *  gives its side as long (GREETING_NS). */
+#define CONNECT_NS (10 * NS_PER_S)
+
+/** How many seconds the program would wait for its session, as the environment says. */
+uint32_t client_wanted_patience(void);
+
+/**
+ * Connect to a client's server, and begin a session.
+ *
+ * Blocks until @deadline_ns. Returns 0, -ECONNREFUSED (nobody listens, or it does not want us,
+ * which is said), -EPROTO, or as `connect` of link.h.
+ */
+MUST_CHECK int connect_first(struct client *client, uint64_t deadline_ns, struct link **ret_link);
+
+/**
+ * By the receiver, when the link is broken: connect again, to whatever address the server's names
+ * have now, and go on with the session.
+ *
+ * Blocks as long as the session is patient, or until it is known that it is gone. Returns 0 or
+ * -errno: it is over.
+ */
+MUST_CHECK int connect_again(struct client *client);
+
+/*
+ * How two sessions of this process are connected, so that bytes go directly from one to the other:
+ * through a socket pair that we make, if both are on this machine; else one session connects to the
+ * other's server with a ticket.
+ */
+struct meeting {
+    uint64_t transfer; /**< Its number, unique in this process. */
+    struct client
+        *ends[2]; /**< The session that sends the bytes, and the one that receives them. */
+    enum transfer_way ways[2]; /**< Of each session. */
+    struct owned sockets[2];
+    struct client *awaits; /**< The session that the other connects to (TRANSFER_AWAIT); or NULL. */
+    struct ticket ticket;
+};
+
+#define MEETING_NONE ((struct meeting){.sockets = {OWNED_NONE, OWNED_NONE}})
+
+/** @meeting is MEETING_NONE. CL_INVALID_OPERATION: there is no way, now; or another error. */
+cl_int meeting_init(struct meeting *meeting, struct client *from, struct client *to);
+/** Close the sockets that were not sent. */
+void meeting_finish(struct meeting *meeting);
+/** False when it is known that the two cannot be connected. */
+bool meeting_is_possible(const struct client *from, const struct client *to);
+
+/** For the message to one session (0: the sender, 1: the receiver). Points into @meeting. */
+struct msg_peer meeting_peer(const struct meeting *meeting, int end);
+/** Post that message, with the session's socket. Finishes @pack. */
+cl_int meeting_post(struct meeting *meeting, int end, unsigned type, struct pack *pack);
+
+/** A transfer that was begun is given up: tell @client's session not to wait for it. */
+void meeting_forget(struct client *client, uint64_t transfer);
+/** Another server could not reach this session's: do not try that again for a while. */
+void meeting_unreached(struct client *awaits);
 
 #endif

@@ -1,7 +1,6 @@
 #ifndef RESEAT_REMOTE_SERVER_LISTENER_CHANNEL_H
 #define RESEAT_REMOTE_SERVER_LISTENER_CHANNEL_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,15 +46,16 @@ enum channel_kind {
     CHANNEL_USES = 1,  /**< It offers the device to its client. */
     CHANNEL_ASK,       /**< It asks for `bytes` of the device's memory, and can do with `least`. */
     CHANNEL_RETURN,    /**< It returns `bytes` of device memory. */
-    CHANNEL_WANT,      /**< It asks for a time slice on the device (timeslices.h). */
+    CHANNEL_WANT,      /**< It asks for a time slice on the device (devices.h). */
     CHANNEL_OVER,      /**< Its commands on the device have ended, and with them its time slice.
                           `again`: it asks for another. */
     CHANNEL_BUSY,      /**< Its commands ran for another `ns`. */
-    CHANNEL_KEEP,      /**< Keep the attached binary under `name` for its client (kept.h). */
+    CHANNEL_KEEP,      /**< Keep the attached binary under `name` for its client (clients.h). */
     CHANNEL_SEEK,      /**< It asks for the binary that is kept under `name` for its client. */
     CHANNEL_PROCESSES, /**< The attached descriptor is where the kernel asks before it starts a
                           process of the session's. */
-    CHANNEL_CONNECT,   /**< Start a process that connects over the attached socket (relay.h). */
+    CHANNEL_CONNECT,   /**< Start a process that connects over the attached socket
+                          (session/greeting.h). */
     /* From the listening process. */
     CHANNEL_LINK,      /**< The attached socket is the session's new link; its client has received
                           `received` frames. */

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "remote/server/listener/channel.h"
-#include "remote/server/listener/sessions.h"
 #include "state/base/clock.h"
 
 enum verdict { YES, FULL, TOO_MANY, NO_SUCH, BUSY };

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -10,10 +11,118 @@
 #include "remote/link/preauth.h"
 #include "remote/server/listener/channel.h"
 #include "remote/server/listener/devices.h"
-#include "remote/server/listener/kept.h"
-#include "remote/server/listener/processes.h"
-#include "remote/server/listener/rate.h"
 #include "remote/wire/wire.h"
+#include "state/base/bytes/content_hash.h"
+#include "state/base/compiler.h"
+
+/* A limit on how often something is done for a peer that may be hostile. Pure. */
+
+/** `burst` times at once, refilled by `refill` every `every_ns`. */
+struct rate_limit {
+    unsigned burst, refill;
+    uint64_t every_ns;
+};
+
+struct rate {
+    unsigned used;         /**< How much of the burst is used. */
+    uint64_t since_ns;     /**< When it was last refilled. */
+    unsigned long refused; /**< How often rate_take() refused, since the caller reset it. */
+};
+
+/** Would rate_take() return true? */
+static inline bool rate_has_room(const struct rate *rate, const struct rate_limit *limit,
+                                 uint64_t now_ns)
+{
+    return rate->used < limit->burst || now_ns - rate->since_ns >= limit->every_ns;
+}
+
+/** Count one more; false: over the limit. */
+static inline bool rate_take(struct rate *rate, const struct rate_limit *limit, uint64_t now_ns)
+{
+    uint64_t periods = (now_ns - rate->since_ns) / limit->every_ns;
+    uint64_t back = periods * limit->refill;
+    rate->since_ns += periods * limit->every_ns;
+    rate->used -= back < rate->used ? (unsigned)back : rate->used;
+    if (rate->used >= limit->burst) {
+        rate->refused++;
+        return false;
+    }
+    rate->used++;
+    return true;
+}
+
+/*
+ * Limits how many processes a session may have at once. RLIMIT_NPROC cannot do so, as it counts all
+ * processes of a user, and sessions may share one. Instead the kernel asks the listening process
+ * before each fork (seccomp notification, sandbox_processes()), and that counts the processes in
+ * the session's group, which they cannot leave. A fork above the limit waits for others to end, and
+ * is refused after a while.
+ */
+
+/** Enough for the session itself, and its compilers and linkers. */
+#define PROCESSES_MAX 64
+
+struct processes {
+    int notices;           /**< The seccomp notification descriptor; -1: none. */
+    uint64_t look_ns;      /**< At the limit: do not count again before this time. */
+    uint64_t full_ns;      /**< Since when the limit is reached; 0: it is not. */
+    bool told;             /**< The refusal was logged. */
+    unsigned next_granted; /**< Index in: */
+    /** When the last forks were permitted. Each counts for BEGINS_NS, as its process may not show
+     * in /proc yet. */
+    uint64_t granted_ns[PROCESSES_MAX];
+};
+
+#define PROCESSES_NONE ((struct processes){.notices = -1})
+
+/** The descriptor to poll for POLLIN; -1: none now. */
+int processes_poll(const struct processes *processes, uint64_t now_ns);
+/** A fork waits for permission: permit or refuse it, or leave it until processes_poll() names the
+ * descriptor again. @group: the session's process group. @name: for the log. */
+void processes_answer(struct processes *processes, pid_t group, const char *name, uint64_t now_ns);
+/** Forks are refused from now on. */
+void processes_close(struct processes *processes);
+
+/*
+ * Program binaries that clients sent, kept for later sessions of the same client. The listening
+ * process holds sealed memfds and never reads them. A session that gets one checks that the content
+ * matches the name, a content hash (binary.h), since the session that stored it is not trusted.
+ *
+ * A client only ever gets its own binaries, so no client can learn what another has, or plant
+ * something for it.
+ */
+
+/** Limits for all clients and for one client, in bytes. When they are reached, the least recently
+ * used binaries go, those of the client that stores more first. */
+#define KEPT_BYTES       (UINT64_C(1) << 30)
+#define KEPT_OWNER_BYTES (UINT64_C(256) << 20)
+/** Limits of the number: each binary holds a descriptor. */
+#define KEPT_COUNT       128
+#define KEPT_OWNER_COUNT 32
+
+struct kept_row {
+    char owner[LINK_PEER_MAX];
+    unsigned char name[CONTENT_HASH_SIZE];
+    int fd;
+    uint64_t size;
+    uint64_t used; /**< Value of `uses` at its last use. */
+};
+
+struct kept {
+    struct kept_row rows[KEPT_COUNT];
+    size_t count;
+    uint64_t bytes, uses;
+};
+
+/** Keep @fd, replacing a binary of the same name. Takes @fd; returns false, and closes it, if it is
+ * not acceptable. */
+bool kept_add(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE],
+              int fd);
+/** A borrowed descriptor, or -1. */
+int kept_find(struct kept *kept, const char *owner, const unsigned char name[CONTENT_HASH_SIZE]);
+
+/** The size of @fd if it is a sealed memfd of an acceptable size; else 0. */
+uint64_t kept_check(int fd);
 
 /*
  * The processes of a server's clients. A stranger is a connection that is not admitted yet. A
@@ -159,5 +268,22 @@ struct client_question {
  */
 MUST_CHECK int clients_ask(int channel, const struct client_question *question, int passed,
                            uint64_t deadline_ns, const char **ret_refusal);
+
+/* Messages between sessions and the listening process; an inner header of clients.h. */
+
+void sessions_init(struct clients *clients);
+
+/** The descriptor to poll for the session's messages; -1: it is over its limit for now, or closed.
+ */
+int session_to_hear(const struct client *client, uint64_t now_ns);
+/** Read and handle one message. */
+void session_hear(struct client *client, uint64_t now_ns);
+/** poll() reported @events on the descriptor of processes_poll(). */
+void session_answer_processes(struct client *client, short events, uint64_t now_ns);
+/** May one more process carry bytes for it? Then clients_add_carrier() counts it. */
+bool clients_may_carry(struct client *client);
+void clients_add_carrier(struct client *client, pid_t pid);
+/** Its process has ended: take back its memory and time slices. */
+void session_leave(struct client *client, uint64_t now_ns);
 
 #endif

@@ -1,4 +1,4 @@
-#include "remote/server/listener/kept.h"
+#include "remote/server/listener/clients.h"
 
 #include <fcntl.h>
 #include <string.h>

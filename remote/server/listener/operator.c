@@ -1,4 +1,4 @@
-#include "remote/server/listener/operator.h"
+#include "remote/server/listener/listener.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "remote/server/listener/options.h"
+#include "remote/server/listener/serve.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
-#include "remote/server/listener/processes.h"
+#include "remote/server/listener/clients.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <poll.h>
 #include <seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "remote/server/listener/reaper.h"
+#include "remote/server/listener/listener.h"
 
 #include <errno.h>
 #include <signal.h>

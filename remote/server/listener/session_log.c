@@ -1,4 +1,4 @@
-#include "remote/server/listener/session_log.h"
+#include "remote/server/listener/listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "remote/server/listener/rate.h"
+#include "remote/server/listener/clients.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"

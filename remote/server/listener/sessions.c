@@ -1,7 +1,6 @@
-#include "remote/server/listener/sessions.h"
+#include "remote/server/listener/clients.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

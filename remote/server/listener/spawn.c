@@ -1,4 +1,4 @@
-#include "remote/server/listener/spawn.h"
+#include "remote/server/listener/serve.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "remote/server/listener/timeslices.h"
+#include "remote/server/listener/devices.h"
 
 #include <stddef.h>
 

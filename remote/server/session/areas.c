@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "remote/server/session/greeting.h"
+#include "remote/server/session/pending.h"
 #include "remote/server/session/server.h"
-#include "remote/server/session/staging.h"
-#include "remote/wire/stream_greeting.h"
+#include "remote/wire/stream.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 

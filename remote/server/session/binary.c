@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "remote/server/listener/channel.h"
-#include "remote/server/listener/kept.h"
+#include "remote/server/listener/clients.h"
 #include "remote/server/session/peer_copy.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"

@@ -5,8 +5,8 @@
 #include "state/base/bytes/content_hash.h"
 
 /*
- * Program binaries that the listening process keeps for the session's client (kept.h). The name of
- * a binary is the hash of its contents. The session computes the name from the bytes that it
+ * Program binaries that the listening process keeps for the session's client (clients.h). The name
+ * of a binary is the hash of its contents. The session computes the name from the bytes that it
  * received, and verifies a binary from the listening process against its name before it uses it.
  * A wrong binary is therefore never used, no matter which client stored it.
  */

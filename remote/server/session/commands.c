@@ -5,7 +5,6 @@
 #include "remote/server/session/peer_copy.h"
 #include "remote/server/session/pending.h"
 #include "remote/server/session/server.h"
-#include "remote/server/session/staging.h"
 #include "state/base/clock.h"
 
 /*

@@ -1,4 +1,4 @@
-#include "remote/server/session/gates.h"
+#include "remote/server/session/peer_copy.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "remote/server/session/news.h"
+#include "remote/server/session/greeting.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/server/session/gates.h"
+#include "remote/server/session/peer_copy.h"
 #include "remote/server/session/server.h"
+#include "state/base/cleanup.h"
 
 /* Contexts, queues, memory objects, samplers. The client assumes that each exists; if one cannot be
  * created, the commands that use it fail. */
@@ -50,6 +51,7 @@ void server_create_context(struct server *server, const struct msg_create_contex
     cl_int error = CL_SUCCESS;
     const struct entry *first =
         message->devices_count ? server_find(server, id_at(message->devices, 0)) : NULL;
+    CLEANUP(cleanup_free)
     void **devices =
         first ? server_find_all(server, message->devices, message->devices_count, first, &error)
               : NULL;
@@ -60,7 +62,6 @@ void server_create_context(struct server *server, const struct msg_create_contex
             server_wrong(server, "out of memory for its objects");
         else if (entry)
             entry->error = error;
-        free(devices);
         free(listener);
         return;
     }
@@ -78,7 +79,6 @@ void server_create_context(struct server *server, const struct msg_create_contex
         entry->devices |= UINT64_C(1) << id_place(id_at(message->devices, i));
     if (entry->real && id_place(message->context) != 0)
         objects_try_gates(entry, (const void *const *)devices, message->devices_count);
-    free(devices);
 }
 
 void server_create_queue(struct server *server, const struct msg_create_queue *message)

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "remote/server/listener/timeslices.h"
+#include "remote/server/listener/devices.h"
 #include "state/base/clock.h"
 
 /* A session whose device is idle for this long gives up its time slice. A client over a network

@@ -5,7 +5,7 @@
 #include "remote/server/session/server.h"
 
 /*
- * Sessions that share a device submit commands to it in time slices (timeslices.h). A session that
+ * Sessions that share a device submit commands to it in time slices (devices.h). A session that
  * has the device to itself submits without limit, at the cost of testing one flag. A session that
  * shares the device observes the end of each command, and submits only as many commands as its
  * time slice has time for. It estimates that time from the commands before.
@@ -24,7 +24,8 @@ void pacing_ended(struct pace *pace, uint64_t began_ns);
 /** A queue is about to be released. */
 void pacing_forget(struct server *server, const struct entry *queue);
 
-/** Take a message about time slices. Called by the thread that receives the channel (news.h). */
+/** Take a message about time slices. Called by the thread that receives the channel (greeting.h).
+ */
 void pacing_hear(struct server *server, const struct channel_message *message);
 /** Do what is due at this time. Called by the thread that receives the channel. Returns after how
  *  many milliseconds to call it again, or -1 when nothing is pending. */

@@ -1,4 +1,4 @@
-#include "remote/server/session/peer_copy_priv.h"
+#include "remote/server/session/peer_copy.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -8,8 +8,7 @@
 
 #include "remote/link/link.h"
 #include "remote/server/listener/channel.h"
-#include "remote/server/session/gates.h"
-#include "remote/server/session/relay.h"
+#include "remote/server/session/greeting.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"

@@ -8,7 +8,6 @@
 #include "remote/rings/bell.h"
 #include "remote/server/session/pacing.h"
 #include "remote/server/session/peer_copy.h"
-#include "remote/server/session/staging.h"
 #include "state/base/clock.h"
 #include "state/base/threads/thread.h"
 

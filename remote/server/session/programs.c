@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +5,7 @@
 
 #include "remote/server/session/binary.h"
 #include "remote/server/session/server.h"
+#include "state/base/cleanup.h"
 #include "state/base/log.h"
 #include "state/base/threads/thread.h"
 
@@ -73,7 +73,7 @@ static void programs_loading_finish(struct loading *loading)
 static void programs_load_binary(struct server *server, const struct loading *loading, cl_int error)
 {
     struct entry *entry = server_add_to(server, loading->program, loading->context);
-    void **devices = NULL;
+    CLEANUP(cleanup_free) void **devices = NULL;
     if (entry)
         devices = server_find_all(server, loading->devices, loading->count,
                                   server_find(server, loading->context), &error);
@@ -90,7 +90,6 @@ static void programs_load_binary(struct server *server, const struct loading *lo
                  : entry ? CL_SUCCESS
                          : CL_INVALID_CONTEXT,
                  loading->status, loading->status ? loading->count * sizeof(*loading->status) : 0);
-    free(devices);
 }
 
 static void programs_split_binaries(struct server *server, const struct msg_create_binary *message,
@@ -232,10 +231,9 @@ static void programs_pack_device(struct pack *pack, const struct build *build, c
                                          CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE,
                                          sizeof(globals), &globals, NULL) == CL_SUCCESS)
         row.globals = globals;
-    char *log = programs_build_text(build, device, CL_PROGRAM_BUILD_LOG);
+    CLEANUP(cleanup_free) char *log = programs_build_text(build, device, CL_PROGRAM_BUILD_LOG);
     row.log = log ? log : "";
     pack_build_device(pack, &row);
-    free(log);
 }
 
 static void programs_answer_build(const struct build *build, cl_int error)

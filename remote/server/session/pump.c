@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "remote/server/session/peer_copy_priv.h"
+#include "remote/server/session/peer_copy.h"
 #include "state/base/clock.h"
 
 /*

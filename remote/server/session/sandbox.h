@@ -84,9 +84,9 @@ MUST_CHECK int sandbox_bounds(void);
  * Have the operating system ask before this process or one of its descendants starts a process.
  * Call this before the process has threads.
  *
- * @ret_notices  The descriptor of the questions (processes.h). The caller owns it, and no process
- *               of the session may keep it.
- * Returns 0, or -errno: -ENOSYS where the operating system cannot ask.
+ * @ret_notices  The descriptor of the questions (listener/clients.h). The caller owns it, and no
+ * process of the session may keep it. Returns 0, or -errno: -ENOSYS where the operating system
+ * cannot ask.
  */
 MUST_CHECK int sandbox_processes(int *ret_notices);
 

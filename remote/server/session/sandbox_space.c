@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "remote/server/session/sandbox.h"
-#include "state/base/log.h"
 
 /*
  * User ids of sessions are USER_BASE plus the process id, which is unique while the process lives

@@ -10,7 +10,7 @@
 
 #include "messages.h"
 #include "remote/identity/grant.h"
-#include "remote/rings/bulk_map.h"
+#include "remote/rings/bulk.h"
 #include "remote/server/listener/devices.h"
 #include "state/driver/driver.h"
 #include "state/opencl/argument.h"
@@ -160,7 +160,8 @@ void server_touch(struct server *server, struct entry *queue);
 /** Flush all queues that commands were submitted to since their last flush. */
 void server_flush(struct server *server);
 
-/** What a process of a session is told. Has no pointers: it is written to a file (startup.h). */
+/** What a process of a session is told. Has no pointers: it is written to a file
+ * (listener/serve.h). */
 struct session_limits {
     uint64_t memory; /**< Limit of the address space in bytes; 0: none. */
     char devices[DEVICES_MAX][sizeof(((struct device_key *)0)->device)]; /**< Names... */
@@ -174,8 +175,8 @@ struct session_limits {
     bool isolates; /**< Serves isolated programs: drivers are opened as in the client's process. */
     uint32_t patience_s; /**< The longest wait for a client to reconnect. */
 };
-/** The program's main function when the listening process executes it for a connection (startup.h).
- * Never returns. */
+/** The program's main function when the listening process executes it for a connection
+ * (listener/serve.h). Never returns. */
 _Noreturn void session_main(void);
 
 #endif

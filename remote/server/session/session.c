@@ -10,15 +10,12 @@
 #include <unistd.h>
 
 #include "remote/link/tls.h"
+#include "remote/server/listener/serve.h"
 #include "remote/server/session/greeting.h"
-#include "remote/server/session/news.h"
 #include "remote/server/session/pending.h"
-#include "remote/server/session/relay.h"
 #include "remote/server/session/sandbox.h"
 #include "remote/server/session/server.h"
-#include "remote/server/session/startup.h"
 #include "remote/wire/stream_rings.h"
-#include "state/base/bytes/text.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/driver/inventory.h"

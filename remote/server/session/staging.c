@@ -1,4 +1,4 @@
-#include "remote/server/session/staging.h"
+#include "remote/server/session/pending.h"
 
 #include <pthread.h>
 #include <stdint.h>

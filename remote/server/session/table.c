@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "remote/server/session/pacing.h"
+#include "remote/server/session/pending.h"
 #include "remote/server/session/server.h"
-#include "remote/server/session/staging.h"
 
 /*
  * The tables of a session's objects. The client chooses each object's index in its table.

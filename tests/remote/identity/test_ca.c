@@ -12,7 +12,7 @@
 
 #include "remote/identity/ca.h"
 #include "remote/identity/certificate.h"
-#include "remote/identity/private_file.h"
+#include "remote/identity/credentials.h"
 #include "remote/server/listener/authority.h"
 #include "state/base/files/file.h"
 #include "tests/support/folder.h"

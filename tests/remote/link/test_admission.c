@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "remote/identity/private_file.h"
+#include "remote/identity/credentials.h"
 #include "remote/link/link.h"
 #include "state/base/files/file.h"
 #include "tests/remote/link/tls_rig.h"

@@ -10,7 +10,6 @@
 
 #include "remote/rings/area.h"
 #include "remote/rings/bulk.h"
-#include "remote/rings/bulk_map.h"
 #include "tests/remote/rings/link_rig.h"
 
 #define AREA ((size_t)4 << 20)

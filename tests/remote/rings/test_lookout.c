@@ -1,4 +1,4 @@
-#include "remote/rings/lookout.h"
+#include "remote/rings/bell.h"
 
 #include <errno.h>
 #include <fcntl.h>

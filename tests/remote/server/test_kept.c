@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "remote/server/listener/kept.h"
+#include "remote/server/listener/clients.h"
 #include "remote/wire/wire.h"
 
 /* What the listening process keeps for its clients. */
