@@ -102,7 +102,7 @@ int ask_begin(const struct output *output, const char *what, struct client *ret_
     *ret_client = (struct client){.fd = -1};
     if (status)
         return status;
-    int error = client_begin(&paths, ret_client);
+    int error = client_say_hello(&paths, ret_client);
     return error ? ask_fail(output, error == -EAGAIN ? -ETIMEDOUT : error, what) : 0;
 }
 

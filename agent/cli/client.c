@@ -13,7 +13,7 @@
 #define SEND_MS  5000
 #define RETRY_MS 20
 
-int client_begin(const struct paths *paths, struct client *ret_client)
+int client_say_hello(const struct paths *paths, struct client *ret_client)
 {
     struct client client = {.fd = agent_connect(paths->socket, paths->user)};
     int result = client.fd < 0 ? client.fd : 0;
@@ -51,7 +51,7 @@ int client_connect(const struct paths *paths, struct client *ret_client)
     int result;
 
     /* Nothing signals that a full backlog has room again: poll. */
-    while ((result = client_begin(paths, ret_client)) == -EAGAIN && clock_now_ms() < until)
+    while ((result = client_say_hello(paths, ret_client)) == -EAGAIN && clock_now_ms() < until)
         clock_sleep(RETRY_MS * NS_PER_MS);
     if (!result)
         result = client_await_welcome(ret_client, until);

@@ -30,7 +30,7 @@ MUST_CHECK int client_connect(const struct paths *paths, struct client *ret_clie
  * As client_connect(), but without waiting: the first frame to come is MSG_WELCOME or MSG_ERROR.
  * -EAGAIN: the agent accepts no connection now.
  */
-MUST_CHECK int client_begin(const struct paths *paths, struct client *ret_client);
+MUST_CHECK int client_say_hello(const struct paths *paths, struct client *ret_client);
 void client_close(struct client *client);
 
 /** Send a frame and finish it. Returns 0, -ETIMEDOUT (5 s) or -errno (-EPIPE: the agent is gone).
@@ -98,7 +98,7 @@ MUST_CHECK int ask_for_user(const struct output *output, const char *user);
 MUST_CHECK int ask_connect(const struct output *output, bool launch, const char *what,
                            struct client *ret_client);
 
-/** As ask_connect() without @launch, and as client_begin(): the welcome is still to come. */
+/** As ask_connect() without @launch, and as client_say_hello(): the welcome is still to come. */
 MUST_CHECK int ask_begin(const struct output *output, const char *what, struct client *ret_client);
 /** The user of --user, if that is another one; else false. */
 bool ask_is_for_user(uid_t *ret_user);
