@@ -1,6 +1,8 @@
 #ifndef RESEAT_POLICY_INTERVAL_H
 #define RESEAT_POLICY_INTERVAL_H
 
+#include <math.h>
+
 /*
  * The interval between the snapshots of a protected program. Vaishnav, Pham and Koch ("Live
  * Migration for OpenCL FPGA Accelerators", FPT 2018, equation 1) expect that a kernel of n groups
@@ -25,8 +27,16 @@ struct interval_costs {
 };
 
 /** The interval for which interval_expected() is least. */
-double interval_best(const struct interval_costs *costs);
+static inline double interval_best(const struct interval_costs *costs)
+{
+    return sqrt(2 * costs->fault * costs->snapshot);
+}
+
 /** T: how long @work takes with a snapshot every @interval, which is more than 0. */
-double interval_expected(const struct interval_costs *costs, double work, double interval);
+static inline double interval_expected(const struct interval_costs *costs, double work,
+                                       double interval)
+{
+    return work * (1 + (costs->down + interval / 2) / costs->fault + costs->snapshot / interval);
+}
 
 #endif

@@ -1,4 +1,4 @@
-#include "stream/service/bridge.h"
+#include "stream/service/service.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -14,9 +14,7 @@
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "stream/area.h"
-#include "stream/service/bridge.h"
 #include "stream/service/service.h"
-#include "stream/service/supervisor.h"
 
 /* The process of one connection: it admits the client, opens its stream, and looks after it. */
 

@@ -2,6 +2,7 @@
 #define RESEAT_STREAM_SERVICE_SERVICE_H
 
 #include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +10,8 @@
 #include <sys/types.h>
 
 #include "remote/link/link.h"
+#include "state/base/compiler.h"
+#include "stream/area.h"
 #include "stream/description.h"
 
 /*
@@ -65,5 +68,49 @@ MUST_CHECK int kernels_find(const struct service *service, const char *name, cha
                             char **ret_source, char ret_problem[STREAM_PROBLEM_MAX]);
 /** The kernels in the folders, and the open streams, as a JSON text; free() it. NULL: no memory. */
 char *kernels_list(const struct service *service);
+
+/*
+ * Starts the worker of a stream, and starts it again when it ends before its client does. Records
+ * stay in the area until they are answered, so the next worker continues where the last one ended.
+ */
+struct supervisor {
+    const char *reseat, *worker, *program;
+    const char *device; /**< Where the first worker starts; "": any device. */
+    const char *only;   /**< The devices that its certificate grants, with commas; "": all. */
+    bool isolate;
+    const struct link *certified; /**< Of a stranger: the stream ends with its certificate. */
+    uint64_t ready_ns;    /**< How long a worker may take to open its device and to build. */
+    uint64_t patience_ns; /**< Of bridge_run(): how long a frame may stop; UINT64_MAX: any time. */
+    uint64_t quota;       /**< Device memory; GRANT_UNLIMITED_MEMORY: no limit. */
+    const struct stream_area *area;
+    int area_fd, job;
+    int doorbell; /**< The worker's end of it. */
+    /** The stream ends when poll() reports these events, or a hang-up, on this descriptor. */
+    int client;
+    short client_events;
+    /** Called once, when the worker is ready: 0, or the stream ends. */
+    int (*begin)(void *data);
+    void *data;
+
+    bool begun;
+    pid_t pid;          /* 0: none runs. */
+    int process, ready; /* A pidfd, and the pipe of its first byte; -1: none. */
+    unsigned starts;    /* Since a record was answered. */
+    uint64_t answered, started_ns, check_ns;
+};
+
+/**
+ * Run until the client is gone (0) or the stream has failed (-errno; the area has the reason).
+ * Blocks. The worker has ended when this returns.
+ */
+MUST_CHECK int supervisor_run(struct supervisor *supervisor);
+
+/**
+ * Serve a client that does not share the area: this process is the client of the worker, copies
+ * what comes in RECORDS into the area, and sends its answers in ANSWERS. Sets the members of
+ * @supervisor that concern the client. Blocks until the stream has ended; sends the reason when it
+ * has failed. Returns 0 or -errno.
+ */
+MUST_CHECK int bridge_run(struct link *link, struct supervisor *supervisor);
 
 #endif

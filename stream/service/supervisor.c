@@ -1,4 +1,4 @@
-#include "stream/service/supervisor.h"
+#include "stream/service/service.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -55,7 +55,6 @@ cl_int program_answer_kernels(struct program *program, cl_program_info name,
 struct kernel_facts {
     struct kernel_facts *next;
     char *name, *attributes;
-    bool described;
     cl_uint count;
     struct argument_facts {
         cl_kernel_arg_address_qualifier address; /**< 0: not told. */
