@@ -119,14 +119,12 @@ int ask_on(const struct output *output, struct client *client, const struct ques
 int ask(const struct output *output, const struct question *question, struct frame *frame,
         json_t **ret_answer)
 {
-    struct client client;
+    CLEANUP(client_close) struct client client;
     int status = ask_connect(output, question->launch, question->what, &client);
 
-    if (status)
-        frame_finish(frame);
-    else
-        status = ask_on(output, &client, question, frame, ret_answer);
-    client_close(&client);
+    if (!status)
+        return ask_on(output, &client, question, frame, ret_answer);
+    frame_finish(frame);
     return status;
 }
 

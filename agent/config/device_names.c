@@ -9,6 +9,7 @@
 #include "agent/config/paths.h"
 #include "agent/config/servers.h"
 #include "policy/decide.h"
+#include "state/base/cleanup.h"
 #include "state/driver/device_key.h"
 
 #define NUMBER_MAX 10000
@@ -311,8 +312,9 @@ int device_place(const struct inventory *inventory, const struct device_wish *wi
                  char *ret_error, size_t error_size)
 {
     const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX] = {NULL};
+    CLEANUP(cleanup_free)
     struct place_device *devices = calloc(inventory->count + 1, sizeof(*devices));
-    unsigned *taken = calloc(inventory->count + 1, sizeof(*taken));
+    CLEANUP(cleanup_free) unsigned *taken = calloc(inventory->count + 1, sizeof(*taken));
     int result = devices && taken ? 0 : -ENOMEM;
 
     if (result)
@@ -339,8 +341,6 @@ int device_place(const struct inventory *inventory, const struct device_wish *wi
     }
     if (!result)
         memcpy(ret_entries, entries, sizeof(entries));
-    free(devices);
-    free(taken);
     return result;
 }
 

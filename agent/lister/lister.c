@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "state/base/bytes/size.h"
+#include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/base/log.h"
 #include "state/driver/icd.h"
@@ -203,18 +204,14 @@ static int lister_list_all(unsigned limit, struct inventory *ret_inv)
 {
     struct icd_list CLEANUP(icd_list_finish) list = {0};
     struct inventory CLEANUP(inventory_finish) inv = {0};
-    struct probe *probes;
-    struct pollfd *polls;
     int err = icd_list_read(&list);
 
     if (err)
         return err;
-    probes = calloc(list.count + 1, sizeof(*probes));
-    polls = calloc(list.count + 1, sizeof(*polls));
-    if (!probes || !polls) {
-        err = -ENOMEM;
-        goto out;
-    }
+    CLEANUP(cleanup_free) struct probe *probes = calloc(list.count + 1, sizeof(*probes));
+    CLEANUP(cleanup_free) struct pollfd *polls = calloc(list.count + 1, sizeof(*polls));
+    if (!probes || !polls)
+        return -ENOMEM;
     for (size_t i = 0; i < list.count; i++) {
         int failed = lister_probe_start(&probes[i], list.libraries[i]);
 
@@ -233,9 +230,6 @@ static int lister_list_all(unsigned limit, struct inventory *ret_inv)
         *ret_inv = inv;
         inv = (struct inventory){0};
     }
-out:
-    free(probes);
-    free(polls);
     return err;
 }
 

@@ -265,7 +265,7 @@ int images_find_start(const struct output *output, const char *word, const char 
                       char ret_path[PATH_MAX])
 {
     char path[PATH_MAX], name[IMAGE_NAME_MAX] = "";
-    struct images images;
+    CLEANUP(images_close) struct images images = {0};
     int status = images_name_folder(output, word, path);
 
     if (status)
@@ -276,7 +276,6 @@ int images_find_start(const struct output *output, const char *word, const char 
         return status;
     status = images_choose_image(output, &images, images_last_part(program), name);
     int length = snprintf(ret_path, PATH_MAX, "%s/%s", images.folder->path, name);
-    images_close(&images);
     if (!status && length >= PATH_MAX)
         status = output_fail(output, ERR_FAILED, "%s: the path is too long", word);
     return status;

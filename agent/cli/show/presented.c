@@ -550,8 +550,8 @@ int presented_print(const struct output *output, const char *file)
     const char *size = getenv("RESEAT_MEMORY");
     char reason[128] = "there has to be some";
     uint64_t memory = 0;
-    struct inventory inventory = {0};
-    struct presented presented = {0};
+    CLEANUP(inventory_finish) struct inventory inventory = {0};
+    CLEANUP(presented_finish) struct presented presented = {0};
     int error;
 
     if (size && *size && (size_parse(size, &memory, reason, sizeof(reason)) || !memory))
@@ -563,17 +563,12 @@ int presented_print(const struct output *output, const char *file)
     }
     if (!error)
         error = presented_build(&inventory, memory, &presented);
-    if (error) {
-        inventory_finish(&inventory);
+    if (error)
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-error));
-    }
     json_auto_t *answer = output_object(output, STATUS_DONE);
     json_t *object = presented_json_all(&presented);
     json_object_set_new(answer, "presented", object);
-    int status = output->json ? output_print(json_incref(answer), STATUS_DONE)
-                              : presented_text(object, presented.present.version);
-    presented_finish(&presented);
-    inventory_finish(&inventory);
-    return status;
+    return output->json ? output_print(json_incref(answer), STATUS_DONE)
+                        : presented_text(object, presented.present.version);
 }

@@ -83,7 +83,7 @@ static int agent_ask_to_stop(const struct paths *paths, struct client *client,
 static int agent_stop_run(const struct output *output)
 {
     struct client client = {.fd = -1};
-    struct message message;
+    CLEANUP(message_finish) struct message message = {.zone = NULL};
     struct paths paths;
     uint64_t start = 0;
     pid_t pid = 0;
@@ -102,13 +102,9 @@ static int agent_stop_run(const struct output *output)
         return output_fail(output, ERR_PROTOCOL, "%s", client.problem);
     if (result != 1)
         return output_fail_agent(output, result, "stop");
-    if (!field_is(&message.root, "type", MSG_STOP)) {
-        int status = output_fail_message(output, &message);
-        message_finish(&message);
-        return status;
-    }
+    if (!field_is(&message.root, "type", MSG_STOP))
+        return output_fail_message(output, &message);
     pid = (pid_t)field_u64(&message.root, "pid", 0);
-    message_finish(&message);
     if (!process_start_time(pid, &start) && !agent_gone(pid, start, STOP_MS))
         return agent_end(output, pid, start);
     return agent_say_ended(output, "the agent has ended; programs run on without it");

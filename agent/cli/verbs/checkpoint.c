@@ -130,21 +130,20 @@ static int checkpoint_keep_process(const struct call *call, const struct checkpo
                                       .criu = checkpoint->criu,
                                       .ends = checkpoint->end_process,
                                       .timeout_ms = checkpoint->asked.timeout_ms};
-    struct client client;
+    CLEANUP(client_close) struct client client;
     sigset_t blocked;
     json_auto_t *report = NULL;
     int status = ask_connect(&call->output, false, "reach the program", &client);
 
+    if (status)
+        return status;
     /* A signal would end this process while CRIU has stopped the program. */
-    if (!status) {
-        ask_block_signals(&blocked);
-        status = checkpoint_process(&call->output, &wish, &client, &report);
-    }
-    client_close(&client);
-    if (!status) {
-        status = checkpoint_print(checkpoint, report);
-        checkpoint_keep_last(checkpoint, member_text(report, "image"));
-    }
+    ask_block_signals(&blocked);
+    status = checkpoint_process(&call->output, &wish, &client, &report);
+    if (status)
+        return status;
+    status = checkpoint_print(checkpoint, report);
+    checkpoint_keep_last(checkpoint, member_text(report, "image"));
     return status;
 }
 

@@ -12,18 +12,17 @@
 /** Print the devices in the list that the last agent left. Asking an agent may start drivers. */
 static void complete_print_devices(const struct paths *paths)
 {
-    struct inventory inventory = {0};
+    CLEANUP(inventory_finish) struct inventory inventory = {0};
     char path[PATH_MAX];
 
     if (!paths_join(paths->folder, "inventory", path) && !inventory_read(path, &inventory))
         for (size_t i = 0; i < inventory.count; i++)
             puts(inventory.entries[i].name);
-    inventory_finish(&inventory);
 }
 
 static void complete_print_programs(const struct paths *paths)
 {
-    struct client client = {.fd = -1};
+    CLEANUP(client_close) struct client client = {.fd = -1};
     struct message message;
     struct frame frame;
 
@@ -40,7 +39,6 @@ static void complete_print_programs(const struct paths *paths)
         }
         message_finish(&message);
     }
-    client_close(&client);
 }
 
 static void complete_print_servers(const struct paths *paths)

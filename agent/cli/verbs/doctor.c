@@ -28,10 +28,9 @@ static bool doctor_line(FILE *to, bool good, const char *what, const char *detai
 
 static bool doctor_check_agent(FILE *to, const struct paths *paths)
 {
-    struct client client = {.fd = -1};
+    CLEANUP(client_close) struct client client = {.fd = -1};
     int error = client_connect(paths, &client);
 
-    client_close(&client);
     if (error == -ENOENT || error == -ECONNREFUSED) {
         fprintf(to, "note  agent: none runs; reseat run starts one\n");
         return true;
@@ -48,7 +47,7 @@ static bool doctor_check_agent(FILE *to, const struct paths *paths)
  */
 static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 {
-    struct client client = {.fd = -1};
+    CLEANUP(client_close) struct client client = {.fd = -1};
     struct message message;
     struct frame frame;
     int error = paths_join(paths->folder, "inventory", ret_path);
@@ -64,7 +63,6 @@ static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_M
             message_finish(&message);
         }
     }
-    client_close(&client);
     return error;
 }
 
@@ -134,7 +132,7 @@ static void doctor_say_missing(FILE *to, const struct inventory *inventory)
 /** @answers: false if the agent did not answer before, so that it is not waited for again. */
 static void doctor_check_inventory(FILE *to, const struct paths *paths, bool answers)
 {
-    struct inventory inventory = {0};
+    CLEANUP(inventory_finish) struct inventory inventory = {0};
     char path[PATH_MAX];
     int error =
         answers ? doctor_find_inventory(paths, path) : paths_join(paths->folder, "inventory", path);
@@ -152,7 +150,6 @@ static void doctor_check_inventory(FILE *to, const struct paths *paths, bool ans
         doctor_say_cost(to, &inventory);
         doctor_say_missing(to, &inventory);
     }
-    inventory_finish(&inventory);
 }
 
 static bool doctor_check_vendors(FILE *to, const struct paths *paths, const char *library)

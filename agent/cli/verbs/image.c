@@ -40,7 +40,7 @@ static int image_run_list(struct call *call)
     };
     const struct output *output = &call->output;
     json_t *list = json_array();
-    struct images images;
+    CLEANUP(images_close) struct images images = {0};
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
@@ -48,12 +48,10 @@ static int image_run_list(struct call *call)
     json_auto_t *answer =
         json_pack("{s:o, s:o}", "folder", output_text(images.folder->path), "images", list);
     for (size_t i = images.names.count; i-- > 0;) {
-        struct image_summary summary = {0};
+        CLEANUP(image_summary_finish) struct image_summary summary = {0};
         image_summarize(&images, images.names.names[i], &summary);
         json_array_append_new(list, image_summary_json(images.names.names[i], &summary));
-        image_summary_finish(&summary);
     }
-    images_close(&images);
     return output_list(output, answer, "images", columns, NULL, NULL);
 }
 
@@ -100,17 +98,14 @@ static void image_say_words(void *data, const char *member, uint64_t number, con
 static int image_run_inspect(struct call *call)
 {
     const struct output *output = &call->output;
-    struct images images;
-    struct image_summary summary = {0};
+    CLEANUP(images_close) struct images images = {0};
+    CLEANUP(image_summary_finish) struct image_summary summary = {0};
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
+    if (!status)
+        status = image_choose(output, &images, call->words[1], &summary);
     if (status)
         return status;
-    status = image_choose(output, &images, call->words[1], &summary);
-    if (status) {
-        images_close(&images);
-        return status;
-    }
     json_t *records = json_array();
     json_auto_t *answer = json_pack("{s:o, s:o}", "image",
                                     image_summary_json(summary.name, &summary), "records", records);
@@ -124,8 +119,6 @@ static int image_run_inspect(struct call *call)
         if (!output->json)
             printf("%s:%s\n", image_record_name(record->kind), words.text);
     }
-    image_summary_finish(&summary);
-    images_close(&images);
     return output_result(output, answer, NULL, NULL);
 }
 
@@ -144,7 +137,7 @@ static int image_run_verify(struct call *call)
 {
     const struct output *output = &call->output;
     const char *only = call->count > 1 ? call->words[1] : NULL;
-    struct images images;
+    CLEANUP(images_close) struct images images = {0};
     size_t damaged = 0, count = 0;
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
@@ -169,7 +162,6 @@ static int image_run_verify(struct call *call)
     }
     json_auto_t *answer = json_pack("{s:o, s:o, s:I}", "folder", output_text(images.folder->path),
                                     "images", list, "damaged", (json_int_t)damaged);
-    images_close(&images);
     if (!output->json && output_done())
         return STATUS_ROLLED_BACK;
     return output_result(output, answer, damaged ? ERR_FAILED : NULL, "there are damaged images");
@@ -271,23 +263,16 @@ static int image_diff_run(const struct output *output, const struct image_manife
 
 static int image_run_diff(struct call *call)
 {
-    struct images images;
-    struct image_summary one = {0}, other = {0};
+    CLEANUP(images_close) struct images images = {0};
+    CLEANUP(image_summary_finish) struct image_summary one = {0};
+    CLEANUP(image_summary_finish) struct image_summary other = {0};
     int status = images_open(&call->output, call->words[0], IMAGE_TO_READ, &images);
 
-    if (status)
-        return status;
-    status = image_choose(&call->output, &images, call->words[1], &one);
-    if (!status) {
+    if (!status)
+        status = image_choose(&call->output, &images, call->words[1], &one);
+    if (!status)
         status = image_choose(&call->output, &images, call->words[2], &other);
-        if (!status) {
-            status = image_diff_run(&call->output, &one.manifest, &other.manifest);
-            image_summary_finish(&other);
-        }
-        image_summary_finish(&one);
-    }
-    images_close(&images);
-    return status;
+    return status ? status : image_diff_run(&call->output, &one.manifest, &other.manifest);
 }
 
 const struct verb verb_image_diff = {
@@ -324,13 +309,11 @@ static int image_run_prune(struct call *call)
                                  .damaged = wanted->damaged,
                                  .removed = json_array()};
     json_auto_t *answer = json_pack("{s:o}", "removed", prune.removed);
-    struct images images;
+    CLEANUP(images_close) struct images images = {0};
     int status = images_open(output, call->words[0], IMAGE_TO_SWEEP, &images);
 
-    if (status)
-        return status;
-    status = images_prune(output, &images, &prune);
-    images_close(&images);
+    if (!status)
+        status = images_prune(output, &images, &prune);
     if (status)
         return status;
     json_object_update_new(

@@ -47,8 +47,8 @@ struct contents {
 };
 
 /**
- * Read the entries and select none. Returns 0 (finish @ret), or an exit status after printing the
- * error.
+ * Read the entries and select none. Returns 0, or an exit status after printing the error; finish
+ * @ret in either case.
  */
 static int library_contents_read(const struct output *output, bool whole, struct contents *ret)
 {
@@ -60,10 +60,7 @@ static int library_contents_read(const struct output *output, bool whole, struct
     if (library_list(&ret->library, whole, &ret->list, problem))
         return output_fail(output, ERR_FAILED, "%s", problem);
     ret->chosen = calloc(ret->list.count + 1, sizeof(*ret->chosen));
-    if (ret->chosen)
-        return 0;
-    library_list_finish(&ret->list);
-    return output_fail(output, ERR_FAILED, "there is not enough memory");
+    return ret->chosen ? 0 : output_fail(output, ERR_FAILED, "there is not enough memory");
 }
 
 static void library_contents_finish(struct contents *contents)
@@ -140,13 +137,12 @@ static int library_run_list(struct call *call)
         {"KERNELS", .say = library_say_kernels, .flags = TABLE_WRAP},
         {NULL},
     };
-    struct contents contents = {0};
+    CLEANUP(library_contents_finish) struct contents contents = {0};
     int status = library_contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
     json_auto_t *answer = library_contents_json(&contents, true);
-    library_contents_finish(&contents);
     if (!call->output.json)
         status = table_print_list(json_object_get(answer, "entries"), columns);
     return status ? status
@@ -221,20 +217,17 @@ static int library_report_damage(const struct output *output, const struct conte
 static int library_run_verify(struct call *call)
 {
     const struct verify *verify = call->options;
-    struct contents contents = {0};
+    CLEANUP(library_contents_finish) struct contents contents = {0};
     int status = library_contents_read(&call->output, true, &contents);
 
     if (status)
         return status;
     for (size_t i = 0; i < contents.list.count; i++)
         contents.chosen[i] = contents.list.items[i].damaged;
-    status = verify->remove
-                 ? library_remove_chosen(&call->output, &contents,
-                                         "{removed|damaged entry|damaged entries} removed, "
-                                         "{removed_bytes}")
-                 : library_report_damage(&call->output, &contents);
-    library_contents_finish(&contents);
-    return status;
+    return verify->remove ? library_remove_chosen(&call->output, &contents,
+                                                  "{removed|damaged entry|damaged entries} "
+                                                  "removed, {removed_bytes}")
+                          : library_report_damage(&call->output, &contents);
 }
 
 const struct verb verb_library_verify = {
@@ -288,16 +281,14 @@ static void library_choose(const struct prune *prune, struct contents *contents)
 
 static int library_run_prune(struct call *call)
 {
-    struct contents contents = {0};
+    CLEANUP(library_contents_finish) struct contents contents = {0};
     int status = library_contents_read(&call->output, false, &contents);
 
     if (status)
         return status;
     library_choose(call->options, &contents);
-    status = library_remove_chosen(&call->output, &contents,
-                                   "{removed|entry|entries} removed, {removed_bytes}");
-    library_contents_finish(&contents);
-    return status;
+    return library_remove_chosen(&call->output, &contents,
+                                 "{removed|entry|entries} removed, {removed_bytes}");
 }
 
 const struct verb verb_library_prune = {
@@ -428,10 +419,10 @@ static int library_run_add(struct call *call)
     const struct output *output = &call->output;
     const struct add *add = call->options;
     const struct inventory_entry *device;
-    struct inventory inventory = {0};
+    CLEANUP(inventory_finish) struct inventory inventory = {0};
     char error[PROTOCOL_TEXT_MAX];
     struct frame frame;
-    json_t *answer;
+    json_auto_t *answer = NULL;
 
     if (!add->source == !add->il)
         return output_usage(output, "give either --source or --il");
@@ -441,18 +432,13 @@ static int library_run_add(struct call *call)
     if (status)
         return status;
     int result = inventory_read(member_text(answer, "inventory"), &inventory);
-    json_decref(answer);
     if (result)
         return output_fail(output, ERR_FAILED, "the list of devices cannot be read: %s",
                            strerror(-result));
     result = device_resolve(&inventory, add->device, &device, error, sizeof(error));
-    if (result)
-        status =
-            output_fail(output, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s", error);
-    else
-        status = library_keep_file(output, add, call->words[0], device);
-    inventory_finish(&inventory);
-    return status;
+    return result ? output_fail(output, result == -ENOTUNIQ ? ERR_AMBIGUOUS : ERR_NO_DEVICE, "%s",
+                                error)
+                  : library_keep_file(output, add, call->words[0], device);
 }
 
 const struct verb verb_library_add = {

@@ -348,8 +348,7 @@ static int restore_run(struct call *call)
     process_files_end(&restore->files);
     owned_close(&restore->folder);
     image_summary_finish(&restore->summary);
-    if (restore->images.folder)
-        images_close(&restore->images);
+    images_close(&restore->images);
     return status;
 }
 

@@ -296,7 +296,7 @@ static void run_add_key(struct run *run, const char *key)
 static int run_register_program(struct run *run, struct client *client, const char *name)
 {
     struct registration said = run->said;
-    struct message message;
+    CLEANUP(message_finish) struct message message = {.zone = NULL};
     struct frame frame;
     char problem[PROTOCOL_TEXT_MAX];
 
@@ -325,11 +325,8 @@ static int run_register_program(struct run *run, struct client *client, const ch
         result = client_receive(client, REGISTER_MS, -1, &message);
     if (result != 1)
         return result ? result : -EPROTO;
-    if (!field_is(&message.root, "type", MSG_REGISTER)) {
-        int status = output_fail_message(run->output, &message);
-        message_finish(&message);
-        return status;
-    }
+    if (!field_is(&message.root, "type", MSG_REGISTER))
+        return output_fail_message(run->output, &message);
     field_string(&message.root, "id", run->id, sizeof(run->id));
     const msgpack_object *keys;
     size_t count = field_array(&message.root, "devices", &keys);
@@ -341,7 +338,6 @@ static int run_register_program(struct run *run, struct client *client, const ch
     field_path(&message.root, "inventory", run->inventory, sizeof(run->inventory));
     if (field_text(&message.root, "problem", problem, sizeof(problem)) && problem[0])
         output_note(run->output, "devices could not be listed: %s", problem);
-    message_finish(&message);
     return 0;
 }
 
