@@ -57,7 +57,8 @@ struct device {
     cl_icd_dispatch *_Atomic lost_calls; /**< Calls for lost residences; NULL: there was none. */
     _Atomic uint8_t host_ptr;            /**< enum host_ptr (residence.h). */
     _Atomic uint64_t digest_rate;        /**< Bytes a second of digest.h; 0: not measured. */
-    struct link_figures link; /**< Written by transfer_link(); bandwidths are 0 until it measured. */
+    struct link_figures
+        link; /**< Written by transfer_link(); bandwidths are 0 until it measured. */
     const char *_Atomic name; /**< The operators' name for it; NULL: not known yet. */
 };
 
