@@ -214,7 +214,8 @@ static void move_spread_over(struct move *move)
 }
 
 /* PREPARE, PAUSE and COPY, repeated when the program made something that takes long to make at the
- * target, or when the pause would be too long. */
+ * target, or when the pause would be too long. A program that makes more each time is paused for as
+ * long as that takes in the end, unless the pause is limited. */
 static int move_prepare_and_copy(struct move *move)
 {
     int error = 0, attempt = 0;
@@ -235,6 +236,10 @@ static int move_prepare_and_copy(struct move *move)
         move_enter_phase(move, MOVE_PAUSE);
         error = move_pause_begin(move);
         stale = error == 0 && move_is_stale(move);
+        if (stale && attempt + 1 == ATTEMPTS && !move_is_strict(move)) {
+            error = move_prepare(move);
+            stale = false;
+        }
         if (error == 0 && !stale)
             error = move_bring_up_to_date(move);
         if (!stale && !move_may_try_again(move, error))

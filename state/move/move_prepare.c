@@ -96,16 +96,33 @@ static int move_prepare_add_context(struct move *move, struct context *context, 
     return 0;
 }
 
-/* Add contexts of the virtual device that are not in move->contexts yet. 0 or -errno. */
-static int move_prepare_find_contexts(struct move *move)
+/* How many contexts of the virtual device are not in move->contexts yet. */
+static size_t move_prepare_count_contexts(const struct move *move)
 {
     uintptr_t cursor = 0;
     struct context *context;
+    size_t count = 0;
+    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
+        count += context_vdev_index(context, move->vdev) >= 0 && !move_prepare_known(move, context);
+        object_unhold(context);
+    }
+    return count;
+}
+
+/* Add them: no more than there are now, as the program may make others faster than these are added.
+ * 0 or -errno. */
+static int move_prepare_find_contexts(struct move *move)
+{
+    size_t left = move_prepare_count_contexts(move);
+    uintptr_t cursor = 0;
+    struct context *context;
     int error = 0;
-    while (error == 0 && (context = object_next(OBJECT_CONTEXT, &cursor))) {
+    while (error == 0 && left != 0 && (context = object_next(OBJECT_CONTEXT, &cursor))) {
         int vdev_index = context_vdev_index(context, move->vdev);
-        if (vdev_index >= 0 && !move_prepare_known(move, context))
+        if (vdev_index >= 0 && !move_prepare_known(move, context)) {
             error = move_prepare_add_context(move, context, vdev_index);
+            left--;
+        }
         if (error == 0)
             error = move_check(move);
         object_unhold(context);
@@ -145,15 +162,7 @@ static uint32_t move_prepare_count_builds(const struct move *move)
 
 bool move_is_stale(struct move *move)
 {
-    bool stale = move_prepare_count_builds(move) != 0;
-    uintptr_t cursor = 0;
-    struct context *context;
-    while ((context = object_next(OBJECT_CONTEXT, &cursor))) {
-        stale = stale || (context_vdev_index(context, move->vdev) >= 0 &&
-                          !move_prepare_known(move, context));
-        object_unhold(context);
-    }
-    return stale;
+    return move_prepare_count_builds(move) != 0 || move_prepare_count_contexts(move) != 0;
 }
 
 /* True for errors that a second try would repeat: not a shortage of memory, nor a lost device. */

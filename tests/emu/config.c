@@ -153,6 +153,7 @@ static int set_key(struct emu_config *c, const char *key, const char *value)
                    {"build_ms", &c->build_ms},
                    {"build_starts", &c->build_starts},
                    {"build_loses", &c->build_loses},
+                   {"context_ms", &c->context_ms},
                    {"open_ms", &c->open_ms},
                    {"binary_size", &c->binary_size},
                    {"release_ms", &c->release_ms}};

@@ -44,7 +44,7 @@ struct emu_config {
     cl_uint version; /**< 120 for 1.2; never 0. */
     enum emu_callbacks callbacks;
     uint64_t link_mb_s, setup_us, launch_ms, items_per_s, build_ms, build_starts, build_loses,
-        open_ms, release_ms, binary_size;
+        context_ms, open_ms, release_ms, binary_size;
     bool has_extensions, host_unified, no_fp64, no_images, no_compiler, no_times, no_barrier_times,
         has_uuid;
     bool own_memory, late_status, greedy, careless, engines;

@@ -70,8 +70,10 @@ emu_do_clCreateContext(struct emu_device *device, const cl_context_properties *p
         return NULL;
     }
     context->device_count = num_devices;
-    for (cl_uint i = 0; i < num_devices; i++)
+    for (cl_uint i = 0; i < num_devices; i++) {
         context->devices[i] = emu_device_of(devices[i]);
+        emu_sleep_ms(context->devices[i]->config.context_ms);
+    }
     if (properties != NULL) {
         context->properties_size = count * sizeof(*properties);
         context->properties = malloc(context->properties_size);

@@ -394,11 +394,11 @@ Test(emu, links_launches_and_builds_take_their_time)
     struct emu_vdev vdev;
     static char bytes[2000000];
     double start = seconds();
-    emu_rig_open(&rig, "[a] link_mb_s=20 launch_ms=60 build_ms=70 open_ms=80");
+    emu_rig_open(&rig, "[a] link_mb_s=20 launch_ms=60 build_ms=70 open_ms=80 context_ms=50");
     cr_assert_geq(seconds() - start, 0.08);
     start = seconds();
     emu_vdev_open(&rig, 0, scale_source, &vdev);
-    cr_assert_geq(seconds() - start, 0.07);
+    cr_assert_geq(seconds() - start, 0.12);
     cl_mem mem = buffer_of(&rig, &vdev, sizeof(bytes), CL_SUCCESS);
     start = seconds();
     cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(bytes), bytes, 0,

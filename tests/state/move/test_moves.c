@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state/memory/memory.h"
 #include "state/program/kernel.h"
@@ -262,6 +263,40 @@ static void move_while(void *(*run)(void *), void *data)
     cr_assert_eq(atomic_load(&busy.failed), 0, "%u calls of the program failed", busy.failed);
     cr_assert_geq(done, 20, "only %u moves", done);
     cr_assert_geq(atomic_load(&busy.made), 20);
+}
+
+/* One at least is there at any time. */
+static void *replace_contexts(void *data)
+{
+    cl_context last = NULL;
+    (void)data;
+    while (!atomic_load(&busy.stop)) {
+        cl_int error;
+        cl_context context = clCreateContext(NULL, 1, &busy.rig.device, NULL, NULL, &error);
+        if (error != CL_SUCCESS || (last && clReleaseContext(last) != CL_SUCCESS))
+            atomic_fetch_add(&busy.failed, 1);
+        last = context;
+        atomic_fetch_add(&busy.made, 1);
+        usleep(1000);
+    }
+    OK(clReleaseContext(last));
+    return NULL;
+}
+
+/* The target needs longer to open a context than the program to make the next. */
+Test(moves, go_to_where_contexts_take_longer_to_make, .timeout = 240)
+{
+    pthread_t thread;
+    engine_rig_open(&busy.rig, "[one] name=one base=1 own_memory=yes "
+                               "[two] name=two base=1 own_memory=yes context_ms=100");
+    cr_assert_eq(pthread_create(&thread, NULL, replace_contexts, NULL), 0);
+    while (atomic_load(&busy.made) < 20)
+        usleep(1000);
+    engine_rig_moves(&busy.rig, "two");
+    cr_assert_lt(emu_shared_calls(busy.rig.emu, "two", "clCreateContext"), 40);
+    atomic_store(&busy.stop, true);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(atomic_load(&busy.failed), 0, "%u calls of the program failed", busy.failed);
 }
 
 Test(moves, go_while_another_thread_builds, .timeout = 240)
