@@ -415,9 +415,10 @@ class Double(TopCase):
         top.sees("y/n: Suspend program-000?")
         top.type("y")
         children = f"/proc/{top.process.pid}/task/{top.process.pid}/children"
-        top.until("a command runs", lambda: read(children))
-        command = read(f"/proc/{read(children).split()[0]}/cmdline").split("\0")
-        self.assertEqual(command[1:4], ["--user", str(OTHER), "suspend"])
+        # Before it is executed, its words are those of top.
+        top.until("the command runs", lambda: any(
+            read(f"/proc/{child}/cmdline").split("\0")[1:4] == ["--user", str(OTHER), "suspend"]
+            for child in read(children).split()))
         top.type("q")
         self.assertEqual(top.ended(), 0)
 
