@@ -36,7 +36,7 @@ struct direction {
     unsigned char *bytes;
 };
 
-static void *relay_carry(void *data)
+static void *greeting_carry(void *data)
 {
     const struct direction *direction = data;
     for (;;) {
@@ -51,7 +51,7 @@ static void *relay_carry(void *data)
 }
 
 /* The relay opens no files, starts no processes, does not run as root and cannot be traced. */
-static bool relay_give_up_rights(void)
+static bool greeting_give_up_rights(void)
 {
     struct rlimit none = {0, 0};
     return !sandbox_leave_root() && !prctl(PR_SET_DUMPABLE, 0) && !setrlimit(RLIMIT_NPROC, &none);
@@ -64,12 +64,12 @@ void relay_run(struct link *link, int fd)
     if (link_unix_of(fd, &session))
         _exit(1);
     struct direction up = {link, session, room[0]}, down = {session, link, room[1]};
-    if (thread_start("reseat-relay", 0, relay_carry, &down, NULL) || !relay_give_up_rights() ||
-        sandbox_relay()) {
+    if (thread_start("reseat-relay", 0, greeting_carry, &down, NULL) ||
+        !greeting_give_up_rights() || sandbox_relay()) {
         log_warn("the link of %s could not be relayed: %m", link->peer);
         _exit(1);
     }
-    relay_carry(&up);
+    greeting_carry(&up);
     _exit(0);
 }
 
