@@ -17,6 +17,7 @@
 /* A range to read from a device. */
 struct piece {
     struct residence *from; /* borrowed: the mover's lock keeps it */
+    struct chunk *chunk;    /* of the new snapshot, where it goes; borrowed */
     struct transfer_item item;
 };
 
@@ -376,8 +377,11 @@ static int snapshot_making_add_chunk(struct making *making, struct slice *slice,
         end = extent.range.end < end ? extent.range.end : end;
         end = all.begin + run.end < end ? all.begin + run.end : end;
         chunk_written(chunk, at - all.begin, end - all.begin);
+        const size_t count = slice->count;
         error = snapshot_making_add_extent(making, slice, root, &extent, (struct range){at, end},
                                            run.bytes, ahead);
+        if (slice->count != count)
+            slice->pieces[count].chunk = chunk;
         at = end;
     }
     return error;
@@ -406,6 +410,10 @@ static int snapshot_making_read_from(struct making *making, const struct slice *
     if (error != -EIO)
         return error;
     bool lost = residence_failed(from, reason != CL_SUCCESS ? reason : CL_OUT_OF_RESOURCES);
+    /* A lost device's driver may still write there: these chunks are never freed. */
+    for (size_t i = 0; lost && i < slice->count; i++)
+        if (slice->pieces[i].from == from)
+            (void)chunk_ref(slice->pieces[i].chunk);
     return move_fail(&making->move, error, lost ? "%s is lost" : "copying from %s failed",
                      device_name(from->device));
 }

@@ -112,7 +112,7 @@ struct chunk *chunk_create(size_t size, uint64_t since)
     return chunk;
 }
 
-static struct chunk *snapshot_store_chunk_ref(struct chunk *chunk)
+struct chunk *chunk_ref(struct chunk *chunk)
 {
     if (chunk)
         atomic_fetch_add_explicit(&chunk->refs, 1, memory_order_relaxed);
@@ -149,9 +149,9 @@ struct chunk *chunk_of_parts(struct chunk *of, uint64_t since)
         chunk_unref(chunk);
         return NULL;
     }
-    chunk->under = snapshot_store_chunk_ref(of->parts ? of->under : of);
+    chunk->under = chunk_ref(of->parts ? of->under : of);
     for (size_t i = 0; of->parts && i < CHUNK_PARTS; i++)
-        chunk->parts[i] = snapshot_store_chunk_ref(of->parts[i]);
+        chunk->parts[i] = chunk_ref(of->parts[i]);
     if (of->digests)
         memcpy(chunk->digests, of->digests, count * sizeof(chunk->digests[0]));
     return chunk;
@@ -279,7 +279,7 @@ int snapshot_add(struct snapshot *snapshot, struct memory *memory, const struct 
         return -ENOMEM;
     }
     for (size_t i = 0; from && i < kept.count; i++) {
-        kept.chunks[i] = snapshot_store_chunk_ref(from->chunks[i]);
+        kept.chunks[i] = chunk_ref(from->chunks[i]);
         kept.versions[i] = from->versions[i];
     }
     snapshot->kept[snapshot->count++] = kept;

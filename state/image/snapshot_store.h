@@ -31,7 +31,8 @@ struct chunk {
 
 /** A chunk with one reference of the caller's and undefined bytes; NULL without memory. */
 struct chunk *chunk_create(size_t size, uint64_t since);
-void chunk_unref(struct chunk *chunk); /**< NULL is allowed. */
+struct chunk *chunk_ref(struct chunk *chunk); /**< The same for NULL. */
+void chunk_unref(struct chunk *chunk);        /**< NULL is allowed. */
 /** A chunk with the bytes of @of, prepared to get parts of its own; it shares the parts that @of
  * has. */
 struct chunk *chunk_of_parts(struct chunk *of, uint64_t since);
