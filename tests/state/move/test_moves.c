@@ -283,6 +283,44 @@ static void *replace_contexts(void *data)
     return NULL;
 }
 
+static void *replace_programs(void *data)
+{
+    struct engine_program *p = data;
+    const char *text = SOURCE;
+    cl_program last = NULL;
+    while (!atomic_load(&busy.stop)) {
+        cl_int error;
+        cl_program program = clCreateProgramWithSource(p->context, 1, &text, NULL, &error);
+        if (error != CL_SUCCESS || clBuildProgram(program, 0, NULL, "", NULL, NULL) != CL_SUCCESS ||
+            (last && clReleaseProgram(last) != CL_SUCCESS))
+            atomic_fetch_add(&busy.failed, 1);
+        last = program;
+        atomic_fetch_add(&busy.made, 1);
+        usleep(1000);
+    }
+    OK(clReleaseProgram(last));
+    return NULL;
+}
+
+/* The target needs longer to build a program than this to build the next: one is built while the
+ * program is paused, maybe in the middle of a build of its own. */
+Test(moves, go_to_where_programs_take_longer_to_build, .timeout = 240)
+{
+    pthread_t thread;
+    struct engine_program p;
+    engine_rig_open(&busy.rig, "[one] name=one base=1 own_memory=yes "
+                               "[two] name=two base=1 own_memory=yes build_ms=30");
+    engine_program_open(&busy.rig, 0, SOURCE, &p);
+    cr_assert_eq(pthread_create(&thread, NULL, replace_programs, &p), 0);
+    while (atomic_load(&busy.made) < 20)
+        usleep(1000);
+    engine_rig_moves(&busy.rig, "two");
+    atomic_store(&busy.stop, true);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(atomic_load(&busy.failed), 0, "%u calls of the program failed", busy.failed);
+    engine_program_close(&p);
+}
+
 /* The target needs longer to open a context than the program to make the next. */
 Test(moves, go_to_where_contexts_take_longer_to_make, .timeout = 240)
 {
