@@ -119,14 +119,14 @@ class RealTop(TopCase, RealAgent):
         top = self.top()
         top.sees("solver")
         top.sees("3 devices, 2 programs")
-        for app in self.list("ps", "apps"):
-            line = top.entry(app["name"])
-            for word in (app["id"], str(app["pid"]), app["device"], app["state"]):
-                self.assertIn(word, line.split(), line)
-        for device in self.list("devices", "devices"):
-            line = top.entry(device["name"])
-            for word in (device["kind"], device["state"], str(device["compute_units"])):
-                self.assertIn(word, line.split(), line)
+        shown = [(app["name"], (app["id"], str(app["pid"]), app["device"], app["state"]))
+                 for app in self.list("ps", "apps")]
+        shown += [(device["name"], (device["kind"], device["state"], str(device["compute_units"])))
+                  for device in self.list("devices", "devices")]
+        self.assertEqual(len(shown), 5)
+        # What is read of a terminal at once may end within a screen.
+        for name, words in shown:
+            top.until(f"{name}: {words}", lambda name=name, words=words: set(words) <= set(top.entry(name).split()))
 
     def test_keys_move_suspend_resume_and_drain(self):
         top = self.top()
