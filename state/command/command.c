@@ -126,6 +126,7 @@ static cl_int command_hold_pieces(struct command_call *call)
     struct command *command = call->command;
     cl_int error;
     uint8_t residence_index;
+    unsigned tries = 0;
     do {
         struct residence *residence = command_queue_enter(command->queue, &residence_index);
         if (defer_needed(command, residence_index, call->waits, call->wait_list))
@@ -139,11 +140,7 @@ static cl_int command_hold_pieces(struct command_call *call)
             return refused != CL_SUCCESS ? refused : error;
         }
         gate_leave();
-        if (error == COMMAND_ABSENT)
-            error = the_upcalls->bring(command);
-    } while (error == CL_SUCCESS);
-    residency_token_release(command);
-    event_discard(call->event);
+    } while (command_retry(call, &tries, &error));
     return error;
 }
 

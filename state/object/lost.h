@@ -64,7 +64,6 @@ void residence_doubt(struct residence *residence);
 /**
  * Declare @residence lost, for @reason. @answers: calls of its driver return, as far as is known.
  * Callable anywhere, more than once.
- * Anywhere, more than once.
  */
 void residence_lose(struct residence *residence, const char *reason, bool answers);
 /** The same where the device works, and the program alone cannot go on in @residence. */

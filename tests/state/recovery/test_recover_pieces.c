@@ -431,3 +431,42 @@ Test(recover_pieces, pieces_whose_recovery_failed_fail_without_protection, .time
     protect_end();
     failed_with_the_device(&l, event);
 }
+
+/* It may be lost before the first piece: as the launch's objects are brought, inside the program's
+ * call. */
+Test(recover_pieces, a_device_that_is_lost_before_the_first_piece_is_replaced, .timeout = 120)
+{
+    enum { MOST = 100 };
+    static struct lossy l;
+    bool lost = true;
+    lossy_open(&l, CONFIG, "plain", 0);
+    struct scene *s = &l.scene;
+    l.shape = &(const struct shape){1, {0}, {2048}, {16}};
+    cl_event event = launch(s, l.shape, ROUNDS);
+    add_wanted(s, l.shape, ROUNDS);
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
+    for (uint64_t n = 1; lost; n++) {
+        uint64_t fired = emu_shared_fired(s->rig.emu, "one");
+        cr_assert_lt(n, MOST);
+        engine_rig_moves(&s->rig, "two");
+        struct move_request back = {.target = engine_rig_key(&s->rig, "one"),
+                                    .fetch = MOVE_FETCH_ON_DEMAND,
+                                    .bandwidth = 1024};
+        struct move_report report;
+        move_run(&back, &report);
+        cr_assert_eq(report.result, MOVE_DONE, "%s", report.reason);
+        cr_assert_gt(report.left, 0);
+        cr_assert_eq(emu_shared_arm(s->rig.emu, "one", n, NULL, EMU_ERROR_VANISH), 0);
+        event = launch(s, l.shape, ROUNDS);
+        lost = emu_shared_fired(s->rig.emu, "one") != fired;
+        (void)emu_shared_disarm(s->rig.emu, "one");
+        add_wanted(s, l.shape, ROUNDS);
+        OK(clWaitForEvents(1, &event));
+        cr_assert_eq(status_of(event), CL_COMPLETE);
+        check(s);
+        OK(clReleaseEvent(event));
+        lossy_again(&l);
+    }
+    lossy_close(&l);
+}
