@@ -286,12 +286,15 @@ static void *open_gates(void *data)
         uint64_t late = device->cores_over_ns + gate->duration;
         pthread_mutex_unlock(&device->cores_lock);
         emu_sleep_until_ns(late > gate->opens_ns ? late : gate->opens_ns);
-        emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
-        emu_driver->clReleaseEvent(gate->event);
+        /* Whoever hears that the launch has ended finds that the device draws nothing for it. */
         pthread_mutex_lock(&device->cores_lock);
         device->cores_over_ns = emu_now_ns();
         device->gates = gate->next;
+        pthread_mutex_unlock(&device->cores_lock);
+        emu_driver->clSetUserEventStatus(gate->event, CL_COMPLETE);
+        emu_driver->clReleaseEvent(gate->event);
         free(gate);
+        pthread_mutex_lock(&device->cores_lock);
     }
     return NULL;
 }
@@ -309,8 +312,10 @@ static bool gate_add(struct emu_device *device, struct emu_gate *gate)
     if (added) {
         uint64_t now = emu_now_ns();
         struct emu_gate **end = device->gates == NULL ? &device->gates : &device->gates_last->next;
-        if (device->gates == NULL)
+        if (device->gates == NULL) {
             device->busy_since_ns = now;
+            emu_meter_busy(device);
+        }
         gate->opens_ns =
             (device->cores_free_ns > now ? device->cores_free_ns : now) + gate->duration;
         device->cores_free_ns = gate->opens_ns;

@@ -54,13 +54,14 @@ struct emu_device {
     uint64_t memory, max_alloc, local_memory;
     pthread_mutex_t engines_lock;
     uint64_t engine_free_ns[EMU_ENGINES]; /**< When each is idle again. engines_lock. */
-    pthread_mutex_t cores_lock;           /**< Of these seven. */
+    pthread_mutex_t cores_lock;           /**< Of these eight. */
     pthread_cond_t cores_changed;
     uint64_t cores_free_ns, cores_over_ns; /**< When what was launched will have ended; when the
                                                 last that has, did. */
     struct emu_gate *gates, *gates_last;   /**< Of launches that are not over; NULL: it is idle. */
     bool gates_open;                       /**< A thread opens them. */
     uint64_t busy_since_ns;                /**< When it last became busy. */
+    int meter_fd;                          /**< -1: it has no meter. */
     _Atomic uint64_t builds_lost;          /**< Of build_loses. */
     _Atomic uint64_t own_bytes;            /**< What this process holds of shared->bytes. */
     _Atomic int64_t own_live[EMU_KINDS];
@@ -68,6 +69,8 @@ struct emu_device {
 
 /** Have the device's energy meter run, if it has one. */
 void emu_meter_start(struct emu_device *device);
+/** Its launches are running from now on. cores_lock held. */
+void emu_meter_busy(struct emu_device *device);
 
 struct emu_context {
     struct emu_object object;
