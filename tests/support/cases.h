@@ -9,8 +9,7 @@
 
 /*
  * Tests in C, each in a process of its own. The names are Criterion's, which cannot run under
- * ThreadSanitizer. Each process is executed anew: a fork alone costs twice as much under
- * AddressSanitizer, whose memory it would copy.
+ * ThreadSanitizer. A process has what its program had before main().
  *
  *   test_NAME [--list] [--jobs N] [PATTERN...]
  *

@@ -20,7 +20,6 @@
 #include "tests/support/patience.h"
 
 #define JOBS_MAX 16
-#define ONE      "--one"
 
 /* A test that runs. */
 struct job {
@@ -36,7 +35,6 @@ static struct job jobs[JOBS_MAX];
 static unsigned count, failures;
 /* Of the job with the same number; shared with the processes of its test. */
 static atomic_bool *failed;
-static int failed_fd;
 
 void cases_add(struct cases_test *test)
 {
@@ -88,13 +86,6 @@ static void say(const struct job *job, const char *what)
     fprintf(stderr, "%s\n", what);
 }
 
-static void map_failed(int fd)
-{
-    failed = mmap(NULL, JOBS_MAX * sizeof(*failed), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (failed == MAP_FAILED)
-        err(2, "mmap");
-}
-
 static void begin(const struct cases_test *test, unsigned number)
 {
     unsigned i = 0;
@@ -110,14 +101,8 @@ static void begin(const struct cases_test *test, unsigned number)
     fflush(NULL);
     jobs[i].pid = fork();
     if (jobs[i].pid == 0) {
-        char numbers[3][16], name[256];
-        snprintf(numbers[0], sizeof(numbers[0]), "%u", number);
-        snprintf(numbers[1], sizeof(numbers[1]), "%u", i);
-        snprintf(numbers[2], sizeof(numbers[2]), "%d", failed_fd);
-        snprintf(name, sizeof(name), "%s/%s", test->suite, test->name);
-        execl("/proc/self/exe", program_invocation_name, ONE, numbers[0], numbers[1], numbers[2],
-              name, (char *)NULL);
-        _exit(126);
+        cases_begin(&failed[i], number);
+        run(test);
     }
     jobs[i].end = jobs[i].pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, jobs[i].pid, 0);
     if (jobs[i].end < 0)
@@ -183,24 +168,6 @@ static bool is_wanted(const struct cases_test *test, char **patterns)
     return wanted;
 }
 
-/* --one NUMBER JOB FD SUITE/TEST: what begin() has a process of its own do. */
-_Noreturn static void run_one(char **arguments)
-{
-    unsigned number = (unsigned)atoi(arguments[1]), job = (unsigned)atoi(arguments[2]);
-    int fd = atoi(arguments[3]);
-    char *patterns[] = {arguments[4], NULL};
-
-    map_failed(fd);
-    close(fd);
-    for (const struct cases_test *test = first; test; test = test->next) {
-        if (test->run && is_wanted(test, patterns)) {
-            cases_begin(&failed[job], number);
-            run(test);
-        }
-    }
-    errx(2, "no test %s", arguments[4]);
-}
-
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -209,8 +176,6 @@ int main(int argc, char **argv)
     bool list = false;
     int option;
 
-    if (argc == 6 && strcmp(argv[1], ONE) == 0)
-        run_one(argv + 1);
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 'j')
             at_once = (unsigned)atoi(optarg);
@@ -218,10 +183,10 @@ int main(int argc, char **argv)
         if (option == '?' || at_once < 1 || at_once > JOBS_MAX)
             errx(2, "usage: %s [--list] [--jobs N] [PATTERN...]", argv[0]);
     }
-    failed_fd = memfd_create("cases", 0);
-    if (failed_fd < 0 || ftruncate(failed_fd, JOBS_MAX * sizeof(*failed)) != 0)
-        err(2, "memfd_create");
-    map_failed(failed_fd);
+    failed = mmap(NULL, JOBS_MAX * sizeof(*failed), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (failed == MAP_FAILED)
+        err(2, "mmap");
     for (const struct cases_test *test = first; test; test = test->next) {
         if (!test->run || !is_wanted(test, argv + optind))
             continue;

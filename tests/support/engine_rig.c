@@ -14,6 +14,14 @@
 #include "state/driver/device_key.h"
 #include "tests/support/folder.h"
 
+/* Before the tests' processes are forked: what the dynamic linker does to POCL's libraries, which
+ * is a third of what a short test takes, is done once for all. Where there is no POCL, the test
+ * that needs it says so. */
+__attribute__((constructor)) static void load_pocl(void)
+{
+    (void)dlopen("libpocl.so.2", RTLD_NOW);
+}
+
 static struct device *find(const struct engine_rig *rig, const char *name)
 {
     for (uint32_t i = 0; i < rig->device_count; i++) {
