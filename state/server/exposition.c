@@ -12,6 +12,12 @@ bool exposition_is_open(const char *accept)
     return accept && strstr(accept, "application/openmetrics-text");
 }
 
+bool exposition_host_is_local(const char *host)
+{
+    return !host || strcmp(host, "localhost") == 0 || strncmp(host, "localhost:", 10) == 0 ||
+           strcmp(host, "127.0.0.1") == 0 || strncmp(host, "127.0.0.1:", 10) == 0;
+}
+
 const char *exposition_type(bool open)
 {
     return open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -37,6 +37,9 @@ struct exposition {
 /** The format that a scraper which sends the header Accept wants: true for OpenMetrics. NULL: it
  * sends none. */
 bool exposition_is_open(const char *accept);
+/** Is the header Host a name of this machine for itself? Not where a page of another site has a
+ * name for its address (DNS rebinding). NULL: there is none, which is fine. */
+bool exposition_host_is_local(const char *host);
 /** The value of Content-Type. */
 const char *exposition_type(bool open);
 

@@ -126,9 +126,7 @@ static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connect
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
 
-    return scraper->local || !host || strcmp(host, "localhost") == 0 ||
-           strncmp(host, "localhost:", 10) == 0 || strcmp(host, "127.0.0.1") == 0 ||
-           strncmp(host, "127.0.0.1:", 10) == 0;
+    return scraper->local || exposition_host_is_local(host);
 }
 
 /** Queue @response, which may be NULL, and drop it. */
