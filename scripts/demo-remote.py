@@ -5,7 +5,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ BUILD = os.path.join(SCRIPTS, "..", "build")
 sys.path.insert(0, SCRIPTS)
 sys.path.insert(0, os.path.join(SCRIPTS, "..", "tests", "chaos"))
 
-from lab import DONE, Lab, find_reseat  # pylint: disable=wrong-import-position
+from lab import DONE, Lab, find_reseat, free_port, say  # pylint: disable=wrong-import-position
 
 # Hosts have addresses and names of their own, and each a private authority.
 HOSTS = {"oak": ("127.0.0.1", "basic"), "elm": ("127.0.0.2", "pthread")}
@@ -30,10 +29,8 @@ class Host:
 
     def __init__(self, lab, build, name):
         self.lab, self.name = lab, name
-        self.address, kind = HOSTS[name]
-        with socket.socket() as port:
-            port.bind((self.address, 0))
-            self.address += f":{port.getsockname()[1]}"
+        address, kind = HOSTS[name]
+        self.address = f"{address}:{free_port(address)}"
         self.serve = [os.path.join(build, "remote", "reseat-serve"), "--ca", lab.path(f"ca-{name}")]
         os.chmod(lab.folder, 0o711)  # its list of drivers is for sessions, which are not root's
         self.env = dict(lab.env, POCL_DEVICES=kind)
@@ -121,27 +118,6 @@ class View(threading.Thread):
         return out
 
 
-def say(text):
-    print(f"\n{text}", flush=True)
-
-
-def show(lab, *words):
-    """Run a command of reseat as an operator would, and show it. Its exit status."""
-    print("  $ reseat " + " ".join(words), flush=True)
-    done = subprocess.run([lab.reseat, *words], env=lab.env, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          timeout=STEP_SECONDS, text=True)
-    for line in done.stdout.splitlines():
-        print("    " + line, flush=True)
-    return done.returncode
-
-
-def must(lab, *words):
-    status = show(lab, *words)
-    if status != DONE:
-        raise SystemExit(f"demo: that ended with status {status}")
-
-
 def visit(lab, program):
     """A second program on oak, so that somebody is there when it vanishes."""
     return lab.start(lab.run_command("visitor", "oak/cpu0") + program, subprocess.DEVNULL,
@@ -155,14 +131,14 @@ def play(lab, hosts, view, program, stay):
     say(f"1. The program \"{NAME}\" computes on this host's own device. Host oak is plugged in: its\n"
         "   devices are the program's as soon as they are there, though it never heard of them.")
     view.mark("oak plugged in")
-    must(lab, "server", "add", f"tcp:{oak.address}", "oak")
-    must(lab, "move", NAME, "oak/cpu0")
+    lab.must("server", "add", f"tcp:{oak.address}", "oak")
+    lab.must("move", NAME, "oak/cpu0")
     time.sleep(stay)
     say("2. Host elm is plugged in too, and the program goes there, from one host to another.")
     view.mark("elm plugged in")
-    must(lab, "server", "add", f"tcp:{elm.address}", "elm")
-    must(lab, "move", NAME, "elm/cpu0")
-    must(lab, "devices")
+    lab.must("server", "add", f"tcp:{elm.address}", "elm")
+    lab.must("move", NAME, "elm/cpu0")
+    lab.must("devices")
     visitor = visit(lab, program)
     try:
         view.wait_for("the visitor", lambda _: (lab.app(visitor.pid) or {}).get("device") == "oak/cpu0")
@@ -172,8 +148,8 @@ def play(lab, hosts, view, program, stay):
         view.mark("oak vanishes")
         oak.vanish()
         view.wait_server("oak", "lost")
-        show(lab, "server", "list")
-        if show(lab, "move", NAME, "oak/cpu0", "--json") == DONE:
+        lab.show("server", "list")
+        if lab.show("move", NAME, "oak/cpu0", "--json") == DONE:
             raise SystemExit("demo: it was moved to a device that is not there")
     finally:
         visitor.kill()
@@ -183,13 +159,13 @@ def play(lab, hosts, view, program, stay):
     oak.begin()
     view.wait_server("oak", "up")
     view.mark("oak is back")
-    must(lab, "server", "list")
+    lab.must("server", "list")
     time.sleep(stay)
     say("5. Elm is to be unplugged. First everybody on it goes to where the policy finds room.")
     view.mark("elm unplugged")
-    must(lab, "server", "remove", "elm")
+    lab.must("server", "remove", "elm")
     elm.end()
-    must(lab, "ps")
+    lab.must("ps")
     time.sleep(stay)
     say("6. The program is told to end, and prints its result.")
     return view.finish()

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/config/environment.h"
 #include "agent/daemon/devices/device_list.h"
+#include "state/base/cleanup.h"
 
 void client_no_memory(struct peer *client)
 {
@@ -182,13 +184,31 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
     return *ret_device != LEDGER_NONE;
 }
 
+/** What the agent was started with, one variable a line. */
+static char *clients_default_environment(void)
+{
+    CLEANUP(cleanup_free) const char **variables = NULL;
+    size_t count = 0, size = 0;
+    char *text = NULL;
+    FILE *to = environment_of_drivers(&variables, &count) ? NULL : open_memstream(&text, &size);
+
+    for (size_t i = 0; to && i < count; i++)
+        if (!strchr(variables[i], '\n'))
+            (void)fprintf(to, "%s\n", variables[i]);
+    if (to && fclose(to)) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
 char *client_environment(const struct peer *client, const msgpack_object *map)
 {
     const msgpack_object *items;
     size_t count = field_array(map, "environment", &items), size = 1, used = 0;
 
     if (!peer_may(client, RIGHT_AGENT))
-        count = 0;
+        return clients_default_environment();
     for (size_t i = 0; i < count; i++)
         size += items[i].type == MSGPACK_OBJECT_STR ? items[i].via.str.size + 1 : 0;
     char *text = malloc(size);

@@ -57,8 +57,9 @@ bool client_program_or_device(struct peer *client, const msgpack_object *map,
 bool client_names_device(struct peer *client, const msgpack_object *map);
 
 /**
- * The client's environment variables that the agent accepts from it, one a line. The caller frees
- * the text. NULL: no memory.
+ * The environment variables in which devices are listed for the client, one a line: its own, or the
+ * agent's where the client may not say what the agent's helper loads. The caller frees the text.
+ * NULL: no memory.
  */
 char *client_environment(const struct peer *client, const msgpack_object *map);
 /**

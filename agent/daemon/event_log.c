@@ -17,24 +17,35 @@
 
 /* A record of a file is a frame of the protocol, as it is in memory. */
 #define LENGTH_SIZE  4
-#define FILE_MAX     (1u << 20) /* Then the file becomes the older one of the two. */
+#define FILE_MAX     (1u << 20) /* Then the events that are kept become the older file of the two. */
+#define NOBODY       ((uid_t)-1) /* The agent, in place of a user. */
 #define RECORD_MAX   4096
 #define REASON_MAX   512
 #define FRAME_EVENTS 256 /* Events in one frame to a client. */
 
 struct kept_event {
-    uint64_t number; /**< 0: none. */
+    uint64_t number;
     uint8_t *record; /**< The length and the map. */
     size_t size;
     uint64_t at_ms;
     bool owned;
     uid_t uid;
+    uid_t payer; /**< Whose share it takes: the program's user, or who asked; or NOBODY. */
+};
+
+/** What the events of a user take, which is more than nothing. */
+struct event_share {
+    uid_t payer;
+    size_t bytes;
 };
 
 struct event_log {
-    struct kept_event kept[EVENTS_MAX]; /**< A ring: event N is at N % EVENTS_MAX. */
-    uint64_t last;                      /**< The number of the last event; 0: none. */
-    char path[PATH_MAX], older[PATH_MAX];
+    struct kept_event kept[EVENTS_MAX]; /**< A ring, by number. */
+    size_t first, count, kept_bytes;    /**< kept_bytes is at most FILE_MAX. */
+    struct event_share shares[EVENTS_MAX + 1];
+    size_t share_count;
+    uint64_t last; /**< The number of the last event; 0: none. */
+    char path[PATH_MAX], older[PATH_MAX], fresh[PATH_MAX];
     struct owned file; /**< OWNED_NONE: events are only kept in memory. */
     off_t bytes;       /**< Of the file, up to the end of the last whole record. */
     void (*noted)(struct agent *agent, const struct event *event); /**< Or NULL. */
@@ -43,16 +54,87 @@ struct event_log {
 
 /* ---- memory ---- */
 
+static struct kept_event *event_log_at(const struct event_log *log, size_t index)
+{
+    return (struct kept_event *)&log->kept[(log->first + index) % EVENTS_MAX];
+}
+
+static void event_log_charge(struct event_log *log, uid_t payer, size_t bytes)
+{
+    struct event_share *share = log->shares;
+
+    while (share < log->shares + log->share_count && share->payer != payer)
+        share++;
+    if (share == log->shares + log->share_count)
+        log->shares[log->share_count++] = (struct event_share){.payer = payer};
+    share->bytes += bytes;
+}
+
+static void event_log_credit(struct event_log *log, uid_t payer, size_t bytes)
+{
+    struct event_share *share = log->shares;
+
+    while (share->payer != payer)
+        share++;
+    share->bytes -= bytes;
+    if (!share->bytes)
+        *share = log->shares[--log->share_count];
+}
+
+static void event_log_remove(struct event_log *log, size_t index)
+{
+    struct kept_event *gone = event_log_at(log, index);
+
+    event_log_credit(log, gone->payer, gone->size);
+    log->kept_bytes -= gone->size;
+    free(gone->record);
+    for (; index > 0; index--)
+        *event_log_at(log, index) = *event_log_at(log, index - 1);
+    *event_log_at(log, 0) = (struct kept_event){.record = NULL};
+    log->first = (log->first + 1) % EVENTS_MAX;
+    log->count--;
+}
+
+/** Forget the oldest event of the user whose events take the most: who floods loses only their own.
+ */
+static void event_log_forget(struct event_log *log)
+{
+    const struct event_share *most = log->shares;
+    size_t index = 0;
+
+    for (size_t i = 1; i < log->share_count; i++)
+        most = log->shares[i].bytes > most->bytes ? &log->shares[i] : most;
+    while (index < log->count && event_log_at(log, index)->payer != most->payer)
+        index++;
+    event_log_remove(log, index < log->count ? index : 0);
+}
+
 /** Keep an event under its number, or under the next one if that was given. Takes its record. */
 static const struct kept_event *event_log_keep(struct event_log *log, const struct kept_event *one)
 {
-    uint64_t number = one->number > log->last ? one->number : log->last + 1;
-    struct kept_event *kept = &log->kept[number % EVENTS_MAX];
-
-    free(kept->record);
+    event_log_charge(log, one->payer, one->size);
+    while (log->count == EVENTS_MAX || (log->count && log->kept_bytes + one->size > FILE_MAX))
+        event_log_forget(log);
+    struct kept_event *kept = event_log_at(log, log->count++);
     *kept = *one;
-    log->last = kept->number = number;
+    kept->number = one->number > log->last ? one->number : log->last + 1;
+    log->last = kept->number;
+    log->kept_bytes += one->size;
     return kept;
+}
+
+/** Is this event of a file kept already, because the older file has it too? */
+static bool event_log_has(const struct event_log *log, const struct kept_event *one)
+{
+    if (one->number > log->last)
+        return false;
+    for (size_t i = 0; i < log->count; i++) {
+        const struct kept_event *kept = event_log_at(log, i);
+        if (kept->number == one->number && kept->size == one->size &&
+            memcmp(kept->record, one->record, one->size) == 0)
+            return true;
+    }
+    return false;
 }
 
 static bool event_log_shows(const struct kept_event *kept, const struct peer *peer)
@@ -86,12 +168,17 @@ static off_t event_log_load(struct event_log *log, const char *path)
         if (record) {
             memcpy(record, prefix, LENGTH_SIZE + length);
             const msgpack_object *map = &message.root;
-            (void)event_log_keep(log, &(struct kept_event){.number = field_u64(map, "number", 0),
-                                                           .record = record,
-                                                           .size = LENGTH_SIZE + length,
-                                                           .at_ms = field_u64(map, "at_ms", 0),
-                                                           .owned = field_get(map, "uid") != NULL,
-                                                           .uid = (uid_t)field_u64(map, "uid", 0)});
+            struct kept_event one = {.number = field_u64(map, "number", 0),
+                                     .record = record,
+                                     .size = LENGTH_SIZE + length,
+                                     .at_ms = field_u64(map, "at_ms", 0),
+                                     .owned = field_get(map, "uid") != NULL,
+                                     .uid = (uid_t)field_u64(map, "uid", 0)};
+            one.payer = one.owned ? one.uid : (uid_t)field_u64(map, "by_uid", NOBODY);
+            if (event_log_has(log, &one))
+                free(record);
+            else
+                (void)event_log_keep(log, &one);
         }
         message_finish(&message);
         at += LENGTH_SIZE + length;
@@ -111,16 +198,42 @@ static int event_log_open(struct event_log *log)
     return error;
 }
 
+/** Write what is kept to the file at @path. Returns 0 or -errno, and leaves no file then. */
+static int event_log_dump(const struct event_log *log, const char *path)
+{
+    struct owned file = OWNED_NONE;
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int error = owned_take(fd, &file);
+
+    for (size_t i = 0; !error && i < log->count; i++)
+        error = owned_append(&file, event_log_at(log, i)->record, event_log_at(log, i)->size);
+    owned_close(&file);
+    if (error)
+        (void)unlink(path);
+    return error;
+}
+
+/**
+ * Begin a new file. The older one has all that is kept then, also from before it: a user who floods
+ * pushes nobody's events out of the files. Without room for it, it is the file so far.
+ */
+static int event_log_turn(struct event_log *log)
+{
+    bool dumped = event_log_dump(log, log->fresh) == 0;
+
+    owned_close(&log->file);
+    if (rename(dumped ? log->fresh : log->path, log->older))
+        return -errno;
+    if (dumped && unlink(log->path))
+        return -errno;
+    log->bytes = 0;
+    return 0;
+}
+
 static int event_log_write(struct event_log *log, const void *record, size_t size)
 {
-    int error = 0;
+    int error = log->bytes + (off_t)size > FILE_MAX ? event_log_turn(log) : 0;
 
-    if (log->bytes + (off_t)size > FILE_MAX) {
-        owned_close(&log->file);
-        if (rename(log->path, log->older))
-            error = -errno;
-        log->bytes = error ? log->bytes : 0;
-    }
     if (!error && owned_fd(&log->file) < 0)
         error = event_log_open(log);
     if (!error && !(error = owned_append(&log->file, record, size)))
@@ -148,7 +261,8 @@ void event_log_init(struct agent *agent, const char *folder)
         return;
     log->file = OWNED_NONE;
     if (!folder || paths_join(folder, "events", log->path) ||
-        paths_join(folder, "events.older", log->older)) {
+        paths_join(folder, "events.older", log->older) ||
+        paths_join(folder, "events.fresh", log->fresh)) {
         log->path[0] = '\0';
         return;
     }
@@ -163,8 +277,8 @@ void event_log_finish(struct agent *agent)
     agent->event_log = NULL;
     if (!log)
         return;
-    for (size_t i = 0; i < EVENTS_MAX; i++)
-        free(log->kept[i].record);
+    for (size_t i = 0; i < log->count; i++)
+        free(event_log_at(log, i)->record);
     owned_close(&log->file);
     free(log);
 }
@@ -297,7 +411,10 @@ void event_log_add(struct agent *agent, const struct event *wish)
                                                      .size = size,
                                                      .at_ms = event.at_ms,
                                                      .owned = event.owned,
-                                                     .uid = event.uid});
+                                                     .uid = event.uid,
+                                                     .payer = event.owned    ? event.uid
+                                                              : event.by_pid ? event.by_uid
+                                                                             : NOBODY});
         event_log_store(log, record, size);
         event_log_follow(agent, kept);
     }
@@ -340,14 +457,14 @@ void event_log_put_moves(const struct agent *agent, const struct program *progra
 {
     static const char *const keys[] = {"from", "to", "reason"};
     const struct event_log *log = agent->event_log;
-    uint64_t last = log ? log->last : 0, now = clock_wall_ms();
+    uint64_t now = clock_wall_ms();
     unsigned count = 0;
 
     frame_array(frame, "policy_moves");
-    for (uint64_t i = last; i > 0 && last - i < EVENTS_MAX && count < PROGRAM_MOVES_MAX; i--) {
-        const struct kept_event *kept = &log->kept[i % EVENTS_MAX];
+    for (size_t i = log ? log->count : 0; i-- > 0 && count < PROGRAM_MOVES_MAX;) {
+        const struct kept_event *kept = event_log_at(log, i);
         struct message message;
-        if (kept->number != i || !kept->owned || kept->uid != program->uid ||
+        if (!kept->owned || kept->uid != program->uid ||
             message_decode(kept->record + LENGTH_SIZE, kept->size - LENGTH_SIZE, &message))
             continue;
         if (event_log_is_policy_move(&message.root, program)) {
@@ -366,8 +483,7 @@ void events_handle(struct peer *peer, struct message *message)
 {
     struct event_log *log = peer->agent->event_log;
     uint64_t now = clock_wall_ms(), age = field_u64(&message->root, "age_ms", UINT64_MAX);
-    uint64_t last = log ? log->last : 0;
-    uint64_t number = last > EVENTS_MAX ? last - EVENTS_MAX : 0;
+    size_t last = log ? log->count : 0, next = 0;
     unsigned count;
 
     peer->follows = field_bool(&message->root, "follow", false);
@@ -375,16 +491,15 @@ void events_handle(struct peer *peer, struct message *message)
         struct frame frame;
         frame_init(&frame, MSG_EVENTS);
         frame_array(&frame, "events");
-        for (count = 0; count < FRAME_EVENTS && number < last;) {
-            const struct kept_event *kept = &log->kept[++number % EVENTS_MAX];
-            if (kept->number != number || !event_log_shows(kept, peer) ||
-                (age < now && kept->at_ms < now - age))
+        for (count = 0; count < FRAME_EVENTS && next < last;) {
+            const struct kept_event *kept = event_log_at(log, next++);
+            if (!event_log_shows(kept, peer) || (age < now && kept->at_ms < now - age))
                 continue;
             event_log_put(kept, &frame);
             count++;
         }
         frame_end(&frame);
-        frame_bool(&frame, "more", peer->follows || number < last);
+        frame_bool(&frame, "more", peer->follows || next < last);
         peer_send(peer, &frame);
-    } while (number < last);
+    } while (next < last);
 }

@@ -6,9 +6,11 @@
 
 /*
  * What happened to programs and devices, and who asked for it: the source of `reseat events` and of
- * the lines about this in the agent's log. The last EVENTS_MAX events are in memory; those and a
- * few more are in two files of the state folder, so that the next agent has them too. Without room
- * on the disk, events are lost there, and nothing else happens.
+ * the lines about this in the agent's log. The last EVENTS_MAX events, of a MiB at most, are in
+ * memory; those and a few more are in two files of the state folder, so that the next agent has
+ * them too. Where there is no room for another, the oldest goes of the user whose events take the
+ * most: those of their programs, and of what they asked for. Without room on the disk, events are
+ * lost there, and nothing else happens.
  */
 
 #define EVENTS_MAX 4096

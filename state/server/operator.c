@@ -37,8 +37,12 @@ int operator_ask(int fd, const struct operator_request *request, struct operator
     if (got != (ssize_t)sizeof(*ret_answer) || ret_answer->version != OPERATOR_VERSION)
         return -EPROTONOSUPPORT;
     ret_answer->addresses[OPERATOR_ADDRESSES_MAX - 1] = '\0';
-    ret_answer->session.name[OPERATOR_NAME_MAX - 1] = '\0';
-    ret_answer->session.devices[OPERATOR_DEVICES_MAX - 1] = '\0';
+    if (request->what == OPERATOR_SESSION) {
+        ret_answer->session.name[OPERATOR_NAME_MAX - 1] = '\0';
+        ret_answer->session.devices[OPERATOR_DEVICES_MAX - 1] = '\0';
+    } else if (request->what == OPERATOR_DEVICE) {
+        ret_answer->device.name[OPERATOR_NAME_MAX - 1] = '\0';
+    }
     return 0;
 }
 

@@ -25,6 +25,8 @@ enum operator_what {
     OPERATOR_KICK,       /**< End the session of that number; or, with 0, those of that name. */
     OPERATOR_REVOKED,    /**< End the sessions of that certificate, if it is of the server's
                            authority. */
+    OPERATOR_TOTALS,     /**< What the server has counted since it started. */
+    OPERATOR_DEVICE,     /**< Describe the device of that number, from 0 on. */
 };
 
 struct operator_request {
@@ -46,15 +48,42 @@ struct operator_session {
     char devices[OPERATOR_DEVICES_MAX]; /**< "gpu0,cpu0". */
 };
 
+/** Why a server ended a session. */
+#define OPERATOR_ENDINGS 3
+
+struct operator_totals {
+    uint64_t sessions;    /**< That were begun. */
+    uint64_t connections; /**< Of clients that are not admitted yet. */
+    uint64_t refused;     /**< Connections and sessions that were refused. */
+    uint64_t crashed;     /**< Sessions whose process was ended by a signal that nobody meant. */
+    uint64_t
+        ended[OPERATOR_ENDINGS]; /**< By an operator, with their certificate, or as it expired. */
+    uint64_t kept, kept_bytes;   /**< Binaries. */
+};
+
+struct operator_device {
+    char name[OPERATOR_NAME_MAX];
+    uint64_t capacity, granted; /**< In bytes. */
+    uint32_t sessions;          /**< That offer the device to their client. */
+    uint32_t waiting;           /**< That wait for a time slice. */
+};
+
 struct operator_answer {
     uint32_t version;
-    int32_t error;  /**< 0 or -errno; -ENOENT: no such session, or no further one. */
+    int32_t error;  /**< 0 or -errno; -ENOENT: no such session or device, or no further one. */
     uint32_t count; /**< How many sessions there are, or were ended. */
     int32_t pid;
     char addresses[OPERATOR_ADDRESSES_MAX]; /**< The addresses at which the server listens,
                                               separated by blanks. */
-    struct operator_session session;
+    union {
+        struct operator_session session;
+        struct operator_totals totals;
+        struct operator_device device;
+    };
 };
+_Static_assert(sizeof(struct operator_totals) <= sizeof(struct operator_session) &&
+                   sizeof(struct operator_device) <= sizeof(struct operator_session),
+               "older servers and commands send as much");
 
 /**
  * Call @each for every running server of this user; root's servers are not listed for others.

@@ -498,6 +498,12 @@ static void report(struct puppet *puppet, const msgpack_object *map)
         if (done && !dry && (which == UINT64_MAX || which == i))
             go(puppet, &puppet->vdevs[i], map);
     puppet_say(puppet);
+    if (done && !dry) { /* Its last phase, whatever it was asked for. */
+        frame_init(&frame, MSG_PROGRESS);
+        frame_u64(&frame, "request", field_u64(map, "request", 0));
+        frame_string(&frame, "phase", "resume");
+        puppet_send(puppet, &frame);
+    }
     frame_init(&frame, MSG_REPORT);
     frame_u64(&frame, "request", field_u64(map, "request", 0));
     frame_string(&frame, "result", again ? RESULT_AGAIN : puppet->move);

@@ -1,11 +1,14 @@
 """A private world for running programs under reseat: its own agent, vendors and caches."""
 
+import copy
 import fcntl
 import itertools
 import json
 import os
 import random
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -60,6 +63,10 @@ def fail(text):
     sys.exit(f"{os.path.basename(sys.argv[0])}: {text}")
 
 
+def say(text):
+    print(f"\n{text}", flush=True)
+
+
 def check(what, is_so, seen=""):
     if not is_so:
         fail(f"{what}: {seen}")
@@ -78,6 +85,12 @@ def until(what, ready, seen=lambda: ""):
             return got
         time.sleep(POLL_SECONDS)
     return fail(f"never came about: {what}; {seen()}")
+
+
+def free_port(address="127.0.0.1"):
+    with socket.socket() as one:
+        one.bind((address, 0))
+        return one.getsockname()[1]
 
 
 def touch(path):
@@ -135,6 +148,7 @@ class Lab:
 
     def __init__(self, vendors, reseat=None, keep=False, extra_env=None, program=(), devices=None):
         self.programs = []
+        self.user, self.identity = "", {}
         self.folder = tempfile.mkdtemp(prefix="reseat-lab-")
         self.keep = keep
         self.reseat = reseat
@@ -185,6 +199,18 @@ class Lab:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.cache_lock.close()
 
+    def of(self, user, uid):
+        """The same world for another user, who has a home: only root can ask for it."""
+        home, other = self.path(user), copy.copy(self)
+        os.mkdir(home, mode=0o700)
+        os.chown(home, uid, uid)
+        os.chmod(self.folder, 0o711)
+        other.user, other.identity = user, {"user": uid, "group": uid, "extra_groups": []}
+        other.env = dict(self.env, HOME=home, RESEAT_LINKS=os.path.join(home, "links"))
+        for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "POCL_CACHE_DIR"):
+            other.env[name] = home
+        return other
+
     def path(self, name):
         return os.path.join(self.folder, name)
 
@@ -198,13 +224,27 @@ class Lab:
         try:
             run = subprocess.run([self.reseat, *args], env=self.env, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
-                                 timeout=COMMAND_SECONDS)
+                                 timeout=COMMAND_SECONDS, **self.identity)
         except subprocess.TimeoutExpired:
             return DEADLINE, None
         try:
             return run.returncode, json.loads(run.stdout)
         except ValueError:
             return run.returncode, None
+
+    def show(self, *words, without=r"^$"):
+        """Run a command of reseat as an operator would, and show it, without some lines. Its exit status."""
+        print(f"  {self.user}$ reseat " + " ".join(words), flush=True)
+        done = subprocess.run([self.reseat, *words], env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                              timeout=COMMAND_SECONDS, text=True, **self.identity)
+        for line in done.stdout.splitlines():
+            if not re.search(without, line):
+                print("    " + line, flush=True)
+        return done.returncode
+
+    def must(self, *words, **more):
+        expect("the status of that", self.show(*words, **more), DONE)
 
     def devices(self):
         """Names of all devices, in the order in which reseat shows them."""
@@ -249,7 +289,7 @@ class Lab:
 
     def start(self, command, stdout, stderr, extra_env=None, stdin=subprocess.DEVNULL):
         return subprocess.Popen(command, env=dict(self.env, **(extra_env or {})),
-                                stdin=stdin, stdout=stdout, stderr=stderr)
+                                stdin=stdin, stdout=stdout, stderr=stderr, **self.identity)
 
     def native(self, command, seconds=PATIENCE, **env):
         """(exit status, standard output) without reseat."""

@@ -26,17 +26,17 @@ KILL_SECONDS = 0.2  # after they began, at most
 NOBODY = 65534  # an ordinary user
 
 
-def is_reaper(pid):
+def is_helper(pid):
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
-            return file.read() == "reseat-reaper\n"
+            return file.read() in ("reseat-reaper\n", "reseat-serve-me\n")
     except OSError:  # it has ended
         return False
 
 
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [child for child in file.read().split() if not is_reaper(child)]
+        return [child for child in file.read().split() if not is_helper(child)]
 
 
 def await_nobody(served):

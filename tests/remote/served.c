@@ -182,12 +182,15 @@ bool served_writes(const struct served *served, const char *text)
     return true;
 }
 
-static bool is_reaper(pid_t pid)
+/* Processes beside the sessions, by what the kernel calls them. */
+static const char reaper[] = "reseat-reaper\n", metrics[] = "reseat-serve-me\n";
+
+static bool is_called(pid_t pid, const char *name)
 {
-    char path[64], name[32] = "";
+    char path[64], called[32] = "";
     snprintf(path, sizeof(path), "/proc/%d/comm", pid);
     FILE *file = fopen(path, "re");
-    bool is = file && fgets(name, sizeof(name), file) && !strcmp(name, "reseat-reaper\n");
+    bool is = file && fgets(called, sizeof(called), file) && !strcmp(called, name);
     if (file)
         fclose(file);
     return is;
@@ -202,7 +205,8 @@ static unsigned list_children(const struct served *served, bool reapers, pid_t *
     FILE *file = fopen(path, "re");
     cr_assert(file);
     while (count < max && fscanf(file, "%d", &ret_pids[count]) == 1)
-        count += is_reaper(ret_pids[count]) == reapers;
+        count +=
+            is_called(ret_pids[count], reaper) == reapers && !is_called(ret_pids[count], metrics);
     fclose(file);
     return count;
 }

@@ -39,7 +39,7 @@ unsigned served_lines(const struct served *served);
 pid_t served_session(const struct served *served);
 /** The process that ends what sessions started, should it be killed. 0: there is none. */
 pid_t served_reaper(const struct served *served);
-/** All its processes that are not its own, nor its reaper, @max at most. */
+/** All its processes that are not its own, nor a helper of its, @max at most. */
 unsigned served_children(const struct served *served, pid_t *ret_pids, unsigned max);
 /** Have the loader of this process find the driver, and it the server. */
 void served_use(const struct served *served);

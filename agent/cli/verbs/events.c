@@ -86,9 +86,11 @@ static int events_run(struct call *call)
 const struct verb verb_events = {
     .name = "events",
     .summary = "Show what happened to programs and devices, and who asked for it.",
-    .text = "Moves with their phases, refusals, lost devices and recoveries, drains, limits, "
-            "suspends and what the policy decided; of other users' programs only root is told. The "
-            "agent keeps the last 4096 events, also when it is started again.",
+    .text =
+        "Moves with their phases, refusals, lost devices and recoveries, drains, limits, "
+        "suspends and what the policy decided; of other users' programs only root is told. The "
+        "agent keeps the last 4096 events, also when it is started again. Where there are more, "
+        "the oldest of the user with the most events go.",
     .members = "events[]",
     .options = events_options,
     .size = sizeof(struct events),

@@ -15,18 +15,25 @@ static const char *const counted_words[] = {
     /* What operations and requests come to. */
     RESULT_DONE, RESULT_ROLLED_BACK, RESULT_REFUSED, RESULT_EXPIRED, RESULT_CANCELED, RESULT_ENDED,
     RESULT_UNKNOWN, RESULT_QUEUED, ERR_DENIED, "set", "off", "drain", "cordoned", "announced",
-    /* Of the policy: policy_action_name(). */
-    "grant", "move", "spill", "wait", "suspend", "resume", "refuse", "prewarm",
     /* Of programs and devices. */
     "connected", "disconnected", "unresponsive", "responsive", "fenced", "unfenced", "recovered",
     "lost-device", "lost", "back"};
 
-/** The constant that equals @word; NULL: it is not counted. */
-static const char *counts_word(const char *word)
+/** Of the policy: policy_action_name(). Of an operation "resume" is a phase, and none of its ends.
+ */
+static const char *const counted_actions[] = {"grant",   "move",   "spill",  "wait",
+                                              "suspend", "resume", "refuse", "prewarm"};
+
+/** The constant that equals the state of @event; NULL: it is not counted. */
+static const char *counts_word(const struct event *event)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(counted_words); i++)
-        if (strcmp(counted_words[i], word) == 0)
-            return counted_words[i];
+    bool decides = strcmp(event->what, "policy") == 0;
+    const char *const *words = decides ? counted_actions : counted_words;
+    size_t count = decides ? ARRAY_SIZE(counted_actions) : ARRAY_SIZE(counted_words);
+
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], event->state) == 0)
+            return words[i];
     return NULL;
 }
 
@@ -43,7 +50,7 @@ enum tally_kind tally_kind(const struct tally *tally)
 
 static void counts_note_event(struct agent *agent, const struct event *event)
 {
-    const char *state = counts_word(event->state);
+    const char *state = counts_word(event);
     struct counts *counts = agent->metrics ? &agent->metrics->counts : NULL;
 
     if (!counts || !state)

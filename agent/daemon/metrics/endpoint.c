@@ -12,6 +12,7 @@
 #include "agent/daemon/clients.h"
 #include "agent/daemon/metrics/metrics_priv.h"
 #include "state/base/files/access.h"
+#include "state/server/exposition.h"
 
 /*
  * HTTP for scrapers and browsers, on the agent's loop: libmicrohttpd has an epoll descriptor of its
@@ -76,10 +77,7 @@ static struct MHD_Response *endpoint_make(const struct endpoint *endpoint, const
 
     if (!response)
         return NULL;
-    (void)MHD_add_response_header(response, "Content-Type",
-                                  open ? "application/openmetrics-text; version=1.0.0; "
-                                         "charset=utf-8"
-                                       : "text/plain; version=0.0.4; charset=utf-8");
+    (void)MHD_add_response_header(response, "Content-Type", exposition_type(open));
     (void)MHD_add_response_header(response, "Connection", "close");
     return response;
 }
@@ -128,9 +126,7 @@ static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connect
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
 
-    return scraper->local || !host || strcmp(host, "localhost") == 0 ||
-           strncmp(host, "localhost:", 10) == 0 || strcmp(host, "127.0.0.1") == 0 ||
-           strncmp(host, "127.0.0.1:", 10) == 0;
+    return scraper->local || exposition_host_is_local(host);
 }
 
 /** Queue @response, which may be NULL, and drop it. */
@@ -148,7 +144,7 @@ static enum MHD_Result endpoint_metrics(struct endpoint *endpoint, const struct 
                                         struct MHD_Connection *connection)
 {
     const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
-    bool open = accepts && strstr(accepts, "application/openmetrics-text");
+    bool open = exposition_is_open(accepts);
     struct MHD_Response *response = endpoint_page(endpoint, &scraper->who, open);
 
     return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;

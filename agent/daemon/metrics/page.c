@@ -9,8 +9,8 @@
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
 #include "agent/daemon/servers/servers.h"
-#include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
+#include "state/server/exposition.h"
 
 #define USERS_MAX 256 /* Of users with the most programs; the others are left out. */
 #define MW        1000.0
@@ -21,28 +21,18 @@ struct user_sum {
     uint64_t programs, granted, held, busy_permil;
 };
 
-struct metric;
-
 /** One answer to a scrape. */
 struct page {
-    FILE *to;
+    struct exposition text;
     struct agent *agent;
     const struct peer *viewer;
-    bool open; /**< As OpenMetrics. */
-    const struct metric *metric;
     struct device_use *uses; /**< One for each device of the ledger. */
     struct user_sum *users;  /**< Those that the viewer may see. */
     size_t user_count;
 };
 
-enum metric_type { GAUGE, COUNTER, HISTOGRAM };
-
-/** A metric. The values of all of its labels are words of tables, devices or users. */
-struct metric {
-    const char *name; /**< Of a counter without "_total". */
-    const char *unit; /**< The end of the name; or "". */
-    const char *help;
-    enum metric_type type;
+struct page_metric {
+    struct metric head;
     /** Writes the samples. */
     void (*put)(struct page *page);
     /** Of one device, instead: its value; NAN: it has none. */
@@ -51,81 +41,26 @@ struct metric {
     double (*user)(const struct user_sum *user);
 };
 
-/* ---- lines ---- */
-
-/** Write a label. Its value is made safe, as parts of it are what drivers say. */
-static void page_label(const struct page *page, bool first, const char *name, const char *value)
-{
-    char safe[256];
-
-    text_make_safe(safe, sizeof(safe), value, strlen(value));
-    (void)fprintf(page->to, "%s%s=\"", first ? "{" : ",", name);
-    for (const char *at = safe; *at; at++) {
-        if (*at == '\\' || *at == '"')
-            (void)fputc('\\', page->to);
-        (void)fputc(*at, page->to);
-    }
-    (void)fputc('"', page->to);
-}
-
-struct label {
-    const char *name, *value;
-};
-
-/** Write a sample with up to three labels; a label without a name is left out. */
-static void page_put(const struct page *page, const char *suffix, const struct label labels[3],
-                     double value)
-{
-    bool any = false;
-
-    if (isnan(value))
-        return;
-    (void)fprintf(page->to, "%s%s", page->metric->name, suffix);
-    for (unsigned i = 0; labels && i < 3; i++) {
-        if (!labels[i].name)
-            continue;
-        page_label(page, !any, labels[i].name, labels[i].value);
-        any = true;
-    }
-    (void)fprintf(page->to, "%s %.15g\n", any ? "}" : "", value);
-}
-
-static const char *page_suffix(const struct metric *metric)
-{
-    return metric->type == COUNTER ? "_total" : "";
-}
-
-static void page_put_one(const struct page *page, double value)
-{
-    page_put(page, page_suffix(page->metric), NULL, value);
-}
-
-static void page_put_labelled(const struct page *page, const char *label, const char *value,
-                              double number)
-{
-    page_put(page, page_suffix(page->metric), (struct label[3]){{label, value}}, number);
-}
-
 /* ---- the agent ---- */
 
 static void page_build_info(struct page *page)
 {
-    page_put_labelled(page, "version", RESEAT_VERSION, 1);
+    exposition_put_labelled(&page->text, "version", RESEAT_VERSION, 1);
 }
 
 static void page_start_time(struct page *page)
 {
-    page_put_one(page, page->agent->metrics->counts.began_s);
+    exposition_put_one(&page->text, page->agent->metrics->counts.began_s);
 }
 
 static void page_connections(struct page *page)
 {
-    page_put_one(page, page->agent->peer_count);
+    exposition_put_one(&page->text, page->agent->peer_count);
 }
 
 static void page_dropped(struct page *page)
 {
-    page_put_one(page, (double)page->agent->metrics->dropped);
+    exposition_put_one(&page->text, (double)page->agent->metrics->dropped);
 }
 
 /* ---- devices ---- */
@@ -140,11 +75,11 @@ static void page_device_info(struct page *page)
     for (uint32_t i = 0; i < page->agent->ledger.count; i++) {
         const struct inventory_entry *entry = devices_entry(page->agent, i);
         if (entry && page_ledger(page, i)->listed)
-            page_put(page, "",
-                     (struct label[3]){{"device", page_ledger(page, i)->name},
-                                       {"kind", device_kind(&entry->info)},
-                                       {"model", entry->key.device}},
-                     1);
+            exposition_put(&page->text, "",
+                           (struct label[3]){{"device", page_ledger(page, i)->name},
+                                             {"kind", device_kind(&entry->info)},
+                                             {"model", entry->key.device}},
+                           1);
     }
 }
 
@@ -196,11 +131,11 @@ static double page_device_wanted(const struct page *page, uint32_t device)
 static void page_put_metered(const struct page *page, uint32_t device, const char *direction,
                              bool metered, double value)
 {
-    page_put(page, "",
-             (struct label[3]){{"device", page_ledger(page, device)->name},
-                               {"source", metered ? "meter" : "programs"},
-                               {direction ? "direction" : NULL, direction}},
-             value);
+    exposition_put(&page->text, "",
+                   (struct label[3]){{"device", page_ledger(page, device)->name},
+                                     {"source", metered ? "meter" : "programs"},
+                                     {direction ? "direction" : NULL, direction}},
+                   value);
 }
 
 static void page_device_busy(struct page *page)
@@ -244,11 +179,11 @@ static void page_device_power(struct page *page)
     for (uint32_t i = 0; i < page->agent->ledger.count; i++) {
         uint64_t mw;
         if (page_ledger(page, i)->listed && power_reading(page->agent, i, &mw))
-            page_put(page, "",
-                     (struct label[3]){
-                         {"device", page_ledger(page, i)->name},
-                         {"source", power_is_modelled(page->agent, i) ? "model" : "meter"}},
-                     (double)mw / MW);
+            exposition_put(&page->text, "",
+                           (struct label[3]){
+                               {"device", page_ledger(page, i)->name},
+                               {"source", power_is_modelled(page->agent, i) ? "model" : "meter"}},
+                           (double)mw / MW);
     }
 }
 
@@ -270,7 +205,7 @@ static void page_programs(struct page *page)
         double count = 0;
         for (const struct program *one = page->agent->programs; one; one = one->next)
             count += strcmp(program_state(one), states[i]) == 0;
-        page_put_labelled(page, "state", states[i], count);
+        exposition_put_labelled(&page->text, "state", states[i], count);
     }
 }
 
@@ -308,18 +243,18 @@ static void page_queue(struct page *page)
             queues = queues || (program->vdevs[i].displaced && vdev_is_off(&program->vdevs[i]));
         programs += queues;
     }
-    page_put_labelled(page, "queue", "memory", calls);
-    page_put_labelled(page, "queue", "device", programs);
+    exposition_put_labelled(&page->text, "queue", "memory", calls);
+    exposition_put_labelled(&page->text, "queue", "device", programs);
 }
 
 static void page_waits(struct page *page)
 {
-    page_put_one(page, (double)page->agent->metrics->counts.waits);
+    exposition_put_one(&page->text, (double)page->agent->metrics->counts.waits);
 }
 
 static void page_wait_time(struct page *page)
 {
-    page_put_one(page, (double)page->agent->metrics->counts.waited_ms / 1000);
+    exposition_put_one(&page->text, (double)page->agent->metrics->counts.waited_ms / 1000);
 }
 
 static void page_under_way(struct page *page)
@@ -328,7 +263,7 @@ static void page_under_way(struct page *page)
         double count = 0;
         for (const struct operation *op = page->agent->operations; op; op = op->next)
             count += op->verb == verb;
-        page_put_labelled(page, "operation", request_verbs[verb], count);
+        exposition_put_labelled(&page->text, "operation", request_verbs[verb], count);
     }
 }
 
@@ -340,10 +275,11 @@ static void page_put_tallies(const struct page *page, enum tally_kind kind,
     for (unsigned i = 0; i < counts->tally_count; i++) {
         const struct tally *tally = &counts->tallies[i];
         if (tally_kind(tally) == kind)
-            page_put(page, "_total",
-                     (struct label[3]){
-                         {names[0], tally->what}, {names[1], tally->state}, {names[2], tally->by}},
-                     (double)tally->count);
+            exposition_put(&page->text, "_total",
+                           (struct label[3]){{names[0], tally->what},
+                                             {names[1], tally->state},
+                                             {names[2], tally->by}},
+                           (double)tally->count);
     }
 }
 
@@ -376,11 +312,11 @@ static void page_put_histogram(const struct page *page, const struct histogram *
         count += histogram->counts[i];
         if (i < BUCKETS) /* A float, as OpenMetrics wants it. */
             (void)snprintf(bound, sizeof(bound), "%.3f", histogram_bounds[i]);
-        page_put(page, "_bucket", (struct label[3]){{"le", i < BUCKETS ? bound : "+Inf"}},
-                 (double)count);
+        exposition_put(&page->text, "_bucket",
+                       (struct label[3]){{"le", i < BUCKETS ? bound : "+Inf"}}, (double)count);
     }
-    page_put(page, "_sum", NULL, histogram->sum_s);
-    page_put(page, "_count", NULL, (double)count);
+    exposition_put(&page->text, "_sum", NULL, histogram->sum_s);
+    exposition_put(&page->text, "_count", NULL, (double)count);
 }
 
 static void page_downtimes(struct page *page)
@@ -395,118 +331,130 @@ static void page_moves(struct page *page)
 
 static void page_copied(struct page *page)
 {
-    page_put_one(page, (double)page->agent->metrics->counts.copied_bytes);
+    exposition_put_one(&page->text, (double)page->agent->metrics->counts.copied_bytes);
 }
 
 /* ---- the table ---- */
 
-static const struct metric metrics[] = {
-    {"reseat_build_info", "", "Always 1. The label is the version of the agent.", GAUGE,
+static const struct page_metric metrics[] = {
+    {{"reseat_build_info", "", "Always 1. The label is the version of the agent.", METRIC_GAUGE},
      page_build_info},
-    {"reseat_start_time_seconds", "seconds", "When the agent started, since 1970.", GAUGE,
+    {{"reseat_start_time_seconds", "seconds", "When the agent started, since 1970.", METRIC_GAUGE},
      page_start_time},
-    {"reseat_connections", "", "Connections of programs and commands.", GAUGE, page_connections},
-    {"reseat_scrapers_dropped", "", "Scrapers that were refused, or that were too slow.", COUNTER,
+    {{"reseat_connections", "", "Connections of programs and commands.", METRIC_GAUGE},
+     page_connections},
+    {{"reseat_scrapers_dropped", "", "Scrapers that were refused, or that were too slow.",
+      METRIC_COUNTER},
      page_dropped},
 
-    {"reseat_device_info", "", "Always 1. The labels say which kind and model a device is.", GAUGE,
+    {{"reseat_device_info", "", "Always 1. The labels say which kind and model a device is.",
+      METRIC_GAUGE},
      page_device_info},
-    {"reseat_device_up", "", "1: the device can be used. 0: it is lost, or its server is.", GAUGE,
+    {{"reseat_device_up", "", "1: the device can be used. 0: it is lost, or its server is.",
+      METRIC_GAUGE},
      .device = page_device_up},
-    {"reseat_device_closed", "", "1: no new program may come, as it drains or is cordoned.", GAUGE,
+    {{"reseat_device_closed", "", "1: no new program may come, as it drains or is cordoned.",
+      METRIC_GAUGE},
      .device = page_device_closed},
-    {"reseat_device_programs", "", "Virtual devices of programs that are on the device.", GAUGE,
+    {{"reseat_device_programs", "", "Virtual devices of programs that are on the device.",
+      METRIC_GAUGE},
      .device = page_device_programs},
-    {"reseat_device_busy_ratio", "ratio",
-     "Share of recent time in which the device was at work: what its meter shows, or the sum of "
-     "its programs.",
-     GAUGE, page_device_busy},
-    {"reseat_device_memory_capacity_bytes", "bytes", "Memory that programs may have.", GAUGE,
+    {{"reseat_device_busy_ratio", "ratio",
+      "Share of recent time in which the device was at work: what its meter shows, or the sum of "
+      "its programs.",
+      METRIC_GAUGE},
+     page_device_busy},
+    {{"reseat_device_memory_capacity_bytes", "bytes", "Memory that programs may have.",
+      METRIC_GAUGE},
      .device = page_device_capacity},
-    {"reseat_device_memory_granted_bytes", "bytes", "Memory that is granted to programs.", GAUGE,
+    {{"reseat_device_memory_granted_bytes", "bytes", "Memory that is granted to programs.",
+      METRIC_GAUGE},
      .device = page_device_granted},
-    {"reseat_device_memory_held_bytes", "bytes", "Memory that programs hold.", GAUGE,
+    {{"reseat_device_memory_held_bytes", "bytes", "Memory that programs hold.", METRIC_GAUGE},
      .device = page_device_held},
-    {"reseat_device_memory_wanted_bytes", "bytes", "Memory that programs there would use.", GAUGE,
+    {{"reseat_device_memory_wanted_bytes", "bytes", "Memory that programs there would use.",
+      METRIC_GAUGE},
      .device = page_device_wanted},
-    {"reseat_device_transfer_bytes_per_second", "",
-     "Bytes transferred from the device and to it: what its meter shows, or the sum of its "
-     "programs.",
-     GAUGE, page_device_transfers},
-    {"reseat_device_power_watts", "watts",
-     "Power that the device draws: what its meter shows, or computed from the load.", GAUGE,
+    {{"reseat_device_transfer_bytes_per_second", "",
+      "Bytes transferred from the device and to it: what its meter shows, or the sum of its "
+      "programs.",
+      METRIC_GAUGE},
+     page_device_transfers},
+    {{"reseat_device_power_watts", "watts",
+      "Power that the device draws: what its meter shows, or computed from the load.",
+      METRIC_GAUGE},
      page_device_power},
-    {"reseat_device_power_cap_watts", "watts", "The power cap, where one is set.", GAUGE,
+    {{"reseat_device_power_cap_watts", "watts", "The power cap, where one is set.", METRIC_GAUGE},
      .device = page_device_cap},
-    {"reseat_device_temperature_celsius", "celsius", "Temperature, where a meter shows it.", GAUGE,
+    {{"reseat_device_temperature_celsius", "celsius", "Temperature, where a meter shows it.",
+      METRIC_GAUGE},
      .device = page_device_temperature},
-    {"reseat_device_clock_hertz", "hertz", "Clock of the compute units, where a meter shows it.",
-     GAUGE, .device = page_device_clock},
+    {{"reseat_device_clock_hertz", "hertz", "Clock of the compute units, where a meter shows it.",
+      METRIC_GAUGE},
+     .device = page_device_clock},
 
-    {"reseat_programs", "", "Programs by state.", GAUGE, page_programs},
-    {"reseat_user_programs", "", "Programs of a user, for those who may see them.", GAUGE,
+    {{"reseat_programs", "", "Programs by state.", METRIC_GAUGE}, page_programs},
+    {{"reseat_user_programs", "", "Programs of a user, for those who may see them.", METRIC_GAUGE},
      .user = page_user_programs},
-    {"reseat_user_memory_granted_bytes", "bytes", "Device memory granted to a user's programs.",
-     GAUGE, .user = page_user_granted},
-    {"reseat_user_memory_held_bytes", "bytes", "Device memory that a user's programs hold.", GAUGE,
+    {{"reseat_user_memory_granted_bytes", "bytes", "Device memory granted to a user's programs.",
+      METRIC_GAUGE},
+     .user = page_user_granted},
+    {{"reseat_user_memory_held_bytes", "bytes", "Device memory that a user's programs hold.",
+      METRIC_GAUGE},
      .user = page_user_held},
-    {"reseat_user_busy_ratio", "ratio",
-     "The sum of the shares of devices that a user's programs use; 1 is one device.", GAUGE,
+    {{"reseat_user_busy_ratio", "ratio",
+      "The sum of the shares of devices that a user's programs use; 1 is one device.",
+      METRIC_GAUGE},
      .user = page_user_busy},
 
-    {"reseat_queue_length", "",
-     "Calls that wait for memory, and suspended programs that wait for a device.", GAUGE,
+    {{"reseat_queue_length", "",
+      "Calls that wait for memory, and suspended programs that wait for a device.", METRIC_GAUGE},
      page_queue},
-    {"reseat_memory_waits", "", "Calls that have waited for memory.", COUNTER, page_waits},
-    {"reseat_memory_wait_seconds", "seconds", "The time for which calls waited for memory.",
-     COUNTER, page_wait_time},
-    {"reseat_operations_running", "", "Operations under way.", GAUGE, page_under_way},
-    {"reseat_operations", "",
-     "Moves and other operations that ended, by result and by who asked: a command, the policy, or "
-     "the program that needed it.",
-     COUNTER, page_operations},
-    {"reseat_move_downtime_seconds", "seconds",
-     "For how long moves, suspends and resumes stopped their programs.", HISTOGRAM, page_downtimes},
-    {"reseat_move_duration_seconds", "seconds", "How long moves, suspends and resumes took.",
-     HISTOGRAM, page_moves},
-    {"reseat_move_copied_bytes", "bytes", "Bytes that moves, suspends and resumes copied.", COUNTER,
+    {{"reseat_memory_waits", "", "Calls that have waited for memory.", METRIC_COUNTER}, page_waits},
+    {{"reseat_memory_wait_seconds", "seconds", "The time for which calls waited for memory.",
+      METRIC_COUNTER},
+     page_wait_time},
+    {{"reseat_operations_running", "", "Operations under way.", METRIC_GAUGE}, page_under_way},
+    {{"reseat_operations", "",
+      "Moves and other operations that ended, by result and by who asked: a command, the policy, "
+      "or "
+      "the program that needed it.",
+      METRIC_COUNTER},
+     page_operations},
+    {{"reseat_move_downtime_seconds", "seconds",
+      "For how long moves, suspends and resumes stopped their programs.", METRIC_HISTOGRAM},
+     page_downtimes},
+    {{"reseat_move_duration_seconds", "seconds", "How long moves, suspends and resumes took.",
+      METRIC_HISTOGRAM},
+     page_moves},
+    {{"reseat_move_copied_bytes", "bytes", "Bytes that moves, suspends and resumes copied.",
+      METRIC_COUNTER},
      page_copied},
-    {"reseat_policy_decisions", "", "Decisions of the policy that were carried out.", COUNTER,
+    {{"reseat_policy_decisions", "", "Decisions of the policy that were carried out.",
+      METRIC_COUNTER},
      page_decisions},
-    {"reseat_program_events", "",
-     "What happened to programs: connected, ended, lost-device, recovered and others.", COUNTER,
+    {{"reseat_program_events", "",
+      "What happened to programs: connected, ended, lost-device, recovered and others.",
+      METRIC_COUNTER},
      page_program_events},
-    {"reseat_device_events", "", "What happened to devices: lost, back, drain.", COUNTER,
+    {{"reseat_device_events", "", "What happened to devices: lost, back, drain.", METRIC_COUNTER},
      page_device_events},
 };
 
-/** "# TYPE" and so on. OpenMetrics names a counter without "_total", the text format with it. */
-static void page_put_head(const struct page *page)
-{
-    static const char *const types[] = {"gauge", "counter", "histogram"};
-    const struct metric *metric = page->metric;
-    const char *suffix = page->open ? "" : page_suffix(metric);
-
-    (void)fprintf(page->to, "# HELP %s%s %s\n", metric->name, suffix, metric->help);
-    (void)fprintf(page->to, "# TYPE %s%s %s\n", metric->name, suffix, types[metric->type]);
-    if (page->open && metric->unit[0])
-        (void)fprintf(page->to, "# UNIT %s %s\n", metric->name, metric->unit);
-}
-
-static void page_put_metric(struct page *page, const struct metric *metric)
+static void page_put_metric(struct page *page, const struct page_metric *metric)
 {
     char uid[16];
 
-    page->metric = metric;
-    page_put_head(page);
+    exposition_begin(&page->text, &metric->head);
     if (metric->put)
         metric->put(page);
     for (uint32_t i = 0; metric->device && i < page->agent->ledger.count; i++)
         if (page_ledger(page, i)->listed)
-            page_put_labelled(page, "device", page_ledger(page, i)->name, metric->device(page, i));
+            exposition_put_labelled(&page->text, "device", page_ledger(page, i)->name,
+                                    metric->device(page, i));
     for (size_t i = 0; metric->user && i < page->user_count; i++) {
         (void)snprintf(uid, sizeof(uid), "%u", (unsigned)page->users[i].uid);
-        page_put_labelled(page, "user", uid, metric->user(&page->users[i]));
+        exposition_put_labelled(&page->text, "user", uid, metric->user(&page->users[i]));
     }
 }
 
@@ -535,12 +483,9 @@ char *metrics_page(struct agent *agent, const struct peer *viewer, bool open, si
 {
     CLEANUP(cleanup_free) struct device_use *uses = calloc(agent->ledger.count + 1, sizeof(*uses));
     CLEANUP(cleanup_free) struct user_sum *users = calloc(USERS_MAX, sizeof(*users));
-    struct page page = {
-        .agent = agent, .viewer = viewer, .open = open, .uses = uses, .users = users};
-    char *text = NULL;
+    struct page page = {.agent = agent, .viewer = viewer, .uses = uses, .users = users};
 
-    page.to = uses && users ? open_memstream(&text, ret_size) : NULL;
-    if (!page.to)
+    if (!uses || !users || exposition_init(&page.text, open))
         return NULL;
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         uses[i] = utilisation_of_device(agent, i);
@@ -549,12 +494,7 @@ char *metrics_page(struct agent *agent, const struct peer *viewer, bool open, si
             page_add_user(&page, program);
     for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
         page_put_metric(&page, &metrics[i]);
-    if (open)
-        (void)fputs("# EOF\n", page.to);
-    bool failed = ferror(page.to);
-    if (fclose(page.to) || failed) {
-        free(text);
-        return NULL;
-    }
+    char *text = exposition_finish(&page.text);
+    *ret_size = page.text.size;
     return text;
 }

@@ -289,6 +289,7 @@ static void clients_answer_one(struct clients *clients, struct stranger *strange
     if (link >= 0)
         close(link);
     const unsigned char byte = (unsigned char)verdict;
+    clients->refused += asks && verdict != YES;
     bool told = asks && channel_send(stranger->channel, &byte, sizeof(byte), -1) == 0;
     if (asks && verdict == YES && (question.again || question.brings)) {
         /* This process now carries the session's link, if that kind of link needs a process. */

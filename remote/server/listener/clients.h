@@ -186,6 +186,8 @@ struct clients {
     struct client **places;
     unsigned count, max, carrier_count;
     uint32_t last_number;
+    uint64_t refused, crashed; /**< Connections and sessions; sessions. */
+    uint64_t ended[ENDINGS];   /**< Sessions that this process ended. */
     struct devices *devices;
     uint64_t told_free[DEVICES_MAX];
     struct kept kept;

@@ -73,15 +73,15 @@ void reaper_finish(struct reaper *reaper);
 /* The server's side of state/server/operator.h. Runs in the listening process, and never blocks it.
  */
 
-#define OPERATORS_MAX   4
+#define OPERATORS_MAX   5
 #define OPERATORS_POLLS (1 + OPERATORS_MAX)
 
 struct operators {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     int listener; /**< -1: not listening. */
     int fds[OPERATORS_MAX];
-    size_t count;
-    const char *ca; /**< The authority's folder, without symbolic links; "": none. */
+    size_t count, lasting; /**< Of them the first do not give way to others. */
+    const char *ca;        /**< The authority's folder, without symbolic links; "": none. */
     char addresses[OPERATOR_ADDRESSES_MAX];
     struct clients *clients;
 };
@@ -90,6 +90,9 @@ struct operators {
 MUST_CHECK int operators_init(struct operators *operators, struct clients *clients,
                               char ret_problem[FOLDER_PROBLEM_MAX]);
 void operators_finish(struct operators *operators);
+/** Before any other connects: make a connection that does not give way to others. @ret_end is its
+ * other end, the caller's. 0 or -errno. */
+MUST_CHECK int operators_add(struct operators *operators, int *ret_end);
 
 /** Fill in what to poll. @ret_polls has room for OPERATORS_POLLS; returns how many are filled. */
 size_t operators_poll(const struct operators *operators, struct pollfd *ret_polls);

@@ -10,6 +10,7 @@
 #include "state/base/log.h"
 
 _Static_assert(OPERATOR_NAME_MAX == LINK_PEER_MAX, "a client has the same name for operators");
+_Static_assert(OPERATOR_ENDINGS == ENDINGS, "operators are told of each");
 
 int operators_init(struct operators *operators, struct clients *clients,
                    char ret_problem[FOLDER_PROBLEM_MAX])
@@ -36,14 +37,27 @@ int operators_init(struct operators *operators, struct clients *clients,
 
 void operators_finish(struct operators *operators)
 {
+    for (size_t i = 0; i < operators->count; i++)
+        close(operators->fds[i]);
+    operators->count = operators->lasting = 0;
     if (operators->listener < 0)
         return;
     close(operators->listener);
-    for (size_t i = 0; i < operators->count; i++)
-        close(operators->fds[i]);
     (void)unlink(operators->path);
     operators->listener = -1;
-    operators->count = 0;
+}
+
+int operators_add(struct operators *operators, int *ret_end)
+{
+    int ends[2];
+    if (operators->count)
+        return -EBUSY;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    operators->fds[operators->count++] = ends[0];
+    operators->lasting = 1;
+    *ret_end = ends[1];
+    return 0;
 }
 
 size_t operators_poll(const struct operators *operators, struct pollfd *ret_polls)
@@ -59,6 +73,7 @@ static void operator_drop(struct operators *operators, size_t at)
 {
     close(operators->fds[at]);
     operators->count--;
+    operators->lasting -= at < operators->lasting;
     memmove(&operators->fds[at], &operators->fds[at + 1],
             (operators->count - at) * sizeof(operators->fds[0]));
 }
@@ -77,7 +92,7 @@ static void operator_take(struct operators *operators)
         return;
     }
     if (operators->count == OPERATORS_MAX)
-        operator_drop(operators, 0); /* The oldest connection gives way. */
+        operator_drop(operators, operators->lasting); /* The oldest connection gives way. */
     operators->fds[operators->count++] = fd;
 }
 
@@ -114,6 +129,36 @@ static int operator_describe(const struct clients *clients, uint32_t number,
     return 0;
 }
 
+static struct operator_totals operator_sum(const struct clients *clients)
+{
+    struct operator_totals totals = {
+        .sessions = clients->last_number,
+        .connections = clients->stranger_count,
+        .refused = clients->refused,
+        .crashed = clients->crashed,
+        .kept = clients->kept.count,
+        .kept_bytes = clients->kept.bytes,
+    };
+    memcpy(totals.ended, clients->ended, sizeof(totals.ended));
+    return totals;
+}
+
+static int operator_describe_device(const struct clients *clients, uint32_t number,
+                                    struct operator_device *ret)
+{
+    const struct devices *devices = clients->devices;
+    if (number >= devices->count)
+        return -ENOENT;
+    const struct ledger *ledger = &devices->ledger[number];
+    *ret = (struct operator_device){.capacity = ledger->total, .granted = ledger->given};
+    snprintf(ret->name, sizeof(ret->name), "%s", devices->rows[number].name);
+    for (unsigned i = 0; i < clients->count; i++) {
+        ret->sessions += clients->places[i]->uses >> number & 1;
+        ret->waiting += clients->places[i]->timeslices[number].waits;
+    }
+    return 0;
+}
+
 static void operator_do_request(struct operators *operators, const struct operator_request *request,
                                 struct operator_answer *answer, uint64_t now_ns)
 {
@@ -133,6 +178,13 @@ static void operator_do_request(struct operators *operators, const struct operat
     case OPERATOR_REVOKED:
         if (operators->ca[0] && strcmp(operators->ca, request->ca) == 0)
             answer->count = (uint32_t)clients_end(clients, 0, request->name, ENDED_REVOKED, now_ns);
+        return;
+    case OPERATOR_TOTALS:
+        answer->count = clients->count;
+        answer->totals = operator_sum(clients);
+        return;
+    case OPERATOR_DEVICE:
+        answer->error = operator_describe_device(clients, request->number, &answer->device);
         return;
     default:
         answer->error = -EOPNOTSUPP;

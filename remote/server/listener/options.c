@@ -21,7 +21,7 @@ int options_usage(void)
                     "NUMBER]\n"
                     "                    [--local-share NUMBER] [--no-sandbox] [--linger TIME]\n"
                     "                    [--inherit DESCRIPTOR] [--while PROCESS] [--announce]\n"
-                    "                    [--show-denied]\n"
+                    "                    [--show-denied] [--metrics PATH] [--metrics-port PORT]\n"
                     "       reseat-serve [--ca FOLDER] --init-ca [--name NAME]\n"
                     "       reseat-serve [--ca FOLDER] --issue NAME [--out FILE] [--days NUMBER]\n"
                     "                    [--devices LIST] [--memory SIZE] [--sessions NUMBER] "
@@ -51,6 +51,8 @@ static const struct option_row rows[] = {
     {"linger", "TIME", TIME(linger_s, 1, LINGER_MAX_S)},
     {"inherit", "DESCRIPTOR", NUMBER(inherited, 1, INT_MAX)},
     {"while", "PROCESS", NUMBER(of_process, 1, INT_MAX)},
+    {"metrics", "PATH", VALUE(metrics)},
+    {"metrics-port", "PORT", NUMBER(metrics_port, 1, UINT16_MAX)},
     {"announce", NULL, VALUE(announces)},
     {"show-denied", NULL, VALUE(limits.shows_denied)},
     {"no-sandbox", NULL, VALUE(limits.open)},

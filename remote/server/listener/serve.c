@@ -206,8 +206,8 @@ static int serve_find_process(struct serve *serve)
     return -errno;
 }
 
-/* The mDNS helper, which is installed beside this program. */
-static int serve_find_helper(char ret_path[PATH_MAX])
+/* A helper, which is installed beside this program. */
+static int serve_find_helper(const char *name, char ret_path[PATH_MAX])
 {
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
@@ -216,37 +216,79 @@ static int serve_find_helper(char ret_path[PATH_MAX])
         return -ENOENT;
     own[length] = '\0';
     *strrchr(own, '/') = '\0';
-    if (snprintf(ret_path, PATH_MAX, "%s/reseat-mdns", own) >= PATH_MAX)
+    if (snprintf(ret_path, PATH_MAX, "%s/%s", own, name) >= PATH_MAX)
         return -ENAMETOOLONG;
     return access(ret_path, X_OK) ? -errno : 0;
 }
 
-/* Start the helper that announces the server at @where ("HOST:PORT") while this process lives. A
- * failure does not matter to clients that know the address. */
-static void serve_announce(const char *where, const sigset_t *mask)
+/* Start the helper that @words begin with, whose standard input is @input, and wait until it is
+ * executed. It ends when that ends, so with this process. Returns 0 or -errno. */
+static int serve_help(const char *const *words, int input, const sigset_t *mask)
 {
-    const char *port = strrchr(where, ':');
-    char helper[PATH_MAX], name[HOST_NAME_MAX + 1] = "";
-    int ends[2], error = serve_find_helper(helper);
+    char helper[PATH_MAX];
+    int failed[2], error = serve_find_helper(words[0], helper);
 
-    if (error || !port || gethostname(name, sizeof(name) - 1) || pipe2(ends, O_CLOEXEC)) {
-        fprintf(stderr, "reseat-serve: not announced: %s\n",
-                error == -ENOENT ? "reseat-mdns is not installed beside this program"
-                                 : strerror(error ? -error : errno));
-        return;
-    }
+    if (error || pipe2(failed, O_CLOEXEC))
+        return error ? error : -errno;
     pid_t child = fork();
     if (child == 0) {
         sigprocmask(SIG_SETMASK, mask, NULL);
-        dup2(ends[0], STDIN_FILENO);
+        dup2(input, STDIN_FILENO);
         dup2(STDERR_FILENO, STDOUT_FILENO);
-        execl(helper, helper, "announce", name, port + 1, (char *)NULL);
-        _exit(127);
+        execv(helper, (char *const *)words);
+        error = -errno;
+        _exit(write(failed[1], &error, sizeof(error)) < 0 ? 127 : 126);
     }
-    if (child < 0)
-        fprintf(stderr, "reseat-serve: not announced: %s\n", strerror(errno));
-    close(ends[0]);
+    error = child < 0 ? -errno : 0;
+    close(failed[1]);
+    if (child > 0 && read(failed[0], &error, sizeof(error)) != sizeof(error))
+        error = 0;
+    close(failed[0]);
+    return error;
+}
+
+/* Have the server at @where ("HOST:PORT") announced. A failure does not matter to clients that know
+ * the address. */
+static void serve_announce(const char *where, const sigset_t *mask)
+{
+    const char *port = strrchr(where, ':');
+    char name[HOST_NAME_MAX + 1] = "";
+    int ends[2] = {-1, -1};
+    int error = !port                                 ? -EINVAL
+                : gethostname(name, sizeof(name) - 1) ? -errno
+                : pipe2(ends, O_CLOEXEC)              ? -errno
+                                                      : 0;
+
+    if (!error)
+        error = serve_help((const char *[]){"reseat-mdns", "announce", name, port + 1, NULL},
+                           ends[0], mask);
+    if (error)
+        fprintf(stderr, "reseat-serve: not announced: %s\n",
+                error == -ENOENT ? "reseat-mdns is not installed beside this program"
+                                 : strerror(-error));
+    if (ends[0] >= 0)
+        close(ends[0]);
     /* The write end is kept open on purpose: the helper ends when it reads the end of the pipe. */
+}
+
+/* Have metrics served. The helper asks as operators do, so this process reads nothing that scrapers
+ * send. */
+static void serve_metrics(struct serve *serve)
+{
+    char port[16];
+    const char *words[] = {"reseat-serve-metrics", port, serve->options.metrics, NULL};
+    int end = -1,
+        error = serve->options.limits.isolates ? 0 : operators_add(&serve->operators, &end);
+
+    snprintf(port, sizeof(port), "%lu", serve->options.metrics_port);
+    if (end >= 0) {
+        error = serve_help(words, end, &serve->before);
+        close(end);
+    }
+    if (error)
+        log_warn("no metrics are served: %s",
+                 error == -ENOENT ? "reseat-serve-metrics is not installed beside this program"
+                                  : strerror(-error));
 }
 
 static void serve_unlisten_all(const struct serve *serve)
@@ -312,6 +354,7 @@ static void serve_take_connection(struct serve *serve, size_t at)
     uint64_t id = 0;
     if (serve->kinds[at]->anyone &&
         clients_enter(&serve->clients, &from.any, clock_now_ns(), &id)) {
+        serve->clients.refused++;
         if (serve_may_log(serve))
             log_warn("a connection was refused: too many are not authenticated yet");
     } else {
@@ -332,9 +375,11 @@ static void serve_reap(struct serve *serve)
         if (!reaper)
             reaper_ended(&serve->reaper, info.si_pid);
         session_log_ended(&serve->logs, info.si_pid);
-        if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status))
+        if (waitpid(info.si_pid, &status, 0) == info.si_pid && session && WIFSIGNALED(status)) {
+            serve->clients.crashed++;
             log_warn("the session in process %d crashed: %s", info.si_pid,
                      strsignal(WTERMSIG(status)));
+        }
         if (reaper)
             reaper_start(&serve->reaper, &serve->clients);
     }
@@ -531,6 +576,7 @@ int main(int argc, char **argv)
         error = serve_block_signals(&serve);
     if (error == 0) {
         serve_open_operators(&serve);
+        serve_metrics(&serve);
         serve_announce_all(&serve);
         reaper_start(&serve.reaper, &serve.clients);
         serve.startup.limits = serve.options.limits;

@@ -59,10 +59,12 @@ struct serve_options {
     const char *devices[DEVICES_MAX]; /**< Copied to the limits. */
     struct session_limits limits;
     uint64_t clients_max;
-    uint64_t linger_s;   /**< The server ends this long after its last client left; 0: never. */
-    uint64_t inherited;  /**< A Unix socket on which another process listens; 0: none. */
-    uint64_t of_process; /**< The server ends once this process has ended and no client is left;
-                            0: not used. */
+    uint64_t linger_s;     /**< The server ends this long after its last client left; 0: never. */
+    uint64_t inherited;    /**< A Unix socket on which another process listens; 0: none. */
+    uint64_t of_process;   /**< The server ends once this process has ended and no client is left;
+                              0: not used. */
+    const char *metrics;   /**< Path of the Unix socket of metrics; NULL: the default. */
+    uint64_t metrics_port; /**< Port of the loopback address for them; 0: none. */
     bool announces;
     uint64_t reserve_bytes; /**< As in devices_list(). */
     struct authority_options authority;

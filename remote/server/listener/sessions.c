@@ -217,6 +217,7 @@ static void sessions_end_client(struct client *client, enum ending why, uint64_t
     log_warn("ending session %u of %s in process %d: %s", client->number, client->name, client->pid,
              endings[why]);
     client->kill_ns = now_ns + POLITE_NS;
+    client->clients->ended[why]++;
     sessions_tell(client, &(struct channel_message){.kind = CHANNEL_END, .why = why});
 }
 

@@ -44,6 +44,20 @@ static void add(unsigned number)
     event_log_device(agent, "gpu0", "lost", reason);
 }
 
+/** A command of a user's is refused. */
+static void refuse(uid_t uid, unsigned number)
+{
+    char reason[32];
+
+    snprintf(reason, sizeof(reason), "event %u", number);
+    event_log_add(agent, &(struct event){.what = "drain",
+                                         .state = RESULT_REFUSED,
+                                         .reason = reason,
+                                         .by = "command",
+                                         .by_pid = 1,
+                                         .by_uid = uid});
+}
+
 /** Another agent takes the place of this one. */
 static void start_again(void)
 {
@@ -90,8 +104,10 @@ static void ask(int fd, bool follow)
         uv_run(&agent->loop, UV_RUN_NOWAIT);
 }
 
+#define EARLY 100
+
 struct heard {
-    unsigned count, frames;
+    unsigned count, frames, early; /**< Early ones have numbers up to EARLY. */
     unsigned first, last; /**< The numbers in the texts of the first event and the last one. */
     bool ended;           /**< A frame without "more" came. */
 };
@@ -114,6 +130,7 @@ static void take(struct heard *heard, const msgpack_object *answer)
         cr_assert(!heard->count || number > heard->last, "%u comes after %u", number, heard->last);
         heard->last = number;
         heard->count++;
+        heard->early += number <= EARLY;
     }
 }
 
@@ -167,6 +184,39 @@ Test(event_log, of_a_million_events_the_last_ones_are_kept_in_bounded_files)
     expect_heard(1000000 - EVENTS_MAX + 1, 1000000);
     add(1000001);
     expect_heard(1000001 - EVENTS_MAX + 1, 1000001);
+}
+
+Test(event_log, who_floods_pushes_nobody_elses_events_out)
+{
+    char older[PATH_MAX];
+    unsigned number = 0;
+
+    cr_assert_eq(paths_join(folder, "events.older", older), 0);
+    while (number < EARLY / 2)
+        add(++number);
+    while (number < EARLY)
+        refuse(1001, ++number);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        while (number < (turn + 1) * 50000)
+            refuse(1002, ++number);
+        struct heard heard = hear();
+        cr_assert_eq(heard.early, EARLY, "%u in turn %u", heard.early, turn);
+        cr_assert_eq(heard.count, EVENTS_MAX);
+        cr_assert_eq(heard.last, number);
+        cr_assert_leq(size_of(path), 1 << 20);
+        cr_assert_leq(size_of(older), 1 << 20);
+        start_again();
+    }
+    /* Two that flood share what there is. */
+    for (unsigned i = 0; i < 50000; i++)
+        refuse(1001, ++number);
+    struct heard heard = hear();
+    cr_assert_eq(heard.early, EARLY / 2, "the agent's own are not theirs");
+    cr_assert_eq(heard.count, EVENTS_MAX);
+    cr_assert_lt(heard.first, EARLY);
+    for (unsigned i = 0; i < 50000; i++)
+        refuse(1002, ++number);
+    cr_assert_eq(hear().early, EARLY / 2);
 }
 
 Test(event_log, a_torn_last_record_is_no_error_and_what_follows_is_kept)

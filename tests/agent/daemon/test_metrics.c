@@ -171,6 +171,7 @@ Test(metrics, all_are_valid_and_what_commands_say)
     cr_expect_eq(
         value("reseat_operations_total{operation=\"move\",result=\"rolled-back\",by=\"command\"}"),
         1);
+    cr_expect_null(strstr(page, "result=\"resume\""), "a phase counts as an end");
     cr_expect_eq(value("reseat_move_copied_bytes_total"), PUPPET_COPIED);
     cr_expect_eq(value("reseat_move_downtime_seconds_count"), 1);
     cr_expect_eq(value("reseat_move_downtime_seconds_bucket{le=\"+Inf\"}"), 1);

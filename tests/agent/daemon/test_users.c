@@ -425,8 +425,8 @@ Test(users, a_hosts_agent_and_its_devices_are_roots_to_govern)
     cr_expect_eq(RESEAT("limit", "cpu0", "--memory", "1GiB")->status, 0);
 }
 
-/** True when the devices that @client is told of are those that it asks for. */
-static bool has_own_devices(struct visitor *client)
+/** True when @client, which asks for devices of its own, is told of @name. */
+static bool is_shown(struct visitor *client, const char *name)
 {
     const msgpack_object *devices;
     struct message message;
@@ -440,7 +440,7 @@ static bool has_own_devices(struct visitor *client)
     cr_assert(visitor_ask(client, &frame, &message));
     size_t count = field_array(&message.root, "devices", &devices);
     for (size_t i = 0; i < count; i++)
-        found = found || field_is(&devices[i], "device", "theirs");
+        found = found || field_is(&devices[i], "device", name);
     message_finish(&message);
     return found;
 }
@@ -448,11 +448,13 @@ static bool has_own_devices(struct visitor *client)
 Test(users, another_users_environment_does_not_say_what_the_agents_helper_loads)
 {
     NEEDS_ROOT();
+    setenv("POCL_FAKE_DEVICES", "gpu:hosts", 1);
     visitor_start_host_agent();
     struct visitor one = visitor_client(ONE), root = visitor_client(0);
 
-    cr_expect(!has_own_devices(&one));
-    cr_expect(has_own_devices(&root));
+    cr_expect(!is_shown(&one, "theirs"));
+    cr_expect(is_shown(&one, "hosts"), "nor those that the agent was started with");
+    cr_expect(is_shown(&root, "theirs"));
     visitor_leave(&one);
     visitor_leave(&root);
 }
