@@ -38,7 +38,7 @@
 struct scraper {
     int fd; /* the library's; 0: a free entry */
     bool local;
-    uint64_t since_ns;
+    uint64_t deadline_ns;
 };
 
 static struct {
@@ -318,7 +318,7 @@ static void take_connection(int fd, bool local)
         close(fd);
         return;
     }
-    *room = (struct scraper){.fd = fd, .local = local, .since_ns = clock_now_ns()};
+    *room = (struct scraper){.fd = fd, .local = local, .deadline_ns = clock_now_ns() + DEADLINE_NS};
     if (MHD_add_connection(served.daemon, fd, &address, sizeof(address)) != MHD_YES)
         room->fd = 0;
 }
@@ -328,9 +328,9 @@ static void drop_slow(void)
 {
     for (size_t i = 0; i < SCRAPERS_MAX; i++) {
         struct scraper *scraper = &served.scrapers[i];
-        if (!scraper->fd || clock_now_ns() - scraper->since_ns < DEADLINE_NS)
+        if (!scraper->fd || clock_now_ns() < scraper->deadline_ns)
             continue;
-        scraper->since_ns = UINT64_MAX / 2; /* It is counted once. */
+        scraper->deadline_ns = UINT64_MAX; /* It is counted once. */
         served.dropped++;
         (void)shutdown(scraper->fd, SHUT_RDWR); /* The library closes it when it sees that. */
     }
