@@ -8,15 +8,17 @@
 #include "state/driver/between.h"
 
 /*
- * Many devices at once: every device of every platform, each with a context of its own.
+ * Many devices at once: every device of every platform.
  *
- *   bench-many program            one program on each: one after the other, then all at once
- *   bench-many ptrans N SIDE WAY [RATE]
- *                                 HPCC's PTRANS on the first N: A = A^T + B, of SIDE * SIDE blocks
+ *   bench-many program            one program on each, in a context of its own, all at once, and a
+ *                                 launch that is compared. A device may fail. `begins` is printed
+ *                                 before.
+ *   bench-many ptrans N SIDE WAY  HPCC's PTRANS on the first N: A = A^T + B, of SIDE * SIDE blocks
  *                                 of BLOCK * BLOCK numbers, laid out block-cyclically. WAY is
- *                                 `direct` (from device to device) or `host` (blocks come to this
- *                                 process, whose link carries RATE bytes a second each way, and go
- *                                 on). The result is compared.
+ *                                 `copy` (the devices have one context, in which blocks are
+ *                                 copied), `host` (each has its own, and blocks come to this
+ *                                 process and go on), or `direct` (the same without that: by the
+ *                                 remote driver's own function). The result is compared.
  *
  *   bench-many tasks COUNT ITEMS  so many launches, of ITEMS work-items each, which all devices
  * take from one list, in one context. A line of its number for each that is done, then the seconds
@@ -99,61 +101,54 @@ static void CL_CALLBACK on_built(cl_program program, void *data)
     pthread_mutex_unlock(&lock);
 }
 
-static void must_be_built(const struct node *node)
+static cl_int built(const struct node *node)
 {
     cl_build_status status = CL_BUILD_NONE;
-    check(clGetProgramBuildInfo(node->program, node->device, CL_PROGRAM_BUILD_STATUS,
-                                sizeof(status), &status, NULL),
-          "clGetProgramBuildInfo");
-    check(status, "a build");
+    cl_int error = clGetProgramBuildInfo(node->program, node->device, CL_PROGRAM_BUILD_STATUS,
+                                         sizeof(status), &status, NULL);
+    return error ? error : status;
 }
 
-/* Seconds. */
-static double build_all(size_t count, int at_once)
+/* All at once. Nodes whose device fails have no program afterwards. */
+static void build_all(size_t count)
 {
     char options[32];
     snprintf(options, sizeof(options), "-DBLOCK=%d", BLOCK);
+    building = count;
     for (size_t i = 0; i < count; i++) {
-        cl_int error;
-        if (nodes[i].program)
-            check(clReleaseProgram(nodes[i].program), "clReleaseProgram");
-        nodes[i].program =
-            clCreateProgramWithSource(nodes[i].context, 1, (const char **)&source, NULL, &error);
-        check(error, "clCreateProgramWithSource");
+        struct node *node = &nodes[i];
+        cl_int error = CL_INVALID_CONTEXT;
+        if (node->context)
+            node->program =
+                clCreateProgramWithSource(node->context, 1, (const char **)&source, NULL, &error);
+        if (!node->program ||
+            clBuildProgram(node->program, 1, &node->device, options, on_built, NULL) != CL_SUCCESS)
+            on_built(NULL, NULL);
     }
-    double before = now();
-    building = at_once ? count : 0;
-    for (size_t i = 0; i < count; i++)
-        check(clBuildProgram(nodes[i].program, 1, &nodes[i].device, options,
-                             at_once ? on_built : NULL, NULL),
-              "clBuildProgram");
     pthread_mutex_lock(&lock);
     while (building)
         pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
-    double took = now() - before;
     for (size_t i = 0; i < count; i++)
-        must_be_built(&nodes[i]);
-    return took;
+        if (nodes[i].program && built(&nodes[i]) != CL_SUCCESS) {
+            clReleaseProgram(nodes[i].program);
+            nodes[i].program = NULL;
+        }
 }
 
-static void open_nodes(size_t count)
+static void open_nodes(size_t count, int together)
 {
+    cl_device_id devices[DEVICES_MAX];
     cl_int error;
+    for (size_t i = 0; i < count; i++)
+        devices[i] = nodes[i].device;
     for (size_t i = 0; i < count; i++) {
-        nodes[i].context = clCreateContext(NULL, 1, &nodes[i].device, NULL, NULL, &error);
-        check(error, "clCreateContext");
+        nodes[i].context = together && i ? nodes[0].context
+                                         : clCreateContext(NULL, together ? (cl_uint)count : 1,
+                                                           &devices[i], NULL, NULL, &error);
+        if (!nodes[i].context)
+            fprintf(stderr, "device %zu: clCreateContext: error %d\n", i, error);
     }
-}
-
-static int bench_program(void)
-{
-    open_nodes(node_count);
-    (void)build_all(node_count, 1); /* Compilers' own caches are warm from here on. */
-    double serial = build_all(node_count, 0), parallel = build_all(node_count, 1);
-    printf("{\"devices\": %zu, \"serial_s\": %.3f, \"parallel_s\": %.3f, \"ratio\": %.2f}\n",
-           node_count, serial, parallel, serial / parallel);
-    return 0;
 }
 
 /* ---- PTRANS ---- */
@@ -248,31 +243,14 @@ static void launch(struct node *node, cl_mem a, size_t a_at, size_t at, const cl
           "clEnqueueNDRangeKernel");
 }
 
-/* This process's own link: each way carries one thing after the other. */
-struct way {
-    pthread_mutex_t lock;
-    double free_at, rate;
-};
-static struct way in = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static struct way out = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void carry(struct way *way, size_t bytes)
-{
-    pthread_mutex_lock(&way->lock);
-    double begin = now() > way->free_at ? now() : way->free_at;
-    way->free_at = begin + (double)bytes / way->rate;
-    double left = way->free_at - now();
-    pthread_mutex_unlock(&way->lock);
-    struct timespec pause = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
-    if (left > 0)
-        nanosleep(&pause, NULL);
-}
+enum way { COPY, HOST, DIRECT };
+static const char *const ways[] = {"copy", "host", "direct"};
 
 struct share {
     pthread_t thread;
     const struct grid *grid;
     size_t node;
-    int direct;
+    enum way way;
 };
 
 static void bring(const struct share *share, size_t i, size_t j)
@@ -282,16 +260,18 @@ static void bring(const struct share *share, size_t i, size_t j)
     size_t origin = place(grid, j, i) * BLOCK_BYTES, target = place(grid, i, j) * BLOCK_BYTES;
     float block[BLOCK * BLOCK];
     cl_event arrived = NULL;
-    if (share->direct) {
+    if (share->way == DIRECT) {
         check(between(from->carry, to->carry, from->a, to->received, origin, target, BLOCK_BYTES, 0,
                       NULL, &arrived),
               BETWEEN_NAME);
+    } else if (share->way == COPY) {
+        check(clEnqueueCopyBuffer(to->carry, from->a, to->received, origin, target, BLOCK_BYTES, 0,
+                                  NULL, &arrived),
+              "clEnqueueCopyBuffer");
     } else {
         check(clEnqueueReadBuffer(from->carry, from->a, CL_TRUE, origin, BLOCK_BYTES, block, 0,
                                   NULL, NULL),
               "clEnqueueReadBuffer");
-        carry(&in, BLOCK_BYTES);
-        carry(&out, BLOCK_BYTES);
         check(clEnqueueWriteBuffer(to->carry, to->received, CL_TRUE, target, BLOCK_BYTES, block, 0,
                                    NULL, &arrived),
               "clEnqueueWriteBuffer");
@@ -329,13 +309,14 @@ static cl_mem make_buffer(const struct node *node)
     return buffer;
 }
 
-static void prepare(const struct grid *grid)
+static void prepare(const struct grid *grid, enum way way)
 {
     cl_int error;
-    open_nodes(grid->devices);
-    (void)build_all(grid->devices, 1);
+    open_nodes(grid->devices, way == COPY);
+    build_all(grid->devices);
     for (size_t i = 0; i < grid->devices; i++) {
         struct node *node = &nodes[i];
+        check(node->program ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE, "a build");
         node->blocks = place(grid, grid->side - 1, grid->side - 1) + grid->side + 1;
         node->work = clCreateCommandQueue(node->context, node->device,
                                           CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
@@ -355,21 +336,24 @@ static void prepare(const struct grid *grid)
     }
 }
 
-static int bench_ptrans(size_t devices, size_t side, int direct, double rate)
+static int bench_ptrans(size_t devices, size_t side, const char *named)
 {
     const struct grid grid = grid_of(devices, side);
     struct share shares[DEVICES_MAX];
-    if (devices == 0 || devices > node_count || side == 0 || (direct && !between)) {
+    enum way way = COPY;
+    while (way < DIRECT && strcmp(named, ways[way]) != 0)
+        way++;
+    if (devices == 0 || devices > node_count || side == 0 || strcmp(named, ways[way]) != 0 ||
+        (way == DIRECT && !between)) {
         fprintf(stderr, "there are %zu devices%s\n", node_count,
                 between ? "" : ", which do not reach each other");
         return 1;
     }
-    in.rate = out.rate = rate;
-    prepare(&grid);
+    prepare(&grid, way);
     write_matrices(&grid);
     double before = now();
     for (size_t i = 0; i < devices; i++) {
-        shares[i] = (struct share){.grid = &grid, .node = i, .direct = direct};
+        shares[i] = (struct share){.grid = &grid, .node = i, .way = way};
         check(pthread_create(&shares[i].thread, NULL, run_share, &shares[i]), "pthread_create");
     }
     for (size_t i = 0; i < devices; i++)
@@ -378,8 +362,54 @@ static int bench_ptrans(size_t devices, size_t side, int direct, double rate)
     size_t wrong = compare(&grid);
     printf("{\"devices\": %zu, \"side\": %zu, \"block\": %d, \"way\": \"%s\", \"seconds\": %.3f, "
            "\"wrong\": %zu}\n",
-           devices, side, BLOCK, direct ? "direct" : "host", took, wrong);
+           devices, side, BLOCK, ways[way], took, wrong);
     return wrong != 0;
+}
+
+/* ---- programming ---- */
+
+/* Whether the device computes what it was programmed for. */
+static int computes(struct node *node)
+{
+    const size_t size[2] = {BLOCK, BLOCK};
+    static float block[BLOCK * BLOCK];
+    float got[2] = {0, 0};
+    const cl_uint zero = 0;
+    cl_int error;
+    if (!node->program)
+        return 0;
+    fill_block(block, 0, 0, 0);
+    cl_mem given = clCreateBuffer(node->context, CL_MEM_COPY_HOST_PTR, BLOCK_BYTES, block, &error);
+    cl_mem sum = clCreateBuffer(node->context, 0, BLOCK_BYTES, NULL, &error);
+    cl_command_queue queue = clCreateCommandQueue(node->context, node->device, 0, &error);
+    cl_kernel kernel = clCreateKernel(node->program, "add_transposed", &error);
+    int good = given && sum && queue && kernel;
+    const void *const arguments[] = {&sum, &given, &given, &zero, &zero};
+    for (cl_uint i = 0; i < 5 && good; i++)
+        good = !clSetKernelArg(kernel, i, i < 3 ? sizeof(cl_mem) : sizeof(zero), arguments[i]);
+    return good && !clEnqueueNDRangeKernel(queue, kernel, 2, NULL, size, NULL, 0, NULL, NULL) &&
+           !clEnqueueReadBuffer(queue, sum, CL_TRUE, BLOCK_BYTES - sizeof(got), sizeof(got), got, 0,
+                                NULL, NULL) &&
+           got[1] == 2 * block[BLOCK * BLOCK - 1] &&
+           got[0] == block[BLOCK * BLOCK - 2] + block[BLOCK * (BLOCK - 1) - 1];
+}
+
+static int bench_program(void)
+{
+    size_t programmed = 0, good = 0;
+    open_nodes(node_count, 0);
+    printf("begins\n");
+    fflush(stdout);
+    double before = now();
+    build_all(node_count);
+    double took = now() - before;
+    for (size_t i = 0; i < node_count; i++) {
+        programmed += nodes[i].program != NULL;
+        good += computes(&nodes[i]) != 0;
+    }
+    printf("{\"devices\": %zu, \"seconds\": %.3f, \"programmed\": %zu, \"compute\": %zu}\n",
+           node_count, took, programmed, good);
+    return 0;
 }
 
 /* ---- tasks ---- */
@@ -481,10 +511,9 @@ int main(int argc, char **argv)
         return bench_tasks(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
     if (argc == 2 && !strcmp(argv[1], "program"))
         return bench_program();
-    if ((argc == 5 || argc == 6) && !strcmp(argv[1], "ptrans"))
-        return bench_ptrans(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10),
-                            !strcmp(argv[4], "direct"), argc == 6 ? strtod(argv[5], NULL) : 1e12);
-    fprintf(stderr, "usage: bench-many program | ptrans DEVICES SIDE direct|host [RATE] | "
+    if (argc == 5 && !strcmp(argv[1], "ptrans"))
+        return bench_ptrans(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10), argv[4]);
+    fprintf(stderr, "usage: bench-many program | ptrans DEVICES SIDE copy|host|direct | "
                     "tasks COUNT ITEMS\n");
     return 2;
 }

@@ -7,7 +7,8 @@
  * Two grids take turns, each step makes one from the other, and every few steps a row is read and
  * folded into a checksum, which with the number of the step is the progress. Under reseat and from
  * however many images it prints what it prints natively. FILE gets a line: the step it began at.
- * With --pause it sleeps for so long after each row.
+ * With --pause it sleeps for so long after each row, or until the file that TEST_UNTIL names
+ * exists.
  */
 #include "prog.h"
 
@@ -43,6 +44,7 @@ struct solver {
     cl_mem grids[2];
     uint32_t *row;
     unsigned pause_ms;
+    bool told;            /* It is told by TEST_UNTIL when to pause no more. */
     pthread_mutex_t lock; /* a step and what it does to the progress, or a look at that */
 };
 
@@ -71,7 +73,7 @@ static void step(struct solver *s)
         prog_read(s->prog.queue, to, p->done / READ_EVERY % p->n * bytes, bytes, s->row);
         sum_bytes(&p->sum, s->row, bytes);
     }
-    bool pauses = p->done % READ_EVERY == 0 && s->pause_ms;
+    bool pauses = p->done % READ_EVERY == 0 && s->pause_ms && (!s->told || prog_again());
     pthread_mutex_unlock(&s->lock);
     if (pauses)
         usleep(s->pause_ms * 1000);
@@ -135,6 +137,7 @@ int main(int argc, char **argv)
     s.progress.steps = (cl_uint)prog_option(argc, argv, "--steps", 500);
     s.pause_ms = (unsigned)prog_option(argc, argv, "--pause", 0);
     s.progress.seed = (uint64_t)prog_option(argc, argv, "--seed", 1);
+    s.told = getenv("TEST_UNTIL") != NULL;
 
     prog_open(&s.prog);
     bool restored = restore(&s);

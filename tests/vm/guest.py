@@ -39,6 +39,11 @@ def require_qemu():
         raise GuestError(f"there is no {QEMU}: install qemu-system-x86")
 
 
+def disk(path):
+    """Options of a machine: the bytes of a file are the guest's DISK."""
+    return ["-drive", f"file={path},format=raw,if=virtio,cache=unsafe"]
+
+
 def guest_image(kernel, modules=()):
     """What every guest has: BusyBox, the modules, and the first process. For more to be added."""
     image = Image()
@@ -62,7 +67,7 @@ def guest_image(kernel, modules=()):
 class Machine:
     """One QEMU: a host's share of the guest's life."""
 
-    def __init__(self, folder, name, image, kernel, mebibytes, disk=None, incoming=False):
+    def __init__(self, folder, name, image, kernel, mebibytes, more=(), incoming=False):
         self.folder = os.path.join(folder, name)
         self.name = name
         os.mkdir(self.folder, 0o700)
@@ -72,7 +77,7 @@ class Machine:
                    "-accel", "tcg,thread=multi", "-M", "q35", "-cpu", "max", "-m", str(mebibytes),
                    "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                    "-kernel", kernel.image, "-initrd", image,
-                   "-append", "console=ttyS0 quiet panic=-1", "-serial", "stdio",
+                   "-append", "console=ttyS0 quiet panic=-1 no_timer_check", "-serial", "stdio",
                    "-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=",
                    "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
                    "-qmp", f"unix:{self.path('qmp')},server=on,wait=off"]
@@ -80,8 +85,7 @@ class Machine:
             command += ["-chardev",
                         f"socket,id={channel},path={self.path(channel)},server=on,wait=off",
                         "-device", f"virtserialport,chardev={channel},name={channel}"]
-        if disk:
-            command += ["-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"]
+        command += more
         if incoming:
             command += ["-incoming", f"unix:{self.incoming}"]
         with open(self.console, "wb") as console:
@@ -166,12 +170,12 @@ class Guest:
 
     Its machines are called machine-1, machine-2, …; the guest is on the last one.
 
-    @disk  A file whose bytes are the guest's DISK.
+    @more  Options of QEMU's: disk(), for one.
     """
 
-    def __init__(self, folder, image, kernel, mebibytes=512, disk=None):
+    def __init__(self, folder, image, kernel, mebibytes=512, more=()):
         require_qemu()
-        self.make = (image, kernel, mebibytes, disk)
+        self.make = (image, kernel, mebibytes, more)
         self.folder = folder
         self.channels = {name: Channel(name) for name in CHANNELS}
         self.machines = []

@@ -8,7 +8,7 @@ import threading
 import time
 
 from debian import Kernel
-from guest import GuestError, require_qemu
+from guest import GuestError, disk, require_qemu
 from hosts import Host
 from tenant import Tenant, tenant_image
 
@@ -147,7 +147,7 @@ class Scene:
         if not os.path.exists(image):
             tenant_image(kernel, self.build, self.folder, self.old, [self.new],
                          self.criu).write(image)
-        self.tenant = Tenant(folder, image, kernel, disk=self.disk)
+        self.tenant = Tenant(folder, image, kernel, more=disk(self.disk) if self.disk else ())
         self.tenant.wait_boot()
         wanted = set(self.old.devices)
         for _ in range(BEGINS):

@@ -54,17 +54,18 @@ def find_library(name):
     raise ImageError(f"{name} is not on this machine")
 
 
-def tenant_image(kernel, build, folder, host, others, criu=None):
+def tenant_image(kernel, build, folder, host, others, criu=None, modules=()):
     """
     The guest's image: reseat as it is installed, a program, the remote driver as the only OpenCL
     driver, and credentials for the @host, which runs. The names of @others lead to them, and that
     is all that the guest has of them.
 
-    @criu  That program, to be there as well, with what it needs of the kernel.
+    @criu     That program, to be there as well, with what it needs of the kernel.
+    @modules  Of the kernel, to be loaded as well.
     """
     tree = os.path.join(folder, "installed")
     install(build, tree)
-    image = guest_image(kernel, CRIU_MODULES if criu else ())
+    image = guest_image(kernel, (*modules, *(CRIU_MODULES if criu else ())))
     if criu:
         image.add_file(criu, "/usr/sbin/criu", 0o755)
     image.add_tree(tree, leave_out=[os.path.join("usr", "local", "share")])
