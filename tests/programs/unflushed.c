@@ -19,22 +19,22 @@ int main(void)
     prog_open(&p);
     cl_program program = prog_build(&p, source, "");
     cl_kernel kernel = prog_kernel(program, "add");
-    cl_command_queue others[] = {prog_queue(&p, 0), prog_queue_out_of_order(&p)};
+    cl_command_queue queues[] = {prog_queue(&p, 0), prog_queue(&p, 0)};
     cl_mem buffer = prog_buffer(p.context, CL_MEM_COPY_HOST_PTR, sizeof(words), words);
     prog_arg(kernel, 0, sizeof(buffer), &buffer);
     do {
         const size_t items = ITEMS;
         const uint32_t zero = 0;
         cl_event event = NULL, next;
-        OK(clEnqueueFillBuffer(others[0], buffer, &zero, sizeof(zero), 0, sizeof(words), 0, NULL,
+        OK(clEnqueueFillBuffer(queues[0], buffer, &zero, sizeof(zero), 0, sizeof(words), 0, NULL,
                                &event));
         for (int i = 0; i < ROUNDS; i++) {
-            OK(clEnqueueNDRangeKernel(i % 2 ? p.queue : others[i / 2 % 2], kernel, 1, NULL, &items,
-                                      NULL, 1, &event, &next));
+            OK(clEnqueueNDRangeKernel(queues[(i + 1) % 2], kernel, 1, NULL, &items, NULL, 1, &event,
+                                      &next));
             OK(clReleaseEvent(event));
             event = next;
         }
-        OK(clEnqueueReadBuffer(others[0], buffer, CL_TRUE, 0, sizeof(words), words, 1, &event,
+        OK(clEnqueueReadBuffer(queues[0], buffer, CL_TRUE, 0, sizeof(words), words, 1, &event,
                                NULL));
         OK(clReleaseEvent(event));
         for (uint32_t i = 0; i < ITEMS; i++)
@@ -42,7 +42,7 @@ int main(void)
     } while (prog_again());
     sum_bytes(&sum, words, sizeof(words));
     for (int i = 0; i < 2; i++)
-        OK(clReleaseCommandQueue(others[i]));
+        OK(clReleaseCommandQueue(queues[i]));
     RELEASE(buffer, kernel, program);
     prog_close(&p);
     printf("unflushed checksum %016lx\n", (unsigned long)sum);
