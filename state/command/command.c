@@ -180,19 +180,6 @@ void command_note_read(struct command *command, struct event *event)
         event->digest = journal_digest(*output, size);
 }
 
-/* Flush the other queues that have commands which one of @queue is going to wait for. Inside the
- * gate. */
-void command_flush_awaited(struct residence *residence, uint8_t residence_index,
-                           const struct queue *queue, cl_uint waits, struct event *const *wait_list)
-{
-    for (cl_uint i = 0; i < waits; i++) {
-        const struct event *event = wait_list[i];
-        if (event->queue && event->queue != queue && event_state(event) == EVENT_ISSUED &&
-            event->residence_index == residence_index && event->queue->real)
-            residence_flush(residence, event->queue->real);
-    }
-}
-
 HOT cl_int command_run(struct command *command, bool blocking, cl_uint waits,
                        const cl_event *wait_list, cl_event *ret_event)
 {

@@ -31,7 +31,7 @@ const struct quirk_row quirk_rows[] = {
     {QUIRK_HOLDS_BACK, MESA, "22.3",
      "begins no command of a queue that was not flushed, where another queue's waits for it",
      "the queue is flushed by who gives what waits: most programs rely on that",
-     "state/command/command.c", "tests/programs/unflushed.c", NULL},
+     "state/command/issue.c", "tests/programs/unflushed.c", NULL},
     {QUIRK_GROUP_SIZE_WRONG, MESA, "22.3",
      "CL_KERNEL_WORK_GROUP_SIZE is the preferred multiple, and larger groups run",
      "the device's largest group counts", "state/driver/driver.h", "tests/programs/meson.build",
