@@ -54,6 +54,9 @@ cl_int command_wait_outside(const struct command_call *call, struct residence *r
 cl_int command_run_deferred(struct command_call *call);
 bool command_retry(struct command_call *call, unsigned *tries, cl_int *error);
 void command_note_read(struct command *command, struct event *event);
+void command_flush_awaited(struct residence *residence, uint8_t residence_index,
+                           const struct queue *queue, cl_uint waits,
+                           struct event *const *wait_list);
 
 /*
  * Two devices may write parts of one buffer at once, each through a sub-buffer of its own: what one
@@ -164,6 +167,8 @@ static ALWAYS_INLINE cl_int command_issue_as(const struct command_ops *ops, stru
     }
     if (waits != 0)
         count = command_real_waits(residence_index, waits, wait_list, real);
+    if (UNLIKELY(count != 0 && residence->holds_back))
+        command_flush_awaited(residence, residence_index, command->queue, waits, wait_list);
     if (UNLIKELY(residence->runs_at_once))
         budget_wait_begin(&residence->device->budget, clock_now_ns());
     cl_int error = ops->issue(command, residence, residence_index, queue, count,

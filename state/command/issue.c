@@ -100,3 +100,16 @@ void command_nothing_to_drop(struct command *command)
 {
     (void)command;
 }
+
+/* Flush the other queues that have commands which one of @queue is going to wait for. Inside the
+ * gate. */
+void command_flush_awaited(struct residence *residence, uint8_t residence_index,
+                           const struct queue *queue, cl_uint waits, struct event *const *wait_list)
+{
+    for (cl_uint i = 0; i < waits; i++) {
+        const struct event *event = wait_list[i];
+        if (event->queue && event->queue != queue && event_state(event) == EVENT_ISSUED &&
+            event->residence_index == residence_index && event->queue->real)
+            residence_flush(residence, event->queue->real);
+    }
+}

@@ -218,20 +218,31 @@ bool queue_drain_siblings(const struct residence *residence)
     return any;
 }
 
+/* True for a queue of @context whose commands run in that residence. */
+static bool queue_is_in(const struct queue *queue, const struct context *context,
+                        uint8_t residence_index)
+{
+    return queue->context == context && queue->real &&
+           atomic_load(&context->residence_index[queue->vdev_index]) == residence_index;
+}
+
 cl_int queue_drain(struct context *context, uint8_t residence_index)
 {
+    struct residence *residence = context->at[residence_index];
     cl_int error = CL_SUCCESS;
     uintptr_t cursor = 0;
     struct queue *queue;
-    while ((queue = object_next(OBJECT_QUEUE, &cursor))) {
-        if (queue->context == context && queue->real &&
-            atomic_load(&context->residence_index[queue->vdev_index]) == residence_index) {
-            cl_int finished = residence_finish(context->at[residence_index], queue->real);
-            /* Nothing runs any more on a lost device. */
-            if (error == CL_SUCCESS && !residence_is_lost(context->at[residence_index]))
-                error = finished;
-        }
-        object_unhold(queue);
+    /* One may wait for an event of another, which drivers need not run before it is flushed. */
+    for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue))
+        if (queue_is_in(queue, context, residence_index))
+            residence_flush(residence, queue->real);
+    for (cursor = 0; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
+        if (!queue_is_in(queue, context, residence_index))
+            continue;
+        cl_int finished = residence_finish(residence, queue->real);
+        /* Nothing runs any more on a lost device. */
+        if (error == CL_SUCCESS && !residence_is_lost(residence))
+            error = finished;
     }
     parts_drain(context, residence_index);
     return error;

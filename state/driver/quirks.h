@@ -24,6 +24,8 @@ enum quirk {
                                      that enqueues them. */
     QUIRK_CALLS_COMPLETE = 1u << 10, /**< Callbacks report CL_COMPLETE for commands that failed. */
     QUIRK_LOCKS_EVENT = 1u << 11,    /**< It holds an event's lock while it calls back. */
+    QUIRK_HOLDS_BACK = 1u << 12,     /**< Commands begin when their queue is flushed, whatever waits
+                                        for them in others. */
 };
 
 struct quirk_row {

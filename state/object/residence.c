@@ -280,6 +280,7 @@ int residence_create(struct context *context, struct device *device,
     residence->runs_at_once = device->quirks & QUIRK_RUNS_AT_ONCE &&
                               devinfo_scalar(&device->info, CL_DEVICE_MAX_COMPUTE_UNITS, 1) == 1;
     residence->finish_forgets = device->quirks & QUIRK_FINISH_FORGETS;
+    residence->holds_back = device->quirks & QUIRK_HOLDS_BACK;
     residence->waits_aside =
         !(device->quirks & (QUIRK_RUNS_IN_CALLER | QUIRK_WAITS_END)) &&
         !(devinfo_scalar(&device->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_CPU);

@@ -91,6 +91,7 @@ struct residence {
                           copied. */
     bool runs_at_once; /**< Commands run in the call that enqueues them. */
     bool runs_in_caller;  /**< Commands run in the threads that wait for them, one at a time. */
+    bool holds_back;      /**< Commands begin when their queue is flushed. */
     bool finish_forgets;  /**< clFinish returns at once where another thread flushed before. */
     bool waits_aside;     /**< Helper threads wait in its driver (await.c). */
     struct vdev *left_by; /**< The virtual device whose source it is; or NULL. By movers. */

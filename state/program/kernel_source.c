@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "state/base/array.h"
+#include "state/base/cleanup.h"
 
 /* As for compilers, "$" and the letters of all alphabets belong to words. */
 static bool kernel_source_is_word(char c)
@@ -80,10 +81,11 @@ static int kernel_source_add_token(struct kernel_source *s, const char *text, si
     return kernel_source_add(&s->tokens, &s->count, text, length);
 }
 
-/* The bracket that a digraph stands for; NULL for anything else. */
+/* The sign that a digraph stands for; NULL for anything else. */
 static const char *kernel_source_digraph(const char *at, const char *end)
 {
-    static const char *const spelled[][2] = {{"<%", "{"}, {"%>", "}"}, {"<:", "["}, {":>", "]"}};
+    static const char *const spelled[][2] = {
+        {"<%", "{"}, {"%>", "}"}, {"<:", "["}, {":>", "]"}, {"%:", "#"}};
     for (size_t i = 0; end - at > 1 && i < ARRAY_SIZE(spelled); i++)
         if (memcmp(at, spelled[i][0], 2) == 0)
             return spelled[i][1];
@@ -103,7 +105,8 @@ static int kernel_source_add_tokens(struct kernel_source *s, const char *at, con
 {
     int err = 0;
     while (!err && at < end) {
-        const char *from = at, *bracket = kernel_source_digraph(at, end);
+        const char *from = at, *sign = kernel_source_digraph(at, end);
+        size_t pastes = kernel_source_paste_length(at, end);
         if (*at == '"' || *at == '\'') {
             for (at++; at < end && *at != *from && *at != '\n'; at++)
                 at += *at == '\\' && end - at > 1;
@@ -114,14 +117,13 @@ static int kernel_source_add_tokens(struct kernel_source *s, const char *at, con
             err = kernel_source_add_token(s, from, (size_t)(at - from));
         } else if (isspace((unsigned char)*at)) {
             at++;
-        } else if (bracket) {
-            err = kernel_source_add_token(s, bracket, 1);
+        } else if (sign && !pastes) {
+            err = kernel_source_add_token(s, sign, 1);
             at += 2;
         } else {
             if (*at == '\\')
                 kernel_source_refuse(
                     s, "its source has names with letters that are written as numbers");
-            size_t pastes = kernel_source_paste_length(at, end);
             err = pastes ? kernel_source_add_token(s, "##", 2) : kernel_source_add_token(s, at, 1);
             at += pastes ? pastes : 1;
         }
@@ -171,6 +173,7 @@ static int kernel_source_add_macro(struct kernel_source *s, const char *at, cons
         unit.loops = unit.loops || IS_ONE_OF(s->tokens[i], loops);
         unit.braces = unit.braces || IS_ONE_OF(s->tokens[i], braces);
         unit.statics = unit.statics || token_is(s->tokens[i], "static");
+        unit.quotes = unit.quotes || token_is(s->tokens[i], "#");
     }
     err = kernel_source_add_token(s, ";", 1); /* ends a search that goes on behind the macro */
     return err ? err : kernel_source_add_unit(s, unit);
@@ -319,21 +322,11 @@ static int kernel_source_note_directive(struct kernel_source *s, const char *at,
     return err;
 }
 
-/* True when tokens differ from what is spelled: a word or sign is continued on the next line, signs
- * are written as trigraphs, or lines end in a carriage return alone. */
+/* True when tokens differ from what is spelled: signs are written as trigraphs, or lines end in a
+ * carriage return alone. */
 static bool kernel_source_is_disguised(const char *text, size_t size)
 {
-    const char *end = text + size, *at = text;
-    while ((at = memchr(at, '\\', (size_t)(end - at)))) {
-        const char *next = at + 1;
-        while (next < end && *next != '\n' && isspace((unsigned char)*next))
-            next++;
-        if (at > text && end - next > 1 && *next == '\n' && !isspace((unsigned char)next[1]) &&
-            (kernel_source_is_word(at[-1]) ? kernel_source_is_word(next[1])
-                                           : strchr("/*#%<:", at[-1]) != NULL))
-            return true;
-        at++;
-    }
+    const char *end = text + size, *at;
     for (at = text; (at = memmem(at, (size_t)(end - at), "?\?", 2)); at++)
         if (end - at > 2 && memchr("=/'()!<>-", at[2], 9))
             return true;
@@ -341,6 +334,29 @@ static bool kernel_source_is_disguised(const char *text, size_t size)
         if (end - at < 2 || at[1] != '\n')
             return true;
     return false;
+}
+
+/* A copy of @text in which lines that a backslash ends are joined with the next: in the middle of a
+ * word, too. The caller frees it; NULL without memory. */
+static char *kernel_source_join_lines(const char *text, size_t size, size_t *ret_size)
+{
+    const char *end = text + size;
+    char *joined = malloc(size + 1), *to = joined;
+    while (joined && text < end) {
+        const char *next = memchr(text, '\\', (size_t)(end - text));
+        size_t length = (size_t)((next ? next : end) - text), joins = 0;
+        if (next)
+            joins = preprocess_joins(next, end);
+        length += next && !joins;
+        memcpy(to, text, length);
+        to += length;
+        text += length + joins;
+        const char *behind = preprocess_skip_blanks(text, end);
+        if (joins && to > joined && to[-1] == '\\' && behind < end && *behind == '\n')
+            to--; /* of two backslashes, the first joins nothing */
+    }
+    *ret_size = joined ? (size_t)(to - joined) : 0;
+    return joined;
 }
 
 static bool kernel_source_mentions(const char *text, size_t size, const char *word)
@@ -365,12 +381,16 @@ static int kernel_source_add_text(struct kernel_source *s, const char *text, siz
         return -ENOMEM;
     struct source_text *kept = &s->texts[s->text_count];
     struct directives *directives = &kept->directives;
-    int err = directives_read(text, size, directives);
+    char *CLEANUP(cleanup_free) joined = kernel_source_join_lines(text, size, &size);
+    int err = joined ? directives_read(joined, size, directives) : -ENOMEM;
     if (err)
         return err;
+    text = joined;
     s->text_count++;
-    if (kernel_source_is_disguised(text, size))
+    if (kernel_source_is_disguised(text, size)) {
         kernel_source_refuse(s, "its source has names or signs that are not spelled out");
+        s->disguised = true;
+    }
     kernel_source_note_pragmas(s, text, size);
     const char *clean = directives->clean, *end = clean + directives->size;
     for (size_t i = 0; !err && i < directives->count; i++)
@@ -512,14 +532,14 @@ size_t kernel_source_find(const struct kernel_source *s, struct token name)
     return low < s->unit_count && token_same(s->units[low].name, name) ? low : s->unit_count;
 }
 
-/* A macro that uses a macro with `loops`, `braces` or `statics` has that property too. */
+/* A macro that uses a macro with `loops`, `braces`, `statics` or "#" has that property too. */
 static void kernel_source_spread_through_macros(struct kernel_source *s)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (size_t u = 0; u < s->unit_count; u++) {
             struct unit *unit = &s->units[u];
-            bool loops = unit->loops, braces = unit->braces, statics = unit->statics;
+            const struct unit before = *unit;
             for (size_t i = unit->body; unit->macro && i < unit->end; i++) {
                 size_t used = kernel_source_find(s, s->tokens[i]);
                 for (; used < s->unit_count && token_same(s->units[used].name, s->tokens[i]);
@@ -527,10 +547,13 @@ static void kernel_source_spread_through_macros(struct kernel_source *s)
                     unit->loops = unit->loops || s->units[used].loops;
                     unit->braces = unit->braces || s->units[used].braces;
                     unit->statics = unit->statics || s->units[used].statics;
+                    unit->quotes_expanded = unit->quotes_expanded || s->units[used].quotes ||
+                                            s->units[used].quotes_expanded;
                 }
             }
-            changed = changed || loops != unit->loops || braces != unit->braces ||
-                      statics != unit->statics;
+            changed = changed || before.loops != unit->loops || before.braces != unit->braces ||
+                      before.statics != unit->statics ||
+                      before.quotes_expanded != unit->quotes_expanded;
         }
     }
 }

@@ -34,12 +34,14 @@ struct unit {
     struct token name;
     size_t first, body, end; /**< Tokens; @body: behind the parameters. */
     bool macro, kernel;
-    bool option;         /**< A macro that a build option defines. */
-    bool last;           /**< A function: no other name stands between this one and its body. */
-    bool loops;          /**< A macro: the text behind a use of it may be the body of its loop. */
-    bool braces;         /**< A macro: it may make a function, or a part of one. */
-    bool statics;        /**< A macro: it may declare a static variable. */
-    bool open, recurses; /**< In the walk from one kernel: it is being visited; it calls itself. */
+    bool option;          /**< A macro that a build option defines. */
+    bool last;            /**< A function: no other name stands between this one and its body. */
+    bool loops;           /**< A macro: the text behind a use of it may be the body of its loop. */
+    bool braces;          /**< A macro: it may make a function, or a part of one. */
+    bool statics;         /**< A macro: it may declare a static variable. */
+    bool quotes;          /**< A macro: it has "#". */
+    bool quotes_expanded; /**< A macro: it uses one with "#", which gets what macros stand for. */
+    bool open, recurses;  /**< In the walk from one kernel: it is being visited; it calls itself. */
     bool seen, seen_loops; /**< It was visited; it was visited from inside a loop. */
 };
 
@@ -60,6 +62,7 @@ struct kernel_source {
     struct token *asked; /**< Names in conditions and in #undef. */
     size_t asked_count;
     const char *unread; /**< Why it cannot be read: static text; NULL: it can. */
+    bool disguised;     /**< Some of its words and signs are not spelled out: they are not read. */
     bool generates;     /**< Macros make functions, or the names of functions. */
     bool broken;        /**< The functions could not be told apart. */
 };

@@ -621,6 +621,43 @@ static bool kernel_traits_shadows(const struct kernel_source *s)
     return shadows;
 }
 
+/* True for a function that cut_source.c replaces, and for a macro that uses one. Each macro is read
+ * once: one that uses none stays open. */
+static bool kernel_traits_is_replaced(const struct kernel_source *s, struct token token,
+                                      unsigned depth)
+{
+    bool is = depth == DEPTH_MAX || IS_ONE_OF(token, position_names);
+    size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
+    for (; u < s->unit_count && token_same(s->units[u].name, token) && !is; u++) {
+        struct unit *unit = &s->units[u];
+        bool reads = unit->macro && !unit->open;
+        unit->open = true;
+        for (size_t i = unit->body; i < unit->end && reads && !is; i++)
+            is = kernel_traits_is_replaced(s, s->tokens[i], depth + 1);
+    }
+    return is;
+}
+
+/* True when a macro may quote the name of a replaced function, in a text that would have ours: one
+ * that gets arguments in which macros were replaced already. */
+static bool kernel_traits_quotes(const struct kernel_source *s)
+{
+    bool quotes = false;
+    for (size_t i = 0; i < s->count && !quotes; i++) {
+        size_t u =
+            token_is_name(s->tokens[i]) ? kernel_source_find(s, s->tokens[i]) : s->unit_count;
+        bool called = i + 1 < s->count && token_is(s->tokens[i + 1], "("), expanded = false;
+        for (; u < s->unit_count && token_same(s->units[u].name, s->tokens[i]); u++)
+            expanded =
+                expanded || (i + 1 != s->units[u].first &&
+                             (s->units[u].quotes_expanded || (s->units[u].quotes && !called)));
+        size_t end = expanded ? kernel_source_behind(s, i + 1, s->count, "(", ")") : i;
+        for (size_t at = i + 1; at < end && !quotes; at++)
+            quotes = !called || kernel_traits_is_replaced(s, s->tokens[at], 0);
+    }
+    return quotes;
+}
+
 /* True when a macro has the name of a word that the reading relies on. */
 static bool kernel_traits_redefines(const struct kernel_source *s)
 {
@@ -648,6 +685,8 @@ static void kernel_traits_find_traits(struct reading *r, const char *name)
     if (kernel_traits_shadows(&r->source))
         kernel_traits_refuse(
             r, "its source has macros called as the functions that say where a group is");
+    if (kernel_traits_quotes(&r->source))
+        kernel_traits_refuse(r, "its source quotes the functions that say where a group is");
 }
 
 /* Forget what was found for the previous kernel. */
@@ -658,7 +697,9 @@ static void kernel_traits_begin(struct reading *r, const struct recipe *recipe)
         unit->open = unit->recurses = unit->seen = unit->seen_loops = false;
     }
     r->depth = 0;
-    r->traits = (struct kernel_traits){.even = !recipe_asks_for_new_language(recipe)};
+    r->traits = (struct kernel_traits){
+        .even = !recipe_asks_for_new_language(recipe) ||
+                (recipe->options && strstr(recipe->options, "-cl-uniform-work-group-size"))};
 }
 
 int kernel_traits_read_all(const struct recipe *recipe, size_t count, const char *const *names,

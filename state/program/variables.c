@@ -29,15 +29,16 @@ static bool variables_is_qualifier(struct token token)
 struct declaration {
     unsigned names; /* the name of its type and the declared name: 0 to 2 of them were read */
     bool global, constant, other, function, pointer;
-    bool tag;   /* the last word was "struct", or the name behind it */
-    bool named; /* the last word was a name */
-    bool fixed; /* in a function: it is static */
-    bool value; /* in a function: its initial value was reached */
+    bool elsewhere; /* "extern" without a value */
+    bool tag;       /* the last word was "struct", or the name behind it */
+    bool named;     /* the last word was a name */
+    bool fixed;     /* in a function: it is static */
+    bool value;     /* in a function: its initial value was reached */
 };
 
 static void variables_note(struct declaration *d, struct token token)
 {
-    static const char *const others[] = {"typedef",   "extern", "kernel",        "__kernel",
+    static const char *const others[] = {"typedef",   "kernel", "__kernel",
                                          "sampler_t", "using",  "_Static_assert"};
     static const char *const globals[] = {"global", "__global"};
     static const char *const constants[] = {"constant", "__constant", "const", "__const"};
@@ -46,6 +47,8 @@ static void variables_note(struct declaration *d, struct token token)
     d->named = false;
     if (IS_ONE_OF(token, others)) {
         d->other = true;
+    } else if (token_is(token, "extern")) {
+        d->elsewhere = true;
     } else if (IS_ONE_OF(token, globals)) {
         d->global = true;
     } else if (IS_ONE_OF(token, constants)) {
@@ -71,7 +74,8 @@ static void variables_note(struct declaration *d, struct token token)
 /* @new_language: variables are global unless they say otherwise; before, that was an error. */
 static bool variables_is_variable(const struct declaration *d, bool new_language)
 {
-    return !d->other && !d->function && !d->constant && d->names > 1 && (d->global || new_language);
+    return !d->other && !d->elsewhere && !d->function && !d->constant && d->names > 1 &&
+           (d->global || new_language);
 }
 
 struct reading {
@@ -97,8 +101,8 @@ static bool variables_body_keeps(struct reading *r, size_t at, size_t end, unsig
             return true;
         else if (token_is(token, ";"))
             *d = (struct declaration){0};
-        else if (token_is(token, "="))
-            d->value = true;
+        else if (token_is(token, "=") || token_is(token, ","))
+            d->value = token_is(token, "=");
         else if (d->fixed && !d->value)
             variables_note(d, token);
         size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
@@ -199,6 +203,7 @@ static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsi
             .global = d->global,
             .constant = d->constant && !d->pointer,
             .other = d->other,
+            .elsewhere = d->elsewhere,
         };
         if (token_is_attribute(token)) {
             at = kernel_source_behind(s, at + 1, end, "(", ")");
@@ -207,6 +212,7 @@ static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsi
         } else if (token_is(token, "[")) {
             at = kernel_source_behind(s, at, end, "[", "]");
         } else if (token_is(token, "=")) {
+            d->elsewhere = false; /* a value makes it a definition */
             at = variables_behind_value(s, at, end);
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
@@ -237,6 +243,8 @@ static int variables_source_keeps(const struct recipe *recipe, bool new_language
 {
     struct reading r = {.new_language = new_language};
     int found = kernel_source_read(recipe, &r.source);
+    if (found == 0)
+        found = r.source.disguised && new_language; /* any of its words may declare one */
     for (size_t i = 0; found == 0 && i < r.source.text_count; i++) {
         r.declaration = (struct declaration){0};
         found = variables_range_keeps(&r, r.source.texts[i].first, r.source.texts[i].end, 0);

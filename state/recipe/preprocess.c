@@ -7,9 +7,7 @@
 
 #include "state/base/array.h"
 
-/* Length of a line continuation at @at, or 0. Compilers accept blanks between backslash and line
- * end. */
-static size_t preprocess_joins(const char *at, const char *end)
+size_t preprocess_joins(const char *at, const char *end)
 {
     if (at == end || *at != '\\')
         return 0;

@@ -30,6 +30,10 @@ static inline const char *preprocess_skip_blanks(const char *at, const char *end
     return at;
 }
 
+/** Length of a line continuation at @at, or 0. Compilers accept blanks between backslash and line
+ * end. */
+size_t preprocess_joins(const char *at, const char *end);
+
 enum directive_kind {
     DIRECTIVE_INCLUDE, /**< Also of __has_include. */
     DIRECTIVE_DEFINE,

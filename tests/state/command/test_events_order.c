@@ -1,6 +1,8 @@
 #include "tests/support/cases.h"
 #include <string.h>
+#include <unistd.h>
 
+#include "tests/scratch.h"
 #include "tests/state/command/test_events.h"
 #include "tests/support/repeat.h"
 
@@ -172,6 +174,41 @@ Test(order, what_is_added_while_a_thread_gives_what_it_waits_for_is_given_too, .
     cr_assert(ends(behind), "nobody gave a command after what it waited for was given");
     cr_assert_eq(pthread_join(thread, NULL), 0);
     events_check_words(&s, s.program.queue, 2);
+}
+
+/* Drivers need not begin what a queue has before it is flushed, and one queue may wait for another.
+ */
+Test(order, queues_are_all_flushed_before_one_of_them_is_waited_for, .timeout = 60)
+{
+    struct events_scene s;
+    char path[SCRATCH_MAX], device[64], function[EMU_FUNCTION_NAME_MAX];
+    unsigned long long number;
+    unsigned flushed = 0, finished = 0;
+    cl_int error;
+    int fd = mkstemp(scratch(path, "trace"));
+    cr_assert(fd >= 0);
+    close(fd);
+    setenv("EMU_TRACE", path, 1);
+    events_open(&s, EVENTS_CONFIG, 0);
+    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
+    OK(error);
+    cl_event first = events_add(&s, other, 0, NULL);
+    (void)events_add(&s, s.program.queue, 1, &first);
+    struct context *context = (struct context *)s.program.context;
+    uint64_t from = emu_shared_calls(s.rig.emu, "one", NULL);
+    OK(queue_drain(context, context_home(context)));
+    FILE *trace = fopen(path, "re");
+    cr_assert_not_null(trace);
+    while (fscanf(trace, "%llu %63s %55s %*d", &number, device, function) == 3) {
+        bool ours = number > from && strcmp(device, "one") == 0;
+        flushed += ours && finished == 0 && strcmp(function, "clFlush") == 0;
+        finished += ours && strcmp(function, "clFinish") == 0;
+    }
+    fclose(trace);
+    unlink(path);
+    cr_assert_eq(finished, 2);
+    cr_assert_eq(flushed, 2, "a queue was waited for while another one was not flushed");
+    events_check_words(&s, other, 2);
 }
 
 /* Two virtual devices of one context: two residences, whose drivers know nothing of each other. */

@@ -49,7 +49,8 @@ Test(quirks, one_row_for_each_bit)
     cr_expect_eq(seen, QUIRK_RUNS_IN_CALLER | QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG |
                            QUIRK_WAITS_END | QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL |
                            QUIRK_OFFSETS_MIXED | QUIRK_COMPILES_INSIDE | QUIRK_NO_LOCKS |
-                           QUIRK_RUNS_AT_ONCE | QUIRK_CALLS_COMPLETE | QUIRK_LOCKS_EVENT);
+                           QUIRK_RUNS_AT_ONCE | QUIRK_CALLS_COMPLETE | QUIRK_LOCKS_EVENT |
+                           QUIRK_HOLDS_BACK);
 }
 
 Test(quirks, are_those_of_the_platform_and_of_no_other)
@@ -60,7 +61,7 @@ Test(quirks, are_those_of_the_platform_and_of_no_other)
     } expected[] = {
         {"Oclgrind", QUIRK_RUNS_IN_CALLER | QUIRK_NO_LOCKS},
         {"rusticl", QUIRK_FINISH_FORGETS | QUIRK_GROUP_SIZE_WRONG | QUIRK_BINARY_IS_IL |
-                        QUIRK_COMPILES_INSIDE | QUIRK_LOCKS_EVENT},
+                        QUIRK_COMPILES_INSIDE | QUIRK_LOCKS_EVENT | QUIRK_HOLDS_BACK},
         {"NVIDIA CUDA", QUIRK_WAITS_END | QUIRK_CALLS_COMPLETE},
         {"Portable Computing Language",
          QUIRK_BINARY_COMPILES | QUIRK_OFFSETS_MIXED | QUIRK_RUNS_AT_ONCE},

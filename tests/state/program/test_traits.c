@@ -138,6 +138,78 @@ Test(traits, what_may_wait_for_another_group_is_not_cut)
     expect_whole(samples, COUNT(samples), "may wait for another work-group");
 }
 
+/* As a compiler reads it, which joins lines before it tells words apart. */
+Test(traits, words_and_signs_that_go_on_on_the_next_line_are_seen)
+{
+    static const struct sample places[] = {
+        {"kernel void k(global int *a) { a[get_group_\\\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_group_\\\r\nid(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_gr\\ \noup_id(0)] = 1; }"},
+        {"kernel void k(global int *a) { a[get_gro\\\n\\\nup_id(0)] = 1; }"},
+        {"#def\\\nine I get_group_id(0)\nkernel void k(global int *a) { a[I] = 1; }"},
+        {"#define CAT(a, b) a#\\\n#b\n"
+         "kernel void k(global int *a) { a[CAT(get_group, _id)(0)] = 1; }"},
+        {"kernel void k(global int *a) {\n// C:\\\\\n\na[get_group_id(0)] = 1; }"},
+    };
+    static const struct sample plain[] = {
+        {"kernel void k(global int *a) {\n// C:\\\\\na[get_group_id(0)] = 1;\n}"},
+        {"kernel void k(global int *a) {\n/\\\n/ a[get_group_id(0)] = 1;\n}"},
+        {"kernel void k(global int *a) { constant char *s = \"\\\\\\\nn get_group_id\"; }"},
+    };
+    static const struct sample waits[] = {
+        {"kernel void k(global int *a) { /* *\\\n/ while (!atomic_or(a, 0)) ; /* */ }"},
+        {"kernel void k(global int *a) { wh\\\nile (!atomic_or(a, 0)) ; }"},
+    };
+    expect_cut(places, COUNT(places), true);
+    expect_cut(plain, COUNT(plain), false);
+    expect_whole(waits, COUNT(waits), "may wait for another work-group");
+}
+
+/* The program would see our names in the text. */
+Test(traits, functions_that_say_where_a_group_is_are_not_quoted_by_other_names)
+{
+    static const struct sample quoted[] = {
+        {"#define STR(x) #x\n#define XSTR(x) STR(x)\n"
+         "kernel void k(global int *a) { printf(\"%s\", XSTR(get_group_id(0))); }"},
+        {"#define STR(x) %:x\n#define SHOW(x) printf(STR(x) \"%d\", x)\n"
+         "kernel void k(global int *a) { SHOW((int)get_num_groups(0)); }"},
+        {"#define STR(x) #x\n#define XSTR(x) STR(x)\n#define I get_group_id\n"
+         "kernel void k(global int *a) { a[I(0)] = sizeof(XSTR(I)); }"},
+        {"#define STR(x) #x\n#define CALL(f, x) f(x)\n"
+         "kernel void k(global int *a) { a[0] = sizeof(CALL(STR, get_group_id(0))); }"},
+        {"#define STR(x) #x\n#define XSTR(...) STR(__VA_ARGS__)\n"
+         "#define A(x) B(x)\n#define B(x) B(x) A(x)\n"
+         "kernel void k(global int *a) { a[0] = sizeof(XSTR(A(1), "
+         "get_global_id(get_group_id(0)))); }"},
+    };
+    static const struct sample others[] = {
+        {"#define STR(x) #x\nkernel void k(global int *a) {"
+         " printf(\"%s %d\", STR(get_group_id(0)), (int)get_group_id(0)); }"},
+        {"#define STR(x) #x\n#define UNROLL(n) _Pragma(STR(unroll n))\n"
+         "kernel void k(global int *a) { UNROLL(4) for (int i = 0; i < 4; i++)"
+         " a[get_group_id(0)] += i; }"},
+    };
+    static const struct sample unneeded[] = {
+        {"#define STR(x) #x\n#define XSTR(x) STR(x)\n"
+         "kernel void k(global int *a) { a[get_global_id(0)] = sizeof(XSTR(get_global_id)); }"},
+    };
+    expect_whole(quoted, COUNT(quoted), "quotes the functions");
+    expect_cut(others, COUNT(others), true);
+    expect_cut(unneeded, COUNT(unneeded), false);
+}
+
+/* Each macro is read once: else these would be read 8 to the 40th times. */
+Test(traits, what_is_quoted_is_read_in_time, .timeout = 30)
+{
+    char source[8192] = "#define STR(x) #x\n#define XSTR(x) STR(x)\n#define M0 1\n";
+    for (int i = 1; i <= 40; i++)
+        sprintf(source + strlen(source), "#define M%d M%d M%d M%d M%d M%d M%d M%d M%d\n", i, i - 1,
+                i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+    strcat(source, "kernel void k(global int *a) { a[get_group_id(0)] = sizeof(XSTR(M40)); }");
+    const struct sample samples[] = {{source}};
+    expect_cut(samples, COUNT(samples), true);
+}
+
 /* A name that is pasted together is found from what the macro is called with, however small the
  * parts are. */
 Test(traits, pasted_names_are_seen)
@@ -344,6 +416,7 @@ Test(traits, languages_before_2_0_have_even_groups_alone)
     cr_expect(traits_of("kernel void k() { }", "-cl-std=CL1.2").even);
     cr_expect_not(traits_of("kernel void k() { }", "-cl-std=CL2.0").even);
     cr_expect_not(traits_of("kernel void k() { }", "-w -cl-std=CL3.0").even);
+    cr_expect(traits_of("kernel void k() { }", "-cl-std=CL3.0 -cl-uniform-work-group-size").even);
 }
 
 Test(traits, what_cannot_be_read_is_not_cut)
@@ -369,12 +442,8 @@ Test(traits, what_cannot_be_read_is_not_cut)
         {"kernel void k(global int *a) { a[0] = 1; }", "-Wp,-DX=1"},
     };
     static const struct sample unspelled[] = {
-        {"kernel void k(global int *a) { a[get_group_\\\nid(0)] = 1; }"},
-        {"kernel void k(global int *a) { a[get_group_\\\r\nid(0)] = 1; }"},
-        {"kernel void k(global int *a) { a[get_gr\\ \noup_id(0)] = 1; }"},
         {"kernel void k(global int *a) { a[get_group_?\?/\nid(0)] = 1; }"},
         {"kernel void k(global int *a) ?\?< while (!atomic_or(a, 0)) ; ?\?>"},
-        {"kernel void k(global int *a) { /* *\\\n/ while (!atomic_or(a, 0)) ; /* */ }"},
         {"int s\\u00e9(global int *a) { return atomic_or(a, 0); }\n"
          "kernel void k(global int *a) { while (!s\\u00e9(a)) ; }"},
         {"// lines of an old Mac\rkernel void k(global int *a) { while (!atomic_or(a, 0)) ; }\r"},

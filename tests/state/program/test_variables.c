@@ -46,6 +46,10 @@ Test(variables, that_are_global_are_found_in_any_language)
         "global int (*p)[2];",
         "global int (v);",
         "int f(global int *), g(int); global int a, b;",
+        "extern global int v = 4;",
+        "kernel void k() { sta\\\n\\\ntic int n; n++; }",
+        "glo\\\nbal int v;",
+        "kernel void k() { static const int most = 4, *at = 0; }",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         cr_expect(keeps(sources[i], ""), "%s", sources[i]);
@@ -68,6 +72,8 @@ Test(variables, without_an_address_space_are_global_in_new_languages)
         "int v[(const int)2];",
         "__typeof__(1) v;",
         "ptrdiff_t v;",
+        "extern int v = 4;",
+        "kernel void k() ?\?< ?\?>",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         cr_expect_not(keeps(sources[i], "-cl-std=CL1.2"), "%s", sources[i]);
@@ -103,6 +109,8 @@ Test(variables, are_not_seen_where_there_are_none)
         "static inline int twice(int a) { const int b = a; return 2 * b; }",
         "int __attribute__((overloadable)) f(global int *p) { return *p; }",
         "extern global int elsewhere;",
+        "extern global int elsewhere, there; extern constant int one = 1;",
+        "kernel void k() { static const int least = 1, most[2] = {2, 3}; }",
         "// global int v;\n/* global int w; */ kernel void k() {}",
         "#define COUNTER global int v;\n#if 0\n#endif\nkernel void k() {}",
         "kernel void k() { printf(\"global int v; { ( \\\" \"); }",
