@@ -85,6 +85,8 @@ Test(select, a_table_has_the_columns_and_the_order_that_were_asked_for)
                      "render-a\nrender-b\nsolver\n");
     cr_assert_str_eq(RESEAT("ps", "--columns=name", "--no-header", "--sort=-name")->out,
                      "solver\nrender-b\nrender-a\n");
+    /* They say what memory they have after they run. */
+    cr_assert(harness_prints("ps", "--columns=memory", "64.0MiB\n64.0MiB\n64.0MiB\n", 5000));
     cr_assert_str_eq(RESEAT("ps", "-o", "name,memory", "--name", "solver")->out,
                      "NAME    MEMORY\nsolver 64.0MiB\n");
     struct result *result = RESEAT("ps", "-q", "--name", "render-*");
