@@ -22,7 +22,7 @@ fail() {
     exit 1
 }
 as() { # UID COMMAND...
-    setpriv --reuid "$1" --regid "$1" --clear-groups env -u RESEAT_SOCKET HOME="/run/test/$1" XDG_RUNTIME_DIR="/run/test/$1" "${@:2}"
+    setpriv --reuid "$1" --regid "$1" --clear-groups env -u RESEAT_SOCKET -u POCL_CACHE_DIR HOME="/run/test/$1" XDG_RUNTIME_DIR="/run/test/$1" "${@:2}"
 }
 until_it() { # COMMAND...: within 60 s it succeeds
     for _ in {1..240}; do
@@ -49,7 +49,7 @@ chmod 700 /run/test/$USER_ID/reseat
 chown -R $USER_ID:$USER_ID /run/test/bundle/rootfs /run/test/none
 
 as $SERVICE_ID "$build/agent/reseatd" --system >/run/test/agent.log 2>&1 &
-trap 'as 0 "$reseat" agent stop; wait' EXIT
+trap 'touch /run/test/none/now; as 0 "$reseat" agent stop; wait' EXIT
 until_it test -S /run/reseat/host.sock
 
 container() { # RUNNER UID MAPS RUN COMMAND...: with /run/reseat from RUN; MAPS: "INSIDE OUTSIDE SIZE", or none
