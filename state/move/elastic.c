@@ -84,10 +84,10 @@ static bool elastic_is_ready(const struct device_key *key)
         for (uint8_t residence_index = 0; residence_index < context->residences;
              residence_index++) {
             const struct device *device = atomic_load(&context->ready[residence_index]);
-            here =
-                here || (device && device_key_equal(&device->key, key)) ||
-                (context->at[residence_index] && context_is_inhabited(context, residence_index) &&
-                 device_key_equal(&context->at[residence_index]->device->key, key));
+            /* Another residence may be one that a mover adds now. */
+            here = here || (device && device_key_equal(&device->key, key)) ||
+                   (context_is_inhabited(context, residence_index) &&
+                    device_key_equal(&context->at[residence_index]->device->key, key));
         }
         ready = ready && here;
     }
