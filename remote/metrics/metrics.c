@@ -1,4 +1,3 @@
-#include <arpa/inet.h>
 #include <errno.h>
 #include <grp.h>
 #include <limits.h>
@@ -336,20 +335,6 @@ static void drop_slow(void)
     }
 }
 
-static int listen_at_port(uint16_t port, int *ret_fd)
-{
-    const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int yes = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
-        bind(fd, (const struct sockaddr *)&address, sizeof(address)) || listen(fd, SCRAPERS_MAX))
-        return -errno;
-    *ret_fd = fd;
-    return 0;
-}
-
 /** Listen where the server said, and become nobody. What cannot be had is left out, and said. */
 static int begin(unsigned long port, const char *path)
 {
@@ -367,7 +352,7 @@ static int begin(unsigned long port, const char *path)
                 : error == -EADDRINUSE
                     ? "another server's are there; name another path by --metrics"
                     : strerror(-error));
-    if (port && (error = listen_at_port((uint16_t)port, &served.listeners[1])))
+    if (port && (error = exposition_listen((uint16_t)port, SCRAPERS_MAX, &served.listeners[1])))
         fprintf(stderr, "reseat-serve: no metrics at 127.0.0.1:%lu: %s\n", port, strerror(-error));
     if (served.listeners[0] < 0 && served.listeners[1] < 0)
         return -ENOENT;

@@ -1,9 +1,12 @@
 #include "state/server/exposition.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "state/base/bytes/text.h"
 
@@ -22,6 +25,23 @@ const char *exposition_type(bool open)
 {
     return open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                 : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+int exposition_listen(uint16_t port, int backlog, int *ret_fd)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int yes = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
+        bind(fd, (const struct sockaddr *)&address, sizeof(address)) || listen(fd, backlog))
+        error = -errno;
+    if (error && fd >= 0)
+        close(fd);
+    else if (!error)
+        *ret_fd = fd;
+    return error;
 }
 
 int exposition_init(struct exposition *ret, bool open)

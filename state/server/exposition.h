@@ -2,13 +2,14 @@
 #define RESEAT_STATE_SERVER_EXPOSITION_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "state/base/compiler.h"
 
 /*
- * The texts in which the agent and device servers give their metrics: OpenMetrics, or the older
- * text format of Prometheus. Not thread-safe.
+ * What the agent and device servers need to give their metrics: the texts (OpenMetrics, or the
+ * older text format of Prometheus), and the port where they are asked for. Not thread-safe.
  */
 
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM };
@@ -42,6 +43,10 @@ bool exposition_is_open(const char *accept);
 bool exposition_host_is_local(const char *host);
 /** The value of Content-Type. */
 const char *exposition_type(bool open);
+
+/** Listen at @port of the loopback address, which every user of the machine can connect to. @ret_fd
+ * is the caller's; it does not block. 0 or -errno. */
+MUST_CHECK int exposition_listen(uint16_t port, int backlog, int *ret_fd);
 
 /** Begin a text; @ret must stay where it is. 0 or -ENOMEM. */
 MUST_CHECK int exposition_init(struct exposition *ret, bool open);

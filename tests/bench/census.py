@@ -5,7 +5,7 @@
 
 Each program that is installed (scripts/setup census) runs once under reseat, one after the other; then
 `reseat report --census` prints the table, as figure 1 of the paper on heterogeneous GPU reallocation draws it.
-Darktable finds no device in POCL 3.1, natively neither: it quotes the folder of its headers, which POCL takes for a part of the name.
+Darktable uses no device of POCL 3.1, natively neither: it leaves out CPUs, and presented as a GPU its kernels do not build there.
 """
 
 import argparse

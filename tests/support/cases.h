@@ -9,7 +9,7 @@
 
 /*
  * Tests in C, each in a process of its own. The names are Criterion's, which cannot run under
- * ThreadSanitizer. A process has what its program had before main().
+ * ThreadSanitizer. The runner forks them, so they have the libraries that constructors loaded.
  *
  *   test_NAME [--list] [--jobs N] [PATTERN...]
  *

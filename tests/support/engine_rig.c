@@ -14,9 +14,8 @@
 #include "state/driver/device_key.h"
 #include "tests/support/folder.h"
 
-/* Before the tests' processes are forked: what the dynamic linker does to POCL's libraries, which
- * is a third of what a short test takes, is done once for all. Where there is no POCL, the test
- * that needs it says so. */
+/* The runner loads POCL before it forks the tests: the dynamic linker takes up to two fifths of a
+ * short test's time for it. Where there is no POCL, the test that needs it says so. */
 __attribute__((constructor)) static void load_pocl(void)
 {
     (void)dlopen("libpocl.so.2", RTLD_NOW);

@@ -1,4 +1,3 @@
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <microhttpd.h>
@@ -408,28 +407,12 @@ static int endpoint_listen_unix(const struct endpoint *endpoint, int *ret_fd)
     return error;
 }
 
-static int endpoint_listen_tcp(uint16_t port, int *ret_fd)
-{
-    const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int yes = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
-
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
-        bind(fd, (const struct sockaddr *)&address, sizeof(address)) || listen(fd, SCRAPERS_MAX))
-        error = -errno;
-    if (error && fd >= 0)
-        close(fd);
-    *ret_fd = fd;
-    return error;
-}
-
 static int endpoint_open(struct listener *listener)
 {
     struct endpoint *endpoint = listener->endpoint;
     int fd;
     int error = listener->local ? endpoint_listen_unix(endpoint, &fd)
-                                : endpoint_listen_tcp((uint16_t)listener->wish, &fd);
+                                : exposition_listen((uint16_t)listener->wish, SCRAPERS_MAX, &fd);
 
     if (error)
         return error;
