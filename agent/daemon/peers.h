@@ -21,6 +21,8 @@ enum right {
 /** One connection: a program or a client. Destroyed when its socket is closed. */
 struct peer {
     struct peer *next;
+    enum peer_role role;
+    uint64_t since_ms; /**< When it connected. */
     struct agent *agent;
     uv_pipe_t pipe;
     pid_t pid; /**< From SO_PEERCRED, as the user is. */
@@ -29,7 +31,6 @@ struct peer {
     size_t group_count;
     unsigned rights; /**< Bits of enum right. */
     struct frame_reader reader;
-    enum peer_role role;
     bool closing;
     bool broken; /**< Sending to it failed: the connection is closed as soon as the loop runs. */
     /** Type of its last request, for the event of a refusal; NULL: none, or a dry run. */
@@ -38,8 +39,7 @@ struct peer {
     struct program *program; /**< The program at the other end; NULL for a client. */
     struct message pending;  /**< A request that waits for a listing of the devices. */
     bool is_pending;
-    bool retried; /**< The list of devices was already made anew once for the pending request. */
-    uint64_t since_ms;
+    bool retried;    /**< The list of devices was already made anew once for the pending request. */
     uint64_t number; /**< Sequence number of the connection, from 1. */
 };
 

@@ -45,11 +45,8 @@ static void reseatd_on_sweep(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
 
-    programs_sweep(agent);
     operations_expire(agent);
-    liveness_sweep(agent);
     servers_tick(agent);
-    peers_sweep(agent);
     isolation_sweep(agent);
     govern_tick(agent);
     costs_tick(agent);

@@ -45,7 +45,7 @@ class Field:
     def put_one(self, side, key, value, maps):
         type_ = self.types.get(side, self.type)
         if type_ == "map":
-            call = f"{maps[self.of].called(side, 'put')}(frame, {'agent, ' if maps[self.of].told(maps) else ''}&{value});"
+            call = f"{maps[self.of].called(side, 'put')}(frame, {'agent, ' if maps[self.of].told(side, maps) else ''}&{value});"
             return [call] if self.key == "-" else [f"frame_map(frame, {key});", call, "frame_end(frame);"]
         if type_ in NUMBERS or type_ in ("vdev", "ms"):
             return [f"frame_u64(frame, {key}, {value});"]
@@ -78,14 +78,14 @@ class Field:
             condition = value + ("[0]" if self.type in ("word", "text", "path") else "")
         return lines if not condition else [f"if ({condition}) {{"] + ["    " + line for line in lines] + ["}"]
 
-    def take_array(self, value, flag, maps):
+    def take_array(self, side, value, flag, maps):
         """Of a list the count is taken too; what other structs have it in goes by its place."""
         one, count = element(value), place(self.count)
         items = f'message_items(map, "{self.key}", &items'
         most = count if "[]" in value else f"ARRAY_SIZE({value})"
         lines = ["const msgpack_object *items;", f"size_t count = {items}, {most});"]
         if self.type == "map":
-            agent = "agent, " if maps[self.of].told(maps) else ""
+            agent = "agent, " if maps[self.of].told(side, maps) else ""
             lines += ["for (size_t i = 0; i < count; i++)", f"    take_{self.of}({agent}&items[i], &{one});"]
         elif self.type == "device" and "[]" not in value: # Without those that are no keys.
             lines += [f"{count} = 0;", "for (size_t i = 0; i < count; i++)",
@@ -112,15 +112,16 @@ class Field:
         if "(" in value or (type_ == "map" and side not in maps[self.of].takers):
             return [] # Only what is put may be computed.
         if self.count:
-            return self.take_array(value, flag, maps)
+            return self.take_array(side, value, flag, maps)
         if type_ == "map":
             map_ = "map" if self.key == "-" else f"field_get(map, {key})"
-            agent = "agent, " if maps[self.of].told(maps) else ""
+            agent = "agent, " if maps[self.of].told(side, maps) else ""
             lines = [f"take_{self.of}({agent}{map_}, &{value});"]
             if flag:
                 return lines + [f"{flag} = message_is_map(map, {key});"]
         elif type_ == "place":
-            lines = [f"{value} = devices_take_place(agent, map, {key});"]
+            what = "key" if self.type == "device" else "place"
+            lines = [f"{value} = devices_take_{what}(agent, map, {key});"]
         elif type_ in NUMBERS:
             cast = "(uint32_t)" if type_ == "u32" else ""
             lines = [f"{value} = {cast}message_number(map, {key}, {NUMBERS[type_]});"]
@@ -170,11 +171,13 @@ class Map:
         if set(self.senders + self.takers) - {"client"} != set(self.structs):
             sys.exit(f"{where}: not every side of {self.name} has a struct")
 
-    def told(self, maps):
+    def told(self, side, maps):
         """The agent's functions need more than the struct."""
+        if side != "agent":
+            return False
         texts = [text for field in self.fields for text in [*field.members.values(), field.count]]
         return any("agent," in text for text in texts) or any(
-            field.type == "place" or field.type == "map" and maps[field.of].told(maps) for field in self.fields)
+            "place" in (field.type, *field.types.values()) or field.type == "map" and maps[field.of].told(side, maps) for field in self.fields)
 
     def relay(self, maps):
         """The agent passes the map on to a client, without what does not belong there."""
@@ -207,7 +210,7 @@ class Map:
 
     def function(self, side, puts, maps):
         struct = self.structs[side]
-        agent = f"{'const ' if puts else ''}struct agent *agent, " if self.told(maps) else ""
+        agent = f"{'const ' if puts else ''}struct agent *agent, " if self.told(side, maps) else ""
         if puts:
             lines = [f"void {self.called(side, 'put')}(struct frame *frame, {agent}const struct {struct} *value)"]
         else:

@@ -6,10 +6,12 @@
 
 json_t *json_text(const char *bytes, size_t size)
 {
-    char *safe = malloc(size + 1);
+    char *safe = NULL;
     json_t *string = NULL;
 
-    if (safe) {
+    if (text_is_safe(bytes, size))
+        return json_stringn_nocheck(bytes, size); /* It is UTF-8. */
+    if ((safe = malloc(size + 1))) {
         text_make_safe(safe, size + 1, bytes, size);
         string = json_string(safe);
     }
@@ -40,7 +42,7 @@ static json_t *json_of(const msgpack_object *value)
             char key[PROTOCOL_WORD_MAX];
             if (pair->key.type == MSGPACK_OBJECT_STR && pair->key.via.str.size < sizeof(key)) {
                 text_make_safe(key, sizeof(key), pair->key.via.str.ptr, pair->key.via.str.size);
-                json_object_set_new(json, key, json_of(&pair->val));
+                json_object_set_new_nocheck(json, key, json_of(&pair->val));
             }
         }
         return json;

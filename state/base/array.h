@@ -30,4 +30,20 @@ MUST_CHECK static inline bool array_make_room(void *array_pointer, size_t count,
     return true;
 }
 
+/**
+ * Allocate an array of @count zeroed elements unless that has been done before; free() it.
+ *
+ * @array_pointer  Address of the array's pointer, which is NULL before.
+ * Returns false without memory.
+ */
+MUST_CHECK static inline bool array_allot(void *array_pointer, size_t count, size_t size)
+{
+    void *array;
+    memcpy(&array, array_pointer, sizeof(array));
+    if (!array)
+        array = calloc(count, size);
+    memcpy(array_pointer, &array, sizeof(array));
+    return array != NULL;
+}
+
 #endif

@@ -387,7 +387,6 @@ void costs_tick(struct agent *agent)
 {
     struct cost_table *table = agent->costs;
 
-    costs_tell_all(agent);
     if (uv_now(&agent->loop) < table->write_ms)
         return;
     table->write_ms = uv_now(&agent->loop) + WRITE_MS;

@@ -41,11 +41,10 @@ void costs_stop(struct agent *agent);
  * Write what is not written yet and free everything. Blocks on the disk. Call after costs_stop().
  */
 void costs_finish(struct agent *agent);
-/**
- * Start a thread that writes new costs, every few seconds; and tell programs that choose devices by
- * energy the power of their kernels. Call about once a second.
- */
+/** Start a thread that writes new costs, every few seconds. Call about once a second. */
 void costs_tick(struct agent *agent);
+/** Tell a program that chooses devices by energy the power of its kernels. */
+void costs_look(struct agent *agent, struct program *program);
 /**
  * Peak device memory of @uid's programs called @name in earlier runs; 0: not known. A run with a
  * lower peak lowers the value by a quarter of the difference.

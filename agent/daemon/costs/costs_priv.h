@@ -116,8 +116,6 @@ struct cost_entry *costs_change(struct cost_table *table, uid_t uid, const char 
 void costs_start(struct agent *agent);
 /* The device of the ledger, or LEDGER_NONE. */
 uint32_t costs_device(const struct agent *agent, const struct device_key *key);
-/* Tell programs that choose devices by energy the power of their kernels, where that is due. */
-void costs_tell_all(struct agent *agent);
 /* Answer a query; @result: of writing the rows before it. */
 void profile_answer(const struct agent *agent, const struct cost_query *query, int result);
 

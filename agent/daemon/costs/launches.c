@@ -252,19 +252,6 @@ static uint64_t costs_drawn(const struct agent *agent, const struct program *pro
                : power_expected(agent, program, device);
 }
 
-static bool costs_may_run_on(const struct agent *agent, const struct program *program,
-                             uint32_t device)
-{
-    bool here = false;
-
-    for (size_t i = 0; i < program->vdev_count; i++)
-        here = here || program->vdevs[i].entry.device == device;
-    for (size_t i = 0; i < program->spread.count; i++)
-        here = here || (program->spread_told & 1u << i &&
-                        costs_device(agent, &program->spread.devices[i]) == device);
-    return here;
-}
-
 /* The first one of its kernel: it may have run on several devices. */
 static bool costs_is_first_use(const struct program_costs *costs, uint32_t index)
 {
@@ -304,7 +291,7 @@ static void costs_tell(const struct agent *agent, struct program *program)
     frame_init(&frame, MSG_COSTS);
     frame_array(&frame, "powers");
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        if (!devices_entry(agent, i) || !costs_may_run_on(agent, program, i))
+        if (!devices_entry(agent, i) || !program_launches_on(program, i))
             continue;
         costs_put_device(agent, program, i, &frame);
         idle_mw += power_idle(agent, i);
@@ -314,14 +301,13 @@ static void costs_tell(const struct agent *agent, struct program *program)
     peer_send(program->peer, &frame);
 }
 
-void costs_tell_all(struct agent *agent)
+void costs_look(struct agent *agent, struct program *program)
 {
-    for (struct program *program = agent->programs; program; program = program->next) {
-        const struct program_costs *costs = program->costs;
-        bool asks = program->peer && strncmp(program->status.objective, "energy", 6) == 0;
-        if (costs && asks && (costs->count > costs->told || uv_now(&agent->loop) >= costs->tell_ms))
-            costs_tell(agent, program);
-    }
+    const struct program_costs *costs = program->costs;
+    bool asks = costs && program->peer && strncmp(program->status.objective, "energy", 6) == 0;
+
+    if (asks && (costs->count > costs->told || uv_now(&agent->loop) >= costs->tell_ms))
+        costs_tell(agent, program);
 }
 
 void costs_forget(struct program *program)

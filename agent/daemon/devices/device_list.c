@@ -13,6 +13,7 @@
 #include "agent/config/process.h"
 #include "agent/daemon/programs/registry.h"
 #include "agent/daemon/servers/servers.h"
+#include "agent/protocol/message.h"
 #include "state/base/cleanup.h"
 #include "state/driver/served.h"
 
@@ -537,6 +538,18 @@ uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry)
     return ledger_device(&agent->ledger, entry->name, &index) ? LEDGER_NONE : index;
 }
 
+uint32_t devices_index_of_key(struct agent *agent, const struct device_key *key)
+{
+    const struct device_names *names = &agent->devices.names;
+    uint32_t index;
+
+    for (size_t i = 0; i < names->count; i++)
+        if (device_key_equal(&names->names[i].key, key))
+            return ledger_device(&agent->ledger, names->names[i].name, &index) ? LEDGER_NONE
+                                                                               : index;
+    return LEDGER_NONE;
+}
+
 uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device)
 {
     uint64_t now = uv_now(&agent->loop);
@@ -618,6 +631,14 @@ uint32_t devices_take_place(struct agent *agent, const msgpack_object *map, cons
     const msgpack_object *field = field_get(map, key);
 
     return field ? devices_item_place(agent, field) : LEDGER_NONE;
+}
+
+uint32_t devices_take_key(struct agent *agent, const msgpack_object *map, const char *key)
+{
+    struct device_key device = {.icd = ""};
+
+    return message_take_device(map, key, &device) ? devices_index_of_key(agent, &device)
+                                                  : LEDGER_NONE;
 }
 
 uint32_t devices_item_place(struct agent *agent, const msgpack_object *item)

@@ -44,6 +44,11 @@ const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t 
 const char *devices_name(const struct agent *agent, const struct device_key *key);
 /** The device's index in the ledger; LEDGER_NONE: no memory for a new one. */
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);
+/**
+ * As devices_index(), by the device's key, also of one that is not listed any more: programs still
+ * have it. LEDGER_NONE: it was never listed.
+ */
+uint32_t devices_index_of_key(struct agent *agent, const struct device_key *key);
 /** Nanoseconds until an announced drain begins; 0: none is announced. */
 uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device);
 
@@ -63,5 +68,7 @@ void devices_put_place(const struct agent *agent, struct frame *frame, const cha
 /** LEDGER_NONE: the field, or the element of an array, names none. */
 uint32_t devices_take_place(struct agent *agent, const msgpack_object *map, const char *key);
 uint32_t devices_item_place(struct agent *agent, const msgpack_object *item);
+/** As devices_take_place(), of a field that has the device's key. */
+uint32_t devices_take_key(struct agent *agent, const msgpack_object *map, const char *key);
 
 #endif

@@ -22,7 +22,7 @@ static void describe_names(struct frame *frame, const struct agent *agent,
     frame_end(frame);
     frame_array(frame, "ready");
     for (size_t i = 0; i < program->ready_count; i++)
-        frame_string(frame, NULL, devices_name(agent, &program->ready[i].device));
+        devices_put_place(agent, frame, NULL, program->ready[i].device);
     frame_end(frame);
     spreading_put_names(agent, program, frame);
 }
@@ -94,7 +94,8 @@ void describe_program(const struct agent *agent, const struct program *program, 
     const struct program_protect *protect = &program->status.protect;
     const struct program_loss *loss = &program->status.loss;
     const struct pending *pending = pending_of(agent, program, UINT_MAX);
-    const struct program_images *images = &program->images;
+    const struct program_images none = {.every_ms = 0};
+    const struct program_images *images = program->images ? program->images : &none;
     struct described what = {
         .program = program,
         .state = program_state(program),
@@ -103,6 +104,7 @@ void describe_program(const struct agent *agent, const struct program *program, 
         .managed = &program->managed,
         .protect = protect,
         .loss = loss,
+        .images = images,
         .moving = asking_moving(agent, program),
         .pinned = "",
         .ticket = pending ? pending->ticket : 0,
@@ -141,20 +143,20 @@ void describe_entry(const struct agent *agent, uint32_t device, struct frame *fr
  * True when a virtual device of @program is on the device, or left memory there; @ret_bytes then
  * receives the amount.
  */
-static bool describe_uses(const struct program *program, const struct device_key *key,
-                          uint64_t *ret_bytes)
+static bool describe_uses(const struct agent *agent, const struct program *program,
+                          const struct inventory_entry *entry, uint64_t *ret_bytes)
 {
     bool any = false;
 
     *ret_bytes = 0;
     for (size_t i = 0; i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
-        if (vdev->has_device && !vdev->suspended && device_key_equal(&vdev->device, key)) {
+        if (vdev->has_device && !vdev->suspended && device_key_equal(&vdev->device, &entry->key)) {
             *ret_bytes += vdev->device_bytes;
             any = true;
         }
         for (uint32_t j = 0; j < vdev->source_count; j++) {
-            bool left = device_key_equal(&vdev->sources[j].device, key);
+            bool left = devices_entry(agent, vdev->sources[j].device) == entry;
             *ret_bytes += left ? vdev->sources[j].bytes : 0;
             any = any || left;
         }
@@ -171,7 +173,7 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     for (const struct program *program = agent->programs; program; program = program->next) {
         uint64_t bytes;
         if (!program->connected || !peer_sees(peer, program->uid) ||
-            !describe_uses(program, &entry->key, &bytes))
+            !describe_uses(agent, program, entry, &bytes))
             continue;
         used += bytes;
         frame_map(frame, NULL);

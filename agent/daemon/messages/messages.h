@@ -77,6 +77,7 @@ struct described {
     const struct program_protect *protect;
     const struct program_loss *loss;
     const struct operation *moving; /**< What moves it; or NULL. */
+    const struct program_images *images;
     const char *state, *device, *pinned;
     /* Of all of its virtual devices: */
     uint64_t device_bytes, moves, granted_bytes, wanted_bytes, spilled_bytes, peak_bytes,

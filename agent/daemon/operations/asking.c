@@ -13,8 +13,7 @@
 
 /* Requests to programs, and programs' answers. */
 
-#define ASK_SWEEPS     4
-#define UNANSWERED_MAX 20
+#define UNANSWERED_MAX 5 /* Seconds, each with a query. */
 
 /*
  * A program rolls back by itself when its deadline passes. The agent waits this much longer for its
@@ -396,17 +395,16 @@ void liveness_heard(struct agent *agent, struct program *program)
     }
 }
 
-void liveness_sweep(struct agent *agent)
+void liveness_look(struct agent *agent, struct program *program)
 {
-    for (struct program *program = agent->programs; program; program = program->next) {
-        struct frame frame;
-        if (!program->peer || !asking_awaits(agent, program)) {
-            program->unanswered = 0;
-        } else if (++program->unanswered == UNANSWERED_MAX) {
-            asking_give_up(agent, program);
-        } else if (program->unanswered % ASK_SWEEPS == 0) {
-            frame_init(&frame, MSG_QUERY);
-            peer_send(program->peer, &frame);
-        }
+    struct frame frame;
+
+    if (!program->peer || !asking_awaits(agent, program)) {
+        program->unanswered = 0;
+    } else if (++program->unanswered == UNANSWERED_MAX) {
+        asking_give_up(agent, program);
+    } else {
+        frame_init(&frame, MSG_QUERY);
+        peer_send(program->peer, &frame);
     }
 }

@@ -1,6 +1,8 @@
 #include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/verbs.h"
+#include "state/base/array.h"
 
 /*
  * Images of programs, which the programs write themselves. The agent forwards requests, and makes
@@ -8,6 +10,11 @@
  */
 
 #define EVERY_MS_MAX (86400ull * 1000 * 1000)
+
+static bool checkpointing_repeats(const struct program *program)
+{
+    return program->images && program->images->every_ms;
+}
 
 /** Ask the program to release what it keeps for the last image. */
 static void checkpointing_let_go(struct agent *agent, struct program *program)
@@ -22,7 +29,11 @@ static void checkpointing_let_go(struct agent *agent, struct program *program)
 static void checkpointing_settle(struct agent *agent, struct program *program,
                                  const struct operation *op, const char *image)
 {
-    struct program_images *images = &program->images;
+    if (!array_allot(&program->images, 1, sizeof(*program->images))) {
+        agent_log("%s: no memory to note its image %s", program->id, image);
+        return;
+    }
+    struct program_images *images = program->images;
 
     if (op->asked.every_ms && !op->ours) {
         *images = (struct program_images){.every_ms = op->asked.every_ms,
@@ -43,7 +54,7 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
                             const msgpack_object *message)
 {
     struct program *program = op->program;
-    char image[sizeof(program->images.image)];
+    char image[sizeof(program->images->image)];
 
     if (op->asked.ends)
         return; /* No image was requested. */
@@ -51,47 +62,45 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
         field_string(message, "image", image, sizeof(image)) && image[0])
         checkpointing_settle(agent, program, op, image);
     else if (op->ours)
-        field_text(message, "reason", program->images.problem, sizeof(program->images.problem));
-    if (op->asked.keeps && !program->images.every_ms)
+        field_text(message, "reason", program->images->problem, sizeof(program->images->problem));
+    if (op->asked.keeps && !checkpointing_repeats(program))
         checkpointing_let_go(agent, program);
     if (op->asked.parks)
         resume_later(agent, program, op->ran);
 }
 
 /** A program that is not connected or is suspended makes its next image when it is back. */
-void checkpointing_tick(struct agent *agent)
+void checkpointing_look(struct agent *agent, struct program *program)
 {
     uint64_t now = uv_now(&agent->loop);
+    struct program_images *images = program->images;
 
-    for (struct program *program = agent->programs; program; program = program->next) {
-        struct program_images *images = &program->images;
-        if (!images->every_ms || now < images->due_ms || !program_acts(program) ||
-            !program->status.known || program_suspended(program) ||
-            operation_sent(agent, program, OPERATION_BIT(REQUEST_CHECKPOINT)))
-            continue;
-        struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
-        wish.asked.keeps = true;
-        wish.asked.keep = images->keep;
-        wish.asked.every_ms = images->every_ms;
-        wish.asked.max_downtime_ms = images->max_downtime_ms;
-        wish.asked.bandwidth = images->bandwidth;
-        memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
-        images->due_ms = now + images->every_ms;
-        wish.asked.timeout_ms = images->timeout_ms;
-        (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next tick tries again. */
-    }
+    if (!checkpointing_repeats(program) || now < images->due_ms || !program_acts(program) ||
+        !program->status.known || program_suspended(program) ||
+        operation_sent(agent, program, OPERATION_BIT(REQUEST_CHECKPOINT)))
+        return;
+    struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
+    wish.asked.keeps = true;
+    wish.asked.keep = images->keep;
+    wish.asked.every_ms = images->every_ms;
+    wish.asked.max_downtime_ms = images->max_downtime_ms;
+    wish.asked.bandwidth = images->bandwidth;
+    memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
+    images->due_ms = now + images->every_ms;
+    wish.asked.timeout_ms = images->timeout_ms;
+    (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next look tries again. */
 }
 
 void checkpointing_take(struct agent *agent, struct program *program, const msgpack_object *map)
 {
-    struct program_images *images = &program->images;
+    struct program_images images = {.every_ms = 0};
 
-    images->every_ms = field_u64(map, "every_ms", 0);
-    images->keep = field_u64(map, "keep", 0);
-    if (!field_path(map, "folder", images->folder, sizeof(images->folder)) ||
-        images->folder[0] != '/' || images->every_ms > EVERY_MS_MAX)
-        *images = (struct program_images){.every_ms = 0};
-    images->due_ms = uv_now(&agent->loop) + images->every_ms;
+    take_images(map, &images);
+    bool asks = images.folder[0] == '/' && images.every_ms && images.every_ms <= EVERY_MS_MAX;
+    images = asks ? images : (struct program_images){.every_ms = 0};
+    images.due_ms = uv_now(&agent->loop) + images.every_ms;
+    if ((asks || program->images) && array_allot(&program->images, 1, sizeof(images)))
+        *program->images = images;
 }
 
 /** End the periodic images of a program. */
@@ -100,7 +109,8 @@ static void checkpointing_end(struct peer *client, struct program *program)
     struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
 
     wish.asked.ends = true;
-    program->images = (struct program_images){.every_ms = 0};
+    if (program->images)
+        *program->images = (struct program_images){.every_ms = 0};
     /* Also cancel the first of the periodic images if it is in progress. */
     for (struct operation *op = client->agent->operations; op; op = op->next)
         if (op->program == program && op->verb == REQUEST_CHECKPOINT)
@@ -126,7 +136,7 @@ void checkpointing_handle(struct peer *client, struct message *message)
     operation_take(map, &wish);
     if (wish.asked.every_ms > EVERY_MS_MAX)
         wish.asked.every_ms = EVERY_MS_MAX;
-    wish.asked.keeps = wish.asked.every_ms || program->images.every_ms;
+    wish.asked.keeps = wish.asked.every_ms || checkpointing_repeats(program);
     for (size_t i = 0; i < program->vdev_count; i++)
         wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
     if (operation_begin(client->agent, &wish, NULL))

@@ -1,5 +1,6 @@
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/operations/governor.h"
+#include "state/base/array.h"
 
 #define REST_MS     1000
 #define REST_MS_MAX 60000
@@ -61,6 +62,10 @@ void exclusions_add(struct agent *agent, struct program *program, uint32_t devic
     struct managed *managed = &program->managed;
     unsigned at = 0, tries = 0;
 
+    if (cause == EXCLUSION_FAILED)
+        exclusions_rest_longer(managed);
+    if (!array_allot(&managed->exclusions, PROGRAM_EXCLUSIONS_MAX, sizeof(*managed->exclusions)))
+        return; /* The policy may try the device again, when the program has rested. */
     while (at < managed->exclusion_count && managed->exclusions[at].device != device)
         at++;
     if (at == PROGRAM_EXCLUSIONS_MAX)
@@ -69,8 +74,6 @@ void exclusions_add(struct agent *agent, struct program *program, uint32_t devic
         managed->exclusion_count++;
     else if (managed->exclusions[at].cause == cause)
         tries = managed->exclusions[at].tries + 1;
-    if (cause == EXCLUSION_FAILED)
-        exclusions_rest_longer(managed);
     uint64_t build_ms = (uint64_t)BUILD_MS << (tries < BUILD_DOUBLED ? tries : BUILD_DOUBLED);
     managed->exclusions[at] = (struct program_exclusion){
         .device = device,

@@ -91,6 +91,7 @@ struct governor {
     unsigned ended_count;
     char state_path[PATH_MAX];
     bool running, automatic;
+    bool looks; /**< Something has happened: programs are looked at before the second is over. */
     uint64_t ticked_ms;
 };
 

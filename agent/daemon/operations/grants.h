@@ -39,10 +39,10 @@ void grants_add(struct agent *agent, struct program *program, uint32_t vdev, uin
 void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
                    uint64_t patience_ms, bool trims);
 /**
- * End shrink requests whose time is over with nothing returned. Allow new requests to programs that
+ * End a shrink request whose time is over with nothing returned. Allow a new one to a program that
  * returned too little before.
  */
-void grants_tick(struct agent *agent);
+void grants_look(struct agent *agent, struct program *program);
 /** Handle MSG_RETURN. */
 void grants_return(struct peer *peer, struct message *message);
 

@@ -99,46 +99,30 @@ void grants_return(struct peer *peer, struct message *message)
     agent->changed = true;
 }
 
-void grants_tick(struct agent *agent)
+void grants_look(struct agent *agent, struct program *program)
 {
     uint64_t now = uv_now(&agent->loop);
+    struct managed *managed = &program->managed;
 
-    for (struct program *program = agent->programs; program; program = program->next) {
-        struct managed *managed = &program->managed;
-        if (managed->shrinks && now >= managed->shrink_until_ms) {
-            /*
-             * Nothing was returned: the program has no unused memory, and may not be able to give
-             * up used memory.
-             */
-            managed->shrinks = false;
-            ledger_sync_withhold(agent, program);
-        }
-        managed->withholds = managed->withholds && now < managed->withholds_until_ms;
+    if (managed->shrinks && now >= managed->shrink_until_ms) {
+        /*
+         * Nothing was returned: the program has no unused memory, and may not be able to give up
+         * used memory.
+         */
+        managed->shrinks = false;
+        ledger_sync_withhold(agent, program);
     }
+    if (managed->withholds && now >= managed->withholds_until_ms)
+        managed->withholds = false;
 }
 
 #define RECONCILE_MS 1000
 
 /* ---- what programs say of what they have ---- */
 
-static uint32_t ledger_sync_device_named(struct agent *agent, const struct device_key *key)
-{
-    const struct device_names *names = &agent->devices.names;
-    uint32_t device;
-
-    /* Includes a device that is not listed any more, because the program still has it. */
-    for (size_t i = 0; i < names->count; i++) {
-        if (device_key_equal(&names->names[i].key, key)) {
-            return ledger_device(&agent->ledger, names->names[i].name, &device) ? LEDGER_NONE
-                                                                                : device;
-        }
-    }
-    return LEDGER_NONE;
-}
-
 static uint32_t ledger_sync_device_of(struct agent *agent, const struct program_device *vdev)
 {
-    return vdev->has_device && !vdev_is_off(vdev) ? ledger_sync_device_named(agent, &vdev->device)
+    return vdev->has_device && !vdev_is_off(vdev) ? devices_index_of_key(agent, &vdev->device)
                                                   : LEDGER_NONE;
 }
 
@@ -164,7 +148,7 @@ static void ledger_sync_place_sources(struct agent *agent, const struct program 
     for (uint32_t i = 0; i < PROGRAM_SOURCES_MAX; i++) {
         struct program_source *source = &vdev->sources[i];
         bool holds = exists && i < vdev->source_count;
-        uint32_t device = holds ? ledger_sync_device_named(agent, &source->device) : LEDGER_NONE;
+        uint32_t device = holds ? source->device : LEDGER_NONE;
         uint64_t bytes = ledger_sync_believed(program, source->bytes, vdev->entry.granted_peak);
         if (device == source->entry.device && (!holds || bytes == source->entry.held))
             continue;
@@ -367,5 +351,5 @@ void ledger_sync_status(struct peer *peer, struct message *message)
     ledger_sync_update(peer->agent, program);
     for (uint32_t i = 0; i < program->vdev_count; i++)
         losses_note(peer->agent, program, i, lost >> i & 1, sought >> i & 1,
-                    ledger_sync_device_named(peer->agent, &program->vdevs[i].device));
+                    devices_index_of_key(peer->agent, &program->vdevs[i].device));
 }

@@ -226,10 +226,10 @@ const struct operation *asking_moving(const struct agent *agent, const struct pr
 /** @program sent a message of any type. */
 void liveness_heard(struct agent *agent, struct program *program);
 /**
- * Query the programs that owe an answer, and end the requests to programs that have not replied for
- * long.
+ * Query a program that owes an answer; end the requests to one that has not replied for long. To be
+ * called once a second.
  */
-void liveness_sweep(struct agent *agent);
+void liveness_look(struct agent *agent, struct program *program);
 
 /* ---- what clients are told: MSG_REPORT, reports.c ---- */
 

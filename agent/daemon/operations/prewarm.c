@@ -13,20 +13,18 @@
 #define PREWARM_MS 600000
 #define AGAIN_MS   2000
 
-static struct program_ready *prewarm_find(struct program *program, const struct device_key *key)
+static struct program_ready *prewarm_find(struct program *program, uint32_t device)
 {
     for (size_t i = 0; i < program->ready_count; i++)
-        if (device_key_equal(&program->ready[i].device, key))
+        if (program->ready[i].device == device)
             return &program->ready[i];
     return NULL;
 }
 
 bool prewarm_holds(const struct agent *agent, uint32_t device)
 {
-    const struct inventory_entry *entry = devices_entry(agent, device);
-
     for (struct program *program = agent->programs; program; program = program->next)
-        if (entry && program_acts(program) && prewarm_find(program, &entry->key))
+        if (program_acts(program) && prewarm_find(program, device))
             return true;
     return false;
 }
@@ -51,27 +49,28 @@ static const char *prewarm_must_go(const struct agent *agent, const struct progr
                                    const struct program_ready *ready,
                                    const struct inventory_entry *entry)
 {
-    const struct ledger_device *device = entry ? ledger_find(&agent->ledger, entry->name) : NULL;
+    const struct ledger_device *device = &agent->ledger.devices[ready->device];
 
     if (!entry)
         return "it is not listed any more";
-    if (device && ledger_closed(device))
+    if (ledger_closed(device))
         return "it is drained";
     if (ready->ours && !config_policy(&agent->config)->prewarm)
         return "the policy prewarms no devices any more";
-    if (ready->ours && (!device || device - agent->ledger.devices != program->managed.ready_for))
+    if (ready->ours && ready->device != program->managed.ready_for)
         return "it is more likely to go elsewhere";
-    return device && device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
+    return device->tight != LEDGER_NO_LIMIT ? "its driver has no more memory" : NULL;
 }
 
-static void prewarm_look(struct agent *agent, struct program *program)
+void prewarm_look(struct agent *agent, struct program *program)
 {
     uint64_t now = uv_now(&agent->loop);
 
+    if (!program_acts(program) || operation_sent(agent, program, OPERATIONS_REPORTED))
+        return;
     for (size_t i = 0; i < program->ready_count; i++) {
         struct program_ready *ready = &program->ready[i];
-        const struct inventory_entry *entry =
-            device_by_key(&agent->devices.inventory, &ready->device);
+        const struct inventory_entry *entry = devices_entry(agent, ready->device);
         const char *why = prewarm_must_go(agent, program, ready, entry);
         bool due = ready->behind && ready->behind != ready->left && !program_moving(program);
         if ((!why && !due) || (ready->asked_ms && now - ready->asked_ms < AGAIN_MS))
@@ -82,18 +81,10 @@ static void prewarm_look(struct agent *agent, struct program *program)
     }
 }
 
-void prewarm_tick(struct agent *agent)
-{
-    for (struct program *program = agent->programs; program; program = program->next)
-        if (program_acts(program) && !operation_sent(agent, program, OPERATIONS_REPORTED))
-            prewarm_look(agent, program);
-}
-
 void prewarm_settle(struct agent *agent, const struct operation *op,
                     const struct operation_end *end)
 {
-    const struct inventory_entry *entry = devices_entry(agent, op->target);
-    struct program_ready *ready = entry ? prewarm_find(op->program, &entry->key) : NULL;
+    struct program_ready *ready = prewarm_find(op->program, op->target);
 
     if (op->asked.drop)
         return;
@@ -120,7 +111,7 @@ bool prewarm_do(struct agent *agent, struct program *program, const struct polic
         return false;
     managed->ready_for = step->device;
     managed->ready_ms = uv_now(&agent->loop);
-    return prewarm_find(program, &target->key) ||
+    return prewarm_find(program, step->device) ||
            prewarm_ask(agent, program, target, false, step->reason);
 }
 
@@ -133,12 +124,8 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
             !op->asked.drop)
             return op->target;
     for (size_t i = 0; i < program->ready_count; i++) {
-        const struct inventory_entry *entry =
-            device_by_key(&agent->devices.inventory, &program->ready[i].device);
-        const struct ledger_device *device =
-            entry ? ledger_find(&agent->ledger, entry->name) : NULL;
-        uint32_t at = device ? (uint32_t)(device - agent->ledger.devices) : LEDGER_NONE;
-        if (at != LEDGER_NONE && at == program->managed.ready_for)
+        uint32_t at = program->ready[i].device;
+        if (at == program->managed.ready_for)
             return at;
         first = first == LEDGER_NONE ? at : first;
     }

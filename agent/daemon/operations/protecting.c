@@ -29,19 +29,17 @@ static int protecting_ask(struct agent *agent, struct program *program, struct p
     return operation_begin(agent, &wish, NULL);
 }
 
-void protecting_tick(struct agent *agent)
+void protecting_look(struct agent *agent, struct program *program)
 {
-    uint64_t now = uv_now(&agent->loop);
+    const struct protection *as = &program->status.protect.as;
+    uint64_t told_ms = program->protect_ms;
+    bool told = told_ms && uv_now(&agent->loop) - told_ms < AGAIN_MS;
 
-    for (struct program *program = agent->programs; program; program = program->next) {
-        const struct protection *as = &program->status.protect.as;
-        bool told = program->protect_ms && now - program->protect_ms < AGAIN_MS;
-        if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
-            !protecting_is_same(as, &program->policy.protect) &&
-            !operation_sent(agent, program, OPERATION_BIT(REQUEST_PROTECT)))
-            (void)protecting_ask(agent, program, NULL,
-                                 PROTECT_MS); /* Without memory, the next tick tries again. */
-    }
+    if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
+        !protecting_is_same(as, &program->policy.protect) &&
+        !operation_sent(agent, program, OPERATION_BIT(REQUEST_PROTECT)))
+        (void)protecting_ask(agent, program, NULL,
+                             PROTECT_MS); /* Without memory, the next look tries again. */
 }
 
 void protecting_handle(struct peer *client, struct message *message)

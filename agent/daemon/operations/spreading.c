@@ -24,11 +24,9 @@ static unsigned spreading_usable(const struct agent *agent, const struct program
     unsigned bits = 0;
 
     for (size_t i = 0; i < program->spread.count; i++) {
-        const struct inventory_entry *entry =
-            device_by_key(&agent->devices.inventory, &program->spread.devices[i]);
-        const struct ledger_device *device =
-            entry ? ledger_find(&agent->ledger, entry->name) : NULL;
-        if (entry && (!device || (!ledger_closed(device) && device->tight == LEDGER_NO_LIMIT)))
+        uint32_t index = program->spread.devices[i];
+        if (devices_entry(agent, index) && !ledger_closed(&agent->ledger.devices[index]) &&
+            agent->ledger.devices[index].tight == LEDGER_NO_LIMIT)
             bits |= 1u << i;
     }
     return bits;
@@ -41,12 +39,9 @@ void spreading_put_names(const struct agent *agent, const struct program *progra
 
     frame_bool(frame, "spread_free", program->spread.free);
     frame_array(frame, "spread");
-    for (size_t i = 0; i < program->spread.count; i++) {
-        const struct inventory_entry *entry =
-            device_by_key(&agent->devices.inventory, &program->spread.devices[i]);
+    for (size_t i = 0; i < program->spread.count; i++)
         if (bits & 1u << i)
-            frame_string(frame, NULL, entry->name);
-    }
+            devices_put_place(agent, frame, NULL, program->spread.devices[i]);
     frame_end(frame);
 }
 
@@ -61,19 +56,20 @@ void spreading_tell(const struct agent *agent, struct program *program)
     frame_init(&frame, MSG_SPREAD);
     frame_array(&frame, "devices");
     for (size_t i = 0; i < program->spread.count; i++) {
-        device_key_format(&program->spread.devices[i], key);
-        if (program->spread_told & 1u << i)
+        const struct inventory_entry *entry = devices_entry(agent, program->spread.devices[i]);
+        if (program->spread_told & 1u << i) {
+            device_key_format(&entry->key, key);
             frame_string(&frame, NULL, key);
+        }
     }
     frame_end(&frame);
     peer_send(program->peer, &frame);
 }
 
-void spreading_tick(struct agent *agent)
+void spreading_look(struct agent *agent, struct program *program)
 {
-    for (struct program *program = agent->programs; program; program = program->next)
-        if (program->peer && spreading_usable(agent, program) != program->spread_told)
-            spreading_tell(agent, program);
+    if (program->peer && spreading_usable(agent, program) != program->spread_told)
+        spreading_tell(agent, program);
 }
 
 /** Devices of one number are of one model. */
@@ -100,15 +96,13 @@ static void spreading_take_given(struct agent *agent, struct program *program,
     struct program_spread spread = program->spread;
 
     spread.count = 0;
-    for (uint32_t i = 0; i < agent->ledger.count && spread.count < PROTOCOL_SPREAD_MAX; i++) {
-        const struct inventory_entry *entry = devices_entry(agent, i);
-        if (entry && given[i] != POLICY_NONE && world->groups[given[i]].program == program)
-            spread.devices[spread.count++] = entry->key;
-    }
+    for (uint32_t i = 0; i < agent->ledger.count && spread.count < PROTOCOL_SPREAD_MAX; i++)
+        if (devices_entry(agent, i) && given[i] != POLICY_NONE &&
+            world->groups[given[i]].program == program)
+            spread.devices[spread.count++] = i;
     bool same = spread.count == program->spread.count;
-    for (size_t i = 0; same && i < spread.count; i++)
-        same = device_key_equal(&spread.devices[i], &program->spread.devices[i]);
-    if (!same) {
+    if (!same || memcmp(spread.devices, program->spread.devices,
+                        spread.count * sizeof(*spread.devices)) != 0) {
         program->spread = spread;
         spreading_tell(agent, program);
     }
@@ -135,17 +129,17 @@ void spreading_share(struct agent *agent)
 }
 
 /** Add a device, unless it is there already under another name. */
-static void spreading_add(struct program_spread *spread, const struct device_key *key)
+static void spreading_add(struct program_spread *spread, uint32_t device)
 {
     size_t i = 0;
 
-    while (i < spread->count && !device_key_equal(&spread->devices[i], key))
+    while (i < spread->count && spread->devices[i] != device)
         i++;
     if (i == spread->count)
-        spread->devices[spread->count++] = *key;
+        spread->devices[spread->count++] = device;
 }
 
-int spreading_read(const struct agent *agent, const msgpack_object *map, const char *key,
+int spreading_read(struct agent *agent, const msgpack_object *map, const char *key,
                    struct program_spread *ret_spread, char *ret_error, size_t error_size)
 {
     struct program_spread spread = {.count = 0};
@@ -171,7 +165,12 @@ int spreading_read(const struct agent *agent, const msgpack_object *map, const c
             error = -EBUSY;
         if (error)
             return error;
-        spreading_add(&spread, &entry->key);
+        uint32_t device = devices_index(agent, entry);
+        if (device == LEDGER_NONE) {
+            snprintf(ret_error, error_size, "the agent is out of memory");
+            return -ENOMEM;
+        }
+        spreading_add(&spread, device);
     }
     *ret_spread = spread;
     return 0;
@@ -189,14 +188,16 @@ static void spreading_answer(struct peer *client, const struct program *program)
 }
 
 /** True when the whole program runs on the only device of @spread: then nothing would be spread. */
-static bool spreading_is_home(const struct program *program, const struct program_spread *spread)
+static bool spreading_is_home(const struct agent *agent, const struct program *program,
+                              const struct program_spread *spread)
 {
     bool home = spread->count == 1;
 
     for (size_t i = 0; home && i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
         home = vdev->has_device && !vdev->suspended &&
-               device_key_equal(&vdev->device, &spread->devices[0]);
+               strcmp(vdev_device_name(agent, vdev),
+                      agent->ledger.devices[spread->devices[0]].name) == 0;
     }
     return home;
 }
@@ -224,7 +225,7 @@ void spreading_handle(struct peer *client, struct message *message)
                    "launches are spread for a whole program, not for one virtual device; name it "
                    "as %s",
                    program->id);
-    } else if (spreading_is_home(program, &spread)) {
+    } else if (spreading_is_home(agent, program, &spread)) {
         client_refuse(client, ERR_REFUSED, program,
                       "runs there already; name other devices to spread its "
                       "launches to");

@@ -58,10 +58,9 @@ void resume_forget(struct agent *agent, const struct program *program);
 
 void prewarm_handle(struct peer *client, struct message *message);
 /**
- * Ask programs to release devices that may not be used, and to build their new kernels on the
- * others.
+ * Ask a program to release a device that may not be used, or to build its new kernels on another.
  */
-void prewarm_tick(struct agent *agent);
+void prewarm_look(struct agent *agent, struct program *program);
 /** True while @device is ready for a connected program. */
 bool prewarm_holds(const struct agent *agent, uint32_t device);
 /** Carry out the policy's step. False: it had no effect. */
@@ -77,16 +76,16 @@ void prewarm_settle(struct agent *agent, const struct operation *op,
 /* checkpoint, protect, trace */
 
 void checkpointing_handle(struct peer *client, struct message *message);
-/** Start the periodic images that are due. */
-void checkpointing_tick(struct agent *agent);
+/** Start the periodic image that is due. */
+void checkpointing_look(struct agent *agent, struct program *program);
 /** Make periodic images of a program that registers, if its message asks for them. */
 void checkpointing_take(struct agent *agent, struct program *program, const msgpack_object *map);
 void checkpointing_answered(struct agent *agent, const struct operation *op,
                             const msgpack_object *report);
 
 void protecting_handle(struct peer *client, struct message *message);
-/** Tell programs that report another protection than they are to have. */
-void protecting_tick(struct agent *agent);
+/** Tell a program that reports another protection than it is to have. */
+void protecting_look(struct agent *agent, struct program *program);
 
 void trace_handle(struct peer *client, struct message *message);
 /** Forward a program's MSG_SPANS to the client that traces it. */
@@ -115,16 +114,14 @@ void waiting_expire(struct agent *agent, struct operation *op);
  * Returns 0, or -ENODEV, -ENOTUNIQ, -EBUSY (one drains) or -E2BIG, with a line for the operator in
  * @ret_error.
  */
-MUST_CHECK int spreading_read(const struct agent *agent, const msgpack_object *map, const char *key,
+MUST_CHECK int spreading_read(struct agent *agent, const msgpack_object *map, const char *key,
                               struct program_spread *ret_spread, char *ret_error,
                               size_t error_size);
 void spreading_handle(struct peer *client, struct message *message);
 /** Tell @program, if it is connected, which devices its launches may use now. */
 void spreading_tell(const struct agent *agent, struct program *program);
-/**
- * Tell programs of changes to these devices: devices drain, become full, or are available again.
- */
-void spreading_tick(struct agent *agent);
+/** Tell a program of changes to these devices: one drains, is full, or is available again. */
+void spreading_look(struct agent *agent, struct program *program);
 /** Give free devices to the programs that may use them, and take back those that are not free. */
 void spreading_share(struct agent *agent);
 /**

@@ -53,11 +53,7 @@ static bool power_any_cap(const struct agent *agent, const struct program *progr
 
 static bool power_is_at_work(const struct agent *agent)
 {
-    bool caps = power_any_cap(agent, NULL) || agent->power->tells;
-
-    for (const struct program *program = agent->programs; program && !caps; program = program->next)
-        caps = program->policy.cap_mw;
-    return caps;
+    return power_any_cap(agent, NULL) || agent->power->tells || agent->power->capped;
 }
 
 /* ---- the world ---- */
@@ -288,6 +284,11 @@ void power_run(struct agent *agent)
     power_rows_finish(&rows);
 }
 
+void power_note_cap(const struct agent *agent, uint64_t cap_mw)
+{
+    agent->power->capped = agent->power->capped || cap_mw;
+}
+
 void power_welcome(const struct agent *agent, struct program *program)
 {
     struct program_power *power = &program->power;
@@ -321,6 +322,8 @@ void power_tick(struct agent *agent)
 
     if (power_host_cap(agent) && all > power_host_cap(agent))
         power->exceeded++;
+    if (!power_is_at_work(agent))
+        return;
     power_run(agent);
     power_renew(agent);
 }

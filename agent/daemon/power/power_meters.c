@@ -108,20 +108,6 @@ struct program_peak *power_peak_of(struct program_power *power, uint32_t device)
     return NULL;
 }
 
-/** True when @program may launch on @device although none of its virtual devices is there. */
-static bool power_helps(const struct agent *agent, const struct program *program, uint32_t device)
-{
-    for (size_t i = 0; i < program->spread.count; i++) {
-        const struct inventory_entry *entry =
-            program->spread_told & 1u << i
-                ? device_by_key(&agent->devices.inventory, &program->spread.devices[i])
-                : NULL;
-        if (entry && entry == devices_entry(agent, device))
-            return true;
-    }
-    return false;
-}
-
 /**
  * Count the programs that may have launched on @device since @since_ms. @ret_one is one of them;
  * @ret_whole is true if it was busy and free to launch during the whole interval.
@@ -133,12 +119,11 @@ static unsigned power_ran_on(const struct agent *agent, uint32_t device, uint64_
 
     for (struct program *program = agent->programs; program; program = program->next) {
         const struct program_power *power = &program->power;
-        bool busy = false, here = power_helps(agent, program, device);
-        for (size_t i = 0; i < program->vdev_count; i++) {
-            here = here || program->vdevs[i].entry.device == device;
+        bool busy = false;
+        for (size_t i = 0; i < program->vdev_count; i++)
             busy = busy || (program->vdevs[i].entry.device == device && program->vdevs[i].busy);
-        }
-        if (!here || (!power_may_run(program) && power->since_ms < since_ms))
+        if (!program_launches_on(program, device) ||
+            (!power_may_run(program) && power->since_ms < since_ms))
             continue;
         count++;
         *ret_one = program;

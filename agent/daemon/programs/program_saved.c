@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/peers.h"
+#include "agent/daemon/power/power.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
@@ -63,9 +65,9 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
             agent->tickets = vdev->ticket;
         program_saved_check_visits(&vdev->visits, now / 1000);
     }
-    if (program->images.folder[0] != '/')
-        program->images = (struct program_images){.every_ms = 0};
-    program->images.due_ms = now;
+    checkpointing_take(agent, program, field_get(map, "images"));
+    if (program->images)
+        program->images->due_ms = now;
 }
 
 /** When the policy moved it, the newest first, as times before "saved_ms". */
@@ -165,6 +167,7 @@ static struct program_policy program_saved_configured(const struct agent *agent,
         if (cap_mw && (!policy.cap_mw || policy.cap_mw > cap_mw))
             policy.cap_mw = cap_mw;
     }
+    power_note_cap(agent, policy.cap_mw);
     return policy;
 }
 

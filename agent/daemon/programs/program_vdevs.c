@@ -1,11 +1,14 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
+#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/programs/registry.h"
+#include "state/base/array.h"
 
 /* Reads programs' reports on their virtual devices, and describes these. */
 
-static void program_vdevs_take_sources(struct program_device *vdev, const msgpack_object *map)
+static void program_vdevs_take_sources(struct agent *agent, struct program_device *vdev,
+                                       const msgpack_object *map)
 {
     const msgpack_object *items;
     size_t count = field_array(map, "sources", &items);
@@ -13,20 +16,19 @@ static void program_vdevs_take_sources(struct program_device *vdev, const msgpac
     vdev->source_count = 0;
     for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
         struct program_source *source = &vdev->sources[vdev->source_count];
-        source->device.icd[0] = '\0';
-        take_source(&items[i], source);
-        vdev->source_count += source->device.icd[0] != '\0';
+        take_source(agent, &items[i], source);
+        vdev->source_count += source->device != LEDGER_NONE;
     }
 }
 
-static void program_vdevs_take_vdev(struct program *program, size_t index,
+static void program_vdevs_take_vdev(struct agent *agent, struct program *program, size_t index,
                                     const msgpack_object *map)
 {
     struct program_device *vdev = &program->vdevs[index];
     uint64_t moves = vdev->moves, downtime = vdev->last_downtime_ns;
     uint64_t wanted = vdev->wanted, least = vdev->least;
 
-    take_vdev(map, vdev);
+    take_vdev(agent, map, vdev);
     vdev->seeks = program->status.protect.seeks && vdev->lost && !vdev->suspended;
     /* It may be counted before its end is known. */
     if (moves != vdev->moves || downtime != vdev->last_downtime_ns || !program->status.known)
@@ -44,11 +46,12 @@ static void program_vdevs_take_vdev(struct program *program, size_t index,
     if (vdev->fetched > vdev->to_fetch)
         vdev->fetched = vdev->to_fetch;
     vdev->busy = vdev->busy < 1000 ? vdev->busy : 1000;
-    program_vdevs_take_sources(vdev, map);
+    program_vdevs_take_sources(agent, vdev, map);
 }
 
 /** Keep the agent's own state of devices that the program reports again. */
-static void program_vdevs_take_ready(struct program *program, const msgpack_object *message)
+static void program_vdevs_take_ready(struct agent *agent, struct program *program,
+                                     const msgpack_object *message)
 {
     const msgpack_object *items;
     size_t count = message_items(message, "ready", &items, PROGRAM_READY_MAX);
@@ -59,15 +62,29 @@ static void program_vdevs_take_ready(struct program *program, const msgpack_obje
     program->ready_count = 0;
     for (size_t i = 0; i < count; i++) {
         struct program_ready *ready = &program->ready[program->ready_count], said = {0};
-        take_ready(&items[i], &said);
-        if (!said.device.icd[0])
+        take_ready(agent, &items[i], &said);
+        if (said.device == LEDGER_NONE)
             continue;
         *ready = said;
         for (size_t j = 0; j < before; j++)
-            if (device_key_equal(&known[j].device, &said.device))
+            if (known[j].device == said.device)
                 *ready = known[j];
         ready->behind = said.behind;
         program->ready_count++;
+    }
+}
+
+static void program_vdevs_take_whole(struct program *program, const msgpack_object *message)
+{
+    const msgpack_object *items;
+    size_t count = message_items(message, "whole", &items, PROGRAM_WHOLE_MAX);
+
+    program->whole_count = 0;
+    if (count == 0 || !array_allot(&program->whole, PROGRAM_WHOLE_MAX, sizeof(*program->whole)))
+        return;
+    while (program->whole_count < count) {
+        take_whole(&items[program->whole_count], &program->whole[program->whole_count]);
+        program->whole_count++;
     }
 }
 
@@ -90,13 +107,12 @@ static void program_vdevs_note_protection(struct program *program)
 /* A process that executes another program keeps the lease, which the new program then has. */
 static void program_vdevs_take_right(struct program *program, const msgpack_object *map)
 {
-    char folder[PATH_MAX], id[sizeof(program->right_id)];
+    struct program_lease lease;
 
-    if (!field_path(map, "folder", folder, sizeof(folder)) || !folder[0] ||
-        !field_string(map, "id", id, sizeof(id)))
-        return;
-    memcpy(program->right_folder, folder, sizeof(folder));
-    memcpy(program->right_id, id, sizeof(id));
+    if (field_path(map, "folder", lease.folder, sizeof(lease.folder)) && lease.folder[0] &&
+        field_string(map, "id", lease.id, sizeof(lease.id)) &&
+        array_allot(&program->lease, 1, sizeof(lease)))
+        *program->lease = lease;
 }
 
 void program_take_status(struct agent *agent, struct program *program,
@@ -108,17 +124,18 @@ void program_take_status(struct agent *agent, struct program *program,
 
     program->awaited = false;
     status->loss.device.icd[0] = '\0';
-    take_status(message, program);
+    take_status(agent, message, program);
     if (!status->loss.device.icd[0])
         status->loss = (struct program_loss){.count = 0};
     program_vdevs_note_protection(program);
-    program_vdevs_take_ready(program, message);
+    program_vdevs_take_ready(agent, program, message);
+    program_vdevs_take_whole(program, message);
     /*
      * A program that is starting has no virtual devices yet, and keeps those of its registration.
      */
     if (count != 0 && program_set_vdev_count(agent, program, count)) {
         for (size_t i = 0; i < count; i++)
-            program_vdevs_take_vdev(program, i, &vdevs[i]);
+            program_vdevs_take_vdev(agent, program, i, &vdevs[i]);
         /* These values are of the whole program. */
         take_objects(&vdevs[0], status);
     }
@@ -138,6 +155,17 @@ bool program_moving(const struct program *program)
 {
     for (size_t i = 0; i < program->vdev_count; i++)
         if (program->vdevs[i].moving)
+            return true;
+    return false;
+}
+
+bool program_launches_on(const struct program *program, uint32_t device)
+{
+    for (size_t i = 0; i < program->vdev_count; i++)
+        if (program->vdevs[i].entry.device == device)
+            return true;
+    for (size_t i = 0; i < program->spread.count; i++)
+        if (program->spread_told & 1u << i && program->spread.devices[i] == device)
             return true;
     return false;
 }

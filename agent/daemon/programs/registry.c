@@ -68,6 +68,10 @@ void program_close(struct agent *agent, struct program *program)
     free(program->vdevs);
     program->vdevs = NULL;
     program->vdev_room = program->vdev_count = 0;
+    free(program->managed.exclusions);
+    free(program->whole);
+    free(program->images);
+    free(program->lease);
     agent->changed = true;
 }
 

@@ -13,7 +13,7 @@
 
 /** A device that still has memory which a virtual device left there when it moved on demand. */
 struct program_source {
-    struct device_key device;
+    uint32_t device; /**< Index in the ledger, or LEDGER_NONE. */
     uint64_t bytes;
     struct ledger_entry entry; /**< The memory that is held there. */
 };
@@ -97,6 +97,7 @@ enum program_override {
 
 /** How much memory a program may have, and how it continues when less is available. */
 struct program_policy {
+    struct protection protect; /**< The protection it is to have. */
     /**
      * Bits of enum program_override. The configuration decides the other properties, also when it
      * changes.
@@ -104,10 +105,9 @@ struct program_policy {
     unsigned overrides;
     int32_t priority;
     bool preemptible;
-    unsigned ways;             /**< Bits of enum policy_way. */
-    uint64_t quota;            /**< Bytes, or LEDGER_NO_LIMIT. */
-    uint64_t cap_mw;           /**< Its power cap; 0: none. */
-    struct protection protect; /**< The protection it is to have. */
+    unsigned ways;   /**< Bits of enum policy_way. */
+    uint64_t quota;  /**< Bytes, or LEDGER_NO_LIMIT. */
+    uint64_t cap_mw; /**< Its power cap; 0: none. */
     /** The only devices that the policy may place it on, as device_listed() takes them; or "". */
     char pinned_to[PROTOCOL_PINNED_MAX];
 };
@@ -119,9 +119,6 @@ struct program_policy {
 
 /** The governor's state of one program. */
 struct managed {
-    char why[POLICY_REASON]; /**< The reason of the policy's last step for it. */
-    uint64_t rest_until_ms;  /**< After a failed step, no new step before this time. */
-    uint64_t rest_ms;
     /** It was told to reduce its memory and has not yet reported how much it returns. */
     bool shrinks;
     bool trims;         /**< It was asked only for memory that it does not use. */
@@ -129,10 +126,13 @@ struct managed {
     uint64_t shrink_until_ms;
     bool withholds; /**< It kept more than that. It is not asked again for a while. */
     uint64_t withholds_until_ms;
-    uint64_t trimmed_ms; /**< When it was last asked for the memory that it does not use. */
+    uint64_t trimmed_ms;    /**< When it was last asked for the memory that it does not use. */
+    uint64_t rest_until_ms; /**< After a failed step, no new step before this time. */
+    uint64_t rest_ms;
+    char why[POLICY_REASON];              /**< The reason of the policy's last step for it. */
     uint64_t moved_ms[PROGRAM_MOVES_MAX]; /**< When the policy last moved it: a ring. */
     unsigned moved;                       /**< Moves by the policy in all. */
-    struct program_exclusion exclusions[PROGRAM_EXCLUSIONS_MAX];
+    struct program_exclusion *exclusions; /**< Owned: PROGRAM_EXCLUSIONS_MAX; NULL: none yet. */
     unsigned exclusion_count;
     /** Sequence number of its last wish, comparable with ledger_device.announced. */
     uint64_t wished;
@@ -175,7 +175,7 @@ struct program_power {
 /** The most devices that are ready for one program. */
 #define PROGRAM_READY_MAX 8
 struct program_ready {
-    struct device_key device;
+    uint32_t device; /**< Index in the ledger. */
     /** What a move there would still have to build, as the program reported it. */
     uint64_t behind;
     /**
@@ -200,14 +200,14 @@ struct program_whole {
 struct program_spread {
     bool free;      /**< The policy chooses them, of those that nobody uses (policy/decide.h). */
     bool any_float; /**< ...also where floats may differ from those of its own device. */
-    struct device_key devices[PROTOCOL_SPREAD_MAX];
+    uint32_t devices[PROTOCOL_SPREAD_MAX]; /**< Indices in the ledger. */
     size_t count;
 };
 
 /** Of launches that could run on several devices, how many ran on this one. */
 #define PROGRAM_PLACED_MAX 8
 struct program_placed {
-    struct device_key device;
+    uint32_t device; /**< Index in the ledger, or LEDGER_NONE. */
     uint64_t launches;
 };
 
@@ -258,6 +258,9 @@ struct program_images {
 /** The program's last status. */
 struct program_status {
     bool known;
+    /** Another process may have the program's lease, or has it: the program's calls wait. */
+    bool fenced;
+    struct program_protect protect;
     uint64_t last_downtime_ns; /**< Downtime of its last move of a virtual device. */
     uint64_t contexts, queues, memories, programs, kernels, events;
     uint64_t warm;     /**< Bytes of host memory that it keeps ready. */
@@ -272,11 +275,13 @@ struct program_status {
         size_t count;
     } placed;
     uint64_t stored; /**< Bytes that are in an image only. */
-    struct program_protect protect;
     struct program_loss loss;
-    /** Another process may have the program's lease, or has it: the program's calls wait. */
-    bool fenced;
     char right_problem[512]; /**< Why it could not renew its lease; or "". */
+};
+
+/** The lease with which it owns its images. */
+struct program_lease {
+    char folder[PATH_MAX], id[32];
 };
 
 struct program_costs;
@@ -302,7 +307,28 @@ struct program_hello {
  * of programs that have not called OpenCL yet.
  */
 struct program {
+    /* First what is looked at all the time, for programs that no cache holds. */
     struct program *next;
+    struct peer *peer;             /**< NULL while it has no connection. */
+    bool connected;                /**< It has been connected at some time. */
+    bool unresponsive;             /**< It does not answer. It gets no request until it does. */
+    unsigned unanswered;           /**< Queries without an answer since it last sent a message. */
+    unsigned spread_told;          /**< Bits: the devices of `spread` that it was told to use. */
+    uint64_t lost_ms;              /**< When the connection ended. */
+    uint64_t protect_ms;           /**< When it was last told which protection to use; 0: never. */
+    struct program_images *images; /**< Owned. NULL: none were made or asked for. */
+    struct program_costs *costs;   /**< What its launches cost (costs/costs.c). NULL: not known. */
+    size_t ready_count;
+    struct program_spread spread;
+    size_t vdev_count;            /**< 1 to PROTOCOL_VDEVS_MAX; by program_set_vdev_count(). */
+    size_t vdev_room;             /**< Elements of `vdevs`: the largest vdev_count so far. */
+    struct program_device *vdevs; /**< Owned. */
+    struct program_policy policy;
+    struct managed managed;
+    struct program_status status;
+    struct program_power power;
+    struct program_ready ready[PROGRAM_READY_MAX];
+
     char id[32];
     char name[64];
     pid_t pid;
@@ -310,40 +336,20 @@ struct program {
     uid_t uid;
     /** Number of the last peer that had connected before the program became known. */
     uint64_t after_peer;
-    bool named;          /**< The operator chose the name, which the program's children share. */
-    bool connected;      /**< It has been connected at some time. */
-    unsigned unanswered; /**< Queries without an answer since it last sent a message. */
-    bool unresponsive;   /**< It does not answer. It gets no request until it does. */
-    /** The list of devices that it was given, as a file name in the runtime folder; or "". */
-    char inventory[PROGRAM_INVENTORY_MAX];
-    /** The variables that decide which devices it sees; may be NULL. */
-    char *environment;
-    size_t vdev_count;            /**< 1 to PROTOCOL_VDEVS_MAX; by program_set_vdev_count(). */
-    size_t vdev_room;             /**< Elements of `vdevs`: the largest vdev_count so far. */
-    struct program_device *vdevs; /**< Owned. */
-    struct program_status status;
-    struct program_ready ready[PROGRAM_READY_MAX];
-    size_t ready_count;
-    struct program_whole whole[PROGRAM_WHOLE_MAX];
-    size_t whole_count;
-    struct program_spread spread;
-    struct program_images images;
-    unsigned spread_told;        /**< Bits: the devices of `spread` that it was told to use. */
-    char right_folder[PATH_MAX]; /**< The folder of its lease, as it last reported; or "". */
-    char right_id[32];
-    struct program_wish wish;
-    struct program_policy policy;
-    struct config_user user; /**< What the configuration lets its user have. */
-    struct managed managed;
-    struct program_power power;
-    struct program_costs *costs; /**< What its launches cost (costs/costs.c). NULL: not known. */
-    struct peer *peer;           /**< NULL while it has no connection. */
-    uint64_t lost_ms;            /**< When the connection ended. */
+    bool named; /**< The operator chose the name, which the program's children share. */
     /** An earlier agent knew it connected; it has not reported its state to this agent yet. */
     bool awaited;
     /** No agent knew it: the protection that it first reports is the one it is to have. */
     bool stranger;
-    uint64_t protect_ms; /**< When it was last told which protection to use; 0: never. */
+    /** The list of devices that it was given, as a file name in the runtime folder; or "". */
+    char inventory[PROGRAM_INVENTORY_MAX];
+    /** The variables that decide which devices it sees; may be NULL. */
+    char *environment;
+    struct program_whole *whole; /**< Owned: PROGRAM_WHOLE_MAX; NULL: none yet. */
+    size_t whole_count;
+    struct program_lease *lease; /**< Owned: as it last reported. NULL: it has none. */
+    struct program_wish wish;
+    struct config_user user; /**< What the configuration lets its user have. */
 };
 
 /** Give it @count virtual devices; new ones are on no device. False: no memory, nothing changed. */
@@ -456,6 +462,9 @@ static inline bool vdev_is_off(const struct program_device *vdev)
 {
     return vdev->suspended || vdev->seeks;
 }
+/** True when one of its virtual devices is on @device, or when it was told to use it beside them.
+ */
+bool program_launches_on(const struct program *program, uint32_t device);
 /** Bytes that a virtual device has on its device and in host memory, as last reported. */
 uint64_t vdev_wanted(const struct program_device *vdev);
 /** True when all of its virtual devices are suspended. */

@@ -42,7 +42,8 @@ static size_t text_character(const unsigned char *text, size_t length)
 bool text_is_safe(const char *text, size_t length)
 {
     for (size_t i = 0, size; i < length; i += size) {
-        size = text_character((const unsigned char *)text + i, length - i);
+        bool plain = text[i] >= 0x20 && text[i] < 0x7f;
+        size = plain ? 1 : text_character((const unsigned char *)text + i, length - i);
         if (size == 0)
             return false;
     }
