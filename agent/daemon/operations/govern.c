@@ -156,7 +156,7 @@ void govern_run(struct agent *agent)
     if (governor->running || agent->stopping || !agent->changed || ledger_sync_awaited(agent))
         return;
     governor->running = true;
-    governor->looks = governor->looks || !governor->automatic;
+    governor->looks = true;
     for (unsigned i = 0; i < STEPS_MAX && agent->changed; i++) {
         agent->changed = false;
         if (world_build(agent))
@@ -244,8 +244,6 @@ void govern_tick(struct agent *agent)
     serving_tick(agent);
     resume_tick(agent);
     waiting_tick(agent);
-    if (tick || governor->looks)
-        govern_look(agent, tick);
     losses_tick(agent);
     if (tick) {
         governor->ticked_ms = now;
@@ -255,4 +253,6 @@ void govern_tick(struct agent *agent)
     }
     govern_run(agent);
     power_tick(agent);
+    if (tick || governor->looks)
+        govern_look(agent, tick);
 }
