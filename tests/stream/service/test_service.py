@@ -319,9 +319,9 @@ class Streams(unittest.TestCase):
             client.word(128, 3)
             wait_for(lambda: client.word(256) == 3)
 
-    def best(self, change=None):
+    def best(self, change=None, **how):
         """The best payloads with which a new stream begins; then the client changes them."""
-        with Client(self.service, shared=True) as client:
+        with Client(self.service, shared=True, **how) as client:
             best = struct.unpack_from("<5I", client.area, 88)
             if change:
                 struct.pack_into("<5I", client.area, 88, *change)
@@ -335,6 +335,9 @@ class Streams(unittest.TestCase):
         within = self.best((4096, 0, 4096, 4096, 4096))
         self.assertEqual((within[1], *within[3:]), (512, 512, 512), "4 KiB at least")
         self.assertLess(within[0], 1 << 21, "a client does not decide what rings there are")
+        other = {"kernel": "own", "source": "__kernel void own(__global ulong *in, __global ulong *out) { }",
+                 "constants": ()}
+        self.assertEqual(self.best(**other), (0, 0, 0, 0, 0), "those of another kernel")
         # The stream that was told no payload tells none to the next, which another process opens.
         self.assertEqual(in_another_process(self.best), within)
 
