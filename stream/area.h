@@ -26,6 +26,7 @@
 #define STREAM_RECORD_MAX  (1u << 20)  /**< Most bytes of a record, and of an answer. */
 #define STREAM_AREA_RING   (16u << 20) /**< Bytes of the larger ring, if records fit twice. */
 #define STREAM_STAGES      3           /**< Of the worker: write, compute, read. */
+#define STREAM_PAYLOADS    (STREAM_STAGES + 2)
 
 struct stream_area_header {
     uint64_t magic;
@@ -39,6 +40,9 @@ struct stream_area_header {
     _Atomic uint32_t pack_ns, unpack_ns; /**< For a record, as the client measures; 0: unknown. */
     /** Of the worker's stages, for people: records of a payload, and payloads at a time. */
     _Atomic uint32_t payloads[STREAM_STAGES], depths[STREAM_STAGES];
+    /** The best payloads that the worker knows, in the order in which records pass: to pack, of its
+     * stages, to unpack. For the next worker. */
+    _Atomic uint32_t best[STREAM_PAYLOADS];
     _Alignas(128) _Atomic uint64_t sent;     /**< The client's: records complete in their ring. */
     _Alignas(128) _Atomic uint64_t answered; /**< The worker's. */
     _Alignas(128) _Atomic uint64_t taken;    /**< The client's: answers that it needs no more. */

@@ -310,6 +310,8 @@ static int connection_stream(struct connection *connection)
     int error = connection_write_job(connection, &supervisor.job);
     if (error)
         return connection_refuse(connection, error, "%s", strerror(-error));
+    learnt_find(&supervisor, connection->service, connection->stranger ? slot->peer : "",
+                &connection->open);
     if (!slot->shared)
         return bridge_run(connection->link, &supervisor);
     supervisor.doorbell = supervisor.client = owned_fd(socket(connection->link));

@@ -13,6 +13,7 @@
 #include "state/base/compiler.h"
 #include "stream/area.h"
 #include "stream/description.h"
+#include "stream/frame.h"
 
 /*
  * The service of streams. One process listens; each connection has a process of its own, which
@@ -38,8 +39,16 @@ struct service_slot {
     char peer[LINK_PEER_MAX], kernel[STREAM_NAME_MAX], program[STREAM_NAME_MAX];
 };
 
+/** Payloads of a client's kernel: learnt.c. Streams that write at once leave a mixture. */
+#define SERVICE_LEARNT_MAX 64
+struct service_learnt {
+    _Atomic uint64_t key;
+    _Atomic uint32_t payloads[STREAM_PAYLOADS];
+};
+
 struct service_table {
     _Atomic uint64_t last; /**< The last order that was given; 1 at first. */
+    struct service_learnt learnt[SERVICE_LEARNT_MAX];
     unsigned count;
     struct service_slot slots[];
 };
@@ -92,12 +101,25 @@ struct supervisor {
     int (*begin)(void *data);
     void *data;
 
+    struct service_learnt *learnt; /**< learnt_find(). */
+    uint64_t learnt_key;
+
     bool begun;
     pid_t pid;          /* 0: none runs. */
     int process, ready; /* A pidfd, and the pipe of its first byte; -1: none. */
     unsigned starts;    /* Since a record was answered. */
     uint64_t answered, started_ns, check_ns;
 };
+
+/**
+ * Find where the payloads of streams of this kernel are kept. @whose: the client whose streams they
+ * are; "": the service's own user.
+ */
+void learnt_find(struct supervisor *supervisor, const struct service *service, const char *whose,
+                 const struct stream_open *open);
+/** Begin the stream with what the last one ended with, if any; and keep what it ends with. */
+void learnt_give(const struct supervisor *supervisor);
+void learnt_keep(const struct supervisor *supervisor);
 
 /**
  * Run until the client is gone (0) or the stream has failed (-errno; the area has the reason).

@@ -225,6 +225,7 @@ int supervisor_run(struct supervisor *supervisor)
     int error = 0;
     bool over = false;
     supervisor->process = supervisor->ready = -1;
+    learnt_give(supervisor);
     while (!error && !over) {
         uint64_t now_ns = clock_now_ns();
         error = supervisor_check(supervisor, now_ns);
@@ -254,6 +255,7 @@ int supervisor_run(struct supervisor *supervisor)
         if (!error && !over && polls[1].revents)
             error = supervisor_decide(supervisor, supervisor_reap(supervisor), &next_ns);
     }
+    learnt_keep(supervisor); /* Before the worker's end takes its time: the next may have begun. */
     supervisor_end(supervisor);
     return error;
 }

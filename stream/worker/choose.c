@@ -19,6 +19,7 @@
 #define CHEAPER      1.03 /* a record, with twice the payload: then a larger one is tried */
 #define MEAN_WEIGHT  0.25 /* of a new figure */
 #define OFF          0.25
+#define CHANGED      4 /* Times: another device, or another link. What differs by less is tune.h's. */
 #define WINDOW       32 /* payloads whose mean is compared with what was predicted */
 #define CORRECTIONS  8  /* choices with better figures, before a stage's time is taken as it is */
 #define SLACK        0.02
@@ -232,10 +233,29 @@ static bool choose_is_off(struct choose *choose, enum choose_stage stage, double
     figures->tried = 0;
     figures->sum = 0;
     if (figures->settled)
-        return off && now_ns >= choose->again_ns;
+        return now_ns >= choose->again_ns &&
+               (mean > CHANGED * figures->predicted || CHANGED * mean < figures->predicted);
     figures->sizes[figures->size].seconds = figures->predicted = mean;
     figures->settled = !off || choose->corrections == CORRECTIONS;
     return !figures->settled;
+}
+
+void choose_adopt(struct choose *choose, const uint32_t payloads[CHOOSE_STAGES])
+{
+    choose->chosen = true;
+    choose->corrections = CORRECTIONS; /* What a stage takes with them is taken as it is. */
+    for (size_t i = 0; i < CHOOSE_STAGES; i++) {
+        struct choose_figures *figures = &choose->stages[i];
+        figures->size = choose_size_of(payloads[i]);
+        if (figures->size < choose->least[i])
+            figures->size = choose->least[i];
+        if (figures->size > choose->most[i])
+            figures->size = choose->most[i];
+        choose->payloads[i] = 1u << figures->size;
+        figures->tried = 0;
+        figures->sum = 0;
+        figures->settled = false;
+    }
 }
 
 bool choose_seen(struct choose *choose, enum choose_stage stage, uint64_t records, double seconds,

@@ -10,8 +10,8 @@
  * The payloads of a stream's stages. What each stage needs for a payload is learnt from those that
  * flow: their sizes are doubled while a record gets cheaper; then cost_payloads() chooses. If what
  * was chosen takes a quarter more or less than was predicted from other sizes, it chooses again.
- * When a stage's time later differs by a quarter, because its device or link has changed, it is
- * learnt again. Pure: no clock, no blocking; of one thread.
+ * When a stage later takes four times as long, or a quarter, its device or link has changed, and it
+ * is learnt again. Pure: no clock, no blocking; of one thread.
  */
 
 /** In the order in which records pass. The first and last are the client's. */
@@ -63,6 +63,9 @@ struct choose_world {
 };
 
 void choose_init(struct choose *choose, const struct choose_world *world);
+
+/** Use @payloads, which were tried, within the bounds, in place of choosing. */
+void choose_adopt(struct choose *choose, const uint32_t payloads[CHOOSE_STAGES]);
 
 /** The largest payload in records that a stage may ever be given. */
 uint32_t choose_most(const struct choose *choose, enum choose_stage stage);

@@ -18,6 +18,7 @@
 #include "state/base/files/file.h"
 #include "stream/worker/choose.h"
 #include "stream/worker/device.h"
+#include "stream/worker/tune.h"
 #include "stream/worker/worker.h"
 
 /*
@@ -111,6 +112,7 @@ struct worker {
     uint64_t guarded_ns;
     struct device device;
     struct choose choose;
+    struct tune tune;   /* From when it has chosen. */
     bool told_payloads; /* The environment says which: nothing is chosen. */
     struct bell_spin for_client, for_device;
 };
@@ -168,11 +170,10 @@ static unsigned worker_cores(void)
     return sched_getaffinity(0, sizeof(set), &set) ? 1 : (unsigned)CPU_COUNT(&set);
 }
 
-/* From now on each stage has the payloads that were chosen. */
-static void worker_use_payloads(struct worker *worker)
+/* From now on each stage has these payloads. */
+static void worker_use_payloads(struct worker *worker, const uint32_t payloads[CHOOSE_STAGES])
 {
     struct stream_area_header *header = worker->area.header;
-    const uint32_t *payloads = worker->choose.payloads;
     for (size_t i = 0; i < STREAM_STAGES; i++) {
         worker->device.stages[i].payload = payloads[CHOOSE_WRITE + i];
         atomic_store(&header->payloads[i], payloads[CHOOSE_WRITE + i]);
@@ -180,8 +181,24 @@ static void worker_use_payloads(struct worker *worker)
     }
     atomic_store(&header->pack_payload, payloads[CHOOSE_PACK]);
     atomic_store(&header->unpack_payload, payloads[CHOOSE_UNPACK]);
-    if (worker->choose.chosen)
-        worker_trace_chosen(payloads);
+    if (!worker->choose.chosen || tune_differs(&worker->tune))
+        return;
+    for (size_t i = 0; i < CHOOSE_STAGES; i++)
+        atomic_store(&header->best[i], payloads[i]);
+    worker_trace_chosen(payloads);
+}
+
+/* A former worker of the stream, or the kernel's last stream, ended with payloads. */
+static void worker_use_former(struct worker *worker)
+{
+    uint32_t payloads[CHOOSE_STAGES];
+    for (size_t i = 0; i < CHOOSE_STAGES; i++) {
+        payloads[i] = atomic_load(&worker->area.header->best[i]);
+        if (payloads[i] == 0)
+            return;
+    }
+    choose_adopt(&worker->choose, payloads);
+    tune_begin(&worker->tune, &worker->choose, clock_now_ns());
 }
 
 /* Rings for the largest payloads that may be chosen. */
@@ -201,6 +218,8 @@ static int worker_make_rings(struct worker *worker)
                                        .cores = worker_cores()};
     choose_init(&worker->choose, &world);
     worker->told_payloads = worker_trace_payloads(worker->choose.payloads);
+    if (!worker->told_payloads)
+        worker_use_former(worker);
     for (size_t i = 0; i < STREAM_STAGES; i++) {
         enum choose_stage stage = CHOOSE_WRITE + i;
         payloads[i] = worker->told_payloads ? worker->choose.payloads[stage]
@@ -208,7 +227,7 @@ static int worker_make_rings(struct worker *worker)
         depths[i] = CHOOSE_DEPTH;
     }
     int error = device_make_rings(&worker->device, payloads, depths, worker->answered);
-    worker_use_payloads(worker);
+    worker_use_payloads(worker, worker->choose.payloads);
     return error;
 }
 
@@ -255,10 +274,21 @@ static void worker_learn(struct worker *worker, enum device_stage stage,
     device_times(&worker->device, stage, payload, &begin, &end);
     worker_trace_payload(CHOOSE_WRITE + stage, begin, end, payload->end - payload->count,
                          payload->count);
-    if (!worker->told_payloads &&
+    if (worker->told_payloads)
+        return;
+    uint64_t now = clock_now_ns();
+    if (!tune_differs(&worker->tune) &&
         choose_seen(&worker->choose, CHOOSE_WRITE + stage, payload->count,
-                    (double)(end - begin) / NS_PER_S, clock_now_ns(), client_ns))
-        worker_use_payloads(worker);
+                    (double)(end - begin) / NS_PER_S, now, client_ns)) {
+        if (worker->choose.chosen)
+            tune_begin(&worker->tune, &worker->choose, now);
+        worker_use_payloads(worker, worker->choose.payloads);
+    } else if (worker->choose.chosen && stage == DEVICE_READ &&
+               tune_answered(&worker->tune, payload->count, now)) {
+        if (memcmp(worker->choose.payloads, worker->tune.best, sizeof(worker->tune.best)) != 0)
+            choose_adopt(&worker->choose, worker->tune.best);
+        worker_use_payloads(worker, worker->tune.payloads);
+    }
 }
 
 /* Take back the commands that have ended. */

@@ -21,6 +21,11 @@ OPEN = "Accept: application/openmetrics-text\r\n"
 AT_PORT = 12  # connections at the port, of which each has ten seconds
 
 
+def cmdline(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
 class Server:
     """A device server of one of POCL's devices; @run is its user's runtime folder."""
 
@@ -43,11 +48,13 @@ class Server:
                                 env=dict(self.env, OCL_ICD_VENDORS=os.environ["TEST_DRIVER"],
                                          RESEAT_SERVER=self.address, TEST_UNTIL=end))
 
+    def children(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
+            return [int(pid) for pid in file.read().split()]
+
     def sessions(self):
         """The processes of its clients."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
-            pids = [int(pid) for pid in file.read().split()]
-        return [pid for pid in pids if b"--session" in open(f"/proc/{pid}/cmdline", "rb").read()]
+        return [pid for pid in self.children() if b"--session" in cmdline(pid)]
 
     def stop(self):
         self.process.kill()
@@ -117,6 +124,22 @@ def counts(server, program, folder, where):
     client.communicate()
 
 
+def listens(where):
+    try:
+        connect(where).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
+
+
+def comes_back(server, where):
+    [helper] = [pid for pid in server.children() if b"reseat-serve-metrics" in cmdline(pid)]
+    os.kill(helper, 9)
+    until("its end is noticed", lambda: helper not in server.children())
+    until("another one serves metrics", lambda: listens(where))
+    says(where, sessions=0)
+
+
 def refuses(where, port):
     expect("another path", ask(where, "GET /")[0], 404)
     expect("another method", ask(where, "DELETE /metrics")[0], 405)
@@ -144,6 +167,7 @@ def main():
             is_valid(folder, where)
             counts(server, program, folder, where)
             refuses(where, port)
+            comes_back(server, where)
             second = Server(folder, "t", run)
             until("it says who has the place", lambda: "name another path by --metrics" in second.said())
             second.stop()
@@ -154,13 +178,7 @@ def main():
         finally:
             server.stop()
 
-        def is_gone():
-            try:
-                connect(port).close()
-            except ConnectionRefusedError:
-                return True
-            return False
-        until("what served the metrics of a killed server ends", is_gone)
+        until("what served the metrics of a killed server ends", lambda: not listens(port))
         check("nobody complains", "no metrics" not in server.said(), server.said())
 
 

@@ -90,8 +90,8 @@ struct operators {
 MUST_CHECK int operators_init(struct operators *operators, struct clients *clients,
                               char ret_problem[FOLDER_PROBLEM_MAX]);
 void operators_finish(struct operators *operators);
-/** Before any other connects: make a connection that does not give way to others. @ret_end is its
- * other end, the caller's. 0 or -errno. */
+/** Make the one connection that does not give way to others. @ret_end is its other end, the
+ * caller's. 0, -EBUSY (there is one still, or there are too many of others) or -errno. */
 MUST_CHECK int operators_add(struct operators *operators, int *ret_end);
 
 /** Fill in what to poll. @ret_polls has room for OPERATORS_POLLS; returns how many are filled. */

@@ -50,11 +50,13 @@ void operators_finish(struct operators *operators)
 int operators_add(struct operators *operators, int *ret_end)
 {
     int ends[2];
-    if (operators->count)
+    if (operators->lasting || operators->count == ARRAY_SIZE(operators->fds))
         return -EBUSY;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return -errno;
-    operators->fds[operators->count++] = ends[0];
+    memmove(&operators->fds[1], &operators->fds[0], operators->count * sizeof(operators->fds[0]));
+    operators->fds[0] = ends[0];
+    operators->count++;
     operators->lasting = 1;
     *ret_end = ends[1];
     return 0;

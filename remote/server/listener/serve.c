@@ -38,6 +38,8 @@
 #define PATIENCE_S 60
 /* How often a server without clients checks whether the process of --while has ended. */
 #define LOOK_NS NS_PER_S
+/* How long to wait before the helper that serves metrics is started again. */
+#define METRICS_NS (2 * NS_PER_S)
 /* How long to wait when a connection cannot be accepted for want of descriptors or memory. */
 #define FULL_NS (100 * NS_PER_MS)
 /* Connections that may write to the log: a peer that connects again and again must not fill a disk.
@@ -58,6 +60,8 @@ struct serve {
     struct startup startup; /* For the next process that is started. */
     sigset_t signals, before;
     int process;          /* A pidfd of the process of --while; -1: none. */
+    pid_t metrics;        /* The helper that serves metrics; 0: none was started. */
+    uint64_t metrics_ns;  /* When it is started again; UINT64_MAX: it runs, or will not. */
     uint64_t full_ns;     /* No connection is accepted before: there was no descriptor for it. */
     uint64_t needed_ns;   /* When it last had a client; at first, when it started. */
     struct rate log_rate; /* Limits the connections that are logged. */
@@ -222,8 +226,8 @@ static int serve_find_helper(const char *name, char ret_path[PATH_MAX])
 }
 
 /* Start the helper that @words begin with, whose standard input is @input, and wait until it is
- * executed. It ends when that ends, so with this process. Returns 0 or -errno. */
-static int serve_help(const char *const *words, int input, const sigset_t *mask)
+ * executed. It ends when that ends, so with this process. Returns its process id or -errno. */
+static pid_t serve_help(const char *const *words, int input, const sigset_t *mask)
 {
     char helper[PATH_MAX];
     int failed[2], error = serve_find_helper(words[0], helper);
@@ -244,7 +248,7 @@ static int serve_help(const char *const *words, int input, const sigset_t *mask)
     if (child > 0 && read(failed[0], &error, sizeof(error)) != sizeof(error))
         error = 0;
     close(failed[0]);
-    return error;
+    return error ? error : child;
 }
 
 /* Have the server at @where ("HOST:PORT") announced. A failure does not matter to clients that know
@@ -262,7 +266,7 @@ static void serve_announce(const char *where, const sigset_t *mask)
     if (!error)
         error = serve_help((const char *[]){"reseat-mdns", "announce", name, port + 1, NULL},
                            ends[0], mask);
-    if (error)
+    if (error < 0)
         fprintf(stderr, "reseat-serve: not announced: %s\n",
                 error == -ENOENT ? "reseat-mdns is not installed beside this program"
                                  : strerror(-error));
@@ -280,12 +284,16 @@ static void serve_metrics(struct serve *serve)
     int end = -1,
         error = serve->options.limits.isolates ? 0 : operators_add(&serve->operators, &end);
 
+    serve->metrics = 0;
+    serve->metrics_ns = UINT64_MAX;
     snprintf(port, sizeof(port), "%lu", serve->options.metrics_port);
     if (end >= 0) {
-        error = serve_help(words, end, &serve->before);
+        error = serve->metrics = serve_help(words, end, &serve->before);
         close(end);
     }
-    if (error)
+    if (error == -EBUSY)
+        serve->metrics_ns = clock_now_ns() + METRICS_NS;
+    else if (error < 0)
         log_warn("no metrics are served: %s",
                  error == -ENOENT ? "reseat-serve-metrics is not installed beside this program"
                                   : strerror(-error));
@@ -382,6 +390,11 @@ static void serve_reap(struct serve *serve)
         }
         if (reaper)
             reaper_start(&serve->reaper, &serve->clients);
+        if (info.si_pid == serve->metrics && WIFSIGNALED(status)) {
+            serve->metrics_ns = clock_now_ns() + METRICS_NS;
+            log_warn("what serves metrics crashed (%s), and is started again",
+                     strsignal(WTERMSIG(status)));
+        }
     }
 }
 
@@ -425,6 +438,9 @@ static void serve_clients(struct serve *serve)
         uint64_t logs_ns = session_logs_tick(&serve->logs, now_ns);
         next_ns = logs_ns < next_ns ? logs_ns : next_ns;
         uint64_t over_ns = serve_look_ns(serve, now_ns);
+        if (now_ns >= serve->metrics_ns)
+            serve_metrics(serve);
+        next_ns = serve->metrics_ns < next_ns ? serve->metrics_ns : next_ns;
         size_t operator_count = operators_poll(&serve->operators, operators);
         struct pollfd *asking = operators + operator_count;
         size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);

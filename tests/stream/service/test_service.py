@@ -4,6 +4,7 @@
 test_service.py RESEAT KERNELS, with the folders of the modules in PYTHONPATH
 """
 import mmap
+import multiprocessing
 import os
 import signal
 import socket
@@ -129,6 +130,15 @@ class Client:
         wait_for(lambda: struct.unpack_from("<I", self.area, 48)[0])
         error, length = struct.unpack_from("<II", self.area, 48)
         return error, self.area[1024:1024 + length].decode()
+
+
+def in_another_process(what):
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    process = fork.Process(target=lambda: answers.put(what()))
+    process.start()
+    process.join(SECONDS)
+    return answers.get()
 
 
 def own(case, service, source, records=numbers(0, 100)):
@@ -308,6 +318,28 @@ class Streams(unittest.TestCase):
             client.area[4096:4096 + 24] = numbers(0, 3)
             client.word(128, 3)
             wait_for(lambda: client.word(256) == 3)
+
+    def best(self, change=None, **how):
+        """The best payloads with which a new stream begins; then the client changes them."""
+        with Client(self.service, shared=True, **how) as client:
+            best = struct.unpack_from("<5I", client.area, 88)
+            if change:
+                struct.pack_into("<5I", client.area, 88, *change)
+        wait_for(lambda: not self.service.list()["streams"])
+        return best
+
+    def test_a_stream_begins_as_the_last_of_its_kernel_ended(self):
+        first = (1024, 2048, 4096, 2048, 1024)
+        self.best(first)
+        self.assertEqual(self.best((0xFFFFFFFF, 1, 0xFFFFFFFF, 1, 1)), first)
+        within = self.best((4096, 0, 4096, 4096, 4096))
+        self.assertEqual((within[1], *within[3:]), (512, 512, 512), "4 KiB at least")
+        self.assertLess(within[0], 1 << 21, "a client does not decide what rings there are")
+        other = {"kernel": "own", "source": "__kernel void own(__global ulong *in, __global ulong *out) { }",
+                 "constants": ()}
+        self.assertEqual(self.best(**other), (0, 0, 0, 0, 0), "those of another kernel")
+        # The stream that was told no payload tells none to the next, which another process opens.
+        self.assertEqual(in_another_process(self.best), within)
 
     def test_a_worker_is_killed(self):
         flow = Flow(self.service)
