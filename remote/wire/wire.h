@@ -19,8 +19,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as t
 /** The client's first message gives the working directory and environment in which drivers are
  * opened. */
 #define FEATURE_ENVIRONMENT UINT64_C(2)
-/** The server keeps binaries, and takes them from other servers. */
-#define FEATURE_BINARIES UINT64_C(4)
+/** The server keeps binaries, takes them in parts from its client and from other servers, and gives
+ * them to others while they come. (4 was the same of whole ones.) */
+#define FEATURE_BINARIES UINT64_C(16)
 /** The server answers whether its driver made a memory object (ask_memory). */
 #define FEATURE_ASK_MEMORY UINT64_C(8)
 /** The client only asks who is there: the session ends after the welcome, and no driver is opened.

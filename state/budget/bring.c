@@ -6,6 +6,7 @@
 #include "state/base/threads/fork.h"
 #include "state/base/threads/long_lock.h"
 #include "state/budget/budget.h"
+#include "state/command/elsewhere.h"
 #include "state/command/parts.h"
 #include "state/memory/mapping.h"
 #include "state/memory/replica.h"
@@ -46,6 +47,7 @@ struct bringing {
     struct context *context;
     uint64_t missing;        /* bytes that there is no room for */
     bool later;              /* try again when the present move has ended */
+    bool copies;             /* the first object need not be there (elsewhere_copies) */
     uint8_t residence_index; /* residence of its queue when we looked */
     struct absent *absent;
     size_t count;
@@ -101,6 +103,13 @@ static bool bring_is_absent(const struct absent *absent, uint8_t residence_index
            (absent->writes && !extents_written_by(absent->root, residence_index, absent->range));
 }
 
+/* As command_use, of the objects that are brought. */
+static struct memory *bring_use(const struct bringing *b, unsigned *cursor, bool *ret_writes)
+{
+    *cursor = *cursor == 0 && b->copies ? 1 : *cursor;
+    return command_use(b->command, cursor, ret_writes);
+}
+
 /*
  * Make the command's objects real in @residence_index. @ret_missing: bytes that there is no room
  * for; @ret_short then has the error. Gate closed.
@@ -111,7 +120,7 @@ static cl_int bring_make_real(const struct bringing *b, uint8_t residence_index,
     struct memory *memory;
     bool writes;
     *ret_missing = 0;
-    for (unsigned i = 0; (memory = command_use(b->command, &i, &writes));) {
+    for (unsigned i = 0; (memory = bring_use(b, &i, &writes));) {
         cl_int error = memory_make_real(memory, b->context->at[residence_index], residence_index);
         if (is_shortage(error)) {
             *ret_missing += memory->root->size;
@@ -179,7 +188,7 @@ static cl_int bring_look(struct bringing *b, uint8_t residence_index)
     struct memory *memory;
     bool writes;
     cl_int error = bring_find_room(b, residence_index);
-    for (unsigned i = 0; error == CL_SUCCESS && (memory = command_use(b->command, &i, &writes));) {
+    for (unsigned i = 0; error == CL_SUCCESS && (memory = bring_use(b, &i, &writes));) {
         struct absent absent = {.root = memory->root,
                                 .range = command_range(b->command, i - 1, memory),
                                 .writes = writes};
@@ -442,6 +451,7 @@ static cl_int bring_prepare(struct bringing *b, struct device **ret_device)
     b->residence_index = atomic_load(&b->context->residence_index[b->command->queue->vdev_index]);
     if (b->residence_index != RESIDENCE_NONE) {
         *ret_device = b->context->at[b->residence_index]->device;
+        b->copies = elsewhere_copies(b->command, b->residence_index);
         error = bring_look(b, b->residence_index);
     }
     if (error == CL_SUCCESS && b->count > 0)

@@ -35,6 +35,8 @@ struct queue {
     struct deferred *deferred_first, *deferred_last; /**< Guarded by the engine's lock. */
     uint64_t deferred_serial; /**< Guarded by the engine's lock: serial of the last one added. */
     bool pumping; /**< Guarded by the engine's lock: a thread is issuing deferred commands. */
+    unsigned
+        passing; /**< Guarded by the engine's lock: its copies between residences (elsewhere.h). */
     /** Its commands are tracked (defer_track_begin). Guarded by the engine's lock, like the next.
      */
     bool tracked;
@@ -190,6 +192,7 @@ struct command {
     uint8_t use_count;
     uint8_t writes; /**< Bit i: uses[i] gets a new version. */
     bool wait_list_empty;
+    bool stays;     /**< It could not read elsewhere (elsewhere.h): all that it uses is brought. */
     cl_int refused; /**< Last error of bringing. */
     cl_int
         shortage; /**< Error of the driver when it had no room for the command; else CL_SUCCESS. */
@@ -220,6 +223,7 @@ static inline void command_init(struct command *command, const struct command_op
     command->queue = queue;
     command->use_count = 0;
     command->writes = 0;
+    command->stays = false;
     command_begin_anew(command);
     command->residency_token = 0;
     command->more = NULL;

@@ -701,6 +701,7 @@ static void defer_in_child(void)
     deferred_total = 1;
     for (; (queue = object_next(OBJECT_QUEUE, &cursor)); object_unhold(queue)) {
         queue->pumping = false;
+        queue->passing = 0;
         for (struct deferred *deferred = queue->deferred_first; deferred;
              deferred = deferred->next) {
             deferred_total++;

@@ -42,11 +42,12 @@ struct deferred {
     /* What it uses, for window.c: a bit for each buffer, by a hash. 0: not looked at yet. */
     uint64_t reads, writes;
     struct deferred *behind; /* an earlier one on the list that it was last found to wait for */
-    struct event
-        *marker;    /* held; for a read elsewhere: the marker that has to end first. Or NULL */
-    uint64_t since; /* when it was enqueued, by the host's clock */
-    cl_int refused; /* the last error of the driver */
-    cl_int error;   /* the error that cancels it although its wait list succeeded */
+    struct event *marker; /* held; of what elsewhere.h is about: the marker that has to end first,
+                             and while it `passes` the copy's own event. Or NULL */
+    bool passes;          /* its bytes are copied between residences */
+    uint64_t since;       /* when it was enqueued, by the host's clock */
+    cl_int refused;       /* the last error of the driver */
+    cl_int error;         /* the error that cancels it although its wait list succeeded */
     struct command *command; /* owned */
     struct pieces *places;   /* the command's, if it is a launch that may be placed; or NULL */
     struct event *event;     /* held; or NULL */

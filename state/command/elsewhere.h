@@ -4,14 +4,27 @@
 #include "state/command/command.h"
 
 /*
- * Reads in the residence that has the bytes. A command that only reads an object into the program's
- * memory runs in the residence with the latest bytes, even if its queue is in another one: nothing
- * is copied between devices, and only what is read crosses a link. A marker keeps its place in its
- * own queue: when that has ended, the read is given as a command of parts (parts.h).
+ * Commands that read where the bytes are, in another residence than their queue's. No replica is
+ * brought, and only what is read crosses a link. A marker keeps the command's place in its own
+ * queue. When that has ended, so has all that the command must follow: whoever wrote the bytes,
+ * too. What else the other residence was given is not waited for.
+ *
+ * - A command that only reads an object into the program's memory runs in the residence with the
+ *   latest bytes, as a command of parts (parts.h).
+ * - A copy between buffers passes: the driver copies from one residence to the other (between.h).
+ *   It has an event of its own, whose parts are the driver's two commands. Where it fails, the
+ * bytes are brought after all, and the command is given to its own queue.
  */
+
+/** So many copies of a queue pass at once. */
+#define ELSEWHERE_PASSING 4
 
 /** True when @command, COMMAND_ABSENT in @residence_index, can read elsewhere. Inside the gate. */
 bool elsewhere_can(const struct command *command, uint8_t residence_index);
+
+/** True when @command is a copy whose source need not be brought to @residence_index. Inside the
+ * gate, or with it closed. */
+bool elsewhere_copies(const struct command *command, uint8_t residence_index);
 
 /**
  * Enqueue a marker behind the commands that @queue's driver has, and behind @wait_list as far as
@@ -31,5 +44,13 @@ struct event *elsewhere_mark(struct queue *queue, struct residence *residence,
  * must run in its queue's residence. Inside the gate.
  */
 cl_int elsewhere_give(struct command *command, struct event *marker, struct event *event);
+/**
+ * After @marker has ended: have the copy @command pass to @residence_index, its queue's. Returns
+ * its own event, watched, which the caller holds; NULL: it must be brought. Inside the gate.
+ */
+struct event *elsewhere_pass(struct command *command, struct event *marker,
+                             uint8_t residence_index);
+/** @passed, from elsewhere_pass, has succeeded: so ends the program's @event, which is DEFERRED. */
+void elsewhere_passed(struct event *passed, struct event *event);
 
 #endif

@@ -40,6 +40,47 @@ static bool give_make_event(struct deferred *deferred)
     return true;
 }
 
+/* With the number of its queue's copies that pass. */
+static void give_note_passing(struct deferred *deferred, bool passes)
+{
+    pthread_mutex_lock(&engine_lock);
+    deferred->passes = passes;
+    if (passes)
+        deferred->queue->passing++;
+    else
+        deferred->queue->passing--;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* Have a copy pass, whose marker has ended. The launches of a tracked queue may leave it, so there
+ * it stays at home. */
+static cl_int give_pass(struct deferred *deferred, uint8_t residence_index)
+{
+    struct command *command = deferred->command;
+    if (event_failed(deferred->marker))
+        return CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    struct event *passing =
+        deferred->tracked ? NULL : elsewhere_pass(command, deferred->marker, residence_index);
+    command->stays = !passing;
+    if (!passing)
+        return COMMAND_ABSENT;
+    object_unhold(deferred->marker);
+    deferred->marker = passing;
+    give_note_passing(deferred, true);
+    return MARKED;
+}
+
+/* The copy has ended. False: it failed. */
+static bool give_passed(struct deferred *deferred)
+{
+    give_note_passing(deferred, false);
+    bool failed = event_failed(deferred->marker);
+    deferred->command->stays = failed;
+    if (!failed && deferred->event)
+        elsewhere_passed(deferred->marker, deferred->event);
+    return !failed;
+}
+
 /*
  * Read from a residence other than the queue's. First a marker is enqueued, so that the read keeps
  * its order in the queue; when the marker has ended, the read is issued in the residence with the
@@ -54,6 +95,8 @@ static cl_int give_elsewhere(struct deferred *deferred, struct residence *reside
                                           deferred->waits, deferred->wait_list, deferred->since);
         return deferred->marker ? MARKED : COMMAND_ABSENT;
     }
+    if (!command->ops->reads_to_host)
+        return give_pass(deferred, residence_index);
     if (!give_make_event(deferred))
         return COMMAND_ABSENT;
     cl_int error = elsewhere_give(command, deferred->marker, deferred->event);
@@ -406,6 +449,10 @@ cl_int give_deferred(struct deferred *deferred, struct residence *residence,
         return give_release(deferred);
     if (deferred->given)
         return give_piece_or_end(deferred, residence, residence_index);
+    if (deferred->passes && give_passed(deferred)) {
+        residency_token_release(command);
+        return CL_SUCCESS;
+    }
     if (give_wait_list_failed(deferred))
         error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
     if (error == CL_SUCCESS && deferred->to < PLACE_HOME && give_to_helper(deferred))

@@ -618,7 +618,7 @@ void parts_each_beside(void (*visit)(void *data, const struct event *event, uint
     struct event *event;
     while (parts_real_count() != 0 && (event = object_next(OBJECT_EVENT, &cursor))) {
         struct parts *parts = event_state(event) == EVENT_ISSUED ? event->parts : NULL;
-        for (unsigned i = 0; parts && parts->pieces && i < parts->count; i++)
+        for (unsigned i = 0; parts && i < parts->count; i++)
             if (parts->of[i].queue && parts_runs(&parts->of[i]))
                 visit(data, event, parts->of[i].residence_index, parts->of[i].real);
         object_unhold(event);

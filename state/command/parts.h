@@ -155,7 +155,7 @@ void parts_ended(struct event *event);
 /** Wait for every part in @residence_index, so that no event of @context uses that residence
  * afterwards. By a mover, with the gate closed. */
 void parts_drain(const struct context *context, uint8_t residence_index);
-/** Call @visit for each piece that runs in a queue of its own, since markers in the program's
+/** Call @visit for each part that runs in a queue of its own, since markers in the program's
  * queues do not come behind it. Gate closed. */
 void parts_each_beside(void (*visit)(void *data, const struct event *event, uint8_t residence_index,
                                      cl_event real),

@@ -1,5 +1,6 @@
 #include "state/base/clock.h"
 #include "state/command/deferred.h"
+#include "state/command/elsewhere.h"
 #include "state/command/parts.h"
 #include "state/command/place.h"
 
@@ -65,6 +66,9 @@ bool window_waits_for_all(const struct command *command)
 static bool window_is_ready(const struct deferred *deferred, uint8_t residence_index)
 {
     if (deferred->marker && !event_has_ended(deferred->marker))
+        return false;
+    if (deferred->marker && !deferred->passes && !deferred->command->ops->reads_to_host &&
+        deferred->queue->passing >= ELSEWHERE_PASSING)
         return false;
     for (cl_uint i = 0; i < deferred->waits; i++)
         if (!window_driver_can_wait(deferred->wait_list[i], residence_index))
@@ -273,8 +277,8 @@ static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
         return PLACE_WAIT;
     window_note_uses(h);
     for (struct deferred *e = queue->deferred_first; follows && e != h; e = e->next) {
-        /* A marker is for what the driver was given. */
-        if (e->given ? event_has_ended(e->event) : h->marks)
+        /* A marker is for what the driver was given: copies that pass, too. */
+        if (e->given ? event_has_ended(e->event) : h->marks && !e->passes)
             continue;
         bool home = window_is_at_home(e), ordered = home && !e->held, done = window_is_done(e);
         window_note_uses(e);

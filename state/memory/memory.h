@@ -109,6 +109,8 @@ struct memory {
     _Atomic bool collected;    /**< A mover copies it: not to be spilled. Set with the
                                     gate closed. */
     _Atomic uint64_t stamp;    /**< When a command named it, where room is short. */
+    /** Bytes of this version that were copied to other residences without a replica there. */
+    _Atomic uint64_t passed, passed_version;
 };
 
 static inline struct memory *memory_get(cl_mem handle)

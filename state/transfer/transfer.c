@@ -11,7 +11,6 @@
 
 #define UNKNOWN_TOTAL (64ull << 20) /* where the caller does not say */
 #define PACED_LEAST   (64u << 10)   /* bytes that go at once however slow it is to be */
-#define PASSES_FROM   (64ull << 10) /* bytes for which two devices' ends meet */
 
 static bool transfer_is_direct(const struct transfer *transfer)
 {
@@ -30,12 +29,12 @@ static bool transfer_needs_ring(const struct transfer *transfer)
     return transfer_is_direct(transfer) || transfer->limits.user_memory;
 }
 
-/* The driver's function that copies directly between its devices, or NULL. Small transfers use the
- * ring, since setting up the direct way takes longer. */
-static between_function transfer_find_between(const struct transfer *transfer, uint64_t total)
+size_t transfer_between_least = 64u << 10;
+
+between_function transfer_between(const struct residence *from, const struct residence *to,
+                                  uint64_t total)
 {
-    const struct residence *from = transfer->from, *to = transfer->to;
-    if (!from || !to || transfer->limits.through_host || total < PASSES_FROM ||
+    if (total < transfer_between_least ||
         from->device->between != to->device->between) /* of two drivers, or of neither */
         return NULL;
     return from->device->between;
@@ -196,7 +195,9 @@ static int transfer_build(struct transfer *transfer)
 static int transfer_plan(struct transfer *transfer, uint64_t total)
 {
     transfer->chosen_for = total;
-    transfer->between = transfer_find_between(transfer, total);
+    transfer->between = transfer_is_direct(transfer) && !transfer->limits.through_host
+                            ? transfer_between(transfer->from, transfer->to, total)
+                            : NULL;
     if (transfer->between)
         transfer->shape = (struct transfer_shape){.passes = true};
     else

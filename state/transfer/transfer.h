@@ -91,6 +91,13 @@ void transfer_destroy(struct transfer *transfer);
 /** Free what @series keeps; it may be used again. Blocks on the drivers. */
 void transfer_series_finish(struct transfer_series *series);
 
+/** The driver's function that copies @total bytes directly between its devices, or NULL. */
+between_function transfer_between(const struct residence *from, const struct residence *to,
+                                  uint64_t total);
+/** Fewer bytes go through the host, because setting up the direct way takes longer. Tests lower it.
+ */
+extern size_t transfer_between_least;
+
 /** Seconds that a transfer of @total bytes takes, by the cost model; either end may be NULL (host
  *  memory). Blocks on the drivers as transfer_create does, the first time. */
 double transfer_predict(struct residence *from, struct residence *to, uint64_t total);

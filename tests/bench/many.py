@@ -169,7 +169,7 @@ class World:
 
 def program(options):
     keys = {"build_ms": options.build_ms, "binary_size": round(options.mb * MB)}
-    rows = []
+    rows, one = [], None  # seconds that one device takes
     with tempfile.TemporaryDirectory(prefix="many-library-") as cache:
         if not options.bare:  # the library gets the binary
             with World(options, 1, dict(keys, build_ms=0), cache, link=1000) as world:
@@ -188,6 +188,10 @@ def program(options):
             # One is sent it again where the one that was sent it first is gone.
             most = options.mb * (2.05 if options.vanish else 1.05) + 0.1 * count
             check("the binary left the host once", options.bare or row["mb_of_host"][0] < most, row)
+            if not rows and count == 1:
+                one = row["seconds"]
+            if one:
+                row["of_one"] = round(row["seconds"] / one, 3)
             if count in PUBLISHED and (options.mb, options.build_ms) == (BINARY_MB, PROGRAM_MS):
                 row["published_pcie_s"], row["published_saf_s"] = PUBLISHED[count]
             rows.append(row)

@@ -282,7 +282,8 @@ Test(binaries, are_right_whenever_a_server_is_killed)
     uint64_t before = left_host();
     start_loads(places, 0);
     for (uint64_t until = clock_now_ns() + LIMIT_NS;
-         !served_wrote(&served[3], "took a binary") && !served_wrote(&served[4], "took a binary");
+         !served_wrote(&served[3], "received a binary") &&
+         !served_wrote(&served[4], "received a binary");
          clock_sleep(NS_PER_MS))
         if (clock_now_ns() > until || left_host() - before > 2 * SIZE)
             break;
@@ -293,6 +294,60 @@ Test(binaries, are_right_whenever_a_server_is_killed)
     /* Once more at most, if it was the one that had it from here. */
     cr_expect_lt(left_host() - before, 2 * SIZE + CHANGE);
     stop();
+}
+
+/* The one that the host sends it to; SERVERS: none yet. */
+static int find_first(const uint64_t before[SERVERS])
+{
+    int first = 0;
+    while (first < SERVERS && proxy_bytes(proxies[first], PROXY_UP) - before[first] < SIZE / 4)
+        first++;
+    return first;
+}
+
+/*
+ * The host's links are slow, so that all have a part of it when one is killed: the first of all, or
+ * another one, behind which some others are. Those get it another way.
+ */
+static void kill_one_while_it_comes(bool first_of_all)
+{
+    struct place places[SERVERS];
+    uint64_t before[SERVERS];
+    connect_all(false);
+    make_binary();
+    for (int i = 0; i < SERVERS; i++) {
+        place_make(&places[i], i);
+        before[i] = proxy_bytes(proxies[i], PROXY_UP);
+        proxy_set_rate(proxies[i], 1u << 20);
+    }
+    start_loads(places, 0);
+    int first = SERVERS;
+    for (uint64_t until = clock_now_ns() + LIMIT_NS; first == SERVERS; clock_sleep(NS_PER_MS)) {
+        cr_assert_lt(clock_now_ns(), until);
+        first = find_first(before);
+    }
+    int killed = first_of_all ? first : (first + 1) % SERVERS;
+    signal_all(&served[killed], SIGKILL);
+    end_loads(places, 0);
+    for (int i = 0; i < SERVERS; i++)
+        cr_expect(places[i].error == CL_SUCCESS || i == killed, "server %d: %d", i,
+                  places[i].error);
+    cr_expect_neq(places[killed].error, CL_SUCCESS);
+    uint64_t left = 0; /* To those that live. */
+    for (int i = 0; i < SERVERS; i++)
+        left += i == killed ? 0 : proxy_bytes(proxies[i], PROXY_UP) - before[i];
+    cr_expect(left >= SIZE && left < SIZE + CHANGE, "%llu bytes", (unsigned long long)left);
+    stop();
+}
+
+Test(binaries, are_sent_again_where_the_first_server_is_killed_while_they_come)
+{
+    kill_one_while_it_comes(true);
+}
+
+Test(binaries, are_had_from_others_where_a_server_is_killed_while_they_come)
+{
+    kill_one_while_it_comes(false);
 }
 
 static bool holds_binary(pid_t pid)

@@ -141,6 +141,82 @@ void engine_rig_forget(const struct engine_rig *rig, const char *name)
     device->link = (struct link_figures){0};
 }
 
+struct engine_between engine_between;
+static struct between_held {
+    const cl_icd_dispatch *cl;
+    cl_command_queue queue;
+    cl_mem target;
+    size_t offset, size;
+    char *bytes;
+    cl_event event;
+} between_held[64];
+static const cl_icd_dispatch *between_cl;
+
+static cl_int between_write(const struct between_held *held, cl_event *ret_event)
+{
+    return held->cl->clEnqueueWriteBuffer(held->queue, held->target, CL_TRUE, held->offset,
+                                          held->size, held->bytes, 0, NULL, ret_event);
+}
+
+static cl_int between_hold(struct between_held held, cl_event *ret_event)
+{
+    cl_context context;
+    cl_int error;
+    OK(held.cl->clGetCommandQueueInfo(held.queue, CL_QUEUE_CONTEXT, sizeof(context), &context,
+                                      NULL));
+    OK(held.cl->clRetainCommandQueue(held.queue));
+    held.event = held.cl->clCreateUserEvent(context, &error);
+    OK(error);
+    OK(held.cl->clRetainEvent(held.event));
+    *ret_event = held.event;
+    between_held[atomic_load(&engine_between.held)] = held;
+    atomic_fetch_add(&engine_between.held, 1);
+    return CL_SUCCESS;
+}
+
+static cl_int CL_API_CALL between(cl_command_queue source_queue, cl_command_queue target_queue,
+                                  cl_mem source, cl_mem target, size_t source_offset,
+                                  size_t target_offset, size_t size, cl_uint wait_count,
+                                  const cl_event *waits, cl_event *event)
+{
+    if (atomic_fetch_add(&engine_between.passed, 1) + 1 == engine_between.failing)
+        return CL_OUT_OF_RESOURCES;
+    struct between_held held = {.cl = between_cl,
+                                .queue = target_queue,
+                                .target = target,
+                                .offset = target_offset,
+                                .size = size,
+                                .bytes = malloc(size)};
+    cl_int error = wait_count ? held.cl->clWaitForEvents(wait_count, waits) : CL_SUCCESS;
+    if (error == CL_SUCCESS)
+        error = held.cl->clEnqueueReadBuffer(source_queue, source, CL_TRUE, source_offset, size,
+                                             held.bytes, 0, NULL, NULL);
+    if (error == CL_SUCCESS && engine_between.holds)
+        return between_hold(held, event);
+    if (error == CL_SUCCESS)
+        error = between_write(&held, event);
+    free(held.bytes);
+    return error;
+}
+
+void engine_between_play(const struct engine_rig *rig)
+{
+    for (uint32_t i = 0; i < rig->device_count; i++)
+        rig->devices[i]->between = between;
+    between_cl = rig->devices[0]->cl;
+}
+
+void engine_between_go(unsigned n, cl_int status)
+{
+    struct between_held *held = &between_held[n];
+    if (status == CL_COMPLETE)
+        OK(between_write(held, NULL));
+    OK(held->cl->clSetUserEventStatus(held->event, status));
+    OK(held->cl->clReleaseEvent(held->event));
+    OK(held->cl->clReleaseCommandQueue(held->queue));
+    free(held->bytes);
+}
+
 bool engine_rig_settles(const struct engine_rig *rig, const char *name, int64_t live, int64_t more)
 {
     uint64_t until = engine_rig_now() + (more != 0 ? 200000000u : 5000000000u);

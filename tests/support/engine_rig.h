@@ -51,6 +51,21 @@ void engine_rig_moves(const struct engine_rig *rig, const char *name);
  */
 void engine_rig_forget(const struct engine_rig *rig, const char *name);
 
+/** A driver's way between its devices (state/driver/between.h), which the rig plays by reads and
+ * writes. */
+struct engine_between {
+    _Atomic unsigned passed; /**< Copies so far, and... */
+    _Atomic unsigned held;   /**< ...those that wait for engine_between_go. */
+    unsigned failing;        /**< The one that the driver refuses, from 1; 0: none. */
+    bool holds;              /**< Copies wait. */
+};
+extern struct engine_between engine_between;
+/** All devices get it. */
+void engine_between_play(const struct engine_rig *rig);
+/** Let the @n-th of the copies that wait, from 0, end; @status is CL_COMPLETE, or the error that it
+ * ends in without having written. */
+void engine_between_go(unsigned n, cl_int status);
+
 /** Wait until @live objects are alive on the emulated device @name. False when there are others
  * after some seconds, or more than @more others. */
 bool engine_rig_settles(const struct engine_rig *rig, const char *name, int64_t live, int64_t more);

@@ -249,7 +249,12 @@ static cl_int program_load_kept(struct program *program, struct call **call, con
     struct binary_name name;
     binary_name_of(binaries[0], lengths[0], &name);
     cl_int error = program_name_binary(program, *call, &name);
-    if (error == BINARY_LACKING && binaries_bring(client, &name, lengths[0]))
+    bool there = error == BINARY_LACKING && binaries_bring(client, &name, lengths[0]);
+    if (error == BINARY_LACKING && !there) {
+        binaries_send(client, &name, binaries[0], lengths[0]);
+        there = true;
+    }
+    if (there)
         error = program_renew(call) ? program_name_binary(program, *call, &name)
                                     : CL_DEVICE_NOT_AVAILABLE;
     if (error == BINARY_LACKING)

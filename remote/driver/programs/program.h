@@ -93,8 +93,8 @@ bool program_takes_uneven(struct program *program, const struct device_object *d
 bool program_has_kernel(struct program *program, const char *name);
 
 /* Which of this process's servers have which binaries, so that a binary that many servers need is
- * sent from this host once: the first server gets it from here, and servers that have it give it to
- * the others, a few at a time. If that fails for any reason, the binary is sent from here. */
+ * sent from this host once: the first server gets it from here, and each gives it to the next while
+ * it comes. If that fails for any reason, the binary is sent from here. */
 
 struct binary_name {
     unsigned char bytes[CONTENT_HASH_SIZE];
@@ -112,6 +112,12 @@ void binary_name_of(const void *bytes, size_t size, struct binary_name *ret_name
  * that went, since others may be waiting for it.
  */
 bool binaries_bring(struct client *client, const struct binary_name *name, size_t size);
+/**
+ * Send it to @client's server, which gives it to others while it comes. That
+ * it did not arrive, or is another one, is told when it is named. Blocks on the link.
+ */
+void binaries_send(struct client *client, const struct binary_name *name,
+                   const unsigned char *bytes, size_t size);
 /** Report whether the server has the binary. */
 void binaries_learn(struct client *client, const struct binary_name *name, bool has);
 

@@ -166,97 +166,262 @@ void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t
     binary_close(&binary);
 }
 
-/* ---- from server to server ---- */
+/* ---- in parts ---- */
 
-/* Bytes that are being received from other servers: at most as much as is kept for one client. */
-static _Atomic uint64_t coming;
+/*
+ * A binary that comes from the client or from another server, or one that is kept; both can be
+ * given to other servers, the first while it comes. Who receives it alone writes the bytes. Those
+ * who give it read them from the memory file, since it is mapped anew when it is sealed.
+ */
+struct coming {
+    struct coming *next; /* In the list of those that come; guarded by lock, with... */
+    unsigned holders;
+    uint64_t arrived; /* ...the bytes that are there... */
+    bool over;
+    cl_int error; /* ...and how it ended. */
+    bool counts;  /* In coming_bytes. */
+    bool sent;    /* By the client. */
+    struct binary binary;
+    size_t size;
+    unsigned char name[CONTENT_HASH_SIZE];
+};
+
+static struct coming *comings;
+static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+/* Bytes that are being received: at most as much as is kept for one client. */
+static _Atomic uint64_t coming_bytes;
+
+static void coming_unref(struct coming *coming)
+{
+    pthread_mutex_lock(&lock);
+    bool last = --coming->holders == 0;
+    pthread_mutex_unlock(&lock);
+    if (!last)
+        return;
+    if (coming->counts)
+        atomic_fetch_sub(&coming_bytes, coming->size);
+    binary_close(&coming->binary);
+    free(coming);
+}
+
+static struct coming *coming_create(const unsigned char name[CONTENT_HASH_SIZE], size_t size)
+{
+    struct coming *coming = calloc(1, sizeof(*coming));
+    if (!coming)
+        return NULL;
+    coming->holders = 1;
+    coming->size = size;
+    coming->binary.fd = -1;
+    memcpy(coming->name, name, sizeof(coming->name));
+    return coming;
+}
+
+/* Begin to receive one. NULL: there is no room. */
+static struct coming *coming_begin(const unsigned char name[CONTENT_HASH_SIZE], size_t size,
+                                   bool sent)
+{
+    struct coming *coming = coming_create(name, size);
+    if (!coming)
+        return NULL;
+    coming->counts = true;
+    coming->sent = sent;
+    if (atomic_fetch_add(&coming_bytes, size) + size > KEPT_OWNER_BYTES ||
+        binary_make(size, &coming->binary)) {
+        coming_unref(coming);
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    coming->next = comings;
+    comings = coming;
+    pthread_mutex_unlock(&lock);
+    return coming;
+}
+
+/* One that comes, held for the caller; the last that began, or the client's with @sent. NULL: there
+ * is none. */
+static struct coming *coming_find(const unsigned char name[CONTENT_HASH_SIZE], bool sent)
+{
+    pthread_mutex_lock(&lock);
+    struct coming *coming = comings;
+    while (coming &&
+           (memcmp(coming->name, name, sizeof(coming->name)) != 0 || (sent && !coming->sent)))
+        coming = coming->next;
+    if (coming)
+        coming->holders++;
+    pthread_mutex_unlock(&lock);
+    return coming;
+}
+
+static void coming_write(struct coming *coming, uint64_t offset, const void *bytes, size_t size)
+{
+    memcpy(coming->binary.bytes + offset, bytes, size);
+    pthread_mutex_lock(&lock);
+    coming->arrived = offset + size;
+    pthread_cond_broadcast(&arrived);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Nothing more comes. It is kept only if all came, and if it matches its name. Returns the error.
+ */
+static cl_int coming_end(struct server *server, struct coming *coming, cl_int error)
+{
+    if (error == CL_SUCCESS && binary_seal(&coming->binary))
+        error = CL_OUT_OF_RESOURCES;
+    if (error == CL_SUCCESS && !binary_has_name(&coming->binary, coming->name)) {
+        log_warn("a binary that was received does not match its hash, and is refused");
+        error = CL_INVALID_BINARY;
+    }
+    if (error == CL_SUCCESS)
+        binary_say_keep(server, &coming->binary, coming->name);
+    pthread_mutex_lock(&lock);
+    struct coming **at = &comings;
+    while (*at != coming)
+        at = &(*at)->next;
+    *at = coming->next;
+    coming->over = true;
+    coming->error = error;
+    pthread_cond_broadcast(&arrived);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+void server_send_binary(struct server *server, const struct msg_send_binary *message)
+{
+    if (!server->keeps || message->name_size != CONTENT_HASH_SIZE ||
+        message->size < WIRE_BINARY_MIN || message->size > WIRE_BINARY_MAX ||
+        message->offset > message->size || message->part_size > message->size - message->offset) {
+        server_wrong(server, "a part of a binary is invalid");
+        return;
+    }
+    bool first = message->offset == 0;
+    struct coming *coming =
+        first ? coming_begin(message->name, message->size, true) : coming_find(message->name, true);
+    cl_int error = CL_OUT_OF_RESOURCES;
+    if (coming && coming->size == message->size && coming->arrived == message->offset) {
+        coming_write(coming, message->offset, message->part, message->part_size);
+        error = CL_SUCCESS;
+    }
+    bool whole = coming && coming->arrived == coming->size;
+    if (whole)
+        error = coming_end(server, coming, CL_SUCCESS);
+    if (coming && !first)
+        coming_unref(coming);
+    if (whole) /* The reference of the one that began. */
+        coming_unref(coming);
+    server_reply(server, message->call, error, NULL, 0);
+}
+
+/* ---- from server to server ---- */
 
 struct handing {
     struct server *server;
-    struct binary binary;
+    struct coming *coming; /* A reference. */
     uint64_t call;
     bool takes;
-    unsigned char name[CONTENT_HASH_SIZE];
 };
 
 static void binary_handing_destroy(struct handing *handing)
 {
-    if (handing->takes)
-        atomic_fetch_sub(&coming, handing->binary.size);
-    binary_close(&handing->binary);
+    coming_unref(handing->coming);
     free(handing);
 }
 
-/* In the peer copy's thread. A received binary is kept only if it matches its name. */
+static cl_int binary_read(void *data, uint64_t offset, unsigned char *bytes, size_t size,
+                          size_t *ret_size)
+{
+    struct coming *coming = ((struct handing *)data)->coming;
+    uint64_t until = clock_now_ns() + NS_PER_S;
+    pthread_mutex_lock(&lock);
+    while (coming->arrived <= offset && !coming->over && clock_wait(&arrived, &lock, until) == 0)
+        ;
+    uint64_t there = coming->arrived - offset;
+    cl_int error = coming->error;
+    pthread_mutex_unlock(&lock);
+    size_t some = there < size ? (size_t)there : size;
+    if (error) /* It will never be here. */
+        return BINARY_LACKING;
+    if (pread(coming->binary.fd, bytes, some, (off_t)offset) != (ssize_t)some)
+        return CL_OUT_OF_RESOURCES;
+    *ret_size = some;
+    return CL_SUCCESS;
+}
+
+static void binary_write(void *data, uint64_t offset, const unsigned char *bytes, size_t size)
+{
+    coming_write(((struct handing *)data)->coming, offset, bytes, size);
+}
+
+/* In the peer copy's thread. */
 static void binary_handed(void *data, cl_int error)
 {
     struct handing *handing = data;
-    size_t size = handing->binary.size;
-    if (error == CL_SUCCESS && handing->takes && binary_seal(&handing->binary))
-        error = CL_OUT_OF_RESOURCES;
-    if (error == CL_SUCCESS && handing->takes &&
-        !binary_has_name(&handing->binary, handing->name)) {
-        log_warn("a binary from another server does not match its hash, and is refused");
-        error = CL_INVALID_BINARY;
-    }
-    if (error == CL_SUCCESS && handing->takes) {
-        binary_say_keep(handing->server, &handing->binary, handing->name);
-        log_info("received a binary of %zu bytes from another server", size);
-    }
-    /* binary_seal() sets it to 0 on failure, but `coming` counts the full size. */
-    handing->binary.size = size;
     struct server *server = handing->server;
     uint64_t call = handing->call;
+    if (handing->takes)
+        error = coming_end(server, handing->coming, error);
+    if (handing->takes && error == CL_SUCCESS)
+        log_info("received a binary of %zu bytes from another server", handing->coming->size);
     binary_handing_destroy(handing); /* Its room is free again before the client is answered. */
     server_reply(server, call, error, NULL, 0);
 }
 
-static cl_int binary_begin(struct handing *handing, const struct msg_peer *peer)
+static bool binary_is_meeting(struct server *server, uint32_t name_size, uint32_t way)
 {
-    const struct peer_copy_wish wish = {.server = handing->server,
-                                        .gives = !handing->takes,
-                                        .size = handing->binary.size,
-                                        .peer = peer};
-    return peer_copy_begin_bytes(&wish, handing->binary.bytes, binary_handed, handing);
-}
-
-/* NULL: the session ends, or the call was answered. */
-static struct handing *binary_handing_create(struct server *server, uint64_t call, const void *name,
-                                             uint32_t name_size, uint32_t way)
-{
-    if (!server->keeps || name_size != CONTENT_HASH_SIZE ||
-        (way != TRANSFER_CONNECT && way != TRANSFER_AWAIT)) {
+    bool good = server->keeps && name_size == CONTENT_HASH_SIZE &&
+                (way == TRANSFER_CONNECT || way == TRANSFER_AWAIT);
+    if (!good)
         server_wrong(server, "the name or way of a binary's transfer is invalid");
-        return NULL;
-    }
-    struct handing *handing = calloc(1, sizeof(*handing));
-    if (!handing) {
-        server_reply(server, call, CL_OUT_OF_HOST_MEMORY, NULL, 0);
-        return NULL;
-    }
-    handing->server = server;
-    handing->call = call;
-    handing->binary.fd = -1;
-    memcpy(handing->name, name, name_size);
-    return handing;
+    return good;
 }
 
-static void binary_end(struct handing *handing, cl_int error)
+/* Takes the reference to @coming, NULL: there is no room. */
+static void binary_begin(struct server *server, uint64_t call, struct coming *coming, bool takes,
+                         const struct msg_peer *peer)
 {
+    static const struct peer_copy_bytes bytes = {binary_read, binary_write, binary_handed};
+    struct handing *handing = coming ? calloc(1, sizeof(*handing)) : NULL;
+    cl_int error = coming ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
+    if (handing) {
+        *handing = (struct handing){server, coming, call, takes};
+        const struct peer_copy_wish wish = {
+            .server = server, .gives = !takes, .size = coming->size, .peer = peer};
+        error = peer_copy_begin_bytes(&wish, &bytes, handing);
+    }
     if (error == CL_SUCCESS)
         return;
-    server_reply(handing->server, handing->call, error, NULL, 0);
-    binary_handing_destroy(handing);
+    if (coming && takes)
+        (void)coming_end(server, coming, error);
+    if (coming)
+        coming_unref(coming);
+    free(handing);
+    server_reply(server, call, error, NULL, 0);
+}
+
+/* One that is kept, as one that has come. */
+static struct coming *binary_find_whole(struct server *server,
+                                        const unsigned char name[CONTENT_HASH_SIZE])
+{
+    struct coming *coming = coming_create(name, 0);
+    if (coming && binary_find(server, name, &coming->binary)) {
+        coming_unref(coming);
+        return NULL;
+    }
+    if (coming)
+        coming->size = coming->arrived = coming->binary.size;
+    return coming;
 }
 
 void server_give_binary(struct server *server, const struct msg_give_binary *message)
 {
-    struct handing *handing = binary_handing_create(server, message->call, message->name,
-                                                    message->name_size, message->peer.way);
-    if (!handing)
+    if (!binary_is_meeting(server, message->name_size, message->peer.way))
         return;
-    int missing = binary_find(server, handing->name, &handing->binary);
-    binary_end(handing, missing ? BINARY_LACKING : binary_begin(handing, &message->peer));
+    struct coming *coming = coming_find(message->name, false);
+    if (!coming)
+        coming = binary_find_whole(server, message->name);
+    if (coming)
+        binary_begin(server, message->call, coming, false, &message->peer);
+    else
+        server_reply(server, message->call, BINARY_LACKING, NULL, 0);
 }
 
 void server_take_binary(struct server *server, const struct msg_take_binary *message)
@@ -265,16 +430,7 @@ void server_take_binary(struct server *server, const struct msg_take_binary *mes
         server_wrong(server, "the size of a binary's transfer is invalid");
         return;
     }
-    struct handing *handing = binary_handing_create(server, message->call, message->name,
-                                                    message->name_size, message->peer.way);
-    if (!handing)
-        return;
-    handing->takes = true;
-    handing->binary.size = message->size;
-    if (atomic_fetch_add(&coming, message->size) + message->size > KEPT_OWNER_BYTES)
-        binary_end(handing, CL_OUT_OF_RESOURCES);
-    else if (binary_make(message->size, &handing->binary))
-        binary_end(handing, CL_OUT_OF_HOST_MEMORY);
-    else
-        binary_end(handing, binary_begin(handing, &message->peer));
+    if (binary_is_meeting(server, message->name_size, message->peer.way))
+        binary_begin(server, message->call, coming_begin(message->name, message->size, false), true,
+                     &message->peer);
 }

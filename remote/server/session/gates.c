@@ -12,8 +12,8 @@
 /* A trial that takes longer than this counts as hung. */
 #define TRIAL_NS (3 * NS_PER_S)
 /* The longest time that the session's thread waits for a trial, once for each device. A trial that
-   does not hang takes one or two milliseconds. */
-#define MOMENT_NS (20 * NS_PER_MS)
+   does not hang takes one or two milliseconds where processors are free. */
+#define MOMENT_NS (250 * NS_PER_MS)
 #define TRIED_MAX 64
 #define STACK     ((size_t)512 << 10)
 

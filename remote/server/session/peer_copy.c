@@ -147,8 +147,8 @@ static void peer_copy_settle(struct peer_copy *peer_copy, cl_int error)
                  (unsigned long long)peer_copy->size, error);
     if (peer_copy->gate)
         peer_copy->cl->clSetUserEventStatus(peer_copy->gate, CL_COMPLETE);
-    if (peer_copy->done)
-        peer_copy->done(peer_copy->data, error);
+    if (peer_copy->bytes)
+        peer_copy->bytes->done(peer_copy->data, error);
     peer_copy_unref(peer_copy);
 }
 
@@ -214,7 +214,9 @@ static void *peer_copy_run_apart(void *data)
         return NULL;
     }
     error = pump_agree(peer_copy, peer_copy->link);
-    if (error == CL_SUCCESS)
+    if (error == CL_SUCCESS && peer_copy->bytes)
+        error = pump_run_bytes(peer_copy, peer_copy->link);
+    else if (error == CL_SUCCESS)
         error = peer_copy->gives ? pump_run(peer_copy, NULL, peer_copy->link)
                                  : pump_run(NULL, peer_copy, peer_copy->link);
     peer_copy_settle(peer_copy, pump_part(peer_copy, peer_copy->link, error));
@@ -472,13 +474,12 @@ static cl_int peer_copy_start(struct peer_copy *peer_copy)
                : CL_SUCCESS;
 }
 
-cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *bytes,
-                             void (*done)(void *data, cl_int error), void *data)
+cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, const struct peer_copy_bytes *bytes,
+                             void *data)
 {
     struct peer_copy *peer_copy = peer_copy_create(wish);
     if (!peer_copy)
         return CL_OUT_OF_HOST_MEMORY;
-    peer_copy->bytes = bytes;
     peer_copy->data = data;
     peer_copy->ready = true;
     cl_int error = peer_copy_take_way(peer_copy, wish);
@@ -486,10 +487,10 @@ cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *b
         peer_copy_unref(peer_copy);
         return error ? error : CL_OUT_OF_RESOURCES;
     }
-    peer_copy->done = done;
+    peer_copy->bytes = bytes;
     if (thread_start("reseat-pass", STACK, peer_copy_run_apart, peer_copy, NULL) == 0)
         return CL_SUCCESS;
-    peer_copy->done = NULL;
+    peer_copy->bytes = NULL;
     peer_copy_settle(peer_copy, CL_OUT_OF_RESOURCES);
     return CL_OUT_OF_RESOURCES;
 }

@@ -65,17 +65,28 @@ cl_int peer_copy_begin(const struct peer_copy_wish *wish, cl_event *ret_event,
 /** Refuse a peer copy whose command cannot be submitted, and tell the other end. */
 void peer_copy_refuse(const struct peer_copy_wish *wish);
 
+/** Bytes of this process instead of a buffer, which are copied while they come. Called in the peer
+ * copy's thread. */
+struct peer_copy_bytes {
+    /** Of an end that gives: copy the bytes from @offset on. Blocks for a second at most; *ret_size
+     * is 0 if there are none yet. Returns CL_SUCCESS or the error that ends the peer copy. */
+    cl_int (*read)(void *data, uint64_t offset, unsigned char *bytes, size_t size,
+                   size_t *ret_size);
+    /** Of an end that takes: the next bytes came. */
+    void (*write)(void *data, uint64_t offset, const unsigned char *bytes, size_t size);
+    /** Called once, with CL_SUCCESS or an error. */
+    void (*done)(void *data, cl_int error);
+};
+
 /**
- * Begin a peer copy of memory of this process instead of a buffer. It has no queue and starts at
- * once.
+ * Begin a peer copy of bytes. It has no queue and starts at once.
  *
  * @wish   The fields about the buffer and the queue are unset; the way must use a ticket.
- * @bytes  Must stay valid until @done is called.
- * @done   Called once, in the peer copy's thread, with CL_SUCCESS or an error.
- * Returns CL_SUCCESS, or an OpenCL error: then @done is not called.
+ * @data   Must stay valid until done() is called.
+ * Returns CL_SUCCESS, or an OpenCL error: then no function is called.
  */
-cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *bytes,
-                             void (*done)(void *data, cl_int error), void *data);
+cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, const struct peer_copy_bytes *bytes,
+                             void *data);
 
 /** Take a peer that connected with a ticket. @channel (channel.h) leads to it; this function takes
  *  ownership of the descriptor. Does not block. */
@@ -95,9 +106,8 @@ struct peer_copy {
     const cl_icd_dispatch *cl;
     cl_context context;
     cl_device_id device;
-    cl_mem buffer;        /**< Holds a reference, as do `start` and `gate`. */
-    unsigned char *bytes; /**< Memory to copy instead of `buffer`; `done` is called at the end. */
-    void (*done)(void *data, cl_int error);
+    cl_mem buffer;                       /**< Holds a reference, as do `start` and `gate`. */
+    const struct peer_copy_bytes *bytes; /**< What is copied instead of `buffer`, with: */
     void *data;
     uint64_t transfer, offset, size;
     bool gives;
@@ -121,6 +131,9 @@ struct peer_copy {
 /** Move the bytes after both ends are ready. If one end is in another session, its pointer is NULL
  * and @link leads to it. Blocks. Returns CL_SUCCESS or an OpenCL error. */
 cl_int pump_run(struct peer_copy *from, struct peer_copy *to, struct link *link);
+
+/** The same of the bytes of @peer_copy, whose other end @link leads to. */
+cl_int pump_run_bytes(struct peer_copy *peer_copy, struct link *link);
 
 /** Exchange the messages before (pump_agree()) and after (pump_part()) the bytes over a link. Both
  * return CL_SUCCESS or an OpenCL error. */

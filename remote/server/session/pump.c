@@ -8,7 +8,8 @@
 /*
  * Moves the bytes of a peer copy in chunks. A chunk is read from a device or memory, or received
  * from the link; then it is written to a device or memory, or sent. Several chunks are in flight at
- * once, so that these steps overlap.
+ * once, so that these steps overlap. Bytes of this process go in chunks, too, but what came of a
+ * chunk is given on at once.
  *
  * Over a link, both ends first send the number of their transfer. The receiver sends SIGN_WAIT each
  * second until it sends SIGN_GO. The sender sends an empty chunk each second until it sends data.
@@ -17,6 +18,7 @@
 
 #define SLOTS      3
 #define CHUNK      ((size_t)1 << 20)
+#define PIECE      ((size_t)16 << 10) /* bytes that are given on at once, of those that come */
 #define SILENCE_NS (20 * NS_PER_S)
 
 enum sign { SIGN_WAIT = '.', SIGN_GO = 'G', SIGN_DONE = 'D', SIGN_FAILED = 'F' };
@@ -117,16 +119,92 @@ cl_int pump_part(struct peer_copy *peer_copy, struct link *link, cl_int error)
     return error ? error : peer_copy->gives ? told : CL_SUCCESS;
 }
 
-/* Receive a chunk, which must have exactly @size bytes. */
-static cl_int pump_receive_chunk(struct link *link, void *bytes, size_t size)
+/* Receive the length of a chunk, which must be @size. */
+static cl_int pump_receive_head(struct link *link, size_t size)
 {
     uint32_t head = 0;
     cl_int error = CL_SUCCESS;
     while (error == CL_SUCCESS && head == 0)
         error = pump_receive_exactly(link, &head, sizeof(head));
-    if (error == CL_SUCCESS && head != size)
-        error = CL_INVALID_VALUE;
+    return error == CL_SUCCESS && head != size ? CL_INVALID_VALUE : error;
+}
+
+static cl_int pump_receive_chunk(struct link *link, void *bytes, size_t size)
+{
+    cl_int error = pump_receive_head(link, size);
     return error ? error : pump_receive_exactly(link, bytes, size);
+}
+
+/* ---- bytes ---- */
+
+/* The end of a chunk of a bytes' copy that begins at @at. */
+static uint64_t pump_chunk_end(const struct peer_copy *peer_copy, uint64_t at)
+{
+    return peer_copy->size - at < CHUNK ? peer_copy->size : at + CHUNK;
+}
+
+/* Read what there is of a chunk up to @end. Between chunks the other end is told each second that
+ * more will come. */
+static cl_int pump_read_bytes(struct peer_copy *peer_copy, struct link *link, uint64_t at,
+                              uint64_t end, bool begins, unsigned char piece[PIECE],
+                              size_t *ret_size)
+{
+    size_t most = end - at < PIECE ? (size_t)(end - at) : PIECE;
+    uint64_t until = clock_now_ns() + SILENCE_NS;
+    cl_int error = CL_SUCCESS;
+    *ret_size = 0;
+    while (error == CL_SUCCESS && *ret_size == 0) {
+        error = peer_copy->bytes->read(peer_copy->data, at, piece, most, ret_size);
+        if (error == CL_SUCCESS && *ret_size == 0 && begins)
+            error = pump_send_bytes(link, NULL, 0);
+        else if (error == CL_SUCCESS && *ret_size == 0 && clock_now_ns() >= until)
+            error = CL_OUT_OF_RESOURCES;
+    }
+    return error;
+}
+
+static cl_int pump_give_chunk(struct peer_copy *peer_copy, struct link *link, uint64_t at,
+                              uint64_t end)
+{
+    unsigned char piece[PIECE];
+    uint32_t head = (uint32_t)(end - at);
+    size_t size;
+    cl_int error = pump_read_bytes(peer_copy, link, at, end, true, piece, &size);
+    for (bool begins = true; error == CL_SUCCESS && at < end; begins = false) {
+        struct iovec iov[] = {{&head, sizeof(head)}, {piece, size}};
+        error = pump_from_errno(link->ops->send(link, begins ? iov : iov + 1, begins ? 2 : 1,
+                                                clock_now_ns() + SILENCE_NS));
+        at += size;
+        if (error == CL_SUCCESS && at < end)
+            error = pump_read_bytes(peer_copy, link, at, end, false, piece, &size);
+    }
+    return error;
+}
+
+static cl_int pump_take_chunk(struct peer_copy *peer_copy, struct link *link, uint64_t at,
+                              uint64_t end)
+{
+    unsigned char piece[PIECE];
+    cl_int error = pump_receive_head(link, (size_t)(end - at));
+    while (error == CL_SUCCESS && at < end) {
+        size_t size = end - at < PIECE ? (size_t)(end - at) : PIECE;
+        error = pump_receive_exactly(link, piece, size);
+        if (error == CL_SUCCESS)
+            peer_copy->bytes->write(peer_copy->data, at, piece, size);
+        at += size;
+    }
+    return error;
+}
+
+cl_int pump_run_bytes(struct peer_copy *peer_copy, struct link *link)
+{
+    cl_int error = CL_SUCCESS;
+    for (uint64_t at = 0, end; error == CL_SUCCESS && at < peer_copy->size; at = end) {
+        end = pump_chunk_end(peer_copy, at);
+        error = peer_copy->gives ? pump_give_chunk(peer_copy, link, at, end)
+                                 : pump_take_chunk(peer_copy, link, at, end);
+    }
+    return error;
 }
 
 /* ---- the devices ---- */
@@ -149,8 +227,6 @@ static cl_int pump_fill(struct pump *pump, struct slot *slot)
     slot->size = left < CHUNK ? (size_t)left : CHUNK;
     if (error == CL_SUCCESS && !pump->from) {
         error = pump_receive_chunk(pump->link, slot->bytes, slot->size);
-    } else if (error == CL_SUCCESS && pump->from->bytes) {
-        memcpy(slot->bytes, pump->from->bytes + pump->filled, slot->size);
     } else if (error == CL_SUCCESS) {
         const struct peer_copy *from = pump->from;
         slot->cl = from->cl;
@@ -169,8 +245,6 @@ static cl_int pump_drain(struct pump *pump, struct slot *slot)
     cl_int error = pump_await_slot(slot);
     if (error == CL_SUCCESS && !pump->to) {
         error = pump_send_bytes(pump->link, slot->bytes, slot->size);
-    } else if (error == CL_SUCCESS && pump->to->bytes) {
-        memcpy(pump->to->bytes + pump->drained, slot->bytes, slot->size);
     } else if (error == CL_SUCCESS) {
         const struct peer_copy *to = pump->to;
         slot->cl = to->cl;
@@ -200,7 +274,7 @@ static cl_int pump_run_chunks(struct pump *pump)
 static cl_int pump_start_queue(const struct peer_copy *peer_copy, cl_command_queue *ret_queue)
 {
     cl_int error = CL_SUCCESS;
-    if (peer_copy && !peer_copy->bytes)
+    if (peer_copy)
         *ret_queue =
             peer_copy->cl->clCreateCommandQueue(peer_copy->context, peer_copy->device, 0, &error);
     return error;

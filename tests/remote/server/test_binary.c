@@ -24,11 +24,12 @@ static struct server server = {.keeps = true};
 static int channel;
 static unsigned char name[CONTENT_HASH_SIZE];
 
-/* Of the session's rest nothing is called here. */
+static cl_int replies[4]; /* By call. */
+
 void server_reply(struct server *of, uint64_t call, cl_int error, const void *content, size_t size)
 {
-    (void)of, (void)call, (void)error, (void)content, (void)size;
-    cr_assert_fail();
+    (void)of, (void)content, (void)size;
+    replies[call] = error;
 }
 
 void server_wrong(struct server *of, const char *why)
@@ -36,11 +37,20 @@ void server_wrong(struct server *of, const char *why)
     of->wrong = why;
 }
 
-cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, unsigned char *bytes,
-                             void (*done)(void *data, cl_int error), void *data)
+/* The peer copies that were begun, which the test plays. */
+static struct played {
+    const struct peer_copy_bytes *bytes;
+    void *data;
+    uint64_t size;
+    bool gives;
+} played[4];
+static unsigned played_count;
+
+cl_int peer_copy_begin_bytes(const struct peer_copy_wish *wish, const struct peer_copy_bytes *bytes,
+                             void *data)
 {
-    (void)wish, (void)bytes, (void)done, (void)data;
-    return CL_OUT_OF_RESOURCES;
+    played[played_count++] = (struct played){bytes, data, wish->size, wish->gives};
+    return CL_SUCCESS;
 }
 
 static void start(void)
@@ -166,4 +176,151 @@ Test(binary, of_a_client_that_did_not_ask_for_it_is_not_kept, .init = start)
     server.keeps = true;
     binary_keep_bytes(&server, bytes, WIRE_BINARY_MIN - 1);
     cr_expect_eq(channel_receive(channel, &message, sizeof(message), NULL), -EAGAIN);
+}
+
+/* ---- in parts ---- */
+
+static unsigned char whole[SIZE];
+
+static void make_whole(void)
+{
+    struct content_hash hash;
+    start();
+    for (size_t i = 0; i < SIZE; i++)
+        whole[i] = (unsigned char)(i * 31 >> 3);
+    content_hash_begin(&hash);
+    content_hash_bytes(&hash, whole, SIZE);
+    content_hash_end(&hash, name);
+    for (size_t i = 0; i < 4; i++)
+        replies[i] = 1;
+}
+
+/* The client sends a part. */
+static void send_part(size_t at, size_t size)
+{
+    server_send_binary(&server, &(struct msg_send_binary){.call = 3,
+                                                          .name = name,
+                                                          .name_size = sizeof(name),
+                                                          .size = SIZE,
+                                                          .offset = at,
+                                                          .part = whole + at,
+                                                          .part_size = size});
+}
+
+static struct played *give(uint64_t call)
+{
+    server_give_binary(&server, &(struct msg_give_binary){.call = call,
+                                                          .name = name,
+                                                          .name_size = sizeof(name),
+                                                          .peer = {.way = TRANSFER_AWAIT}});
+    cr_assert_gt(played_count, 0);
+    cr_assert(played[played_count - 1].gives);
+    return &played[played_count - 1];
+}
+
+static struct played *take(uint64_t call)
+{
+    server_take_binary(&server, &(struct msg_take_binary){.call = call,
+                                                          .name = name,
+                                                          .name_size = sizeof(name),
+                                                          .size = SIZE,
+                                                          .peer = {.way = TRANSFER_CONNECT}});
+    cr_assert(played_count > 0 && !played[played_count - 1].gives);
+    return &played[played_count - 1];
+}
+
+static void must_read(const struct played *giving, size_t at, size_t wanted)
+{
+    static unsigned char got[SIZE];
+    size_t size = 99;
+    cr_assert_eq(giving->bytes->read(giving->data, at, got, SIZE, &size), CL_SUCCESS);
+    cr_assert_eq(size, wanted);
+    cr_assert_eq(memcmp(got, whole + at, size), 0);
+}
+
+static bool is_kept(void)
+{
+    struct channel_message message;
+    int fd = -1;
+    if (channel_receive(channel, &message, sizeof(message), &fd))
+        return false;
+    cr_assert(message.kind == CHANNEL_KEEP && memcmp(message.name, name, sizeof(name)) == 0);
+    close(fd);
+    return true;
+}
+
+Test(binary, that_the_client_sends_is_given_on_while_it_comes, .init = make_whole)
+{
+    send_part(0, SIZE / 4);
+    struct played *giving = give(0);
+    cr_assert_eq(giving->size, SIZE);
+    must_read(giving, 0, SIZE / 4);
+    must_read(giving, SIZE / 4, 0);
+    cr_assert(!is_kept());
+    send_part(SIZE / 4, SIZE / 4);
+    must_read(giving, SIZE / 4, SIZE / 4);
+    send_part(SIZE / 2, SIZE / 2);
+    cr_assert(is_kept());
+    must_read(giving, SIZE / 2, SIZE / 2); /* Also when it is sealed. */
+    giving->bytes->done(giving->data, CL_SUCCESS);
+    cr_assert_eq(replies[0], CL_SUCCESS);
+}
+
+Test(binary, that_another_server_gives_is_given_on_while_it_comes, .init = make_whole)
+{
+    struct played *taking = take(0), *giving = give(1);
+    taking->bytes->write(taking->data, 0, whole, 4096);
+    must_read(giving, 0, 4096);
+    taking->bytes->write(taking->data, 4096, whole + 4096, SIZE - 4096);
+    taking->bytes->done(taking->data, CL_SUCCESS);
+    cr_assert_eq(replies[0], CL_SUCCESS);
+    cr_assert(is_kept());
+    must_read(giving, 4096, SIZE - 4096);
+    giving->bytes->done(giving->data, CL_SUCCESS);
+    cr_assert_eq(replies[1], CL_SUCCESS);
+}
+
+/* Those behind are told that it is lacking here, so that they get it another way. */
+Test(binary, of_which_the_rest_never_comes_is_lacking, .init = make_whole)
+{
+    unsigned char got[4096];
+    size_t size;
+    struct played *taking = take(0), *giving = give(1);
+    taking->bytes->write(taking->data, 0, whole, 4096);
+    taking->bytes->done(taking->data, CL_OUT_OF_RESOURCES);
+    cr_assert_eq(replies[0], CL_OUT_OF_RESOURCES);
+    cr_assert(!is_kept());
+    cr_assert_eq(giving->bytes->read(giving->data, 4096, got, sizeof(got), &size), BINARY_LACKING);
+    giving->bytes->done(giving->data, BINARY_LACKING);
+    cr_assert_eq(replies[1], BINARY_LACKING);
+    /* It can be had again. */
+    taking = take(2);
+    taking->bytes->write(taking->data, 0, whole, SIZE);
+    taking->bytes->done(taking->data, CL_SUCCESS);
+    cr_assert_eq(replies[2], CL_SUCCESS);
+    cr_assert(is_kept());
+}
+
+Test(binary, with_a_wrong_digest_is_not_kept, .init = make_whole)
+{
+    name[0] ^= 1;
+    struct played *taking = take(0);
+    taking->bytes->write(taking->data, 0, whole, SIZE);
+    taking->bytes->done(taking->data, CL_SUCCESS);
+    cr_assert_eq(replies[0], CL_INVALID_BINARY);
+    send_part(0, SIZE / 2);
+    send_part(SIZE / 2, SIZE / 2);
+    cr_assert_eq(replies[3], CL_INVALID_BINARY);
+    cr_assert(!is_kept());
+}
+
+Test(binary, of_which_a_part_is_left_out_is_not_kept, .init = make_whole)
+{
+    send_part(0, SIZE / 4);
+    send_part(SIZE / 2, SIZE / 2);
+    cr_assert_eq(replies[3], CL_OUT_OF_RESOURCES);
+    cr_assert(!is_kept());
+    cr_assert_null(server.wrong);
+    send_part(SIZE / 2, SIZE / 2 + 1);
+    cr_assert_not_null(server.wrong, "a part beyond the end");
 }

@@ -11,6 +11,7 @@
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
 #include "state/object/lost.h"
+#include "state/transfer/transfer.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/every.h"
 
@@ -88,6 +89,7 @@ struct scenario {
     const char *second; /* where the second virtual device begins */
     const char *verbs;  /* one is picked: what is there twice, twice as often */
     bool on_demand;
+    bool passes; /* the devices have a way to each other, which copies take */
 };
 
 /* Bytes of writes that may still be in flight. */
@@ -203,6 +205,9 @@ static void world_open(const struct scenario *scenario)
     lost_answer_ns = 500000000;
     engine_rig_open(&world.rig, scenario->devices);
     budget_set_policy(spill);
+    transfer_between_least = 1;
+    if (scenario->passes)
+        engine_between_play(&world.rig);
     cl_device_id vdevs[2] = {world.rig.device};
     if (scenario->vdevs == 2)
         vdevs[1] = engine_rig_vdev(&world.rig, scenario->second);
@@ -762,6 +767,12 @@ Test(replicas, of_two_devices_hold_the_latest_bytes)
 Test(replicas, of_two_devices_are_fetched_on_demand)
 {
     random_sequences(&(struct scenario){plain_devices, 2, "three", "wrfcaasmmuuphMMM=", true});
+}
+
+Test(replicas, of_two_devices_that_reach_each_other_hold_the_latest_bytes)
+{
+    random_sequences(
+        &(struct scenario){plain_devices, 2, "two", "wrffcccaasmmuupMM=", false, true});
 }
 
 Test(replicas, are_spilled)

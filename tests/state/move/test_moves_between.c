@@ -13,28 +13,6 @@
 #define SIZE   ((size_t)WIDTH * HEIGHT * 4)
 
 static const char devices[] = "[one]\nname=one\n[two]\nname=two base=1\n";
-static const cl_icd_dispatch *cl; /* The driver's. */
-static unsigned passed, failing;  /* Copies; the one that fails, from 1; 0: none. */
-
-static cl_int CL_API_CALL between(cl_command_queue source_queue, cl_command_queue target_queue,
-                                  cl_mem source, cl_mem target, size_t source_offset,
-                                  size_t target_offset, size_t size, cl_uint wait_count,
-                                  const cl_event *waits, cl_event *event)
-{
-    if (++passed == failing)
-        return CL_OUT_OF_RESOURCES;
-    char *bytes = malloc(size);
-    cl_int error = wait_count ? cl->clWaitForEvents(wait_count, waits) : CL_SUCCESS;
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueReadBuffer(source_queue, source, CL_TRUE, source_offset, size, bytes,
-                                        0, NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = cl->clEnqueueWriteBuffer(target_queue, target, CL_TRUE, target_offset, size, bytes,
-                                         0, NULL, event);
-    free(bytes);
-    return error;
-}
-
 struct moved {
     struct engine_rig rig;
     struct engine_program program;
@@ -51,10 +29,7 @@ static void moved_open(struct moved *moved)
         .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = WIDTH, .image_height = HEIGHT};
     unsigned seed = 1;
     engine_rig_open(&moved->rig, devices);
-    for (uint32_t i = 0; i < moved->rig.device_count; i++) {
-        moved->rig.devices[i]->between = between;
-        cl = moved->rig.devices[i]->cl;
-    }
+    engine_between_play(&moved->rig);
     engine_program_open(&moved->rig, 0, NULL, &moved->program);
     for (size_t i = 0; i < SIZE; i++)
         moved->bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
@@ -105,7 +80,7 @@ Test(moves_between, images_go_past_the_host, .timeout = 60)
     write_image();
     uint64_t one = by_host("one");
     engine_rig_moves(&moved.rig, "two");
-    cr_assert_eq(passed, 2);
+    cr_assert_eq(engine_between.passed, 2);
     cr_assert_eq(by_host("one"), one);
     cr_assert_eq(by_host("two"), 0);
     moved_check(&moved);
@@ -116,9 +91,9 @@ static void fail(unsigned nth)
 {
     moved_open(&moved);
     write_image();
-    failing = nth;
+    engine_between.failing = nth;
     engine_rig_moves(&moved.rig, "two");
-    cr_assert_geq(passed, failing);
+    cr_assert_geq(engine_between.passed, nth);
     moved_check(&moved);
     moved_close(&moved);
 }
