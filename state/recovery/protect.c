@@ -207,12 +207,14 @@ static uint64_t protect_due_at(bool hurries)
     return state.begun_ns + (interval > least ? interval : least);
 }
 
-/* The same when the program waits to be told that an object is gone: after an interval, even if
- * that exceeds the budget. Lock held. */
+/* The same when the program waits to be told that an object is gone: as soon as the budget allows,
+ * and after an interval even if that exceeds it. Lock held. */
 static uint64_t protect_due_for_ends(void)
 {
-    uint64_t hasty = protect_due_at(true), interval = state.begun_ns + protect_interval();
-    return hasty > interval ? hasty : interval;
+    uint64_t hasty = protect_due_at(true), interval = protect_interval();
+    uint64_t least = (uint64_t)((double)protect_cost() / PROTECT_BUDGET);
+    uint64_t due = state.begun_ns + (least < interval ? least : interval);
+    return hasty > due ? hasty : due;
 }
 
 /* True when the last snapshot is so recent that another one now would exceed the share of the time

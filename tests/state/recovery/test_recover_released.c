@@ -5,6 +5,7 @@
 #include "state/base/clock.h"
 #include "state/budget/budget.h"
 #include "state/image/snapshot.h"
+#include "state/move/move_priv.h"
 #include "state/object/lost.h"
 #include "state/recovery/protect.h"
 #include "tests/state/recovery/recover_play.h"
@@ -32,13 +33,40 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
     OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
     OK(clFinish(play.program.queue));
     cr_assert(!protect_is_waited_for());
+    move_lock(); /* no snapshot is made meanwhile */
     OK(clReleaseMemObject(gone));
     cr_assert(protect_is_waited_for());
     cr_assert(!atomic_load(&told));
+    move_unlock();
     cr_assert_eq(protect_now(), 0);
     while (!atomic_load(&told))
         clock_sleep(NS_PER_MS);
     cr_assert(!protect_is_waited_for());
+    close_play(&play);
+    protect_end();
+    free(rig.devices);
+}
+
+/* Until the interval has passed, an hour here, a program that waits for each end would stand still,
+ * although a snapshot costs next to nothing. */
+Test(recover, who_waits_for_an_end_does_not_wait_for_the_interval, .timeout = 60)
+{
+    static struct play play;
+    static atomic_bool told[3];
+    const cl_uint n = 7;
+    open_rig("");
+    open_play(&play, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+        OK(clSetMemObjectDestructorCallback(gone, note_end, &told[i]));
+        OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
+        OK(clFinish(play.program.queue));
+        OK(clReleaseMemObject(gone));
+        uint64_t deadline = clock_now_ns() + 15 * NS_PER_S;
+        while (!atomic_load(&told[i]) && clock_now_ns() < deadline)
+            clock_sleep(NS_PER_MS);
+        cr_assert(atomic_load(&told[i]));
+    }
     close_play(&play);
     protect_end();
     free(rig.devices);
