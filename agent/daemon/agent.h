@@ -125,6 +125,7 @@ struct agent {
     struct event_log *event_log; /**< event_log.h. */
     struct metrics *metrics;     /**< metrics/metrics.h. */
     bool stopping;
+    bool capped; /**< A program has a power cap, or had one: until then, caps cost nothing. */
 };
 
 /** True for an agent to which every user may connect. */

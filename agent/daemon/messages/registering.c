@@ -190,7 +190,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     program->spread = spread;
     if (!field_get(&message->root, "any_float"))
         program->spread.any_float = registering_any_float(agent, program);
-    checkpointing_take(agent, program, &message->root);
+    program_take_images(agent, program, &message->root);
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");
     for (size_t i = 0; i < wish.count; i++)

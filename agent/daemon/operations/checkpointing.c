@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/operations/verbs.h"
 #include "state/base/array.h"
 
@@ -8,8 +7,6 @@
  * Images of programs, which the programs write themselves. The agent forwards requests, and makes
  * periodic images on an operator's request until the operator ends that or the program ends.
  */
-
-#define EVERY_MS_MAX (86400ull * 1000 * 1000)
 
 static bool checkpointing_repeats(const struct program *program)
 {
@@ -91,18 +88,6 @@ void checkpointing_look(struct agent *agent, struct program *program)
     (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next look tries again. */
 }
 
-void checkpointing_take(struct agent *agent, struct program *program, const msgpack_object *map)
-{
-    struct program_images images = {.every_ms = 0};
-
-    take_images(map, &images);
-    bool asks = images.folder[0] == '/' && images.every_ms && images.every_ms <= EVERY_MS_MAX;
-    images = asks ? images : (struct program_images){.every_ms = 0};
-    images.due_ms = uv_now(&agent->loop) + images.every_ms;
-    if ((asks || program->images) && array_allot(&program->images, 1, sizeof(images)))
-        *program->images = images;
-}
-
 /** End the periodic images of a program. */
 static void checkpointing_end(struct peer *client, struct program *program)
 {
@@ -134,8 +119,8 @@ void checkpointing_handle(struct peer *client, struct message *message)
     }
     struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, client);
     operation_take(map, &wish);
-    if (wish.asked.every_ms > EVERY_MS_MAX)
-        wish.asked.every_ms = EVERY_MS_MAX;
+    if (wish.asked.every_ms > PROGRAM_IMAGES_MS_MAX)
+        wish.asked.every_ms = PROGRAM_IMAGES_MS_MAX;
     wish.asked.keeps = wish.asked.every_ms || checkpointing_repeats(program);
     for (size_t i = 0; i < program->vdev_count; i++)
         wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;

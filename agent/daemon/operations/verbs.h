@@ -78,8 +78,6 @@ void prewarm_settle(struct agent *agent, const struct operation *op,
 void checkpointing_handle(struct peer *client, struct message *message);
 /** Start the periodic image that is due. */
 void checkpointing_look(struct agent *agent, struct program *program);
-/** Make periodic images of a program that registers, if its message asks for them. */
-void checkpointing_take(struct agent *agent, struct program *program, const msgpack_object *map);
 void checkpointing_answered(struct agent *agent, const struct operation *op,
                             const msgpack_object *report);
 

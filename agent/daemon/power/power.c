@@ -53,7 +53,7 @@ static bool power_any_cap(const struct agent *agent, const struct program *progr
 
 static bool power_is_at_work(const struct agent *agent)
 {
-    return power_any_cap(agent, NULL) || agent->power->tells || agent->power->capped;
+    return power_any_cap(agent, NULL) || agent->power->tells || agent->capped;
 }
 
 /* ---- the world ---- */
@@ -282,11 +282,6 @@ void power_run(struct agent *agent)
         if (program->peer)
             power_settle(agent, &rows, program);
     power_rows_finish(&rows);
-}
-
-void power_note_cap(const struct agent *agent, uint64_t cap_mw)
-{
-    agent->power->capped = agent->power->capped || cap_mw;
 }
 
 void power_welcome(const struct agent *agent, struct program *program)

@@ -59,8 +59,6 @@ void power_run(struct agent *agent);
 /** Read the meters, then power_run(). */
 void power_tick(struct agent *agent);
 
-/** A program has this cap, or (0) none: while none has one, caps cost nothing. */
-void power_note_cap(const struct agent *agent, uint64_t cap_mw);
 /** A program has connected: find out whether a cap concerns it, as its welcome says. */
 void power_welcome(const struct agent *agent, struct program *program);
 /** Send the program its first MSG_POWER, after its welcome. */

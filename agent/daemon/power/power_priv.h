@@ -26,7 +26,6 @@ struct metered {
 struct power {
     struct metered *devices; /**< Indexed as the ledger's devices. */
     uint32_t count;
-    bool capped;       /**< A program has a cap, or had one. */
     bool tells;        /**< The latest power_run() found a program that a cap concerns. */
     uint64_t exceeded; /**< Readings of all devices together that exceeded the host's cap. */
 };

@@ -2,10 +2,9 @@
 #include <unistd.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/power/power.h"
 #include "agent/daemon/programs/registry.h"
+#include "state/base/array.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
 #include "state/base/memory/host_memory.h"
@@ -37,6 +36,20 @@ static void program_saved_check_visits(struct policy_visits *visits, uint64_t no
         visits->returns = POLICY_RETURNS_MAX;
 }
 
+void program_take_images(const struct agent *agent, struct program *program,
+                         const msgpack_object *map)
+{
+    struct program_images images = {.every_ms = 0};
+
+    take_images(map, &images);
+    bool asks =
+        images.folder[0] == '/' && images.every_ms && images.every_ms <= PROGRAM_IMAGES_MS_MAX;
+    images = asks ? images : (struct program_images){.every_ms = 0};
+    images.due_ms = uv_now(&agent->loop) + images.every_ms;
+    if ((asks || program->images) && array_allot(&program->images, 1, sizeof(images)))
+        *program->images = images;
+}
+
 void program_take_saved(struct agent *agent, struct program *program, const msgpack_object *map)
 {
     const msgpack_object *items;
@@ -65,7 +78,7 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
             agent->tickets = vdev->ticket;
         program_saved_check_visits(&vdev->visits, now / 1000);
     }
-    checkpointing_take(agent, program, field_get(map, "images"));
+    program_take_images(agent, program, field_get(map, "images"));
     if (program->images)
         program->images->due_ms = now;
 }
@@ -137,7 +150,7 @@ void program_set_quota(struct agent *agent, struct program *program, uint64_t by
 }
 
 /** The configuration's settings for a program, except those that a command has overridden. */
-static struct program_policy program_saved_configured(const struct agent *agent,
+static struct program_policy program_saved_configured(struct agent *agent,
                                                       const struct program *program)
 {
     struct program_policy policy = program->policy;
@@ -167,7 +180,7 @@ static struct program_policy program_saved_configured(const struct agent *agent,
         if (cap_mw && (!policy.cap_mw || policy.cap_mw > cap_mw))
             policy.cap_mw = cap_mw;
     }
-    power_note_cap(agent, policy.cap_mw);
+    agent->capped = agent->capped || policy.cap_mw;
     return policy;
 }
 

@@ -107,7 +107,7 @@ static void program_vdevs_note_protection(struct program *program)
 /* A process that executes another program keeps the lease, which the new program then has. */
 static void program_vdevs_take_right(struct program *program, const msgpack_object *map)
 {
-    struct program_lease lease;
+    struct program_lease lease = {.folder = ""};
 
     if (field_path(map, "folder", lease.folder, sizeof(lease.folder)) && lease.folder[0] &&
         field_string(map, "id", lease.id, sizeof(lease.id)) &&

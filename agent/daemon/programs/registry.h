@@ -244,6 +244,7 @@ struct program_loss {
 };
 
 /** The periodic images of a program. */
+#define PROGRAM_IMAGES_MS_MAX (86400ull * 1000 * 1000) /**< The longest interval. */
 struct program_images {
     uint64_t every_ms; /**< Interval; 0: no images are made. */
     char folder[PATH_MAX];
@@ -432,6 +433,9 @@ static inline uint64_t program_queue_ticket(const struct program *program, size_
 {
     return program->vdevs[vdev].displaced ? program->vdevs[vdev].ticket : 0;
 }
+/** Read which periodic images of it are to be made, of a program that registers or was saved. */
+void program_take_images(const struct agent *agent, struct program *program,
+                         const msgpack_object *map);
 /** Read when the policy moved it, of a saved program. */
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
 /**
