@@ -359,8 +359,8 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
 
 /*
  * A program answers a query at once, however long a request takes, because a thread of it does
- * nothing else. Unanswered queries are counted in sweeps (every 250 ms) instead of by time, so that
- * a pause of the agent itself does not count.
+ * nothing else. Unanswered queries are counted, one a second, so that a pause of the agent itself
+ * does not count.
  */
 
 static bool asking_awaits(const struct agent *agent, const struct program *program)
