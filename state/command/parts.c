@@ -406,8 +406,8 @@ static void parts_ask_times(const struct residence *residence, const struct part
         *ret_end = *ret_start;
 }
 
-/* In the program's clock. A time that the driver does not tell is taken from the nearest known one.
- */
+/* In the program's clock. What the driver does not tell, or not any more, is a guess that may come
+ * too late. */
 static cl_ulong parts_piece_time(struct event *event, const struct part *part,
                                  cl_profiling_info name)
 {
@@ -428,6 +428,9 @@ static void parts_piece_leave_times(struct event *event, struct part *part)
     cl_ulong end = parts_piece_time(event, part, CL_PROFILING_COMMAND_END);
     cl_ulong queued = parts_piece_time(event, part, CL_PROFILING_COMMAND_QUEUED);
     cl_ulong submit = parts_piece_time(event, part, CL_PROFILING_COMMAND_SUBMIT);
+    end = end < start ? start : end;
+    submit = submit > start ? start : submit;
+    queued = queued > submit ? submit : queued;
     queued -= queued > event->times[0] ? event->times[0] : 0; /* it was deferred that long */
     if (parts->queued == 0 || queued < parts->queued)
         parts->queued = queued;

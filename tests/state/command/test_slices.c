@@ -350,6 +350,26 @@ Test(slices, events_say_what_one_launch_says)
     scene_close(&s);
 }
 
+Test(slices, events_say_times_in_their_order_if_the_driver_does_not_say_one)
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", CL_QUEUE_PROFILING_ENABLE, 4096);
+    for (uint64_t n = 1; n <= 8; n++) { /* of the first pieces */
+        cl_ulong times[4];
+        cr_assert_eq(
+            emu_shared_arm(s.rig.emu, "one", n, "clGetEventProfilingInfo", CL_OUT_OF_RESOURCES), 0);
+        cl_event event = launch(&s, &long_shape, ROUNDS);
+        OK(clFinish(s.program.queue));
+        for (unsigned i = 0; i < 4; i++)
+            OK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED + i, sizeof(times[i]),
+                                       &times[i], NULL));
+        cr_expect(times[0] <= times[1] && times[1] <= times[2] && times[2] <= times[3],
+                  "without %lu: %lu %lu %lu %lu", n, times[0], times[1], times[2], times[3]);
+        OK(clReleaseEvent(event));
+    }
+    scene_close(&s);
+}
+
 /* A launch whose sixth piece fails with @error, as soon as one goes in pieces. It has ended.
  * @ret_given: its pieces. */
 static cl_event fail_sixth_piece(struct scene *s, int error, uint64_t *ret_given)
