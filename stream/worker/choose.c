@@ -19,7 +19,6 @@
 #define CHEAPER      1.03 /* a record, with twice the payload: then a larger one is tried */
 #define MEAN_WEIGHT  0.25 /* of a new figure */
 #define OFF          0.25
-#define CHANGED      4 /* Times: another device, or another link. What differs by less is tune.h's. */
 #define WINDOW       32 /* payloads whose mean is compared with what was predicted */
 #define CORRECTIONS  8  /* choices with better figures, before a stage's time is taken as it is */
 #define SLACK        0.02
@@ -218,11 +217,22 @@ static void choose_choose(struct choose *choose, uint64_t now_ns, const uint32_t
         choose->payloads[CHOOSE_UNPACK] = choose->payloads[CHOOSE_READ];
 }
 
+/* Is the stage, or was it, the slowest of all? Others vary as they like. */
+static bool choose_is_slowest(const struct choose *choose, enum choose_stage stage, double mean,
+                              const uint32_t client_ns[2])
+{
+    double own = fmax(mean, choose->stages[stage].predicted) / choose->payloads[stage];
+    double slowest = fmax(client_ns[0], client_ns[1]) * 1e-9;
+    for (size_t i = CHOOSE_WRITE; i <= CHOOSE_READ; i++)
+        slowest = fmax(slowest, choose->stages[i].predicted / choose->payloads[i]);
+    return own >= slowest;
+}
+
 /* A payload of the chosen size was measured: true when the stage's time is far from the predicted
  * one. Then conditions have changed or, before the choice has settled, the prediction from other
  * sizes was wrong. */
 static bool choose_is_off(struct choose *choose, enum choose_stage stage, double seconds,
-                          uint64_t now_ns)
+                          uint64_t now_ns, const uint32_t client_ns[2])
 {
     struct choose_figures *figures = &choose->stages[stage];
     figures->sum += seconds;
@@ -233,8 +243,8 @@ static bool choose_is_off(struct choose *choose, enum choose_stage stage, double
     figures->tried = 0;
     figures->sum = 0;
     if (figures->settled)
-        return now_ns >= choose->again_ns &&
-               (mean > CHANGED * figures->predicted || CHANGED * mean < figures->predicted);
+        return off && now_ns >= choose->again_ns &&
+               choose_is_slowest(choose, stage, mean, client_ns);
     figures->sizes[figures->size].seconds = figures->predicted = mean;
     figures->settled = !off || choose->corrections == CORRECTIONS;
     return !figures->settled;
@@ -272,7 +282,7 @@ bool choose_seen(struct choose *choose, enum choose_stage stage, uint64_t record
         seen->seconds += (seen->seen ? MEAN_WEIGHT : 1) * (seconds - seen->seconds);
     seen->seen++;
     if (choose->chosen) {
-        if (size != figures->size || !choose_is_off(choose, stage, seconds, now_ns))
+        if (size != figures->size || !choose_is_off(choose, stage, seconds, now_ns, pack_unpack_ns))
             return false;
         if (!figures->settled) {
             choose->corrections++;

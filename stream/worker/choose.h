@@ -10,8 +10,8 @@
  * The payloads of a stream's stages. What each stage needs for a payload is learnt from those that
  * flow: their sizes are doubled while a record gets cheaper; then cost_payloads() chooses. If what
  * was chosen takes a quarter more or less than was predicted from other sizes, it chooses again.
- * When a stage later takes four times as long, or a quarter, its device or link has changed, and it
- * is learnt again. Pure: no clock, no blocking; of one thread.
+ * When the slowest stage's time later differs by a quarter, its device or link has changed, and it
+ * is learnt again; what differs by less is tune.h's. Pure: no clock, no blocking; of one thread.
  */
 
 /** In the order in which records pass. The first and last are the client's. */
