@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #define SWEEP_MS       250
 #define LISTER_SECONDS 45
 #define LOG_MAX        (1 << 20)
+#define LARGE          (128 << 10)
 
 static const char usage[] =
     "Usage: reseatd [--daemon|--system] [--lister-timeout SECONDS] [--SETTING VALUE...]\n"
@@ -350,6 +352,9 @@ int main(int argc, char **argv)
     int status =
         reseatd_arguments_init(&arguments, argc) ? 1 : reseatd_parse(&arguments, argc, argv);
 
+    /* The answers for many programs are large: their memory goes back when they have been sent. By
+     * itself the threshold grows with the largest, and they would stay in the heap. */
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE);
     if (status < 0)
         status = reseatd_serve(&arguments);
     reseatd_arguments_finish(&arguments);
