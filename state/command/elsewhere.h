@@ -13,7 +13,7 @@
  *   latest bytes, as a command of parts (parts.h).
  * - A copy between buffers passes: the driver copies from one residence to the other (between.h).
  *   It has an event of its own, whose parts are the driver's two commands. Where it fails, the
- * bytes are brought after all, and the command is given to its own queue.
+ *   bytes are brought after all, and the command is given to its own queue.
  */
 
 /** So many copies of a queue pass at once. */

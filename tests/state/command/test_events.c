@@ -19,6 +19,15 @@ static void make_kernel(struct events_scene *s)
     OK(clSetKernelArg(s->add, 1, sizeof(one), &one));
 }
 
+void *events_move_about(void *data)
+{
+    static const char *const ways[] = {"three", NULL, "one"};
+    struct events_mover *mover = data;
+    for (int i = 0; !atomic_load(&mover->stop) || i % 3 != 0; i++)
+        engine_rig_moves(mover->rig, ways[i % 3]);
+    return NULL;
+}
+
 void events_open(struct events_scene *s, const char *config, cl_command_queue_properties properties)
 {
     memset(s, 0, sizeof(*s));

@@ -32,4 +32,12 @@ void events_check_words(struct events_scene *s, cl_command_queue queue, cl_uint 
 /** Wait until *@count is @wanted, and a little longer. */
 bool events_wait(_Atomic unsigned *count, unsigned wanted);
 
+/** Moves the program to device "three", suspends it and has it back on "one", again and again. */
+struct events_mover {
+    const struct engine_rig *rig;
+    atomic_bool stop; /**< Set: end once it is back. */
+};
+/** Its thread; @data: a struct events_mover. */
+void *events_move_about(void *data);
+
 #endif

@@ -253,27 +253,13 @@ Test(copies, are_awaited_by_a_move_of_the_target, .timeout = 60)
     check_awaited(move_on, 1);
 }
 
-struct mover {
-    const struct engine_rig *rig;
-    atomic_bool stop;
-};
-
-static void *move_about(void *data)
-{
-    static const char *const ways[] = {"three", NULL, "one"};
-    struct mover *mover = data;
-    for (int i = 0; !atomic_load(&mover->stop) || i % 3 != 0; i++)
-        engine_rig_moves(mover->rig, ways[i % 3]);
-    return NULL;
-}
-
 Test(copies, are_exact_while_the_program_moves, .timeout = 60)
 {
     struct copies c;
     pthread_t thread;
     copies_open(&c, CL_QUEUE_PROFILING_ENABLE);
-    struct mover mover = {.rig = &c.s.rig};
-    cr_assert_eq(pthread_create(&thread, NULL, move_about, &mover), 0);
+    struct events_mover mover = {.rig = &c.s.rig};
+    cr_assert_eq(pthread_create(&thread, NULL, events_move_about, &mover), 0);
     for (cl_uint i = 1; i < 60; i++) {
         cl_event written;
         OK(clEnqueueFillBuffer(c.there, c.from, &i, sizeof(i), i % BLOCKS * BLOCK, BLOCK, 0, NULL,

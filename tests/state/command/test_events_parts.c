@@ -456,28 +456,13 @@ Test(elsewhere, a_read_that_is_refused_there_runs_here, .timeout = 60)
     free(r.host);
 }
 
-/* Programs do both all the time. */
-struct mover {
-    const struct engine_rig *rig;
-    atomic_bool stop;
-};
-
-static void *move_about(void *data)
-{
-    static const char *const ways[] = {"three", NULL, "one"};
-    struct mover *mover = data;
-    for (int i = 0; !atomic_load(&mover->stop) || i % 3 != 0; i++)
-        engine_rig_moves(mover->rig, ways[i % 3]);
-    return NULL;
-}
-
 Test(elsewhere, reads_are_exact_while_the_program_moves, .timeout = 60)
 {
     struct reads r;
     pthread_t thread;
     reads_open(&r, PAIR_CONFIG, CL_QUEUE_PROFILING_ENABLE);
-    struct mover mover = {.rig = &r.s.rig};
-    cr_assert_eq(pthread_create(&thread, NULL, move_about, &mover), 0);
+    struct events_mover mover = {.rig = &r.s.rig};
+    cr_assert_eq(pthread_create(&thread, NULL, events_move_about, &mover), 0);
     for (cl_uint i = 1; i < 60; i++) {
         /* Written on one device, read through the other, and the other way round. */
         cl_command_queue writer = i % 2 ? r.other : r.s.program.queue;
