@@ -294,10 +294,18 @@ void server_send_binary(struct server *server, const struct msg_send_binary *mes
         return;
     }
     bool first = message->offset == 0;
-    struct coming *coming =
-        first ? coming_begin(message->name, message->size, true) : coming_find(message->name, true);
+    struct coming *coming = coming_find(message->name, true);
     cl_int error = CL_OUT_OF_RESOURCES;
-    if (coming && coming->size == message->size && coming->arrived == message->offset) {
+    if (coming && (first || coming->size != message->size || coming->arrived != message->offset)) {
+        /* The client does not send the rest of what it began: who is given that is told. */
+        (void)coming_end(server, coming, error);
+        coming_unref(coming);
+        coming_unref(coming); /* The reference of the one that began. */
+        coming = NULL;
+    }
+    if (first)
+        coming = coming_begin(message->name, message->size, true);
+    if (coming) {
         coming_write(coming, message->offset, message->part, message->part_size);
         error = CL_SUCCESS;
     }

@@ -301,6 +301,21 @@ Test(binary, of_which_the_rest_never_comes_is_lacking, .init = make_whole)
     cr_assert(is_kept());
 }
 
+Test(binary, that_the_client_begins_anew_is_lacking_to_who_was_given_the_first, .init = make_whole)
+{
+    unsigned char got[4096];
+    size_t size;
+    send_part(0, SIZE / 4);
+    struct played *giving = give(0);
+    send_part(0, SIZE / 2);
+    cr_assert_eq(replies[3], CL_SUCCESS);
+    cr_assert_eq(giving->bytes->read(giving->data, SIZE / 4, got, sizeof(got), &size),
+                 BINARY_LACKING);
+    giving->bytes->done(giving->data, BINARY_LACKING);
+    send_part(SIZE / 2, SIZE / 2);
+    cr_assert(is_kept());
+}
+
 Test(binary, with_a_wrong_digest_is_not_kept, .init = make_whole)
 {
     name[0] ^= 1;
