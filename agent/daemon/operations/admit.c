@@ -167,9 +167,8 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         least += program->vdevs[i].least < want ? program->vdevs[i].least : want;
     }
     uint64_t room = ledger_free(device) + (vdevs ? admit_left_behind(program, index) : 0);
-    uint64_t quota = limits_quota(agent, program), left = program_user_left(agent, program);
+    uint64_t quota = limits_quota(agent, program, vdevs), left = program_user_left(agent, program);
     bool spills = admit_may_spill(program, vdevs);
-    room = spills && room > quota ? quota : room;
     if (room > left && wanted > left && (!spills || least > left)) {
         char needs[32], has[32];
         bytes_text(spills ? least : wanted, needs, sizeof(needs));
@@ -180,6 +179,7 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
                  program->name, (int)program->pid, needs, has);
         return -ENOSPC;
     }
+    room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
         admit_refuse(agent, op, index, wanted, least, ret_error, size);
         return -ENOSPC;

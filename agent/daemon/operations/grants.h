@@ -102,10 +102,10 @@ struct limit_answer {
 };
 void limits_handle(struct peer *client, struct message *message);
 /**
- * Bytes that @program may have on a device: its limit, or the least with which it can continue if
- * that is more; but no more than program_user_left().
+ * Bytes that virtual devices @vdevs of @program may have on one device: its limit, or the least
+ * with which they can continue if that is more; but no more than program_user_left().
  */
-uint64_t limits_quota(const struct agent *agent, const struct program *program);
+uint64_t limits_quota(const struct agent *agent, const struct program *program, unsigned vdevs);
 /**
  * The list of devices or the configuration has changed: update the capacities, and tell programs of
  * devices that have more memory.

@@ -187,35 +187,49 @@ static void limits_limit_device(struct peer *client, uint32_t index, uint64_t by
                                                  .held = device->held});
 }
 
-/**
- * The largest number of bytes that one virtual device of @program needs on its device at one time.
- */
-static uint64_t limits_needs_at_once(const struct program *program)
+/** Bytes that virtual devices @vdevs of @program, all on one device, need there at one time. */
+static uint64_t limits_needs_at_once(const struct program *program, unsigned vdevs)
 {
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < program->vdev_count; i++) {
         const struct program_device *vdev = &program->vdevs[i];
         bool spills = program->policy.ways & POLICY_SPILL && vdev->limited && !vdev->pinned[0];
-        uint64_t own = spills ? vdev->least : vdev_wanted(vdev);
-        bytes = own > bytes ? own : bytes;
+        if (vdevs & (1u << i))
+            bytes += spills ? vdev->least : vdev_wanted(vdev);
     }
     return bytes;
 }
 
-uint64_t limits_quota(const struct agent *agent, const struct program *program)
+uint64_t limits_quota(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
-    uint64_t needs = limits_needs_at_once(program), quota = program->policy.quota;
+    uint64_t needs = limits_needs_at_once(program, vdevs), quota = program->policy.quota;
     uint64_t left = program_user_left(agent, program);
 
     quota = needs > quota ? needs : quota;
     return quota < left ? quota : left;
 }
 
+/** The most that @program needs at one time on one of its devices. */
+static uint64_t limits_most_at_once(const struct program *program)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        unsigned beside = 0;
+        for (size_t j = 0; j < program->vdev_count; j++)
+            beside |=
+                program->vdevs[j].entry.device == program->vdevs[i].entry.device ? 1u << j : 0;
+        uint64_t needs = limits_needs_at_once(program, beside);
+        most = needs > most ? needs : most;
+    }
+    return most;
+}
+
 static void limits_limit_program(struct peer *client, struct program *program, uint64_t bytes)
 {
     struct agent *agent = client->agent;
-    uint64_t needs = limits_needs_at_once(program);
+    uint64_t needs = limits_most_at_once(program);
 
     if (bytes < needs) {
         char least[32];

@@ -47,7 +47,8 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
 {
     struct pending *pending = pending_of(agent, group->program, group->vdevs);
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
-    uint64_t granted = steps_granted_of(group), quota = limits_quota(agent, group->program);
+    uint64_t granted = steps_granted_of(group),
+             quota = limits_quota(agent, group->program, group->vdevs);
 
     if (vdev->entry.device == LEDGER_NONE || (!pending && !step->bytes))
         return false;

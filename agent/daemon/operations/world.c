@@ -238,7 +238,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
                                        : POLICY_STOPPED,
         .device = device == LEDGER_NONE ? POLICY_NONE : device,
         .next = POLICY_NONE,
-        .quota = limits_quota(agent, program),
+        .quota = limits_quota(agent, program, group->vdevs),
         .ticket = program->vdevs[group->vdev].ticket,
         .priority = program->policy.priority,
         .ways = program->policy.ways,

@@ -97,6 +97,24 @@ Test(memory, a_quota_holds)
     cr_assert_leq(a->vdevs[0].granted, 200 * MIB);
 }
 
+Test(memory, a_quota_below_what_two_virtual_devices_need_at_once_keeps_no_move_from_its_target)
+{
+    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
+    begin_with("512MiB");
+    puppets_limit("gpu1", "512MiB");
+    struct puppet_kind kind = {.device = "gpu:one", .second = "gpu:one", .quota = 10 * MIB};
+    struct puppet *a = puppet_start("a", &kind);
+
+    for (unsigned vdev = 0; vdev < 2; vdev++)
+        a->vdevs[vdev].held = a->vdevs[vdev].wanted = a->vdevs[vdev].least = 32 * MIB;
+    puppet_say(a);
+    const struct result *moved = PUPPETS_RESEAT("move", "a", "gpu1");
+    cr_assert_eq(moved->status, 0, "%s", moved->err);
+    cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
+    cr_assert_str_eq(a->vdevs[1].device, "gpu:larger");
+    cr_assert_geq(a->vdevs[0].granted + a->vdevs[1].granted, 64 * MIB);
+}
+
 Test(memory, who_finds_no_room_waits_until_another_ends)
 {
     begin_with("256MiB");
