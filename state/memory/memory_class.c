@@ -160,12 +160,8 @@ static void memory_class_leave(struct object *object)
     struct memory *memory = (struct memory *)object;
     map_forget(memory);
     /* A lost device's driver is not called again, also not to unregister the host copy. */
-    if (memory->root == memory && memory->host_copy && registered_is(memory->host_copy))
-        for (uint8_t residence_index = 0; residence_index < memory->context->residences;
-             residence_index++)
-            if (memory->context->at[residence_index] &&
-                residence_is_lost(memory->context->at[residence_index]))
-                registered_leave(memory, memory->context->at[residence_index], true);
+    if (memory->root == memory && memory->host_copy)
+        registered_leave_lost(memory);
     memory_release_reals(memory);
 }
 

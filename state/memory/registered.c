@@ -177,6 +177,14 @@ void registered_leave(struct memory *root, struct residence *residence, bool now
                          buffer ? host_copy_ref(host_copy) : NULL);
 }
 
+void registered_leave_lost(struct memory *root)
+{
+    struct host_copy *host_copy = root->host_copy;
+    const struct residence *residence = host_copy->registered.residence;
+    if (registered_is(host_copy) && residence_is_lost(residence))
+        residence_release(residence->cl, OBJECT_MEMORY, registered_take(host_copy));
+}
+
 void registered_release(struct host_copy *host_copy)
 {
     const cl_icd_dispatch *cl = host_copy->registered.cl;

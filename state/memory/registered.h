@@ -44,6 +44,8 @@ void registered_map(struct memory *root, unsigned vdev, size_t length);
  * @now  Not set aside to be released with other objects.
  */
 void registered_leave(struct memory *root, struct residence *residence, bool now);
+/** @root, which has a host copy, ends: as registered_leave() where the device is lost. */
+void registered_leave_lost(struct memory *root);
 /** The last reference to @host_copy went: nothing is copied from or to it any more. */
 void registered_release(struct host_copy *host_copy);
 /** True when @host_copy is registered: then the driver's own threads do not end it. */
