@@ -26,7 +26,7 @@ static _Atomic uint32_t someone_left; /* counts threads that left while it was c
 static struct long_lock closer = LONG_LOCK_INITIALIZER; /* held while the gate is closed */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
-static bool barrier_works; /* written once */
+static bool barrier_works; /* written when the library is loaded */
 
 static long gate_futex(_Atomic uint32_t *word, int operation, uint32_t value,
                        const struct timespec *timeout)
@@ -58,10 +58,15 @@ static bool gate_register_barrier(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
+/* Now, because a process that has several threads waits for all processors: 10 ms and more. */
+__attribute__((constructor)) static void gate_loaded(void)
+{
+    barrier_works = gate_register_barrier();
+}
+
 static void gate_init(void)
 {
     pthread_key_create(&thread_key, gate_thread_exits);
-    barrier_works = gate_register_barrier();
 }
 
 static void gate_thread_known(void)
