@@ -15,6 +15,7 @@
 #include "interpose/entry/calls.h"
 #include "state/base/bytes/size.h"
 #include "state/base/clock.h"
+#include "state/base/files/owned.h"
 #include "state/base/log.h"
 #include "state/base/threads/fork.h"
 #include "state/base/threads/thread.h"
@@ -416,10 +417,11 @@ static int start_all(struct machine *machine)
     return 0;
 }
 
-/* Read before the program can change its environment. */
+/* Before the program can change its environment, and has other threads. */
 __attribute__((constructor)) static void start_loaded(void)
 {
     isolated_init();
+    owned_prepare();
 }
 
 static void start_once(void)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,13 @@ int owned_take(int fd, struct owned *ret_owned)
     if (error == 0)
         *ret_owned = owned;
     return error;
+}
+
+void owned_prepare(void)
+{
+    struct owned owned = OWNED_NONE;
+    if (owned_take(eventfd(0, EFD_CLOEXEC), &owned) == 0)
+        owned_close(&owned);
 }
 
 int owned_fd(const struct owned *owned)

@@ -37,6 +37,12 @@ struct owned {
  */
 MUST_CHECK int owned_take(int fd, struct owned *ret_owned);
 
+/**
+ * Have the kernel make room for the numbers that owned_take() chooses. Call it while the process
+ * has one thread: with several, the kernel waits for every processor, 10 ms and more.
+ */
+void owned_prepare(void);
+
 /** Remember what @fd refers to, to recognise it later; it stays the program's and must not be
  * closed. */
 struct owned owned_of(int fd);

@@ -25,6 +25,31 @@ static void begin(void)
 
 TestSuite(owned, .init = begin, .timeout = 60);
 
+static unsigned table_size(void)
+{
+    char line[128];
+    unsigned size = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof(line), status))
+        (void)sscanf(line, "FDSize: %u", &size);
+    cr_assert_not_null(status);
+    fclose(status);
+    return size;
+}
+
+/* A table that grows beside other threads would make one of them wait for all processors. */
+Test(owned, what_is_prepared_need_not_grow_later)
+{
+    struct owned owned;
+    int before = dup(STDERR_FILENO);
+    owned_prepare();
+    unsigned size = table_size();
+    cr_assert_eq(dup(STDERR_FILENO), before + 1, "nothing stays open");
+    cr_assert_eq(owned_take(dup(STDERR_FILENO), &owned), 0);
+    cr_assert_lt((unsigned)owned.fd, size);
+    cr_assert_eq(table_size(), size);
+}
+
 /* Who writes more is ended by SIGXFSZ. */
 static void limit_files(rlim_t bytes)
 {
