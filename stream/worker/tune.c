@@ -1,48 +1,58 @@
 #include "stream/worker/tune.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "state/base/clock.h"
 
-/* Each stage's payload stays, is doubled or is halved: a digit of the change, of base 3. */
+/*
+ * Each stage's payload stays, grows or shrinks: a digit of the change, of base 3. By a factor of
+ * two, and by four where the change has CHANGES added: what small changes gain may hide in the
+ * noise.
+ */
 #define CHANGES         243
 #define WINDOW_NS       (10 * NS_PER_MS)
 #define WINDOW_PAYLOADS 16
 #define IN_FLIGHT       (3 * CHOOSE_DEPTH + 2) /* payloads on the device, and the client's */
 #define GAIN            1.01
 /* Rates vary more than changes gain, so one comparison does not decide. */
-#define ACCEPTED      4
-#define REJECTED      (-2)
-#define PATIENCE_NS   NS_PER_S
-#define PATIENCE_MOST (64 * NS_PER_S)
+#define ACCEPTED         4
+#define REJECTED         (-2)
+#define REJECTED_BY_FOUR (-1)
+#define PATIENCE_NS      (16 * NS_PER_S) /* A round of trials takes nearly as long. */
+#define PATIENCE_MOST    (64 * NS_PER_S)
 
-static unsigned tune_stages(unsigned change)
+/*
+ * Changes of a lower rank are tried before others: those by two of one stage first, since most of
+ * what can be gained is gained by them, and once, before these, those by four.
+ */
+static unsigned tune_rank(unsigned change)
 {
     unsigned stages = 0;
-    for (; change; change /= 3)
-        stages += change % 3 != 0;
-    return stages;
+    for (unsigned digits = change % CHANGES; digits; digits /= 3)
+        stages += digits % 3 != 0;
+    return change < CHANGES ? stages : stages <= 1 ? 0 : UINT_MAX;
 }
 
-/* First those of one stage: most of what can be gained is gained by them. */
 static unsigned tune_next(unsigned change)
 {
-    unsigned stages = tune_stages(change);
+    unsigned rank = tune_rank(change);
     do {
-        change = (change + 1) % CHANGES;
+        change = (change + 1) % (2 * CHANGES);
         if (change == 0)
-            stages = (stages + 1) % (CHOOSE_STAGES + 1);
-    } while (tune_stages(change) != stages);
+            rank = rank % CHOOSE_STAGES + 1;
+    } while (tune_rank(change) != rank);
     return change;
 }
 
 /* What the change that is tried makes of the best. False: it makes nothing of it. */
 static bool tune_apply(struct tune *tune)
 {
-    unsigned digits = tune->change;
+    unsigned digits = tune->change % CHANGES, factor = tune->change < CHANGES ? 2 : 4;
     bool any = false;
     for (unsigned i = 0; i < CHOOSE_STAGES; i++, digits /= 3) {
-        uint32_t records = tune->best[i] * (digits % 3 == 1 ? 2 : 1) / (digits % 3 == 2 ? 2 : 1);
+        uint32_t records =
+            tune->best[i] * (digits % 3 == 1 ? factor : 1) / (digits % 3 == 2 ? factor : 1);
         records = records < tune->least[i] ? tune->least[i] : records;
         tune->payloads[i] = records > tune->most[i] ? tune->most[i] : records;
         any = any || tune->payloads[i] != tune->best[i];
@@ -81,7 +91,7 @@ static void tune_try(struct tune *tune, uint64_t now_ns)
 
 void tune_begin(struct tune *tune, const struct choose *choose, uint64_t now_ns)
 {
-    *tune = (struct tune){.patience_ns = PATIENCE_NS};
+    *tune = (struct tune){.change = CHANGES, .patience_ns = PATIENCE_NS};
     for (unsigned i = 0; i < CHOOSE_STAGES; i++) {
         tune->best[i] = choose->payloads[i];
         tune->least[i] = 1u << choose->least[i];
@@ -102,7 +112,7 @@ static void tune_end_window(struct tune *tune, double rate, uint64_t now_ns)
         memcpy(tune->best, tune->payloads, sizeof(tune->best));
         tune->failed = 0;
         tune_try(tune, now_ns);
-    } else if (tune->score == REJECTED) {
+    } else if (tune->score == (tune->change < CHANGES ? REJECTED : REJECTED_BY_FOUR)) {
         tune->change = tune_next(tune->change);
         tune->failed++;
         tune_try(tune, now_ns);

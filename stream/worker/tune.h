@@ -8,8 +8,8 @@
 
 /*
  * Improves chosen payloads by trying others. What choose.h knows of a stage is what it takes alone;
- * that stages share caches, memory and cores shows only in the rate of answers. So payloads are
- * doubled and halved while records flow, of one stage or of all, as long as the rate grows by it.
+ * that stages share caches, memory and cores shows only in the rate of answers. So payloads grow
+ * and shrink while records flow, of one stage or of all, as long as the rate grows by it.
  * What is in use and what is tried take turns, so that a load that changes does not decide. Pure:
  * no clock, no blocking; of one thread.
  */

@@ -84,6 +84,7 @@ static double flow(struct pipeline *pipeline, double seconds)
 
 Test(tune, what_it_ends_with_is_within_a_twentieth_of_the_best)
 {
+    double soon = 0;
     for (unsigned seed = 1; seed <= 40; seed++) {
         struct pipeline pipeline;
         start(&pipeline, seed);
@@ -91,21 +92,29 @@ Test(tune, what_it_ends_with_is_within_a_twentieth_of_the_best)
             pipeline.cache = 1024 + rand_r(&pipeline.seed) % 4096;
         pipeline.noise = 0.1;
         tune_begin(&pipeline.tune, &pipeline.choose, 0);
-        flow(&pipeline, 20);
-        double now = period(&pipeline, pipeline.tune.best), best = best_period(&pipeline);
+        double best = best_period(&pipeline);
+        flow(&pipeline, 5);
+        soon += period(&pipeline, pipeline.tune.best) / best / 40;
+        flow(&pipeline, 15);
+        double now = period(&pipeline, pipeline.tune.best);
         cr_expect_leq(now, 1.05 * best, "seed %u: %.3g s for a record, the best are %.3g", seed,
                       now, best);
     }
+    /* Most of it is gained by large steps, early. */
+    cr_expect_leq(soon, 1.015);
 }
 
 Test(tune, what_is_tried_takes_little_of_the_time)
 {
-    struct pipeline pipeline;
-    start(&pipeline, 1);
-    tune_begin(&pipeline.tune, &pipeline.choose, 0);
-    flow(&pipeline, 20);
-    double best = 1 / period(&pipeline, pipeline.tune.best);
-    cr_assert_geq(flow(&pipeline, 60), 0.99 * 60 * best);
+    double share = 0;
+    for (unsigned seed = 1; seed <= 6; seed++) {
+        struct pipeline pipeline;
+        start(&pipeline, seed);
+        tune_begin(&pipeline.tune, &pipeline.choose, 0);
+        flow(&pipeline, 20);
+        share += flow(&pipeline, 60) * period(&pipeline, pipeline.tune.best) / 60 / 6;
+    }
+    cr_assert_geq(share, 0.99);
 }
 
 Test(tune, a_load_that_is_below_what_passes_changes_nothing)
