@@ -54,6 +54,26 @@ Test(policy_queue, a_higher_priority_displaces_as_the_ways_allow)
     expect_step(&step, POLICY_DO_MOVE, 1, 1, 6);
 }
 
+Test(policy_queue, who_is_behind_one_that_has_to_wait_may_displace_on_another_device)
+{
+    struct world w;
+
+    world_init(&w, 1);
+    world_add_device(&w, 10);
+    world_add_device(&w, 10);
+    world_add_program(&w, 0, 10)->priority = 5;
+    world_add_program(&w, 1, 10);
+    world_add_program(&w, POLICY_NONE, 6)->priority = 3;
+    world_add_program(&w, POLICY_NONE, 6)->priority = 2;
+    world_refresh(&w);
+    w.barred[0] = w.barred[2] = 1 << 1;
+    world_settle(&w, 4);
+    cr_expect_eq(w.programs[0].state, POLICY_RUNNING);
+    cr_expect_eq(w.programs[1].state, POLICY_SUSPENDED);
+    cr_expect_eq(w.programs[2].state, POLICY_SUSPENDED, "gpu0 has a more important one");
+    cr_expect_eq(w.programs[3].state, POLICY_RUNNING);
+}
+
 Test(policy_queue, who_makes_room_gives_a_step_of_it_and_keeps_what_it_needs)
 {
     struct policy_program *p;
