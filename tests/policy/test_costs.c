@@ -276,6 +276,17 @@ Test(costs, power_is_of_the_nearest_size_that_has_one)
     costs_add_power(&costs, 1 << 10, 20000);
     cr_assert(within(guess(&costs, 1 << 11).power_mw, 20000, 1.01));
     cr_assert(within(guess(&costs, 1 << 13).power_mw, 90000, 1.01));
+    cr_assert(within(guess(&costs, 1 << 9).power_mw, 20000, 1.01));
+    cr_assert(within(guess(&costs, 1 << 15).power_mw, 90000, 1.01));
+}
+
+Test(costs, the_power_of_a_size_that_is_too_far_is_not_taken)
+{
+    struct costs costs = {0};
+    add_times(&costs, 3, 1 << 10, 4 * MS);
+    add_times(&costs, 3, 1ull << 32, 8000ull * MS);
+    costs_add_power(&costs, 1ull << 32, 90000);
+    cr_assert_eq(guess(&costs, 1 << 11).power_samples, 0);
 }
 
 Test(costs, a_device_that_changed_has_its_power_to_be_learnt_anew)
