@@ -216,3 +216,19 @@ Test(settings, bandwidth_is_a_size)
     cr_expect(strstr(reason, "is more than 1024TiB"), "%s", reason);
     cr_expect_eq(s.bandwidth, 100u << 20);
 }
+
+Test(settings, a_text_has_room_for_its_end)
+{
+    static const struct setting setting = {.name = "text", .type = SETTING_TEXT, .size = 5};
+    struct {
+        char text[5], beyond;
+    } of = {.beyond = 'x'};
+    char reason[POLICY_REASON];
+
+    cr_expect_eq(setting_read(&setting, "four", &of, reason, sizeof(reason)), 0);
+    cr_expect_str_eq(of.text, "four");
+    cr_expect_eq(setting_read(&setting, "fives", &of, reason, sizeof(reason)), -EINVAL);
+    cr_expect_str_eq(reason, "it has to have 1 to 4 characters, not 5");
+    cr_expect_str_eq(of.text, "four");
+    cr_expect_eq(of.beyond, 'x');
+}
