@@ -32,8 +32,6 @@ struct declaration {
     bool elsewhere; /* "extern" without a value */
     bool tag;       /* the last word was "struct", or the name behind it */
     bool named;     /* the last word was a name */
-    bool fixed;     /* in a function: it is static */
-    bool value;     /* in a function: its initial value was reached */
 };
 
 static void variables_note(struct declaration *d, struct token token)
@@ -87,39 +85,6 @@ struct reading {
 /* Depth to which macros in macros are read. */
 #define DEPTH_MAX 16
 
-/* True when a function has a static variable, which lives as long as the program. Macros may have
- * any part of its declaration. */
-static bool variables_body_keeps(struct reading *r, size_t at, size_t end, unsigned depth)
-{
-    const struct kernel_source *s = &r->source;
-    struct declaration *d = &r->declaration;
-    for (; at < end; at++) {
-        struct token token = s->tokens[at];
-        if (token_is(token, "static"))
-            *d = (struct declaration){.fixed = true};
-        else if (token_is(token, ";") && d->fixed && !d->constant)
-            return true;
-        else if (token_is(token, ";"))
-            *d = (struct declaration){0};
-        else if (token_is(token, "=") || token_is(token, ","))
-            d->value = token_is(token, "=");
-        else if (d->fixed && !d->value)
-            variables_note(d, token);
-        size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
-        for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
-            struct unit *unit = &s->units[u];
-            if (!unit->statics || unit->open || depth == DEPTH_MAX)
-                continue;
-            unit->open = true;
-            bool found = variables_body_keeps(r, unit->body, unit->end, depth + 1);
-            unit->open = false;
-            if (found)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* True when the brackets at @at contain a declared name or pointer: "(*p)". */
 static bool variables_is_declarator(const struct kernel_source *s, size_t at, size_t behind)
 {
@@ -141,6 +106,44 @@ static size_t variables_behind_value(const struct kernel_source *s, size_t at, s
 }
 
 static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
+
+/* True for "static", and for a macro that has it: its words may be any part of a declaration. */
+static bool variables_is_static(const struct kernel_source *s, struct token token)
+{
+    bool is = token_is(token, "static");
+    size_t u = token_is_name(token) && !is ? kernel_source_find(s, token) : s->unit_count;
+    for (; u < s->unit_count && token_same(s->units[u].name, token); u++)
+        is = is || (s->units[u].statics && !s->units[u].open);
+    return is;
+}
+
+/* True when there is a static variable, which lives as long as the program, in a function's body,
+ * or among the arguments of a macro that makes one: there a declaration ends with its argument. */
+static bool variables_body_keeps(struct reading *r, size_t at, size_t end, bool arguments,
+                                 unsigned depth)
+{
+    static const char *const borders[] = {";", "{", "}", "(", ")", ":"};
+    const struct kernel_source *s = &r->source;
+    const bool new_language = r->new_language;
+    for (size_t begin = at; at < end; at++) {
+        begin = at > begin && IS_ONE_OF(s->tokens[at - 1], borders) ? at : begin;
+        if (!variables_is_static(s, s->tokens[at]))
+            continue;
+        if (depth == DEPTH_MAX)
+            return true;
+        at = variables_behind_value(s, at, end);
+        while (!arguments && at < end && token_is(s->tokens[at], ","))
+            at = variables_behind_value(s, at + 1, end);
+        r->declaration = (struct declaration){0};
+        r->new_language = true;
+        bool found = variables_range_keeps(r, begin, at, depth + 1) ||
+                     variables_is_variable(&r->declaration, true);
+        r->new_language = new_language;
+        if (found)
+            return true;
+    }
+    return false;
+}
 
 /* Read the name at @at; in place of a macro read its words, and behind them its arguments. */
 static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
@@ -167,7 +170,7 @@ static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsi
         return false;
     size_t behind = kernel_source_behind(s, *at, end, "(", ")");
     const struct declaration before = r->declaration;
-    if (variables_body_keeps(r, *at, behind, depth)) /* the macro may put them into a function */
+    if (variables_body_keeps(r, *at, behind, true, depth)) /* may be for a function */
         return true;
     r->declaration = before;
     for (; *at < behind; (*at)++)
@@ -217,7 +220,7 @@ static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsi
         } else if (token_is(token, "{")) {
             size_t behind = kernel_source_behind(s, at, end, "{", "}");
             bool data = d->tag;
-            if (!data && variables_body_keeps(r, at, behind, depth))
+            if (!data && variables_body_keeps(r, at, behind, false, depth))
                 return true;
             *d = data ? type : (struct declaration){0};
             at = behind;

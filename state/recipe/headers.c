@@ -351,7 +351,8 @@ static bool headers_may_include(const struct recipe *recipe)
     static const char word[] = "include", import[] = "import";
     bool may = strstr(recipe->options, word) != NULL;
     for (uint32_t i = 0; !may && i < recipe->input_count; i++)
-        may = memmem(recipe->inputs[i]->bytes, recipe->inputs[i]->size, word, strlen(word)) ||
+        may = preprocess_splits(recipe->inputs[i]->bytes, recipe->inputs[i]->size) ||
+              memmem(recipe->inputs[i]->bytes, recipe->inputs[i]->size, word, strlen(word)) ||
               memmem(recipe->inputs[i]->bytes, recipe->inputs[i]->size, import, strlen(import));
     return may;
 }

@@ -124,7 +124,11 @@ static int headers_stage_rewrite(struct walk *walk, struct staged *staged,
         fputc('"', out);
         headers_stage_put_place(out, walk, staged->paths[0], index);
         fputc('"', out);
-        for (at = directive->at; at < directive->end; at++)
+        /* What a continuation split lies under blanks. */
+        size_t end = directive->end;
+        while (end < size && preprocess_is_blank(text->directives.clean[end]))
+            end++;
+        for (at = directive->at; at < end; at++)
             if (bytes[at] == '\n')
                 fputs(" \\\n", out);
     }

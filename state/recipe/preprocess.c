@@ -46,15 +46,51 @@ static bool preprocess_wants_name(const char *start, const char *at)
     return false;
 }
 
-/* Replace comments by blanks, so that everything else keeps its position; a comment of several
- * lines joins them. */
+bool preprocess_splits(const char *text, size_t size)
+{
+    const char *at = text, *end = text + size;
+    bool splits = false;
+    for (; !splits && (at = memchr(at, '\\', (size_t)(end - at))); at++)
+        splits = at > text && preprocess_is_word(at[-1]) && preprocess_joins(at, end);
+    return splits;
+}
+
+/* At a continuation in the middle of a text until @closing, or of a word, which a "(" behind it
+ * makes the name of a macro with parameters: move the rest of that to @at, and the blanks behind
+ * it. Returns their end. */
+static char *preprocess_close_up(char *at, char *end, char closing)
+{
+    const bool word = closing == '(', escapes = closing == '"' || closing == '\'';
+    char *from = at;
+    bool ends = false, escaped = false;
+    while (from < end && !ends) {
+        size_t joined = preprocess_joins(from, end);
+        if (joined) {
+            from += joined;
+            continue;
+        }
+        if (word ? !preprocess_is_word(*from) && *from != closing : *from == '\n')
+            break;
+        ends = *from == closing && !escaped;
+        escaped = escapes && !escaped && *from == '\\';
+        *at++ = *from++;
+    }
+    memset(at, ' ', (size_t)(from - at));
+    return from;
+}
+
+/* Replace comments by blanks, so that everything else keeps its position, but for the second part
+ * of what a continuation splits; a comment of several lines joins them. */
 static void preprocess_clean_up(char *text, size_t size)
 {
     char *at = text, *end = text + size;
     char quote = '\0';
     while (at < end) {
         size_t joined = preprocess_joins(at, end);
-        if (joined) {
+        if (joined && (quote || (at > text && preprocess_is_word(at[-1])))) {
+            at = preprocess_close_up(at, end, quote ? quote : '(');
+            quote = '\0';
+        } else if (joined) {
             memset(at, ' ', joined);
             at += joined;
         } else if (quote) {
@@ -73,10 +109,9 @@ static void preprocess_clean_up(char *text, size_t size)
             memset(at, ' ', length);
             at += length;
         } else {
-            const char *behind =
-                *at == '<' && preprocess_wants_name(text, at) ? preprocess_name_end(at, end) : NULL;
+            bool named = *at == '<' && preprocess_wants_name(text, at);
             quote = *at == '"' || *at == '\'' ? *at : '\0';
-            at = behind ? text + (behind - text) : at + 1;
+            at = named ? preprocess_close_up(at + 1, end, '>') : at + 1;
         }
     }
 }
@@ -118,6 +153,8 @@ static int preprocess_read_line(struct directives *directives, const char *at, c
         at++;
     else if (end - at > 1 && at[0] == '%' && at[1] == ':')
         at += 2;
+    else if (end - at > 2 && memcmp(at, "?\?=", 3) == 0)
+        at += 3;
     else
         return 0;
     const char *word = at = preprocess_skip_blanks(at, end);

@@ -33,6 +33,8 @@ static inline const char *preprocess_skip_blanks(const char *at, const char *end
 /** Length of a line continuation at @at, or 0. Compilers accept blanks between backslash and line
  * end. */
 size_t preprocess_joins(const char *at, const char *end);
+/** True when a word is continued on the next line. */
+bool preprocess_splits(const char *text, size_t size);
 
 enum directive_kind {
     DIRECTIVE_INCLUDE, /**< Also of __has_include. */
@@ -49,7 +51,8 @@ struct directive {
 
 /** A text and its directives. */
 struct directives {
-    char *clean; /**< As long as the text, with blanks for comments and joined lines. Owned. */
+    char *clean; /**< As long as the text, with blanks for comments and joined lines: those in the
+                    middle of a word or a name are behind it. Owned. */
     size_t size;
     struct directive *list; /**< In the text's order. Owned. */
     size_t count;

@@ -50,6 +50,12 @@ Test(variables, that_are_global_are_found_in_any_language)
         "kernel void k() { sta\\\n\\\ntic int n; n++; }",
         "glo\\\nbal int v;",
         "kernel void k() { static const int most = 4, *at = 0; }",
+        "kernel void k() { static int *const at = 0, n; }",
+        "kernel void k() { static struct { const int tag; int n; } s; s.n++; }",
+        "kernel void k() { static int n[sizeof(const int)]; }",
+        "kernel void k() { static int n[2] = {1, (const int)2}; }",
+        "kernel void k() { static __attribute__((aligned(sizeof(const int)))) int n; }",
+        "#define BODY(first) { first; n++; }\nkernel void k() BODY(static int n)",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         cr_expect(keeps(sources[i], ""), "%s", sources[i]);
@@ -116,6 +122,8 @@ Test(variables, are_not_seen_where_there_are_none)
         "kernel void k() { printf(\"global int v; { ( \\\" \"); }",
         "const int n = 5; enum { A, B }; union u { int a; float b; };",
         "kernel void k() { static constant int t[2] = {1, 2}; }",
+        "kernel void k() { const static int most = 3; int n; n++; }",
+        "kernel void k() { static struct { int n; } const one = {1}, two = {2}; }",
         "#define MAKE(type, name) type name() { return 1; }\nMAKE(static inline int, f) void g();",
         "#define TABLE static constant\nkernel void k() { TABLE int t[2] = {1, 2}; }",
         "#define INNER static\nINNER int f() { int a = 1; return a; } void g() { int b; f(b); }",
