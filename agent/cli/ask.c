@@ -264,6 +264,19 @@ void ask_put_texts(struct frame *frame, const char *key, const char *const *text
     frame_end(frame);
 }
 
+void ask_put_fields(struct frame *frame, json_t *members)
+{
+    const char *name;
+    json_t *value;
+
+    frame_array(frame, "fields");
+    json_object_foreach(members, name, value)
+    {
+        frame_string(frame, NULL, name);
+    }
+    frame_end(frame);
+}
+
 void ask_put_environment(struct frame *frame)
 {
     const char **variables;

@@ -133,6 +133,8 @@ void ask_block_signals(sigset_t *ret_blocked);
 /** Start a frame of a request about program @app, whose name is cut to the field's size. */
 void ask_request(struct frame *ret_frame, const char *type, const char *app, struct request *asked);
 void ask_put_texts(struct frame *frame, const char *key, const char *const *texts, size_t count);
+/** Ask for those members alone that are keys of @members. An older agent answers with all. */
+void ask_put_fields(struct frame *frame, json_t *members);
 /** Add the environment variables that OpenCL drivers read. */
 void ask_put_environment(struct frame *frame);
 

@@ -25,6 +25,8 @@ int select_take(struct call *call, const struct option_row *option, const char *
 bool select_given(const struct output *output);
 /** True if all given selectors select the program. @app: as the agent describes it. */
 bool select_matches(const struct output *output, const json_t *app);
+/** The members that it reads, as those of a column. */
+#define SELECT_MEMBERS "{uid}{name}{vdevs.device}{vdevs.suspended}"
 /** The programs in an answer to MSG_APPS, the oldest first. Returns a new list. */
 json_t *select_apps(const json_t *answer);
 /** Run the verb for each selected program, with its id as the first word. Returns an exit status.

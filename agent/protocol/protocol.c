@@ -222,16 +222,61 @@ static void protocol_put_string(struct frame *frame, const char *value)
     protocol_check(frame, msgpack_pack_str_body(&frame->packer, value, length));
 }
 
-/** Count the value that follows, and write its key. */
-static void protocol_put_key(struct frame *frame, const char *key)
+bool frame_fields_take(const msgpack_object *map, struct frame_fields *ret_fields)
 {
+    const msgpack_object *items;
+    size_t count = field_array(map, "fields", &items);
+
+    *ret_fields = (struct frame_fields){.count = count};
+    for (size_t i = 0; i < count && count <= FRAME_FIELDS_MAX; i++) {
+        char *name = ret_fields->names[i];
+        if (!object_string(&items[i], name, sizeof(ret_fields->names[i])) || !name[0])
+            return false;
+        ret_fields->begins[name[0] & 31] |= 1ull << i;
+    }
+    return count <= FRAME_FIELDS_MAX;
+}
+
+/** True when the field of a map is asked for. @ret_next: what is asked for of its value. */
+static bool protocol_is_wanted(const struct frame_fields *fields, const struct frame_level *map,
+                               const char *key, struct frame_level *ret_next)
+{
+    uint64_t bits = map->wanted & (map->from ? UINT64_MAX : fields->begins[key[0] & 31]);
+    size_t length = strlen(key);
+    struct frame_level next = {.some = true, .from = map->from + length + 1};
+
+    for (; bits; bits &= bits - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(bits);
+        const char *name = fields->names[i] + map->from;
+        if (strncmp(name, key, length) != 0 || (name[length] && name[length] != '.'))
+            continue;
+        next.some = next.some && name[length];
+        next.wanted |= 1ull << i;
+    }
+    *ret_next = next;
+    return next.wanted != 0;
+}
+
+/**
+ * Count the value that follows, and write its key. False: neither it nor its value is to be
+ * written.
+ */
+static bool protocol_put_key(struct frame *frame, const char *key)
+{
+    if (frame->skipped)
+        return false;
     if (!frame->depth || frame->open[frame->depth - 1].map != (key != NULL)) {
         frame->error = frame->error ? frame->error : -EINVAL;
-        return;
+        return true;
     }
-    frame->open[frame->depth - 1].count++;
+    struct frame_level *level = &frame->open[frame->depth - 1];
+    frame->next = *level; /* Of the elements of an array the same is asked for. */
+    if (key && level->some && !protocol_is_wanted(frame->fields, level, key, &frame->next))
+        return false;
+    level->count++;
     if (key)
         protocol_put_string(frame, key);
+    return true;
 }
 
 /** A map or array of the widest form, so that its count can be set when it ends. */
@@ -243,11 +288,21 @@ static void protocol_put_open(struct frame *frame, bool map)
         frame->error = frame->error ? frame->error : -EINVAL;
         return;
     }
-    frame->open[frame->depth].header = frame->buffer.size;
-    frame->open[frame->depth].count = 0;
-    frame->open[frame->depth].map = map;
-    frame->depth++;
+    struct frame_level *level = &frame->open[frame->depth++];
+    *level = frame->next;
+    level->header = frame->buffer.size;
+    level->count = 0;
+    level->map = map;
     protocol_put_bytes(frame, header, sizeof(header));
+}
+
+/** The same with its key before it, or neither. */
+static void protocol_put_keyed(struct frame *frame, const char *key, bool map)
+{
+    if (protocol_put_key(frame, key))
+        protocol_put_open(frame, map);
+    else
+        frame->skipped++;
 }
 
 static void protocol_put_close(struct frame *frame)
@@ -282,37 +337,50 @@ void frame_finish(struct frame *frame)
 
 void frame_u64(struct frame *frame, const char *key, uint64_t value)
 {
-    protocol_put_key(frame, key);
-    protocol_check(frame, msgpack_pack_uint64(&frame->packer, value));
+    if (protocol_put_key(frame, key))
+        protocol_check(frame, msgpack_pack_uint64(&frame->packer, value));
 }
 
 void frame_bool(struct frame *frame, const char *key, bool value)
 {
-    protocol_put_key(frame, key);
-    protocol_check(frame,
-                   value ? msgpack_pack_true(&frame->packer) : msgpack_pack_false(&frame->packer));
+    if (protocol_put_key(frame, key))
+        protocol_check(frame, value ? msgpack_pack_true(&frame->packer)
+                                    : msgpack_pack_false(&frame->packer));
 }
 
 void frame_string(struct frame *frame, const char *key, const char *value)
 {
-    protocol_put_key(frame, key);
-    protocol_put_string(frame, value);
+    if (protocol_put_key(frame, key))
+        protocol_put_string(frame, value);
 }
 
 void frame_map(struct frame *frame, const char *key)
 {
-    protocol_put_key(frame, key);
-    protocol_put_open(frame, true);
+    protocol_put_keyed(frame, key, true);
 }
 
 void frame_array(struct frame *frame, const char *key)
 {
-    protocol_put_key(frame, key);
-    protocol_put_open(frame, false);
+    protocol_put_keyed(frame, key, false);
+}
+
+void frame_only(struct frame *frame, const struct frame_fields *fields)
+{
+    if (!fields->count || !frame->depth)
+        return;
+    struct frame_level *level = &frame->open[frame->depth - 1];
+    frame->fields = fields;
+    level->some = true;
+    level->from = 0;
+    level->wanted = UINT64_MAX;
 }
 
 void frame_end(struct frame *frame)
 {
+    if (frame->skipped) {
+        frame->skipped--;
+        return;
+    }
     if (frame->depth < 2) {
         frame->error = frame->error ? frame->error : -EINVAL;
         return;
@@ -322,14 +390,14 @@ void frame_end(struct frame *frame)
 
 void frame_object(struct frame *frame, const char *key, const msgpack_object *value)
 {
-    protocol_put_key(frame, key);
-    protocol_check(frame, msgpack_pack_object(&frame->packer, *value));
+    if (protocol_put_key(frame, key))
+        protocol_check(frame, msgpack_pack_object(&frame->packer, *value));
 }
 
 void frame_packed(struct frame *frame, const char *key, const void *bytes, size_t size)
 {
-    protocol_put_key(frame, key);
-    protocol_check(frame, msgpack_sbuffer_write(&frame->buffer, bytes, size));
+    if (protocol_put_key(frame, key))
+        protocol_check(frame, msgpack_sbuffer_write(&frame->buffer, bytes, size));
 }
 
 void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,
@@ -349,7 +417,7 @@ void frame_forward(struct frame *frame, const msgpack_object *map, const char *c
 
 int frame_seal(struct frame *frame)
 {
-    if (!frame->error && frame->depth != 1)
+    if (!frame->error && (frame->depth != 1 || frame->skipped))
         frame->error = -EINVAL;
     if (frame->error)
         return frame->error;

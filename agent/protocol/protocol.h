@@ -60,7 +60,7 @@
 #define MSG_QUERY    "query"    /**< agent to program: send a status now. */
 #define MSG_REGISTER "register" /**< client: this process is about to become a program. */
 #define MSG_DEVICES  "devices"  /**< client: list devices; answer. */
-#define MSG_APPS     "apps"     /**< client: list programs; answer. */
+#define MSG_APPS     "apps"     /**< client: list programs, or "fields" of them; answer. */
 #define MSG_AGENT    "agent"    /**< client: tell about yourself; answer. */
 #define MSG_PAGE     "page"     /**< client: the address of your page; answer: "url". */
 #define MSG_STOP     "stop"     /**< client: exit; answer. */
@@ -232,18 +232,34 @@ bool field_path(const msgpack_object *map, const char *key, char *ret, size_t si
 /** The elements of an array; none when it is missing or no array. Borrowed. */
 size_t field_array(const msgpack_object *map, const char *key, const msgpack_object **ret_items);
 
+/** The fields of a map that are asked for: "name", or "vdevs.device" of a map or maps in it. */
+#define FRAME_FIELDS_MAX     64
+#define FRAME_FIELD_NAME_MAX 48
+struct frame_fields {
+    char names[FRAME_FIELDS_MAX][FRAME_FIELD_NAME_MAX];
+    size_t count;
+    uint64_t begins[32]; /**< By the last bits of a first letter: a bit for each of such names. */
+};
+
+/** Take the names in a message's array "fields". False: there are too many, or one is none. */
+bool frame_fields_take(const msgpack_object *map, struct frame_fields *ret_fields);
+
 /**
  * A frame being written. Failure is remembered: only frame_seal()'s result needs to be checked.
  */
 struct frame {
     msgpack_sbuffer buffer;
     msgpack_packer packer;
-    struct {
+    struct frame_level {
         size_t header; /**< Where the count is, to be set when the map or array ends. */
         uint32_t count;
         bool map;
-    } open[PROTOCOL_DEPTH_MAX];
-    unsigned depth;
+        bool some;       /**< Only those of its fields are written that are asked for: */
+        size_t from;     /**< where their names begin in those of `fields`, */
+        uint64_t wanted; /**< and a bit for each of them. */
+    } open[PROTOCOL_DEPTH_MAX], next; /**< `next`: the value whose key was written last. */
+    const struct frame_fields *fields;
+    unsigned depth, skipped; /**< `skipped`: maps and arrays that are open and not written. */
     int error;
 };
 
@@ -259,6 +275,11 @@ void frame_map(struct frame *frame, const char *key);
 void frame_array(struct frame *frame, const char *key);
 /** End the innermost map or array begun with frame_map() or frame_array(). */
 void frame_end(struct frame *frame);
+/**
+ * From here on, write only those fields of the innermost map that are asked for; all, where @fields
+ * has none. @fields: borrowed until the map ends.
+ */
+void frame_only(struct frame *frame, const struct frame_fields *fields);
 /** Copy those of a received map's fields that are numbers, truths, or words; words are made safe,
  * as field_text() does. What is missing, or anything else, is left out. */
 void frame_forward(struct frame *frame, const msgpack_object *map, const char *const *keys,

@@ -3,7 +3,7 @@
 
 #include "state/driver/inventory.h"
 
-#define FAKE_DEVICES_MAX 16
+#define FAKE_DEVICES_MAX 64
 
 /**
  * Make devices from "kind:name,kind:name...". What names mean: "roomy" has more memory than the

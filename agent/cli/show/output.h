@@ -79,6 +79,15 @@ int output_list(const struct output *output, const json_t *answer, const char *k
 int output_table(const struct output *output, const json_t *list,
                  const struct table_column *columns,
                  bool (*matches)(const struct output *output, const json_t *entry));
+/**
+ * The members of an entry that such a table is made of: an object with these keys.
+ *
+ * @more         Others, as `members` of a column has them.
+ * @ret_members  Owned by the caller.
+ * Returns 0, or an exit status after printing that there is no such column.
+ */
+MUST_CHECK int output_members(const struct output *output, const struct table_column *columns,
+                              const char *more, json_t **ret_members);
 /** A list laid out as a table. */
 struct table_lines {
     char *text;      /**< The titles, then a line for each entry, each with its line break. */

@@ -43,6 +43,13 @@ void words_add(struct words *words, const char *format, ...)
     }
 }
 
+/** Append a text as it is, as words_add() does. */
+static void words_put(struct words *words, const char *text, size_t length)
+{
+    text_make_safe(words->text + words->used, sizeof(words->text) - words->used, text, length);
+    words->used += strlen(words->text + words->used);
+}
+
 const char *say_program(const json_t *program, char ret[SAY_PROGRAM_MAX])
 {
     snprintf(ret, SAY_PROGRAM_MAX, "%s (pid %llu)", member_text(program, "name"),
@@ -117,7 +124,7 @@ static void say_number(struct words *words, uint64_t number, const char *name)
     else if (number && localtime_r(&seconds, &local))
         (void)!strftime(text, sizeof(text), say_is(name, "date") ? "%Y-%m-%d %H:%M" : "%FT%T",
                         &local);
-    words_add(words, "%s", text);
+    words_put(words, text, strlen(text));
 }
 
 static void say_value(struct words *words, const json_t *value, const char *name)
@@ -126,10 +133,10 @@ static void say_value(struct words *words, const json_t *value, const char *name
     const json_t *item;
     size_t i;
 
-    if (json_is_string(value))
-        words_add(words, "%s",
-                  say_is(name, "place") && !json_string_length(value) ? "host memory"
-                                                                      : json_string_value(value));
+    if (json_is_string(value) && !json_string_length(value) && say_is(name, "place"))
+        words_add(words, "host memory");
+    else if (json_is_string(value))
+        words_put(words, json_string_value(value), json_string_length(value));
     else if (json_is_integer(value))
         say_number(words, (uint64_t)json_integer_value(value), name);
     else if (json_is_real(value))
@@ -169,16 +176,16 @@ struct say_part {
 static void say_field(struct words *words, const json_t *object, const char *field, size_t length,
                       struct say_part *part)
 {
-    char text[128], *rest = text;
+    char text[128] = "", name[128], *rest = text;
     bool asks = *field == '?' || *field == '!';
 
-    snprintf(text, sizeof(text), "%.*s", (int)length - asks, field + asks);
+    length -= asks;
+    memcpy(text, field + asks, length < sizeof(text) ? length : sizeof(text) - 1);
     char *one = strsep(&rest, "|");
     char *as = strchr(one, ':');
     if (as)
         *as++ = '\0';
-    char name[128];
-    snprintf(name, sizeof(name), "%s", as ? as : one);
+    memcpy(name, as ? as : one, strlen(as ? as : one) + 1);
     const json_t *value = say_find(object, one);
     bool set = say_is_set(value);
     if (asks) {
@@ -200,7 +207,7 @@ void words_say(struct words *words, const json_t *object, const char *template)
 
     while (*template) {
         size_t length = strcspn(template, "{[]");
-        words_add(words, "%.*s", (int)length, template);
+        words_put(words, template, length);
         template += length;
         if (*template == '{') {
             length = strcspn(template, "}");

@@ -84,6 +84,7 @@ struct table_column {
     const char *template; /**< As words_say() takes it. */
     unsigned flags;
     void (*say)(const json_t *entry, struct words *words); /**< Used without a template. */
+    const char *members; /**< Those that `say` reads: "{id}{vdevs.device}". */
 };
 
 struct table;

@@ -65,8 +65,9 @@ static void table_add_below(struct table *table, struct libscols_line *parent, c
     if (!table || !table->lines)
         return;
     struct libscols_line *line = scols_table_new_line(table->lines, parent);
+    struct words words;
     for (size_t i = 0; i < table->count; i++) {
-        struct words words = {.used = 0};
+        words.text[words.used = 0] = '\0';
         table_say(&table->columns[i], entry, &words);
         if (table->columns[i].flags & TABLE_RIGHT)
             table_join_unit(words.text);
@@ -190,6 +191,18 @@ static const struct table_column *table_find(const struct output *output,
     return NULL;
 }
 
+/** The column by which entries are sorted; NULL: they are not. Returns 0, or an exit status. */
+static int table_find_order(const struct output *output, const struct table_column *columns,
+                            const struct table_column **ret_by, bool *ret_down)
+{
+    const char *sort = output->view.sort;
+
+    *ret_down = sort && *sort == '-';
+    sort += *ret_down;
+    *ret_by = sort ? table_find(output, columns, sort, strlen(sort)) : NULL;
+    return sort && !*ret_by ? STATUS_USAGE : 0;
+}
+
 /** The first member in a column's template, whose value counts for the order; NULL: none. */
 static const json_t *table_member(const struct table_column *column, const json_t *entry)
 {
@@ -271,6 +284,37 @@ static int table_choose(const struct output *output, const struct table_column *
     return 0;
 }
 
+/** Add the members that a template names. */
+static void table_add_members(const char *template, json_t *members)
+{
+    char name[64];
+
+    for (const char *at = template; (at = strchr(at, '{'));) {
+        at += at[1] == '?' || at[1] == '!' ? 2 : 1;
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, "}:|"), at);
+        json_object_set_new(members, name, json_true());
+    }
+}
+
+int output_members(const struct output *output, const struct table_column *columns,
+                   const char *more, json_t **ret_members)
+{
+    struct table_column chosen[COLUMNS_MAX + 1];
+    const struct table_column *by;
+    bool down;
+
+    if (table_find_order(output, columns, &by, &down) || table_choose(output, columns, chosen))
+        return STATUS_USAGE;
+    json_t *members = json_object();
+    table_add_members(more, members);
+    for (const struct table_column *column = chosen; column->title; column++)
+        table_add_members(column->template ? column->template : column->members, members);
+    if (by)
+        table_add_members(by->template ? by->template : by->members, members);
+    *ret_members = members;
+    return 0;
+}
+
 /** Add a line for each user, and those of the user's entries below it. */
 static void table_add_users(struct table *table, const json_t *all, json_t *ret_entries)
 {
@@ -312,14 +356,12 @@ static int table_make(const struct output *output, const json_t *list,
                       struct table_column ret_chosen[COLUMNS_MAX + 1], json_t **ret_entries,
                       struct table **ret_table)
 {
-    const char *sort = output->view.sort;
-    bool down = sort && *sort == '-';
-    const struct table_column *by =
-        sort ? table_find(output, columns, sort + down, strlen(sort + down)) : NULL;
+    const struct table_column *by;
     json_t *entry;
     size_t i;
+    bool down;
 
-    if ((sort && !by) || table_choose(output, columns, ret_chosen))
+    if (table_find_order(output, columns, &by, &down) || table_choose(output, columns, ret_chosen))
         return STATUS_USAGE;
     struct table *table = table_create(ret_chosen);
     if (!table || !table->lines) {

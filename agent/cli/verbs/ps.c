@@ -75,7 +75,8 @@ const struct table_column ps_columns[] = {
     {"ID", "{id}"},
     {"NAME", "{name}"},
     {"PID", "{pid}", TABLE_RIGHT},
-    {"DEVICE", .say = ps_devices},
+    {"DEVICE", .say = ps_devices,
+     .members = "{vdevs.device}{vdevs.device_driver_name}{vdevs.suspended}{spread}"},
     {"READY", "{ready:list}", TABLE_OPTIONAL},
     {"MEMORY", "{device_bytes}", TABLE_RIGHT},
     {"GRANTED", "{granted_bytes}", TABLE_RIGHT | TABLE_OPTIONAL},
@@ -84,10 +85,13 @@ const struct table_column ps_columns[] = {
     {"FROM", "[{from_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
     {"TO", "[{to_device_bytes_s}]", TABLE_RIGHT | TABLE_OPTIONAL},
     {"LIMIT", "[{?limited}{quota_bytes}]", TABLE_RIGHT},
-    {"STATE", .say = ps_state, .flags = TABLE_WRAP},
+    {"STATE", .say = ps_state, .flags = TABLE_WRAP,
+     .members = "{state}{move}{stored_bytes}{power_waits}{vdevs.fetched_bytes}"
+                "{vdevs.to_fetch_bytes}{vdevs.sources}"},
     {"MOVES", "[{moves}]", TABLE_RIGHT | TABLE_OPTIONAL},
     {"DOWNTIME", "[{?moves}{last_downtime_ns}]", TABLE_RIGHT | TABLE_OPTIONAL},
-    {"SNAPSHOT", .say = ps_snapshot, .flags = TABLE_RIGHT},
+    {"SNAPSHOT", .say = ps_snapshot, .flags = TABLE_RIGHT,
+     .members = "{protection.on}{protection.broken}{protection.snapshot_age_ns}"},
     {"LOSSES", "[{losses}]", TABLE_RIGHT | TABLE_OPTIONAL},
     {"PINNED BY", "{pinned}", TABLE_WRAP},
     {NULL},
@@ -113,9 +117,16 @@ static int ps_run(struct call *call)
 {
     static const struct question question = {
         .type = MSG_APPS, .what = "list programs", .lists = true, .print = ps_print};
+    json_auto_t *members = NULL;
     struct frame frame;
+    int status =
+        call->output.json ? 0 : output_members(&call->output, ps_columns, SELECT_MEMBERS, &members);
 
+    if (status)
+        return status;
     frame_init(&frame, MSG_APPS);
+    if (members)
+        ask_put_fields(&frame, members);
     return ask_print(&call->output, &question, &frame);
 }
 

@@ -228,14 +228,15 @@ static bool device_list_others_see(const struct agent *agent, struct inventory_e
     return kept > 0;
 }
 
-bool devices_shown(const struct agent *agent, const char *environment,
-                   const struct inventory_entry *entry)
+uint64_t devices_digest(const struct agent *agent, const char *environment)
 {
-    const struct devices *devices = &agent->devices;
+    environment = environment ? environment : agent->devices.environment;
+    return environment ? device_list_digest_of(environment) : 0;
+}
 
-    environment = environment ? environment : devices->environment;
-    return !environment || !entry->seen[0] ||
-           device_list_sees(entry, device_list_digest_of(environment));
+bool devices_shown(uint64_t digest, const struct inventory_entry *entry)
+{
+    return !digest || !entry->seen[0] || device_list_sees(entry, digest);
 }
 
 /** Write the devices of @fresh, for programs that have the environment of this listing. */
@@ -324,7 +325,7 @@ static int device_list_write_shown(const struct agent *agent, struct devices *de
     if (!shown.entries)
         return -ENOMEM;
     for (size_t i = 0; i < all->count; i++)
-        if (devices_shown(agent, NULL, &all->entries[i]))
+        if (devices_shown(devices_digest(agent, NULL), &all->entries[i]))
             shown.entries[shown.count++] = all->entries[i]; /* Borrowed. */
     int error = device_list_write_own(devices, &shown);
     free(shown.entries);

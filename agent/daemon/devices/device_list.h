@@ -31,12 +31,14 @@ void devices_forget(struct agent *agent, const char *server);
 bool devices_fresh(const struct agent *agent, const char *environment, uint64_t age_ms);
 
 /**
- * True when a listing in @environment shows the device, as far as is known. NULL stands for the
- * environment of the last listing. The list may also hold devices that only programs of other
- * environments see.
+ * A number that identifies an environment; NULL: that of the last listing. 0: there is none.
  */
-bool devices_shown(const struct agent *agent, const char *environment,
-                   const struct inventory_entry *entry);
+uint64_t devices_digest(const struct agent *agent, const char *environment);
+/**
+ * True when a listing in the environment of that number shows the device, as far as is known. The
+ * list may also hold devices that only programs of other environments see.
+ */
+bool devices_shown(uint64_t digest, const struct inventory_entry *entry);
 
 /** Find the device with the key of @entry in the inventory; NULL: it is not listed. */
 const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t device);

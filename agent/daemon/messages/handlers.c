@@ -79,15 +79,21 @@ void alive_handle(struct peer *peer, struct message *message)
 
 void programs_handle(struct peer *peer, struct message *message)
 {
+    struct frame_fields fields;
     struct frame frame;
 
-    (void)message;
+    if (!frame_fields_take(&message->root, &fields)) {
+        peer_error(peer, ERR_USAGE, "the request asks for more than %d fields, or for unnamed ones",
+                   FRAME_FIELDS_MAX);
+        return;
+    }
     programs_sweep(peer->agent);
     frame_init(&frame, MSG_APPS);
     frame_array(&frame, "apps");
     for (const struct program *program = peer->agent->programs; program; program = program->next) {
         if (peer_sees(peer, program->uid)) {
             frame_map(&frame, NULL);
+            frame_only(&frame, &fields);
             describe_program(peer->agent, program, &frame);
             frame_end(&frame);
         }

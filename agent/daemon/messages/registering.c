@@ -107,7 +107,8 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
             fills[i].closed =
                 said.closed || ledger_closed(device) || device->lost || inventory->entries[i].lost;
         }
-        fills[i].closed = fills[i].closed || !devices_shown(agent, NULL, &inventory->entries[i]) ||
+        fills[i].closed = fills[i].closed ||
+                          !devices_shown(devices_digest(agent, NULL), &inventory->entries[i]) ||
                           !device_listed(inventory, pinned_to, &inventory->entries[i]);
     }
     if (fills)

@@ -26,6 +26,10 @@ static const struct operation_kind operation_kinds[REQUEST_VERBS] = {
 #define STEPS_MAX 256 /* Steps of one run; the remaining ones are done in the next run. */
 #define TICK_MS   1000
 
+/* See govern_is_due(). */
+#define LATE_PART 8
+#define LATE_MS   60000
+
 /* Programs look for an agent twice a second, and a waiting program gives up after three seconds. */
 #define AWAIT_MS 5000
 
@@ -157,12 +161,14 @@ void govern_run(struct agent *agent)
         return;
     governor->running = true;
     governor->looks = true;
+    governor->stirred = governor->stirred || !governor->automatic;
     for (unsigned i = 0; i < STEPS_MAX && agent->changed; i++) {
         agent->changed = false;
         if (world_build(agent))
             break;
         agent->changed = step_quota(agent) || govern_serve_queue(agent) ||
                          govern_serve_others(agent) || agent->changed;
+        governor->stirred = governor->stirred || agent->changed;
         if (!agent->changed)
             losses_hurry(agent);
     }
@@ -191,18 +197,23 @@ static void govern_sample(struct agent *agent)
     for (uint32_t i = 0; i < ledger->count; i++) {
         history_add(&governor->histories[i], now, ledger->devices[i].reserved,
                     ledger->devices[i].held);
+        if (i < governor->world.policy.device_count && governor->world.devices[i].residents)
+            agent->ledger.devices[i].used_ms = now;
     }
-    for (struct program *program = agent->programs; program; program = program->next) {
-        uint64_t granted = 0, held = 0;
-        for (size_t i = 0; i < program->vdev_count; i++) {
-            granted += ledger_reserved(&program->vdevs[i].entry);
-            held += program->vdevs[i].entry.held;
-            visits_stayed(&program->vdevs[i].visits, program->vdevs[i].busy,
-                          (now - program->vdevs[i].placed_ms) / 1000);
-        }
-        if (program->connected)
-            history_add(&program->managed.history, now, granted, held);
+}
+
+static void govern_sample_program(struct program *program, uint64_t now)
+{
+    uint64_t granted = 0, held = 0;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        granted += ledger_reserved(&program->vdevs[i].entry);
+        held += program->vdevs[i].entry.held;
+        visits_stayed(&program->vdevs[i].visits, program->vdevs[i].busy,
+                      (now - program->vdevs[i].placed_ms) / 1000);
     }
+    if (program->connected)
+        history_add(&program->managed.history, now, granted, held);
 }
 
 /**
@@ -211,9 +222,16 @@ static void govern_sample(struct agent *agent)
  */
 static void govern_look(struct agent *agent, bool tick)
 {
-    for (struct program *program = agent->programs; program; program = program->next) {
-        if (tick)
+    struct program *next;
+
+    for (struct program *program = agent->programs; program; program = next) {
+        next = program->next;
+        if (tick && program_sweep(agent, program))
+            continue;
+        if (tick) {
+            govern_sample_program(program, uv_now(&agent->loop));
             liveness_look(agent, program);
+        }
         grants_look(agent, program);
         /* Before prewarming: a device that is forbidden must not be made ready again. */
         spreading_look(agent, program);
@@ -225,20 +243,41 @@ static void govern_look(struct agent *agent, bool tick)
     agent->governor->looks = false;
 }
 
+/**
+ * True when the policy may decide otherwise than at the last tick on which it ran. Where nothing
+ * has been heard since, nobody waits and nothing is capped, only time has passed, and all times
+ * that the policy looks at began when something was heard. So it runs again when a part more of the
+ * time since then has passed: its decisions are late by that part of the time that they depend on,
+ * and by LATE_MS, at most.
+ */
+static bool govern_is_due(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+    uint64_t now = uv_now(&agent->loop);
+
+    if (agent->changed || governor->stirred || agent->operations || power_is_at_work(agent) ||
+        governor->needs || governor->world.policy.queue_count)
+        governor->stirred_ms = now;
+    if (governor->automatic_ms <= governor->stirred_ms)
+        return true;
+    uint64_t quiet = (governor->automatic_ms - governor->stirred_ms) / LATE_PART;
+    return now - governor->automatic_ms >= (quiet < LATE_MS ? quiet : LATE_MS);
+}
+
 void govern_tick(struct agent *agent)
 {
     struct governor *governor = agent->governor;
     uint64_t now = uv_now(&agent->loop);
     bool tick = now - governor->ticked_ms >= TICK_MS;
 
-    if (tick) {
-        programs_sweep(agent);
+    if (tick)
         peers_sweep(agent);
-    }
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
-        if (device->tight != LEDGER_NO_LIMIT && now >= device->tight_until_ms)
+        if (device->tight != LEDGER_NO_LIMIT && now >= device->tight_until_ms) {
             device->tight = LEDGER_NO_LIMIT;
+            agent->changed = true;
+        }
     }
     drain_tick(agent);
     serving_tick(agent);
@@ -247,9 +286,13 @@ void govern_tick(struct agent *agent)
     losses_tick(agent);
     if (tick) {
         governor->ticked_ms = now;
-        governor->automatic = true;
-        agent->changed = true;
         govern_sample(agent);
+    }
+    if (tick && govern_is_due(agent)) {
+        governor->automatic = true;
+        governor->automatic_ms = now;
+        governor->stirred = false;
+        agent->changed = true;
     }
     govern_run(agent);
     power_tick(agent);

@@ -45,7 +45,9 @@ struct world {
     uint32_t *turns;              /**< Of each program that queues: see world_put_queue(). */
     uint64_t *barred;             /**< For each program a bit set over devices. */
     struct reseat_limits *offers; /**< One for each device. */
-    struct policy_visits *visits; /**< One for each group. */
+    const struct inventory_entry **entries; /**< Of each device, while the world is built. */
+    struct policy_visits *visits;           /**< One for each group. */
+    bool capped;                            /**< A power cap may keep a program off a device. */
 };
 
 /** Describe the present state for the policy. Returns 0 or -ENOMEM. */
@@ -91,8 +93,11 @@ struct governor {
     unsigned ended_count;
     char state_path[PATH_MAX];
     bool running, automatic;
-    bool looks; /**< Something has happened: programs are looked at before the second is over. */
-    uint64_t ticked_ms;
+    bool looks;   /**< Something has happened: programs are looked at before the second is over. */
+    bool stirred; /**< A message came, or the policy acted, since the policy ran on a tick. */
+    uint64_t stirred_ms; /**< The tick before which that was the case for the last time. */
+    uint64_t ticked_ms, automatic_ms; /**< The last tick, and the last on which the policy ran. */
+    uint64_t passes;                  /**< Number of times that the world was described. */
 };
 
 /* The policy's steps, carried out as messages to programs and as operations. */

@@ -175,9 +175,9 @@ void losses_tick(struct agent *agent)
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
-        const struct inventory_entry *entry = devices_entry(agent, i);
         if (!device->lost || device->lost_asked || now < device->lost_ask_ms)
             continue;
+        const struct inventory_entry *entry = devices_entry(agent, i);
         if (!losses_is_listed_by_us(agent, entry)) {
             if (!entry || !entry->lost)
                 losses_give_back(agent, device, "answers again");

@@ -18,8 +18,8 @@
 #define LINK_MS 60000
 
 /*
- * Builds the policy's view of the world: anew for each question, which is cheap because there are
- * few programs.
+ * Builds the policy's view of the world, anew for each question: govern_is_due() says when one is
+ * asked.
  */
 
 void world_finish(struct world *world)
@@ -31,6 +31,7 @@ void world_finish(struct world *world)
     free(world->turns);
     free(world->barred);
     free(world->offers);
+    free(world->entries);
     free(world->visits);
     *world = (struct world){0};
 }
@@ -82,7 +83,7 @@ static void world_put_devices(struct agent *agent, struct world *world)
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *own = &agent->ledger.devices[i];
-        const struct inventory_entry *entry = devices_entry(agent, i);
+        const struct inventory_entry *entry = world->entries[i] = devices_entry(agent, i);
         struct policy_device *device = &world->devices[i];
         *device = (struct policy_device){.kind = PLACE_OTHER,
                                          .speed = 1,
@@ -119,8 +120,8 @@ static void world_exclusion(uint64_t *barred, uint32_t device)
  * @own, where it runs now; those hidden by its environment; those below its requirements or its
  * power cap; and all but those that it is pinned to, or the one that it queues for.
  */
-static void world_put_exclusions(const struct agent *agent, const struct group *group, uint32_t own,
-                                 uint64_t *barred)
+static void world_put_exclusions(const struct agent *agent, const struct world *world,
+                                 const struct group *group, uint32_t own, uint64_t *barred)
 {
     const struct program *program = group->program;
     const struct program_device *vdev = &program->vdevs[group->vdev];
@@ -131,16 +132,16 @@ static void world_put_exclusions(const struct agent *agent, const struct group *
             world_exclusion(barred, one->device);
     }
     const char *pinned_to = program->policy.pinned_to;
+    uint64_t digest = program->environment ? devices_digest(agent, program->environment) : 0;
     char ignored[PROTOCOL_TEXT_MAX];
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        const struct inventory_entry *entry = devices_entry(agent, i);
-        bool hidden = i != own && program->environment && entry &&
-                      !devices_shown(agent, program->environment, entry);
+        const struct inventory_entry *entry = world->entries[i];
+        bool hidden = i != own && entry && !devices_shown(digest, entry);
         bool queues_elsewhere = vdev_is_off(vdev) && vdev->only != LEDGER_NONE && vdev->only != i;
         if (hidden || queues_elsewhere ||
             (pinned_to[0] && !device_listed(&agent->devices.inventory, pinned_to, entry)) ||
             !program_wish_fits(agent, program, i, ignored, sizeof(ignored)) ||
-            power_bars(agent, program, i))
+            (world->capped && power_bars(agent, program, i)))
             world_exclusion(barred, i);
     }
 }
@@ -286,7 +287,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
         row->quota = row->least < left ? row->least : left;
     }
     world_put_times(agent, group, pending, row);
-    world_put_exclusions(agent, group, row->device, barred);
+    world_put_exclusions(agent, world, group, row->device, barred);
     if (row->device != POLICY_NONE) {
         struct policy_device *on = &world->devices[row->device];
         row->next = on->first;
@@ -370,9 +371,10 @@ static int world_make_room(struct world *world, size_t devices, size_t programs)
     world->turns = calloc(programs + 1, sizeof(*world->turns));
     world->barred = calloc((programs + 1) * (devices / 64 + 1), sizeof(*world->barred));
     world->offers = calloc(devices + 1, sizeof(*world->offers));
+    world->entries = calloc(devices + 1, sizeof(*world->entries));
     world->visits = calloc(programs + 1, sizeof(*world->visits));
     if (world->devices && world->programs && world->groups && world->queue && world->turns &&
-        world->barred && world->offers && world->visits)
+        world->barred && world->offers && world->entries && world->visits)
         return 0;
     world_finish(world);
     return -ENOMEM;
@@ -390,6 +392,8 @@ int world_build(struct agent *agent)
     int error = world_make_room(world, agent->ledger.count, programs);
     if (error)
         return error;
+    governor->passes++;
+    world->capped = power_is_at_work(agent);
     world_put_devices(agent, world);
     world->policy = (struct policy_world){
         .devices = world->devices,

@@ -51,7 +51,7 @@ static bool power_any_cap(const struct agent *agent, const struct program *progr
     return false;
 }
 
-static bool power_is_at_work(const struct agent *agent)
+bool power_is_at_work(const struct agent *agent)
 {
     return power_any_cap(agent, NULL) || agent->power->tells || agent->capped;
 }

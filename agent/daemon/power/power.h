@@ -59,6 +59,9 @@ void power_run(struct agent *agent);
 /** Read the meters, then power_run(). */
 void power_tick(struct agent *agent);
 
+/** True when there is a cap, or programs were told of one. */
+bool power_is_at_work(const struct agent *agent);
+
 /** A program has connected: find out whether a cap concerns it, as its welcome says. */
 void power_welcome(const struct agent *agent, struct program *program);
 /** Send the program its first MSG_POWER, after its welcome. */

@@ -237,20 +237,25 @@ void programs_finish(struct agent *agent)
         registry_program_destroy(agent, agent->programs);
 }
 
+bool program_sweep(struct agent *agent, struct program *program)
+{
+    if (program->peer)
+        return false;
+    bool ended = !process_alive(program->pid, program->start);
+    if (ended || (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS))
+        agent->events->program_unreachable(agent, program, ended);
+    if (ended)
+        registry_program_remove(agent, program);
+    return ended;
+}
+
 void programs_sweep(struct agent *agent)
 {
     struct program *next;
 
     for (struct program *program = agent->programs; program; program = next) {
         next = program->next;
-        if (program->peer)
-            continue;
-        if (!process_alive(program->pid, program->start)) {
-            agent->events->program_unreachable(agent, program, true);
-            registry_program_remove(agent, program);
-        } else if (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS) {
-            agent->events->program_unreachable(agent, program, false);
-        }
+        (void)program_sweep(agent, program);
     }
 }
 

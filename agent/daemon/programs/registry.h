@@ -365,7 +365,9 @@ void program_close(struct agent *agent, struct program *program);
 void programs_load(struct agent *agent);
 void programs_finish(struct agent *agent);
 
-/** Remove the programs that have ended. */
+/** Remove a program that has ended: true. One that has long been away is unreachable. */
+bool program_sweep(struct agent *agent, struct program *program);
+/** The same of all programs. */
 void programs_sweep(struct agent *agent);
 
 /**

@@ -39,11 +39,16 @@ static size_t text_character(const unsigned char *text, size_t length)
                : more + 1;
 }
 
+static bool text_is_plain(char character)
+{
+    return character >= 0x20 && character < 0x7f;
+}
+
 bool text_is_safe(const char *text, size_t length)
 {
     for (size_t i = 0, size; i < length; i += size) {
-        bool plain = text[i] >= 0x20 && text[i] < 0x7f;
-        size = plain ? 1 : text_character((const unsigned char *)text + i, length - i);
+        size = text_is_plain(text[i]) ? 1
+                                      : text_character((const unsigned char *)text + i, length - i);
         if (size == 0)
             return false;
     }
@@ -55,6 +60,10 @@ void text_make_safe(char *ret, size_t size, const char *text, size_t length)
     size_t used = 0;
 
     for (size_t i = 0; i < length;) {
+        if (text_is_plain(text[i]) && used + 1 < size) {
+            ret[used++] = text[i++];
+            continue;
+        }
         size_t whole = text_character((const unsigned char *)text + i, length - i);
         size_t bytes = whole ? whole : 1;
         if (used + bytes >= size)

@@ -1,11 +1,17 @@
 #include "tests/support/cases.h"
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/config/paths.h"
+#include "agent/protocol/protocol.h"
+#include "state/base/files/access.h"
 #include "tests/agent/harness.h"
 
 /* Which programs a command is for, and what a table shows of them. */
@@ -105,6 +111,97 @@ Test(select, a_table_has_the_columns_and_the_order_that_were_asked_for)
     cr_assert_eq(RESEAT("ps", "-o")->status, 2);
     cr_assert_eq(RESEAT("devices", "-q")->status, 0);
     cr_assert(strstr(RESEAT("devices", "-o", "name,in-use")->out, "gpu0"));
+}
+
+/** Pass on what comes next, one whole frame; of a request for programs no fields. */
+static void pass_on(int from, struct frame_reader *reader, int to)
+{
+    struct message message;
+    struct frame frame;
+    char bytes[65536];
+    const msgpack_object *names;
+
+    while (frame_reader_next(reader, &message) != 1) {
+        ssize_t count = recv(from, bytes, sizeof(bytes), 0);
+        if (count <= 0 || frame_reader_feed(reader, bytes, (size_t)count))
+            _exit(0);
+    }
+    const msgpack_object_map *map = &message.root.via.map;
+    char key[PROTOCOL_WORD_MAX];
+    bool asks = field_is(&message.root, "type", MSG_APPS) && !field_get(&message.root, "apps");
+    if (asks && field_array(&message.root, "fields", &names) == 0)
+        _exit(0); /* Nothing was asked for, so that nothing is tried here. */
+    field_string(&message.root, "type", key, sizeof(key));
+    frame_init(&frame, key);
+    for (uint32_t i = 0; i < map->size; i++)
+        if (object_string(&map->ptr[i].key, key, sizeof(key)) && strcmp(key, "type") != 0 &&
+            strcmp(key, "fields") != 0)
+            frame_object(&frame, key, &map->ptr[i].val);
+    if (frame_seal(&frame) ||
+        send(to, frame.buffer.data, frame.buffer.size, MSG_NOSIGNAL) != (ssize_t)frame.buffer.size)
+        _exit(0);
+    frame_finish(&frame);
+    message_finish(&message);
+}
+
+/** An agent of a release that knew of no fields: it answers with all. */
+static pid_t start_older_agent(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct paths paths;
+
+    cr_assert_eq(paths_find(&paths), 0);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    cr_assert_eq(bind(listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(listen(listener, 4), 0);
+    fflush(NULL);
+    pid_t older = fork();
+    if (older == 0) {
+        struct frame_reader readers[2];
+        int client = accept(listener, NULL, NULL);
+        int agent = agent_connect(paths.socket, paths.user);
+        (void)fcntl(agent, F_SETFL, 0); /* It waits here. */
+        frame_reader_init(&readers[0]);
+        frame_reader_init(&readers[1]);
+        for (;;) {
+            pass_on(client, &readers[0], agent);
+            pass_on(agent, &readers[1], client);
+        }
+    }
+    close(listener);
+    return older;
+}
+
+Test(select, a_table_is_the_same_from_an_agent_that_answers_more_than_was_asked)
+{
+    static const char *const options[] = {
+        "-oname",
+        "--columns=id,name,pid,device,ready,memory,granted,wanted,from,to,limit,state,moves,"
+        "downtime,snapshot,losses,pinned-by",
+        "--sort=-state",
+
+        "--device=gpu0", "--quiet"};
+    char newer[sizeof(RESEAT("ps")->out)];
+
+    cr_assert_eq(RESEAT("suspend", "solver")->status, 0);
+    cr_assert(harness_state("solver", "suspended", 2000));
+    cr_assert_eq(RESEAT("move", "render-a", "cpu1")->status, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        struct result *result = RESEAT("ps", options[i]);
+        cr_assert_eq(result->status, 0, "%s: %s", options[i], result->err);
+        cr_assert(strlen(result->out) > 6, "%s", options[i]);
+        strcpy(newer, result->out);
+        pid_t older = start_older_agent(harness_path("older.sock"));
+        setenv("RESEAT_SOCKET", harness_path("older.sock"), 1);
+        result = RESEAT("ps", options[i]);
+        setenv("RESEAT_SOCKET", "", 1);
+        cr_expect_eq(result->status, 0, "%s: %s", options[i], result->err);
+        cr_expect_str_eq(result->out, newer, "%s", options[i]);
+        kill(older, SIGKILL);
+        harness_wait(older);
+        unlink(harness_path("older.sock"));
+    }
 }
 
 Test(select, a_watched_table_is_printed_again_until_it_is_stopped)

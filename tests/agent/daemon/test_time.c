@@ -74,6 +74,69 @@ Test(time, who_connects_and_says_nothing_is_closed_and_who_said_hello_is_not)
     close(client);
 }
 
+/* ---- time in which nothing happens ---- */
+
+/** Seconds pass; what is counted is how often the policy looked. @ret_longest: seconds between. */
+static uint64_t looks_in(uint64_t seconds, uint64_t *ret_longest)
+{
+    uint64_t before = agent->governor->passes, longest = 0, last = 0;
+
+    for (uint64_t i = 1; i <= seconds; i++) {
+        uint64_t passes = agent->governor->passes;
+        agent->loop.time += 1000;
+        govern_tick(agent);
+        if (agent->governor->passes == passes)
+            continue;
+        longest = i - last > longest ? i - last : longest;
+        last = i;
+    }
+    *ret_longest = longest;
+    return agent->governor->passes - before;
+}
+
+/** A command asks something that changes nothing. */
+static void say_something(void)
+{
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_ALIVE);
+    cr_assert_eq(frame_seal(&frame), 0);
+    cr_assert_eq(
+        message_decode((const uint8_t *)frame.buffer.data + 4, frame.buffer.size - 4, &message), 0);
+    agent->events->message(agent->peers, &message);
+    message_finish(&message);
+    frame_finish(&frame);
+}
+
+Test(time, where_nothing_is_heard_the_policy_looks_ever_less_often)
+{
+    uint64_t longest;
+
+    cr_assert_eq(peers_listen(agent), 0);
+    int client = own_agent_connect();
+    say_hello(client);
+    run();
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(looks_in(8, &longest), 8, "each second at first");
+        uint64_t looks = looks_in(92, &longest);
+        cr_expect(looks >= 16 && looks <= 24, "%llu times", (unsigned long long)looks);
+        cr_expect(longest <= 100 / 8 + 1, "%llu s between", (unsigned long long)longest);
+        looks = looks_in(3600, &longest);
+        cr_expect(looks >= 60 && looks <= 80, "%llu times", (unsigned long long)looks);
+        cr_expect_eq(longest, 60, "%llu s between", (unsigned long long)longest);
+        say_something();
+    }
+    cr_expect_eq(looks_in(8, &longest), 8);
+    agent->changed = true; /* Without a message: a device was listed. */
+    uint64_t passes = agent->governor->passes;
+    agent->loop.time += 250;
+    govern_tick(agent);
+    cr_expect_eq(agent->governor->passes, passes + 1, "between two seconds");
+    cr_expect_eq(looks_in(8, &longest), 8);
+    close(client);
+}
+
 /* ---- steps that fail ---- */
 
 static struct program *known_program(void)

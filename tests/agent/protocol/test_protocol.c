@@ -335,3 +335,111 @@ Test(protocol, empty_strings_are_strings)
     cr_assert_null(field_get(&message.root, "a"));
     message_finish(&message);
 }
+
+/* ---- the fields that are asked for ---- */
+
+static void put_some(struct frame *frame, const char *const *names, size_t count)
+{
+    frame_array(frame, "fields");
+    for (size_t i = 0; i < count; i++)
+        frame_string(frame, NULL, names[i]);
+    frame_end(frame);
+}
+
+static struct message decoded(struct frame *frame)
+{
+    struct message message;
+
+    cr_assert_eq(frame_seal(frame), 0);
+    cr_assert_eq(
+        message_decode((const uint8_t *)frame->buffer.data + 4, frame->buffer.size - 4, &message),
+        0);
+    frame_finish(frame);
+    return message;
+}
+
+/** As text what a frame has of a program for which those fields are asked. */
+static const char *answered(const char *const *names, size_t count)
+{
+    static char text[512];
+    struct frame_fields fields;
+    struct frame frame;
+
+    frame_init(&frame, "test");
+    put_some(&frame, names, count);
+    struct message asked = decoded(&frame);
+    cr_assert(frame_fields_take(&asked.root, &fields));
+    message_finish(&asked);
+
+    frame_init(&frame, "test");
+    frame_array(&frame, "apps");
+    frame_map(&frame, NULL);
+    frame_only(&frame, &fields);
+    frame_string(&frame, "id", "a1");
+    frame_u64(&frame, "idle", 7);
+    frame_array(&frame, "vdevs");
+    for (unsigned i = 0; i < 2; i++) {
+        frame_map(&frame, NULL);
+        frame_u64(&frame, "id", i);
+        frame_map(&frame, "at");
+        frame_bool(&frame, "id", true);
+        frame_bool(&frame, "on", true);
+        frame_end(&frame);
+        frame_end(&frame);
+    }
+    frame_end(&frame);
+    frame_array(&frame, "ready");
+    frame_string(&frame, NULL, "gpu0");
+    frame_end(&frame);
+    frame_end(&frame);
+    frame_end(&frame);
+    frame_u64(&frame, "after", 1);
+    struct message message = decoded(&frame);
+    (void)msgpack_object_print_buffer(text, sizeof(text), message.root);
+    message_finish(&message);
+    for (char *from = text, *to = text; (*to = *from); from++)
+        to += *to != '"' && *to != ' '; /* Short enough to be read. */
+    return text;
+}
+
+#define ANSWERED(...)                                                                              \
+    answered((const char *const[]){__VA_ARGS__}, ARRAY_SIZE(((const char *const[]){__VA_ARGS__})))
+#define ONLY(inside) "{type=>test,apps=>[{" inside "}],after=>1}"
+
+Test(protocol, the_fields_that_are_asked_for_are_written_and_no_others)
+{
+    const char *all = ONLY("id=>a1,idle=>7,vdevs=>[{id=>0,at=>{id=>true,on=>true}},"
+                           "{id=>1,at=>{id=>true,on=>true}}],ready=>[gpu0]");
+
+    cr_expect_str_eq(answered(NULL, 0), all);
+    cr_expect_str_eq(ANSWERED("id", "idle", "vdevs", "ready", "vdevs.id"), all);
+    cr_expect_str_eq(ANSWERED("id"), ONLY("id=>a1"));
+    cr_expect_str_eq(ANSWERED("ready", "none"), ONLY("ready=>[gpu0]"));
+    cr_expect_str_eq(ANSWERED("i", "ids", "at", "none"), ONLY(""));
+    cr_expect_str_eq(ANSWERED("vdevs.id", "idle"), ONLY("idle=>7,vdevs=>[{id=>0},{id=>1}]"));
+    cr_expect_str_eq(ANSWERED("vdevs.at.on", "vdevs.at.off"),
+                     ONLY("vdevs=>[{at=>{on=>true}},{at=>{on=>true}}]"));
+    cr_expect_str_eq(ANSWERED("vdevs.at.on", "vdevs.at"),
+                     ONLY("vdevs=>[{at=>{id=>true,on=>true}},{at=>{id=>true,on=>true}}]"));
+}
+
+Test(protocol, fields_that_are_too_many_or_no_names_are_refused)
+{
+    static const char *const wrong[] = {"", "a\nb",
+                                        "of_more_letters_than_any_field_has_that_is_asked_for"};
+    const char *names[FRAME_FIELDS_MAX + 1];
+    struct frame_fields fields;
+    struct frame frame;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        names[i] = "id";
+    for (size_t i = 0; i <= ARRAY_SIZE(wrong) + 1; i++) {
+        names[1] = i < ARRAY_SIZE(wrong) ? wrong[i] : "id";
+        frame_init(&frame, "test");
+        put_some(&frame, names, FRAME_FIELDS_MAX + (i == ARRAY_SIZE(wrong)));
+        struct message message = decoded(&frame);
+        cr_expect_eq(frame_fields_take(&message.root, &fields), i == ARRAY_SIZE(wrong) + 1, "%zu",
+                     i);
+        message_finish(&message);
+    }
+}
