@@ -207,21 +207,11 @@ static void copy_from_server_to_server(void)
     stop();
 }
 
-Test(between, every_byte_goes_from_server_to_server)
-{
-    copy_from_server_to_server();
-}
-
-Test(between_tcp, every_byte_goes_from_server_to_server)
-{
-    copy_from_server_to_server();
-}
+TestCall(between, every_byte_goes_from_server_to_server, copy_from_server_to_server());
+TestCall(between_tcp, every_byte_goes_from_server_to_server, copy_from_server_to_server());
 
 /* The one that has an address is connected to, whichever way the bytes go. */
-Test(between_mixed, every_byte_goes_from_server_to_server)
-{
-    copy_from_server_to_server();
-}
+TestCall(between_mixed, every_byte_goes_from_server_to_server, copy_from_server_to_server());
 
 Test(between, every_byte_goes_between_contexts_of_one_session)
 {
@@ -325,20 +315,9 @@ static void keep_order(int server)
     stop();
 }
 
-Test(between, it_is_a_command_of_both_queues)
-{
-    keep_order(1);
-}
-
-Test(between_tcp, it_is_a_command_of_both_queues)
-{
-    keep_order(1);
-}
-
-Test(between, it_is_a_command_of_both_queues_of_one_session)
-{
-    keep_order(0);
-}
+TestCall(between, it_is_a_command_of_both_queues, keep_order(1));
+TestCall(between_tcp, it_is_a_command_of_both_queues, keep_order(1));
+TestCall(between, it_is_a_command_of_both_queues_of_one_session, keep_order(0));
 
 /* Each block goes its own way at once, and back. */
 Test(between, many_go_at_once_in_all_directions)
@@ -408,25 +387,10 @@ static void refuse(int which, int target)
     stop();
 }
 
-Test(between, a_source_that_cannot_says_so)
-{
-    refuse(0, 1);
-}
-
-Test(between, a_target_that_cannot_says_so)
-{
-    refuse(1, 1);
-}
-
-Test(between, a_source_of_the_same_session_that_cannot_says_so)
-{
-    refuse(0, 0);
-}
-
-Test(between, a_target_of_the_same_session_that_cannot_says_so)
-{
-    refuse(1, 0);
-}
+TestCall(between, a_source_that_cannot_says_so, refuse(0, 1));
+TestCall(between, a_target_that_cannot_says_so, refuse(1, 1));
+TestCall(between, a_source_of_the_same_session_that_cannot_says_so, refuse(0, 0));
+TestCall(between, a_target_of_the_same_session_that_cannot_says_so, refuse(1, 0));
 
 /* Whether a device can be waited for is found out beside what its session does: so the copy that is
    tried meanwhile fails at once, and what else the session is given goes on. */
@@ -448,15 +412,8 @@ static void try_beside(int which)
     stop();
 }
 
-Test(between, nobody_waits_for_a_source_that_is_tried)
-{
-    try_beside(0);
-}
-
-Test(between, nobody_waits_for_a_target_that_is_tried)
-{
-    try_beside(1);
-}
+TestCall(between, nobody_waits_for_a_source_that_is_tried, try_beside(0));
+TestCall(between, nobody_waits_for_a_target_that_is_tried, try_beside(1));
 
 /* What one end waits for fails: the copy does, and the queues go on. */
 static void fail_wait(int which)
@@ -477,15 +434,8 @@ static void fail_wait(int which)
     stop();
 }
 
-Test(between, a_wait_that_fails_at_the_source_fails_the_copy)
-{
-    fail_wait(0);
-}
-
-Test(between, a_wait_that_fails_at_the_target_fails_the_copy)
-{
-    fail_wait(1);
-}
+TestCall(between, a_wait_that_fails_at_the_source_fails_the_copy, fail_wait(0));
+TestCall(between, a_wait_that_fails_at_the_target_fails_the_copy, fail_wait(1));
 
 static struct proxy *proxy;
 
@@ -566,22 +516,7 @@ static void kill_one(int victim)
         served_stop(&served[i]);
 }
 
-Test(between_tcp, the_source_is_killed)
-{
-    kill_one(0);
-}
-
-Test(between_tcp, the_target_is_killed)
-{
-    kill_one(1);
-}
-
-Test(between, the_source_is_killed)
-{
-    kill_one(0);
-}
-
-Test(between, the_target_is_killed)
-{
-    kill_one(1);
-}
+TestCall(between_tcp, the_source_is_killed, kill_one(0));
+TestCall(between_tcp, the_target_is_killed, kill_one(1));
+TestCall(between, the_source_is_killed, kill_one(0));
+TestCall(between, the_target_is_killed, kill_one(1));

@@ -340,15 +340,10 @@ static void kill_one_while_it_comes(bool first_of_all)
     stop();
 }
 
-Test(binaries, are_sent_again_where_the_first_server_is_killed_while_they_come)
-{
-    kill_one_while_it_comes(true);
-}
-
-Test(binaries, are_had_from_others_where_a_server_is_killed_while_they_come)
-{
-    kill_one_while_it_comes(false);
-}
+TestCall(binaries, are_sent_again_where_the_first_server_is_killed_while_they_come,
+         kill_one_while_it_comes(true));
+TestCall(binaries, are_had_from_others_where_a_server_is_killed_while_they_come,
+         kill_one_while_it_comes(false));
 
 static bool holds_binary(pid_t pid)
 {

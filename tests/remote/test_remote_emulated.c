@@ -76,15 +76,10 @@ static void check_reads(const char *keys, int64_t registered)
     free(want);
 }
 
-Test(remote_emulated, small_reads_go_to_memory_that_is_registered)
-{
-    check_reads("callbacks=late", 1);
-}
-
-Test(remote_emulated, reads_of_unified_memory_go_anywhere)
-{
-    check_reads("callbacks=late host_unified=yes", 0);
-}
+TestCall(remote_emulated, small_reads_go_to_memory_that_is_registered,
+         check_reads("callbacks=late", 1));
+TestCall(remote_emulated, reads_of_unified_memory_go_anywhere,
+         check_reads("callbacks=late host_unified=yes", 0));
 
 Test(remote_emulated, reads_go_anywhere_where_no_memory_can_be_registered)
 {
@@ -270,15 +265,10 @@ static void must_fail(const char *rings)
     emulated_stop(&served);
 }
 
-Test(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_a_link)
-{
-    must_fail("no");
-}
-
-Test(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_rings)
-{
-    must_fail("yes");
-}
+TestCall(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_a_link,
+         must_fail("no"));
+TestCall(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_rings,
+         must_fail("yes"));
 
 Test(remote_emulated, a_driver_of_unified_memory_is_not_asked_all_the_time)
 {

@@ -280,15 +280,10 @@ static void all_go_past_the_host(unsigned servers)
     stop();
 }
 
-Test(remote_images, all_kinds_go_from_server_to_server, .timeout = 180)
-{
-    all_go_past_the_host(2);
-}
-
-Test(remote_images, all_kinds_go_between_contexts_of_one_server, .timeout = 180)
-{
-    all_go_past_the_host(1);
-}
+TestCall(remote_images, all_kinds_go_from_server_to_server, all_go_past_the_host(2),
+         .timeout = 180);
+TestCall(remote_images, all_kinds_go_between_contexts_of_one_server, all_go_past_the_host(1),
+         .timeout = 180);
 
 /* ---- what fails ---- */
 
@@ -389,15 +384,10 @@ static void fail_at_the_server(unsigned servers)
     stop();
 }
 
-Test(remote_images, a_command_that_fails_at_a_server_leaves_the_host_as_the_way, .timeout = 240)
-{
-    fail_at_the_server(2);
-}
-
-Test(remote_images, so_does_one_of_two_contexts_of_a_server, .timeout = 240)
-{
-    fail_at_the_server(1);
-}
+TestCall(remote_images, a_command_that_fails_at_a_server_leaves_the_host_as_the_way,
+         fail_at_the_server(2), .timeout = 240);
+TestCall(remote_images, so_does_one_of_two_contexts_of_a_server, fail_at_the_server(1),
+         .timeout = 240);
 
 Test(remote_images, a_server_without_memory_for_a_buffer_leaves_the_host_as_the_way, .timeout = 240)
 {

@@ -166,15 +166,10 @@ static void cut_everywhere(enum proxy_way way, uint64_t step)
     stop();
 }
 
-Test(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_up, .timeout = 300)
-{
-    cut_everywhere(PROXY_UP, 131);
-}
-
-Test(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_down, .timeout = 300)
-{
-    cut_everywhere(PROXY_DOWN, 131);
-}
+TestCall(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_up,
+         cut_everywhere(PROXY_UP, 131), .timeout = 300);
+TestCall(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_down,
+         cut_everywhere(PROXY_DOWN, 131), .timeout = 300);
 
 /* Results that are larger than any buffer on the way come whole, whatever is cut. */
 Test(remote_resume, large_transfers_go_on_where_they_were, .timeout = 300)

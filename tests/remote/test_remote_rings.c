@@ -303,10 +303,8 @@ static void send_frame(const void *frame, size_t size)
     rings_writer_destroy(writer);
 }
 
-Test(remote_rings, a_frame_that_is_shorter_than_its_head_ends_the_session)
-{
-    send_frame("abc", 3);
-}
+TestCall(remote_rings, a_frame_that_is_shorter_than_its_head_ends_the_session,
+         send_frame("abc", 3));
 
 Test(remote_rings, a_frame_with_flags_that_are_none_ends_the_session)
 {

@@ -80,30 +80,12 @@ static void no_object_as_value(uint32_t index)
     ended_for("a kernel argument's type is wrong");
 }
 
-Test(remote_rules, no_bytes_are_taken_for_a_buffer)
-{
-    no_object_as_value(A_BUFFER);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_an_image)
-{
-    no_object_as_value(AN_IMAGE);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_a_sampler)
-{
-    no_object_as_value(A_SAMPLER);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_a_sampler_by_another_name)
-{
-    no_object_as_value(ANOTHER_SAMPLER);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_local_memory)
-{
-    no_object_as_value(A_LOCAL);
-}
+TestCall(remote_rules, no_bytes_are_taken_for_a_buffer, no_object_as_value(A_BUFFER));
+TestCall(remote_rules, no_bytes_are_taken_for_an_image, no_object_as_value(AN_IMAGE));
+TestCall(remote_rules, no_bytes_are_taken_for_a_sampler, no_object_as_value(A_SAMPLER));
+TestCall(remote_rules, no_bytes_are_taken_for_a_sampler_by_another_name,
+         no_object_as_value(ANOTHER_SAMPLER));
+TestCall(remote_rules, no_bytes_are_taken_for_local_memory, no_object_as_value(A_LOCAL));
 
 Test(remote_rules, values_of_the_programs_own_types_are_taken)
 {
@@ -480,20 +462,11 @@ static void header_stays(const char *before)
     goes_on();
 }
 
-Test(remote_rules, a_header_is_not_written_elsewhere)
-{
-    header_stays("../../../../../../../../../../../..");
-}
-
-Test(remote_rules, a_header_is_not_written_elsewhere_from_a_folder_below)
-{
-    header_stays("below/../../../../../../../../../../../..");
-}
-
-Test(remote_rules, a_header_has_no_whole_path)
-{
-    header_stays("");
-}
+TestCall(remote_rules, a_header_is_not_written_elsewhere,
+         header_stays("../../../../../../../../../../../.."));
+TestCall(remote_rules, a_header_is_not_written_elsewhere_from_a_folder_below,
+         header_stays("below/../../../../../../../../../../../.."));
+TestCall(remote_rules, a_header_has_no_whole_path, header_stays(""));
 
 Test(remote_rules, a_header_may_be_in_a_folder_below)
 {

@@ -65,6 +65,15 @@ void cases_skip(const char *format, ...) __attribute__((noreturn, format(printf,
     CASES_ADD(suite, name, cases_##suite##_##name, __VA_ARGS__)                                    \
     static void cases_##suite##_##name(void)
 
+/** One that is only this call: of a body that several share. */
+#define TestCall(suite, name, call, ...)                                                           \
+    static void cases_##suite##_##name(void)                                                       \
+    {                                                                                              \
+        call;                                                                                      \
+    }                                                                                              \
+    CASES_ADD(suite, name, cases_##suite##_##name, __VA_ARGS__)                                    \
+    _Static_assert(1, "")
+
 #define TestSuite(suite, ...)                                                                      \
     CASES_ADD(suite, , NULL, __VA_ARGS__)                                                          \
     _Static_assert(1, "")

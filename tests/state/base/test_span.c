@@ -193,15 +193,9 @@ static void trace_a_move(cl_command_queue_properties properties)
               engine_rig_alive(&rig, "two"));
 }
 
-Test(span, a_move_and_the_kernels_around_it_are_told_by_their_profile)
-{
-    trace_a_move(CL_QUEUE_PROFILING_ENABLE);
-}
-
-Test(span, kernels_without_a_profile_are_told_by_the_host)
-{
-    trace_a_move(0);
-}
+TestCall(span, a_move_and_the_kernels_around_it_are_told_by_their_profile,
+         trace_a_move(CL_QUEUE_PROFILING_ENABLE));
+TestCall(span, kernels_without_a_profile_are_told_by_the_host, trace_a_move(0));
 
 /* What is copied ahead of a move goes in rounds, and as many bytes in all as their chunks say. */
 Test(span, rounds_lie_within_what_prepares_a_move)

@@ -195,21 +195,16 @@ static void check_callbacks(const char *config)
     cr_assert(engine_rig_empties(&s.rig, "two"), "%s", engine_rig_alive(&s.rig, "two"));
 }
 
-Test(callbacks, come_once_and_in_order, .timeout = 60)
-{
-    check_callbacks("[one] name=one base=1 [two] name=two base=1");
-}
-
-Test(callbacks, come_from_a_driver_that_never_calls, .timeout = 60)
-{
-    check_callbacks("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never");
-}
-
-Test(callbacks, come_in_order_from_a_driver_that_calls_backwards, .timeout = 60)
-{
-    check_callbacks(
-        "[one] name=one base=1 callbacks=backwards [two] name=two base=1 callbacks=backwards");
-}
+TestCall(callbacks, come_once_and_in_order,
+         check_callbacks("[one] name=one base=1 [two] name=two base=1"), .timeout = 60);
+TestCall(
+    callbacks, come_from_a_driver_that_never_calls,
+    check_callbacks("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never"),
+    .timeout = 60);
+TestCall(callbacks, come_in_order_from_a_driver_that_calls_backwards,
+         check_callbacks(
+             "[one] name=one base=1 callbacks=backwards [two] name=two base=1 callbacks=backwards"),
+         .timeout = 60);
 
 static const char *const complete = "[one] name=one callbacks=complete [two] name=two";
 

@@ -98,15 +98,10 @@ static void check_without_clock(const char *device)
     check_span(before.queued, times_of(third).end, engine_rig_now() - begin);
 }
 
-Test(clock, goes_on_when_the_source_does_not_say_what_its_clock_is, .timeout = 60)
-{
-    check_without_clock("one");
-}
-
-Test(clock, goes_on_when_the_target_does_not_say_what_its_clock_is, .timeout = 60)
-{
-    check_without_clock("two");
-}
+TestCall(clock, goes_on_when_the_source_does_not_say_what_its_clock_is, check_without_clock("one"),
+         .timeout = 60);
+TestCall(clock, goes_on_when_the_target_does_not_say_what_its_clock_is, check_without_clock("two"),
+         .timeout = 60);
 
 Test(clock, events_settle_with_times_their_driver_does_not_say, .timeout = 60)
 {

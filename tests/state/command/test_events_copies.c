@@ -243,15 +243,9 @@ static void check_awaited(void *(*run)(void *data), cl_uint word)
     copies_close(&c);
 }
 
-Test(copies, are_awaited_by_who_needs_their_target_elsewhere, .timeout = 60)
-{
-    check_awaited(write_beside, 9);
-}
-
-Test(copies, are_awaited_by_a_move_of_the_target, .timeout = 60)
-{
-    check_awaited(move_on, 1);
-}
+TestCall(copies, are_awaited_by_who_needs_their_target_elsewhere, check_awaited(write_beside, 9),
+         .timeout = 60);
+TestCall(copies, are_awaited_by_a_move_of_the_target, check_awaited(move_on, 1), .timeout = 60);
 
 Test(copies, are_exact_while_the_program_moves, .timeout = 60)
 {

@@ -262,16 +262,13 @@ static void check_across(const char *config)
         cr_assert_eq(s->words[i], 12);
 }
 
-Test(order, lists_reach_across_virtual_devices, .timeout = 60)
-{
-    check_across("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1");
-}
-
-Test(order, lists_reach_across_devices_that_never_call_back, .timeout = 60)
-{
-    check_across("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never "
-                 "[three] name=three base=1 callbacks=never");
-}
+TestCall(order, lists_reach_across_virtual_devices,
+         check_across("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1"),
+         .timeout = 60);
+TestCall(order, lists_reach_across_devices_that_never_call_back,
+         check_across("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never "
+                      "[three] name=three base=1 callbacks=never"),
+         .timeout = 60);
 
 Test(order, a_held_command_whose_bytes_are_lost_ends_in_error, .timeout = 60)
 {

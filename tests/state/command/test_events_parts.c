@@ -157,15 +157,11 @@ static void check_orders(const char *config)
     events_check_words(&l.s, l.other, 4 * ARRAY_SIZE(orders));
 }
 
-Test(parts, end_in_any_order_and_are_one_command, .timeout = 60)
-{
-    check_orders(PAIR_CONFIG);
-}
-
-Test(parts, are_found_ended_where_no_driver_says_so, .timeout = 60)
-{
-    check_orders("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never");
-}
+TestCall(parts, end_in_any_order_and_are_one_command, check_orders(PAIR_CONFIG), .timeout = 60);
+TestCall(
+    parts, are_found_ended_where_no_driver_says_so,
+    check_orders("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never"),
+    .timeout = 60);
 
 Test(parts, end_in_the_error_of_the_first_that_failed_once_all_have_ended, .timeout = 60)
 {
@@ -367,20 +363,13 @@ static void check_reads(const char *config, cl_command_queue_properties properti
     free(r.host);
 }
 
-Test(elsewhere, a_read_runs_where_the_bytes_are, .timeout = 60)
-{
-    check_reads(PAIR_CONFIG, 0);
-}
-
-Test(elsewhere, a_read_runs_where_the_bytes_are_out_of_order, .timeout = 60)
-{
-    check_reads(PAIR_CONFIG, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
-
-Test(elsewhere, a_read_runs_where_the_bytes_are_without_callbacks, .timeout = 60)
-{
-    check_reads("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never", 0);
-}
+TestCall(elsewhere, a_read_runs_where_the_bytes_are, check_reads(PAIR_CONFIG, 0), .timeout = 60);
+TestCall(elsewhere, a_read_runs_where_the_bytes_are_out_of_order,
+         check_reads(PAIR_CONFIG, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), .timeout = 60);
+TestCall(elsewhere, a_read_runs_where_the_bytes_are_without_callbacks,
+         check_reads("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never",
+                     0),
+         .timeout = 60);
 
 /* Until somebody waits for the very read, its driver does not say that it has ended. */
 Test(elsewhere, what_follows_in_order_is_held_until_the_read_has_ended, .timeout = 60)

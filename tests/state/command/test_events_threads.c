@@ -92,25 +92,12 @@ static void is_canceled(void *(*wait)(void *))
     cr_assert_eq(object_count(OBJECT_EVENT), 0);
 }
 
-Test(events_threads, a_thread_that_waits_for_an_event_is_canceled)
-{
-    is_canceled(waits_for_an_event);
-}
-
-Test(events_threads, a_thread_that_finishes_a_queue_is_canceled)
-{
-    is_canceled(waits_for_a_queue);
-}
-
-Test(events_threads, a_thread_in_a_blocking_read_is_canceled)
-{
-    is_canceled(waits_for_a_read);
-}
-
-Test(events_threads, a_thread_in_a_blocking_map_is_canceled)
-{
-    is_canceled(waits_for_a_map);
-}
+TestCall(events_threads, a_thread_that_waits_for_an_event_is_canceled,
+         is_canceled(waits_for_an_event));
+TestCall(events_threads, a_thread_that_finishes_a_queue_is_canceled,
+         is_canceled(waits_for_a_queue));
+TestCall(events_threads, a_thread_in_a_blocking_read_is_canceled, is_canceled(waits_for_a_read));
+TestCall(events_threads, a_thread_in_a_blocking_map_is_canceled, is_canceled(waits_for_a_map));
 
 static void *works_on(void *data)
 {

@@ -416,15 +416,10 @@ static void written_meanwhile(uint8_t to)
     }
 }
 
-Test(compare, what_is_written_between_digest_and_copy_is_copied_again, .timeout = 60)
-{
-    written_meanwhile(TARGET);
-}
-
-Test(compare, what_is_written_between_digest_and_copy_to_the_host_is_copied_again, .timeout = 60)
-{
-    written_meanwhile(RESIDENCE_HOST);
-}
+TestCall(compare, what_is_written_between_digest_and_copy_is_copied_again,
+         written_meanwhile(TARGET), .timeout = 60);
+TestCall(compare, what_is_written_between_digest_and_copy_to_the_host_is_copied_again,
+         written_meanwhile(RESIDENCE_HOST), .timeout = 60);
 
 static uint64_t launches(struct world *w, const char *name)
 {

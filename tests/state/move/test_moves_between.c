@@ -98,12 +98,5 @@ static void fail(unsigned nth)
     moved_close(&moved);
 }
 
-Test(moves_between, where_the_first_fails_all_go_by_the_host, .timeout = 60)
-{
-    fail(1);
-}
-
-Test(moves_between, where_the_last_fails_all_go_by_the_host, .timeout = 60)
-{
-    fail(2);
-}
+TestCall(moves_between, where_the_first_fails_all_go_by_the_host, fail(1), .timeout = 60);
+TestCall(moves_between, where_the_last_fails_all_go_by_the_host, fail(2), .timeout = 60);

@@ -313,17 +313,11 @@ static unsigned between_devices(void)
     return MOVES * shards_of_each();
 }
 
-Test(matrix, from_device_to_device, .times = between_devices)
-{
-    try_shard(0);
-}
+TestCall(matrix, from_device_to_device, try_shard(0), .times = between_devices);
 
 static unsigned with_host_memory(void)
 {
     return (ARRAY_SIZE(variants) - MOVES) * shards_of_each();
 }
 
-Test(matrix, through_host_memory, .times = with_host_memory)
-{
-    try_shard(MOVES);
-}
+TestCall(matrix, through_host_memory, try_shard(MOVES), .times = with_host_memory);

@@ -72,20 +72,12 @@ static void run_two_chains(bool two_queues, cl_command_queue_properties properti
     OK(elastic_set(NULL, 0));
 }
 
-Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
-{
-    run_two_chains(false, 0);
-}
-
-Test(placement, chains_of_two_queues_run_on_two_devices, .timeout = 120)
-{
-    run_two_chains(true, 0);
-}
-
-Test(placement, chains_of_a_queue_that_is_out_of_order_run_on_two_devices, .timeout = 120)
-{
-    run_two_chains(false, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
+TestCall(placement, independent_chains_run_on_two_devices, run_two_chains(false, 0),
+         .timeout = 120);
+TestCall(placement, chains_of_two_queues_run_on_two_devices, run_two_chains(true, 0),
+         .timeout = 120);
+TestCall(placement, chains_of_a_queue_that_is_out_of_order_run_on_two_devices,
+         run_two_chains(false, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), .timeout = 120);
 
 /* A busy machine makes the preparation of devices long. */
 enum { CHAIN = 400, LONG_CHAIN = 40 * CHAIN, TRIALS = 8 };

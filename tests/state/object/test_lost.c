@@ -302,20 +302,11 @@ static void lose_at_each(const char *how)
     free(rig.devices);
 }
 
-Test(lost, a_device_that_is_lost_at_any_call_gives_errors, .timeout = 300)
-{
-    lose_at_each(ways[0]);
-}
-
-Test(lost, a_device_that_is_lost_at_any_call_gives_strange_errors, .timeout = 300)
-{
-    lose_at_each(ways[1]);
-}
-
-Test(lost, a_device_that_is_lost_at_any_call_hangs, .timeout = 300)
-{
-    lose_at_each(ways[2]);
-}
+TestCall(lost, a_device_that_is_lost_at_any_call_gives_errors, lose_at_each(ways[0]),
+         .timeout = 300);
+TestCall(lost, a_device_that_is_lost_at_any_call_gives_strange_errors, lose_at_each(ways[1]),
+         .timeout = 300);
+TestCall(lost, a_device_that_is_lost_at_any_call_hangs, lose_at_each(ways[2]), .timeout = 300);
 
 /* The program only reads: all that it lent still is the latest. */
 static bool lose_and_keep(const struct engine_rig *rig, uint64_t n)
@@ -532,15 +523,9 @@ static void exit_without(const char *how)
     exit(7);
 }
 
-Test(lost, a_program_whose_device_failed_ends, .timeout = 60, .exit_code = 7)
-{
-    exit_without("");
-}
-
-Test(lost, a_program_whose_device_hangs_ends, .timeout = 60, .exit_code = 7)
-{
-    exit_without("lost_hangs=yes");
-}
+TestCall(lost, a_program_whose_device_failed_ends, exit_without(""), .timeout = 60, .exit_code = 7);
+TestCall(lost, a_program_whose_device_hangs_ends, exit_without("lost_hangs=yes"), .timeout = 60,
+         .exit_code = 7);
 
 /* Nobody waits in the driver: who looks at events notices. */
 Test(lost, a_callback_comes_of_a_command_that_never_ends, .timeout = 60)

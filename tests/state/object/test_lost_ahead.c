@@ -173,15 +173,8 @@ static void keep_in_target(const char *name)
     free(rig.devices);
 }
 
-Test(lost, what_cannot_be_saved_stays_in_the_target, .timeout = 60)
-{
-    keep_in_target("b");
-}
-
-Test(lost, what_stayed_in_the_target_goes_on_elsewhere, .timeout = 60)
-{
-    keep_in_target("c");
-}
+TestCall(lost, what_cannot_be_saved_stays_in_the_target, keep_in_target("b"), .timeout = 60);
+TestCall(lost, what_stayed_in_the_target_goes_on_elsewhere, keep_in_target("c"), .timeout = 60);
 
 Test(lost, what_is_lost_with_the_target_is_named_as_well, .timeout = 60)
 {

@@ -258,31 +258,18 @@ static void lose_at_each(void (*run)(struct play *play), const char *way,
     free(rig.devices);
 }
 
-Test(recover, a_device_that_is_lost_at_any_call_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute, "", 0);
-}
-
-Test(recover, a_device_that_gives_strange_errors_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute, "lost_error=-36", 0);
-}
-
-Test(recover, a_device_that_hangs_at_any_call_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute, "lost_hangs=yes", 0);
-}
-
-Test(recover, any_order_of_commands_is_given_again, .timeout = 300)
-{
-    lose_at_each(compute_more, "", 0);
-}
-
-Test(recover, a_queue_without_order_is_given_again, .timeout = 300)
-{
-    lose_at_each(compute_more, "",
-                 CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE);
-}
+TestCall(recover, a_device_that_is_lost_at_any_call_is_replaced, lose_at_each(compute, "", 0),
+         .timeout = 300);
+TestCall(recover, a_device_that_gives_strange_errors_is_replaced,
+         lose_at_each(compute, "lost_error=-36", 0), .timeout = 300);
+TestCall(recover, a_device_that_hangs_at_any_call_is_replaced,
+         lose_at_each(compute, "lost_hangs=yes", 0), .timeout = 300);
+TestCall(recover, any_order_of_commands_is_given_again, lose_at_each(compute_more, "", 0),
+         .timeout = 300);
+TestCall(recover, a_queue_without_order_is_given_again,
+         lose_at_each(compute_more, "",
+                      CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE),
+         .timeout = 300);
 
 /* Two queues, and an event between what is in them: the next device has not ended the launch when
  * it is given what comes behind that. */
@@ -323,22 +310,12 @@ Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
     free(rig.devices);
 }
 
-Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute_moving, "", 0);
-}
-
-Test(recover, a_device_that_was_left_on_demand_and_is_lost_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute_leaving, "", 0);
-}
-
-Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute_with_points, "", 0);
-}
-
-Test(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment, .timeout = 300)
-{
-    lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
+TestCall(recover, a_device_that_is_lost_in_a_move_is_replaced, lose_at_each(compute_moving, "", 0),
+         .timeout = 300);
+TestCall(recover, a_device_that_was_left_on_demand_and_is_lost_is_replaced,
+         lose_at_each(compute_leaving, "", 0), .timeout = 300);
+TestCall(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced,
+         lose_at_each(compute_with_points, "", 0), .timeout = 300);
+TestCall(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment,
+         lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE),
+         .timeout = 300);

@@ -295,15 +295,10 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     free(rig.devices);
 }
 
-Test(recover, memory_that_was_read_into_before_what_ended_is_the_program_s, .timeout = 60)
-{
-    keep_what_was_read(0);
-}
-
-Test(recover, memory_that_was_read_into_for_what_ended_is_the_program_s, .timeout = 60)
-{
-    keep_what_was_read(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
+TestCall(recover, memory_that_was_read_into_before_what_ended_is_the_program_s,
+         keep_what_was_read(0), .timeout = 60);
+TestCall(recover, memory_that_was_read_into_for_what_ended_is_the_program_s,
+         keep_what_was_read(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), .timeout = 60);
 
 /* Waited for a few at a time. How long they take. */
 static uint64_t many_launches(struct play *play, cl_kernel idle)

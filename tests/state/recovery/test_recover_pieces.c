@@ -135,25 +135,15 @@ static void lose_at_each_piece(const char *config, const char *name,
     lossy_close(&l);
 }
 
-Test(recover_pieces, a_device_that_is_lost_at_any_piece_is_replaced, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "plain", 0, NULL);
-}
-
-Test(recover_pieces, a_device_that_hangs_at_any_piece_is_replaced, .timeout = 300)
-{
-    lose_at_each_piece(TWO(PACED_GPU "lost_hangs=yes "), "plain", 0, NULL);
-}
-
-Test(recover_pieces, pieces_that_ask_where_they_are_are_given_again, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "places", CL_QUEUE_PROFILING_ENABLE, NULL);
-}
-
-Test(recover_pieces, pieces_in_queues_of_their_own_are_given_again, .timeout = 300)
-{
-    lose_at_each_piece(TWO(PACED_GPU), "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
-}
+TestCall(recover_pieces, a_device_that_is_lost_at_any_piece_is_replaced,
+         lose_at_each_piece(CONFIG, "plain", 0, NULL), .timeout = 300);
+TestCall(recover_pieces, a_device_that_hangs_at_any_piece_is_replaced,
+         lose_at_each_piece(TWO(PACED_GPU "lost_hangs=yes "), "plain", 0, NULL), .timeout = 300);
+TestCall(recover_pieces, pieces_that_ask_where_they_are_are_given_again,
+         lose_at_each_piece(CONFIG, "places", CL_QUEUE_PROFILING_ENABLE, NULL), .timeout = 300);
+TestCall(recover_pieces, pieces_in_queues_of_their_own_are_given_again,
+         lose_at_each_piece(TWO(PACED_GPU), "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL),
+         .timeout = 300);
 
 /* The variant for such pieces does not build on `two`: only a recovery there would need it, for
  * pieces that have ended. On `one` they are given again. */
@@ -193,15 +183,11 @@ static void make_points(struct lossy *l, cl_event event)
     }
 }
 
-Test(recover_pieces, snapshots_in_the_middle_have_each_group_once, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "plain", CL_QUEUE_PROFILING_ENABLE, make_points);
-}
-
-Test(recover_pieces, snapshots_in_the_middle_of_pieces_beside_one_another, .timeout = 300)
-{
-    lose_at_each_piece(TWO(PACED_GPU), "places", 0, make_points);
-}
+TestCall(recover_pieces, snapshots_in_the_middle_have_each_group_once,
+         lose_at_each_piece(CONFIG, "plain", CL_QUEUE_PROFILING_ENABLE, make_points),
+         .timeout = 300);
+TestCall(recover_pieces, snapshots_in_the_middle_of_pieces_beside_one_another,
+         lose_at_each_piece(TWO(PACED_GPU), "places", 0, make_points), .timeout = 300);
 
 static void move_and_make_points(struct lossy *l, cl_event event)
 {
@@ -213,10 +199,8 @@ static void move_and_make_points(struct lossy *l, cl_event event)
     (void)engine_rig_move(&l->scene.rig, "one", &report);
 }
 
-Test(recover_pieces, moves_between_pieces_and_snapshots, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points);
-}
+TestCall(recover_pieces, moves_between_pieces_and_snapshots,
+         lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points), .timeout = 300);
 
 /* The device is lost at its @n-th call from the middle of the launch on, in which a move begins.
  * False: there were not so many. */
