@@ -9,17 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "messages.h"
-#include "remote/wire/stream.h"
-#include "state/base/clock.h"
 #include "state/base/threads/thread.h"
-#include "tests/remote/served.h"
+#include "tests/remote/rogue.h"
 #include "tests/support/calls.h"
 
 /* What a server says that is not so: the program gets errors, and only what it asked for is
    written. Between the driver and a real server stands one that changes what is said. */
-
-#define SILENCE_NS (20 * NS_PER_S)
 
 /* What is changed of a message to the client, and posted instead: false, it is passed on. */
 typedef bool meddler(struct stream *client, const struct message *message);
@@ -35,20 +30,10 @@ static struct {
 
 static struct link *greet_server(void)
 {
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct pack pack;
-    struct link *link = NULL;
-    const char *where = NULL;
-    const struct link_kind *kind = link_kind_of(between.served.address, &where);
-    uint64_t deadline = clock_now_ns() + SILENCE_NS;
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION});
-    cr_assert_eq(kind->connect(where, NULL, deadline, &link), 0);
-    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
-    pack_finish(&pack);
-    cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
-    cr_assert_eq(message.type, MSG_WELCOME);
+    struct rogue_greeted greeted;
+    struct link *link = rogue_connect(&between.served);
+    cr_assert_eq(rogue_hello(link, (struct msg_hello){.version = WIRE_VERSION}, &greeted),
+                 MSG_WELCOME);
     return link;
 }
 
@@ -132,19 +117,16 @@ static void start(void)
     /* The second session is with a server that can be believed. */
     snprintf(servers, sizeof(servers), "%s %s", between.address, between.served.address);
     setenv("RESEAT_SERVER", servers, 1);
-    cr_assert_eq(clGetPlatformIDs(2, platforms, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platforms[1], CL_DEVICE_TYPE_ALL, 2, devices, NULL), CL_SUCCESS);
+    OK(clGetPlatformIDs(2, platforms, NULL));
+    OK(clGetDeviceIDs(platforms[1], CL_DEVICE_TYPE_ALL, 2, devices, NULL));
     /* POCL's `basic` waits for itself where a user event is all that a command waited for. */
     honest = devices[1];
-    cr_assert_eq(clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &program.device, NULL),
-                 CL_SUCCESS);
+    OK(clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &program.device, NULL));
     program.context = MADE(clCreateContext, NULL, 1, &program.device, NULL, NULL);
     program.queue = MADE(clCreateCommandQueue, program.context, program.device, 0);
     program.buffer = MADE(clCreateBuffer, program.context, 0, SIZE, NULL);
     const cl_uchar bytes[SIZE] = {1, 2, 3};
-    cr_assert_eq(
-        clEnqueueWriteBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
 }
 
 /* At the end of each test: what a fixture finds counts for nothing. */
@@ -277,14 +259,12 @@ Test(remote_hostile, what_was_read_is_not_written_again)
     unsigned char bytes[SIZE];
     cl_event read;
     atomic_store(&between.meddler, again);
-    cr_assert_eq(
-        clEnqueueReadBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, &read),
-        CL_SUCCESS);
+    OK(clEnqueueReadBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, &read));
     memset(bytes, 0x55, sizeof(bytes)); /* They are the program's again. */
-    cr_assert_eq(round_trip(), CL_SUCCESS);
+    OK(round_trip());
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(bytes[i], 0x55);
-    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+    OK(clReleaseEvent(read));
     ends();
 }
 
@@ -301,9 +281,8 @@ static bool of_nothing(struct stream *client, const struct message *message)
         struct msg_done other = done;
         other.event = id_make(ids[i].type, ids[i].generation, ids[i].place);
         post_done_of(client, other, SIZE);
-        cr_assert_eq(post_reply(client, &(struct msg_reply){.call = id_make(ID_CALL, 9, 5)}), 0);
-        cr_assert_eq(post_failed(client, &(struct msg_failed){.queue = id_make(ID_QUEUE, 9, 5)}),
-                     0);
+        POST(client, reply, .call = id_make(ID_CALL, 9, 5));
+        POST(client, failed, .queue = id_make(ID_QUEUE, 9, 5));
     }
     cr_assert_eq(post_done(client, &done), 0);
     return true;
@@ -313,7 +292,7 @@ Test(remote_hostile, news_of_what_does_not_exist_is_ignored)
 {
     bool untouched;
     atomic_store(&between.meddler, of_nothing);
-    cr_assert_eq(read_guarded(&untouched), CL_SUCCESS);
+    OK(read_guarded(&untouched));
     cr_assert(!untouched);
     ends();
 }
@@ -341,18 +320,15 @@ Test(remote_hostile, objects_of_another_server_are_not_its)
     cl_command_queue queue = MADE(clCreateCommandQueue, context, honest, 0);
     cl_mem buffer = MADE(clCreateBuffer, context, 0, SIZE, NULL);
     cl_event gate = MADE(clCreateUserEvent, context);
-    cr_assert_eq(clEnqueueReadBuffer(queue, buffer, CL_FALSE, 0, SIZE, bytes, 1, &gate, &read),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(queue, buffer, CL_FALSE, 0, SIZE, bytes, 1, &gate, &read));
     atomic_store(&between.meddler, of_all);
-    cr_assert_eq(round_trip(), CL_SUCCESS);
-    cr_assert_eq(
-        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-        CL_SUCCESS);
+    OK(round_trip());
+    OK(clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert(status > CL_COMPLETE);
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(bytes[i], 0x55);
-    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(clFinish(queue), CL_SUCCESS);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(queue));
     ends();
 }
 
@@ -450,7 +426,7 @@ Test(remote_hostile, noise_as_answers_is_an_error)
         kernel = clCreateKernel(built, "one", &error);
         cr_assert(!kernel && error != CL_SUCCESS);
         (void)clGetProgramInfo(whole, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL);
-        cr_assert_eq(clReleaseProgram(built), CL_SUCCESS);
+        OK(clReleaseProgram(built));
     }
     ends();
 }

@@ -9,6 +9,7 @@
 #include "state/object/residence.h"
 #include "state/transfer/transfer.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* Images that go from a served device to another one, of another server or of the same: past the
    host, and by it where a step of that fails. */
@@ -214,10 +215,8 @@ static void picture_make(struct picture *picture, const struct image_case *c)
             real->clCreateImage(ends[i]->context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
         cr_assert_eq(error, CL_SUCCESS, "type %x: %d", c->type, error);
         memset(picture->got, 0x5a, picture->size);
-        cr_assert_eq(real->clEnqueueWriteImage(ends[i]->io, picture->images[i], CL_TRUE, origin,
-                                               c->dims, 0, 0, i ? picture->got : picture->bytes, 0,
-                                               NULL, NULL),
-                     CL_SUCCESS);
+        OK(real->clEnqueueWriteImage(ends[i]->io, picture->images[i], CL_TRUE, origin, c->dims, 0,
+                                     0, i ? picture->got : picture->bytes, 0, NULL, NULL));
     }
 }
 
@@ -225,9 +224,8 @@ static void must_be_at(const struct picture *picture, int end)
 {
     static const size_t origin[3];
     memset(picture->got, 0xa5, picture->size);
-    cr_assert_eq(real->clEnqueueReadImage(ends[end]->io, picture->images[end], CL_TRUE, origin,
-                                          picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(real->clEnqueueReadImage(ends[end]->io, picture->images[end], CL_TRUE, origin,
+                                picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL));
     cr_assert(memcmp(picture->got, picture->bytes, picture->size) == 0, "type %x, end %d",
               picture->shape.desc.image_type, end);
 }
@@ -235,7 +233,7 @@ static void must_be_at(const struct picture *picture, int end)
 static void picture_free(struct picture *picture)
 {
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(real->clReleaseMemObject(picture->images[i]), CL_SUCCESS);
+        OK(real->clReleaseMemObject(picture->images[i]));
     free(picture->bytes);
     free(picture->got);
 }
@@ -303,9 +301,8 @@ static void must_go_past_the_host(const struct picture *picture)
 {
     static const size_t origin[3];
     memset(picture->got, 0x5a, picture->size);
-    cr_assert_eq(real->clEnqueueWriteImage(ends[1]->io, picture->images[1], CL_TRUE, origin,
-                                           picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(real->clEnqueueWriteImage(ends[1]->io, picture->images[1], CL_TRUE, origin,
+                                 picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL));
     cr_assert_eq(transfer(picture, false), 0);
     cr_assert_eq(by_host, 0);
     must_be_at(picture, 1);
