@@ -411,9 +411,7 @@ Test(commands, objects_keep_alive_what_they_are_made_of)
     cl_mem buffer = clCreateBuffer(asked, 0, 64, NULL, &error);
     cr_expect_eq(error, CL_SUCCESS);
     expect_error(clRetainContext(asked), CL_SUCCESS);
-    expect_error(clReleaseMemObject(buffer), CL_SUCCESS);
-    expect_error(clReleaseCommandQueue(queue), CL_SUCCESS);
-    expect_error(clReleaseContext(asked), CL_SUCCESS);
+    RELEASE(buffer, queue, asked);
     expect_error(clReleaseContext(asked), CL_INVALID_CONTEXT);
 }
 

@@ -43,7 +43,7 @@ static void make(void)
 
     samples_make(&s);
     program = MADE(clCreateProgramWithSource, s.context, 1, &text, NULL);
-    cr_assert_eq(clBuildProgram(program, 1, &s.device, "", NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(program, 1, &s.device, "", NULL, NULL));
     kernel = MADE(clCreateKernel, program, "one");
 }
 
@@ -55,8 +55,7 @@ static void release(void)
     cr_expect_eq(clEnqueueWriteBuffer(s.queue, s.buffer, CL_TRUE, 0, 4, &word, 0, NULL, NULL), 0);
     cr_expect_eq(clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 0, 4, &got, 0, NULL, NULL), 0);
     cr_expect_eq(got, word);
-    cr_expect_eq(clReleaseKernel(kernel), CL_SUCCESS);
-    cr_expect_eq(clReleaseProgram(program), CL_SUCCESS);
+    RELEASE(kernel, program);
     samples_release(&s);
     leaks_check();
 }
@@ -315,9 +314,9 @@ Test(values, commands_lie_in_their_objects)
     cl_kernel unset = clCreateKernel(program, "one", &error);
     EXPECT(CL_INVALID_KERNEL_ARGS,
            clEnqueueNDRangeKernel(s.queue, unset, 1, NULL, &global, NULL, 0, NULL, NULL));
-    cr_assert_eq(clSetKernelArg(unset, 0, sizeof s.buffer, &s.buffer), CL_SUCCESS);
-    cr_assert_eq(clSetKernelArg(unset, 1, sizeof word, &word), CL_SUCCESS);
-    cr_assert_eq(clSetKernelArg(unset, 2, sizeof word, NULL), CL_SUCCESS);
+    OK(clSetKernelArg(unset, 0, sizeof s.buffer, &s.buffer));
+    OK(clSetKernelArg(unset, 1, sizeof word, &word));
+    OK(clSetKernelArg(unset, 2, sizeof word, NULL));
     EXPECT(CL_INVALID_WORK_DIMENSION,
            clEnqueueNDRangeKernel(s.queue, unset, 0, NULL, &global, NULL, 0, NULL, NULL));
     EXPECT(CL_INVALID_WORK_DIMENSION,
@@ -327,7 +326,5 @@ Test(values, commands_lie_in_their_objects)
                                   NULL, NULL));
     EXPECT(CL_INVALID_WORK_GROUP_SIZE,
            clEnqueueNDRangeKernel(s.queue, unset, 1, NULL, &global, &none, 0, NULL, NULL));
-    cr_expect_eq(clReleaseKernel(unset), CL_SUCCESS);
-    cr_expect_eq(clReleaseMemObject(other), CL_SUCCESS);
-    cr_expect_eq(clReleaseContext(context), CL_SUCCESS);
+    RELEASE(unset, other, context);
 }

@@ -16,6 +16,7 @@ static const struct {
     size_t offset;
 } slots[] = {
 #include "emu_slots.inc"
+#include "tests/support/calls.h"
 };
 
 void emu_rig_file(const char *variable, const char *text)
@@ -54,19 +55,18 @@ void emu_rig_open(struct emu_rig *rig, const char *config)
     rig->shared = shared();
     if (strcmp(road, "loader") == 0) {
         rig->cl = loader_table();
-        cr_assert_eq(rig->cl->clGetPlatformIDs(1, &rig->platform, &platforms), CL_SUCCESS);
+        OK(rig->cl->clGetPlatformIDs(1, &rig->platform, &platforms));
     } else {
         void *(*address)(const char *);
         clIcdGetPlatformIDsKHR_fn get;
         *(void **)&address = dlsym(library, "clGetExtensionFunctionAddress");
         *(void **)&get = address("clIcdGetPlatformIDsKHR");
-        cr_assert_eq(get(1, &rig->platform, &platforms), CL_SUCCESS);
+        OK(get(1, &rig->platform, &platforms));
         rig->cl = *(const cl_icd_dispatch **)rig->platform;
     }
     cr_assert_eq(platforms, 1);
-    cr_assert_eq(rig->cl->clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, EMU_DEVICES_MAX,
-                                         rig->devices, &rig->device_count),
-                 CL_SUCCESS);
+    OK(rig->cl->clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, EMU_DEVICES_MAX, rig->devices,
+                               &rig->device_count));
     unlink(getenv("EMU_CONFIG"));
 }
 
@@ -92,7 +92,7 @@ void emu_vdev_open(const struct emu_rig *rig, size_t device, const char *source,
 void emu_vdev_close(const struct emu_rig *rig, struct emu_vdev *vdev)
 {
     if (vdev->program != NULL)
-        cr_assert_eq(rig->cl->clReleaseProgram(vdev->program), CL_SUCCESS);
-    cr_assert_eq(rig->cl->clReleaseCommandQueue(vdev->queue), CL_SUCCESS);
-    cr_assert_eq(rig->cl->clReleaseContext(vdev->context), CL_SUCCESS);
+        OK(rig->cl->clReleaseProgram(vdev->program));
+    OK(rig->cl->clReleaseCommandQueue(vdev->queue));
+    OK(rig->cl->clReleaseContext(vdev->context));
 }

@@ -185,8 +185,7 @@ static void trace_a_move(cl_command_queue_properties properties)
         chunks += whole ? taken[i].value : 0;
     }
     cr_expect_eq(chunks, SIZE);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(add, buffer);
     engine_program_close(&p);
     cr_assert(engine_rig_empties(&rig, "one"), "%s", engine_rig_alive(&rig, "one"));
     cr_assert(engine_rig_empties(&rig, "two"), "events of ours are left: %s",
@@ -359,7 +358,6 @@ Test(span, pieces_and_the_launch_that_they_are)
             cr_expect_eq(taken[i].of, launch->of);
             cr_expect_geq(taken[i].begin_ns, launch->begin_ns);
         }
-    OK(clReleaseKernel(plain));
-    OK(clReleaseMemObject(out));
+    RELEASE(plain, out);
     engine_program_close(&p);
 }

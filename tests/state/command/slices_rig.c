@@ -53,9 +53,7 @@ void scene_begin(struct scene *s, const char *config, const char *slice_ms,
 
 void scene_build(struct scene *s, const char *text, const char *options, const char *name)
 {
-    cl_int error;
-    s->program.program = clCreateProgramWithSource(s->program.context, 1, &text, NULL, &error);
-    OK(error);
+    s->program.program = MADE(clCreateProgramWithSource, s->program.context, 1, &text, NULL);
     OK(clBuildProgram(s->program.program, 0, NULL, options, NULL, NULL));
     s->kernel = engine_kernel(s->program.program, name);
 }
@@ -70,8 +68,7 @@ void scene_open(struct scene *s, const char *config, const char *slice_ms, const
 
 void scene_close(struct scene *s)
 {
-    OK(clReleaseMemObject(s->out));
-    OK(clReleaseKernel(s->kernel));
+    RELEASE(s->out, s->kernel);
     engine_program_close(&s->program);
     free(s->words);
     free(s->wanted);

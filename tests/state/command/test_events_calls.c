@@ -178,8 +178,7 @@ Test(event_calls, events_of_another_context_are_refused, .timeout = 60)
     cl_int error;
     events_open(&s, EVENTS_CONFIG, 0);
     cl_command_queue queue = s.program.queue;
-    cl_context other = clCreateContext(NULL, 1, &s.rig.device, NULL, NULL, &error);
-    OK(error);
+    cl_context other = MADE(clCreateContext, NULL, 1, &s.rig.device, NULL, NULL);
     cl_event foreign = clCreateUserEvent(other, &error), own = events_user(&s), made = NULL;
     OK(error);
     const cl_event both[] = {own, foreign};
@@ -195,6 +194,5 @@ Test(event_calls, events_of_another_context_are_refused, .timeout = 60)
     expect_error(clEnqueueBarrierWithWaitList(queue, 0, both, &made), CL_INVALID_EVENT_WAIT_LIST);
     expect_error(clEnqueueBarrierWithWaitList(queue, 1, NULL, &made), CL_INVALID_EVENT_WAIT_LIST);
     cr_expect_null(made);
-    OK(clReleaseEvent(foreign));
-    OK(clReleaseContext(other));
+    RELEASE(foreign, other);
 }

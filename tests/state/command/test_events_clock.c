@@ -166,10 +166,7 @@ Test(clock, what_a_driver_says_nothing_of_lies_between_its_neighbours, .timeout 
             last = t;
         }
         cr_assert_geq(times_of(after).start, last.end, "a barrier ended after what waited for it");
-        OK(clReleaseEvent(before));
-        OK(clReleaseEvent(after));
-        OK(clReleaseEvent(barriers[0]));
-        OK(clReleaseEvent(barriers[1]));
+        RELEASE(before, after, barriers[0], barriers[1]);
     }
 }
 
@@ -233,10 +230,8 @@ Test(clock, times_are_not_available_where_5_14_says_so, .timeout = 60)
     cr_expect_eq(GET(event, END, sizeof(time)), CL_PROFILING_INFO_NOT_AVAILABLE);
     OK(clSetUserEventStatus(user, CL_COMPLETE));
     cr_expect_eq(GET(user, END, sizeof(time)), CL_PROFILING_INFO_NOT_AVAILABLE);
-    cl_int error;
     cl_command_queue queue =
-        clCreateCommandQueue(s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE, &error);
-    OK(error);
+        MADE(clCreateCommandQueue, s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE);
     cl_event profiled = events_add(&s, queue, 0, NULL);
     OK(clWaitForEvents(1, &profiled));
     cr_expect_eq(GET(profiled, END, sizeof(time) - 1), CL_INVALID_VALUE);

@@ -161,10 +161,8 @@ Test(order, what_is_added_while_a_thread_gives_what_it_waits_for_is_given_too, .
 {
     struct events_scene s;
     pthread_t thread;
-    cl_int error;
     events_open(&s, "[one] name=one launch_ms=300", 0);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     cl_event user = events_user(&s), first = events_add(&s, other, 1, &user);
     uint64_t before = emu_shared_calls(s.rig.emu, "one", "clEnqueueNDRangeKernel");
     cr_assert_eq(pthread_create(&thread, NULL, let_go_thread, user), 0);
@@ -184,14 +182,12 @@ Test(order, queues_are_all_flushed_before_one_of_them_is_waited_for, .timeout = 
     char path[SCRATCH_MAX], device[64], function[EMU_FUNCTION_NAME_MAX];
     unsigned long long number;
     unsigned flushed = 0, finished = 0;
-    cl_int error;
     int fd = mkstemp(scratch(path, "trace"));
     cr_assert(fd >= 0);
     close(fd);
     setenv("EMU_TRACE", path, 1);
     events_open(&s, EVENTS_CONFIG, 0);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     cl_event first = events_add(&s, other, 0, NULL);
     (void)events_add(&s, s.program.queue, 1, &first);
     struct context *context = (struct context *)s.program.context;
@@ -291,10 +287,8 @@ Test(order, a_held_command_whose_bytes_are_lost_ends_in_error, .timeout = 60)
 
 static cl_command_queue late_queue(struct events_scene *s, cl_command_queue_properties properties)
 {
-    cl_int error;
     cl_command_queue queue =
-        clCreateCommandQueue(s->program.context, s->rig.device, properties, &error);
-    OK(error);
+        MADE(clCreateCommandQueue, s->program.context, s->rig.device, properties);
     return queue;
 }
 
@@ -328,8 +322,7 @@ Test(order, a_finish_has_ended_every_event_of_its_queue, .timeout = 60)
         cr_expect_gt(events_status(later), CL_COMPLETE, "it was never waited for");
         OK(clFinish(queue));
         check_ended(&later, 1);
-        OK(clReleaseEvent(user));
-        OK(clReleaseCommandQueue(queue));
+        RELEASE(user, queue);
     }
 }
 

@@ -150,9 +150,7 @@ static void check_orders(const char *config)
         OK(clWaitForEvents(2, both));
         check_called(&l, CL_COMPLETE);
         check_times(&l);
-        OK(clReleaseEvent(here));
-        OK(clReleaseEvent(there));
-        OK(clReleaseEvent(event));
+        RELEASE(here, there, event);
     }
     events_check_words(&l.s, l.other, 4 * ARRAY_SIZE(orders));
 }
@@ -188,8 +186,7 @@ Test(parts, end_in_the_error_of_the_first_that_failed_once_all_have_ended, .time
     cr_assert_eq(
         clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(time), &time, NULL),
         CL_PROFILING_INFO_NOT_AVAILABLE);
-    OK(clReleaseEvent(behind));
-    OK(clReleaseEvent(event));
+    RELEASE(behind, event);
 }
 
 static atomic_bool pulled;
@@ -227,8 +224,7 @@ Test(parts, of_a_device_that_is_left_are_settled_and_the_others_go_on, .timeout 
     OK(clWaitForEvents(1, &behind));
     check_called(&l, CL_COMPLETE);
     check_times(&l);
-    OK(clReleaseEvent(behind));
-    OK(clReleaseEvent(event));
+    RELEASE(behind, event);
     /* All of them there: it is over with the move, and keeps its times. */
     atomic_store(&l.called, 0);
     levers_issue(&l, l.other, "00");
@@ -357,9 +353,7 @@ static void check_reads(const char *config, cl_command_queue_properties properti
     OK(clWaitForEvents(1, &after));
     OK(clGetEventProfilingInfo(after, CL_PROFILING_COMMAND_START, sizeof(time), &time, NULL));
     cr_assert_geq(time, last, "what waited for it began before it ended");
-    OK(clReleaseEvent(before));
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(after));
+    RELEASE(before, event, after);
     free(r.host);
 }
 
@@ -393,9 +387,7 @@ Test(elsewhere, what_follows_in_order_is_held_until_the_read_has_ended, .timeout
     check_read(&r, BIG / 4, 1);
     OK(clEnqueueReadBuffer(queue, r.big, CL_TRUE, 0, BIG, r.host, 0, NULL, NULL));
     check_read(&r, BIG / 4, 3);
-    OK(clReleaseEvent(read));
-    OK(clReleaseEvent(next));
-    OK(clReleaseEvent(marked));
+    RELEASE(read, next, marked);
     free(r.host);
 }
 
@@ -463,8 +455,7 @@ Test(elsewhere, reads_are_exact_while_the_program_moves, .timeout = 60)
             OK(clFinish(reader));
         OK(clWaitForEvents(1, &read));
         check_read(&r, BIG / 4, i);
-        OK(clReleaseEvent(written));
-        OK(clReleaseEvent(read));
+        RELEASE(written, read);
     }
     atomic_store(&mover.stop, true);
     cr_assert_eq(pthread_join(thread, NULL), 0);

@@ -83,8 +83,7 @@ static void is_canceled(void *(*wait)(void *))
     OK(clSetUserEventStatus(waits.user, CL_COMPLETE));
     OK(clWaitForEvents(1, &held));
     events_check_words(&s, s.program.queue, 1);
-    OK(clReleaseEvent(held));
-    OK(clReleaseEvent(waits.user));
+    RELEASE(held, waits.user);
     engine_rig_moves(&s.rig, "one");
     events_check_words(&s, s.program.queue, 1);
     /* Nobody keeps what the other device had. */
@@ -187,10 +186,8 @@ Test(events_threads, a_build_whose_callback_ends_its_thread_has_ended)
     events_open(&s, EVENTS_CONFIG, 0);
     static const char *const source = "__kernel void k(__global uint *w) { w[0] = 1; }";
     for (unsigned i = 1; i <= 3; i++) {
-        cl_int error;
         cl_program program =
-            clCreateProgramWithSource(s.program.context, 1, (const char **)&source, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, s.program.context, 1, (const char **)&source, NULL);
         OK(clBuildProgram(program, 0, NULL, "", built, NULL));
         cr_assert(events_wait(&calls, i), "%u called", calls);
         OK(clReleaseProgram(program));

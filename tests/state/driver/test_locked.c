@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "state/driver/driver.h"
+#include "tests/support/calls.h"
 
 /* Threads that call a driver without locks at once, each on a queue of its own and all on one
  * buffer: the driver counts who holds that, and keeps what it holds for commands in tables of its
@@ -110,11 +111,9 @@ Test(locked, what_the_driver_calls_may_call_it, .timeout = 60)
 
     open_oclgrind(&s);
     cl_command_queue queue = s.device->cl->clCreateCommandQueue(s.context, s.device->id, 0, &error);
-    cr_assert_eq(s.device->cl->clEnqueueFillBuffer(queue, s.buffer, &zero, sizeof(zero), 0, SIZE, 0,
-                                                   NULL, &event),
-                 CL_SUCCESS);
-    cr_assert_eq(s.device->cl->clSetEventCallback(event, CL_COMPLETE, ask, (void *)s.device),
-                 CL_SUCCESS);
+    OK(s.device->cl->clEnqueueFillBuffer(queue, s.buffer, &zero, sizeof(zero), 0, SIZE, 0, NULL,
+                                         &event));
+    OK(s.device->cl->clSetEventCallback(event, CL_COMPLETE, ask, (void *)s.device));
     cr_expect_eq(s.device->cl->clWaitForEvents(1, &event), CL_SUCCESS);
     s.device->cl->clReleaseEvent(event);
     s.device->cl->clReleaseCommandQueue(queue);

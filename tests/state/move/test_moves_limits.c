@@ -108,9 +108,7 @@ static void *launch_slowly(void *data)
     clSetKernelArg(add, 1, sizeof(one), &one);
     launch(t->program.queue, add, WORDS, 0, NULL);
     clFinish(t->program.queue);
-    clReleaseKernel(add);
-    clReleaseProgram(program);
-    clReleaseMemObject(buffer);
+    RELEASE(add, program, buffer);
     return NULL;
 }
 

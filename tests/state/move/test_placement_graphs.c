@@ -238,11 +238,9 @@ static void give_read(struct graph *g, unsigned out, bool writes)
 
 static cl_command_queue open_queue(const struct graph *g, unsigned i)
 {
-    cl_int error;
-    cl_command_queue queue = clCreateCommandQueue(
-        g->program.context, g->device,
-        g->unordered >> i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &error);
-    OK(error);
+    cl_command_queue queue =
+        MADE(clCreateCommandQueue, g->program.context, g->device,
+             g->unordered >> i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
     return queue;
 }
 

@@ -4,6 +4,7 @@
 
 #include "state/present/present.h"
 #include "tests/state/present/fake_device.h"
+#include "tests/support/calls.h"
 #include "tests/support/leaks.h"
 
 TestSuite(present, .fini = leaks_check, .timeout = 60);
@@ -43,7 +44,7 @@ static const char *text(const struct present *present, cl_device_info name)
     static unsigned turn;
     char *to = buffer[turn++ % 4];
 
-    cr_assert_eq(present_device_info(present, name, 4096, to, NULL), CL_SUCCESS);
+    OK(present_device_info(present, name, 4096, to, NULL));
     return to;
 }
 
@@ -53,7 +54,7 @@ static bool lists(const struct present *present, cl_device_info name, const char
     cl_name_version list[128];
     size_t size = 0;
 
-    cr_assert_eq(present_device_info(present, name, sizeof(list), list, &size), CL_SUCCESS);
+    OK(present_device_info(present, name, sizeof(list), list, &size));
     for (size_t i = 0; i < size / sizeof(list[0]); i++)
         if (!strcmp(list[i].name, word) && list[i].version == version)
             return true;
@@ -86,9 +87,7 @@ Test(present, portable_limits_are_the_least_and_alignments_the_largest)
     put4(&b, CL_DEVICE_LOCAL_MEM_TYPE, CL_GLOBAL);
     present = build(PRESENT_PORTABLE, &a, &b);
     cr_expect_eq(number(&present, CL_DEVICE_MAX_WORK_GROUP_SIZE), 1024);
-    cr_assert_eq(
-        present_device_info(&present, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(sizes), sizes, NULL),
-        CL_SUCCESS);
+    OK(present_device_info(&present, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(sizes), sizes, NULL));
     cr_expect_eq(sizes[0], 1024);
     cr_expect_eq(sizes[2], 64);
     cr_expect_eq(number(&present, CL_DEVICE_MEM_BASE_ADDR_ALIGN), 4096);
@@ -132,9 +131,7 @@ Test(present, version_is_the_lowest_and_agrees_everywhere)
     cr_expect(refuses(&present, CL_DEVICE_NUMERIC_VERSION), "3.0 has it, 1.2 does not");
     cr_expect(refuses(&present, CL_DEVICE_SVM_CAPABILITIES));
     cr_expect_eq(number(&present, CL_DEVICE_PARTITION_MAX_SUB_DEVICES), 0);
-    cr_assert_eq(
-        present_platform_info(&present, CL_PLATFORM_VERSION, sizeof(version), version, NULL),
-        CL_SUCCESS);
+    OK(present_platform_info(&present, CL_PLATFORM_VERSION, sizeof(version), version, NULL));
     cr_expect_str_eq(version, "OpenCL 1.2 reseat " RESEAT_VERSION);
     cr_expect_eq(present_platform_info(&present, CL_PLATFORM_NUMERIC_VERSION, 0, NULL, NULL),
                  CL_INVALID_VALUE);
@@ -199,9 +196,7 @@ Test(present, what_is_not_carried_is_answered_as_unsupported)
             present_device_info(&present, CL_DEVICE_BUILT_IN_KERNELS_WITH_VERSION, 0, NULL, &size),
             CL_SUCCESS);
         cr_expect_eq(size, 0);
-        cr_assert_eq(
-            present_device_info(&present, CL_DEVICE_PARTITION_PROPERTIES, 8, &property, &size),
-            CL_SUCCESS);
+        OK(present_device_info(&present, CL_DEVICE_PARTITION_PROPERTIES, 8, &property, &size));
         cr_expect_eq(size, 8);
         cr_expect_eq(property, pins ? CL_DEVICE_PARTITION_EQUALLY : 0);
         /* 0x40 is the scope of all devices; orders without their features go too. */
@@ -243,9 +238,7 @@ Test(present, extensions_are_those_of_all_that_can_be_carried)
                     V(1, 5)));
     cr_expect_eq(devinfo_find(&present.device, CL_DEVICE_EXTENSIONS_WITH_VERSION)->size, 68);
     cr_expect(refuses(&present, CL_DEVICE_UUID_KHR));
-    cr_assert_eq(
-        present_platform_info(&present, CL_PLATFORM_EXTENSIONS, sizeof(platform), platform, NULL),
-        CL_SUCCESS);
+    OK(present_platform_info(&present, CL_PLATFORM_EXTENSIONS, sizeof(platform), platform, NULL));
     cr_expect_str_eq(platform, "cl_khr_icd cl_khr_byte_addressable_store");
     present_finish(&present);
 }
@@ -354,8 +347,7 @@ Test(present, image_formats_are_those_of_all)
     b.formats = other;
     b.format_count = 1;
     present = build(PRESENT_PORTABLE, &a, &b);
-    cr_assert_eq(present_image_formats(&present, 0, CL_MEM_OBJECT_IMAGE2D, 4, found, &count),
-                 CL_SUCCESS);
+    OK(present_image_formats(&present, 0, CL_MEM_OBJECT_IMAGE2D, 4, found, &count));
     cr_expect_eq(count, 1, "no access said means both ways");
     cr_expect_eq(found[0].image_channel_order, CL_R);
     cr_expect_eq(found[0].image_channel_data_type, CL_FLOAT);
@@ -517,8 +509,7 @@ Test(present, platform_is_ours)
     char found[128];
 
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
-        cr_assert_eq(present_platform_info(&present, expected[i].name, sizeof(found), found, NULL),
-                     CL_SUCCESS);
+        OK(present_platform_info(&present, expected[i].name, sizeof(found), found, NULL));
         cr_expect_str_eq(found, expected[i].text);
     }
     present_finish(&present);

@@ -68,9 +68,7 @@ void open_play(struct play *play, cl_command_queue_properties properties)
 
 void close_play(struct play *play)
 {
-    OK(clReleaseMemObject(play->a));
-    OK(clReleaseMemObject(play->b));
-    OK(clReleaseKernel(play->kernel));
+    RELEASE(play->a, play->b, play->kernel);
     engine_program_close(&play->program);
 }
 

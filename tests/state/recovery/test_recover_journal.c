@@ -19,13 +19,11 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
     enum { ROUNDS = 16 };
     struct play play;
     cl_event launched;
-    cl_int error;
     open_rig("");
     for (unsigned i = 0; i < ROUNDS; i++) {
         open_play(&play, 0);
-        cl_program other = clCreateProgramWithSource(play.program.context, 1,
-                                                     (const char **)&play_source, NULL, &error);
-        OK(error);
+        cl_program other = MADE(clCreateProgramWithSource, play.program.context, 1,
+                                (const char **)&play_source, NULL);
         OK(clBuildProgram(other, 1, &rig.device, "", NULL, NULL));
         uint64_t before = recoveries();
         launch(&play, 3, 0, NULL, &launched);
@@ -34,8 +32,7 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
         OK(clBuildProgram(other, 1, &rig.device, "", NULL, NULL));
         has(&play, play.b, play.b_is);
         cr_assert_eq(recoveries(), before + 1);
-        OK(clReleaseEvent(launched));
-        OK(clReleaseProgram(other));
+        RELEASE(launched, other);
         close_play(&play);
         again();
     }
@@ -91,8 +88,7 @@ Test(recover, times_that_were_told_stay)
     cr_expect_eq(time_of(told, CL_PROFILING_COMMAND_END), end);
     cr_expect_leq(time_of(told, CL_PROFILING_COMMAND_QUEUED), start);
     cr_expect_geq(time_of(other, CL_PROFILING_COMMAND_START), end);
-    OK(clReleaseEvent(told));
-    OK(clReleaseEvent(other));
+    RELEASE(told, other);
     close_play(&play);
     protect_end();
     free(rig.devices);
@@ -264,13 +260,11 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     static cl_uint bytes[COUNT];
     struct play play;
     cl_event read, behind;
-    cl_int error;
     bool in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
     open_rig("");
     open_play(&play, properties);
     cl_command_queue first = play.program.queue,
-                     second = clCreateCommandQueue(play.program.context, rig.device, 0, &error);
-    OK(error);
+                     second = MADE(clCreateCommandQueue, play.program.context, rig.device, 0);
     OK(clEnqueueReadBuffer(first, play.b, CL_FALSE, 0, BYTES, bytes, 0, NULL,
                            in_order ? NULL : &read));
     if (in_order)
@@ -286,8 +280,7 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     cr_assert_not(is_on("a"));
     for (unsigned i = 0; i < COUNT; i++)
         cr_assert_eq(bytes[i], 0x5a5a5a5a);
-    OK(clReleaseEvent(read));
-    OK(clReleaseEvent(behind));
+    RELEASE(read, behind);
     play.program.queue = first;
     OK(clReleaseCommandQueue(second));
     close_play(&play);

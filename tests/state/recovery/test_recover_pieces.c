@@ -50,7 +50,6 @@ static void lossy_open(struct lossy *l, const char *config, const char *name,
 {
     const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
     struct scene *s = &l->scene;
-    cl_int error;
     lost_patience_ns = 40000000;
     lost_answer_ns = 500000000;
     bool asks = strcmp(name, "places") == 0;
@@ -58,8 +57,7 @@ static void lossy_open(struct lossy *l, const char *config, const char *name,
     scene_begin(s, config, "10", properties, l->shape->global[0]);
     scene_build(s, asks ? places : slices_source, "-cl-std=CL2.0", name);
     l->add = asks ? add_places : add_wanted;
-    l->other = clCreateCommandQueue(s->program.context, s->rig.device, 0, &error);
-    OK(error);
+    l->other = MADE(clCreateCommandQueue, s->program.context, s->rig.device, 0);
     l->behind = engine_buffer(s->program.context, 0, s->count * sizeof(*s->words), NULL);
     cr_assert_eq(protect_begin(&settings), 0);
     cr_assert_eq(protect_now(), 0);
@@ -69,8 +67,7 @@ static void lossy_open(struct lossy *l, const char *config, const char *name,
 static void lossy_close(struct lossy *l)
 {
     protect_end();
-    OK(clReleaseMemObject(l->behind));
-    OK(clReleaseCommandQueue(l->other));
+    RELEASE(l->behind, l->other);
     scene_close(&l->scene);
 }
 
@@ -320,9 +317,7 @@ Test(recover_pieces, a_read_in_front_of_pieces_is_given_again, .timeout = 60)
     OK(clWaitForEvents(1, &event));
     cr_assert_arr_eq(bytes, s->words, sizeof(bytes));
     check(s);
-    OK(clReleaseEvent(event));
-    OK(clReleaseMemObject(other));
-    OK(clReleaseKernel(slow));
+    RELEASE(event, other, slow);
     lossy_close(&l);
 }
 

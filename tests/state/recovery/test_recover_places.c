@@ -214,8 +214,7 @@ Test(recover, a_move_that_began_before_a_loss_does_not_take_its_place, .timeout 
     OK(clWaitForEvents(1, &event));
     called_once(&play);
     cr_assert_eq(recoveries(), 1);
-    OK(clReleaseEvent(event));
-    OK(clReleaseKernel(idle));
+    RELEASE(event, idle);
     engine_program_close(&program);
     protect_end();
     free(rig.devices);
@@ -320,13 +319,11 @@ Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
 /* The one that is found first cannot be used either. */
 Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
 {
-    cl_int error;
     open_rig("");
     cr_assert(is_on("a"));
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(emu_shared_vanish(rig.emu, "b"), 0);
-    cl_context context = clCreateContext(NULL, 1, &rig.device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(clCreateContext, NULL, 1, &rig.device, NULL, NULL);
     cr_assert(is_on("c"));
     OK(clReleaseContext(context));
     protect_end();
@@ -339,12 +336,10 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
     static const char *const counting = "global uint count = 5;\n"
                                         "kernel void next(global uint *a) { a[0] = count++; }\n";
     struct play play;
-    cl_int error;
     open_rig("");
     open_play(&play, 0);
     cl_program program =
-        clCreateProgramWithSource(play.program.context, 1, (const char **)&counting, NULL, &error);
-    OK(error);
+        MADE(clCreateProgramWithSource, play.program.context, 1, (const char **)&counting, NULL);
     OK(clBuildProgram(program, 1, &rig.device, "-cl-std=CL2.0", NULL, NULL));
     cr_assert_not_null(pin_reason(the_vdevs[0]));
     cr_assert_null(journal_broken());

@@ -78,12 +78,10 @@ static void snapshot_that_cost_much(struct play *play)
     enum { MUCH = 4 << 20 };
     const struct protect_settings often = {.interval_ns = NS_PER_MS * 100};
     const cl_uint n = 7;
-    cl_int error;
     cl_mem much = engine_buffer(play->program.context, CL_MEM_READ_WRITE, MUCH, NULL);
     OK(clEnqueueFillBuffer(play->program.queue, much, &n, sizeof(n), 0, MUCH, 0, NULL, NULL));
-    void *map = clEnqueueMapBuffer(play->program.queue, much, CL_TRUE, CL_MAP_WRITE, 0, MUCH, 0,
-                                   NULL, NULL, &error);
-    OK(error);
+    void *map = MADE(clEnqueueMapBuffer, play->program.queue, much, CL_TRUE, CL_MAP_WRITE, 0, MUCH,
+                     0, NULL, NULL);
     cr_assert_eq(protect_now(), 0);
     OK(clEnqueueUnmapMemObject(play->program.queue, much, map, 0, NULL, NULL));
     OK(clReleaseMemObject(much));
