@@ -29,10 +29,14 @@
 #include "tests/support/patience.h"
 
 #define ARGUMENTS_MAX 24
+#define SPAWNED_MAX   64
 
 static char folder[64];
 static struct result last[4];
 static unsigned next_result;
+static pid_t spawned[SPAWNED_MAX];
+static unsigned spawned_count;
+static json_t *parsed;
 
 const char *harness_reseat(void)
 {
@@ -107,8 +111,13 @@ static int remove_one(const char *path, const struct stat *stat, int flag, struc
 
 void harness_finish(void)
 {
-    pid_t agent = harness_agent();
+    for (unsigned i = 0; i < spawned_count; i++)
+        if (waitpid(spawned[i], NULL, WNOHANG) == 0)
+            harness_end(spawned[i]);
+    json_decref(parsed);
+    parsed = NULL;
 
+    pid_t agent = harness_agent();
     if (agent > 0) {
         RESEAT("agent", "stop");
         kill(agent, SIGKILL);
@@ -249,7 +258,17 @@ pid_t harness_spawn(const char *program, ...)
     va_start(arguments, program);
     pid_t pid = spawn_with(program, arguments, -1, -1);
     va_end(arguments);
+    cr_assert_lt(spawned_count, SPAWNED_MAX);
+    spawned[spawned_count++] = pid;
     return pid;
+}
+
+struct result *harness_says(struct result *result, int status, const char *text)
+{
+    cr_assert_eq(result->status, status, "%s%s", result->out, result->err);
+    cr_assert(strstr(status ? result->err : result->out, text), "not \"%s\": %s%s", text,
+              result->out, result->err);
+    return result;
 }
 
 bool harness_state(const char *name, const char *state, unsigned ms)
@@ -354,12 +373,26 @@ void harness_end(pid_t pid)
     harness_wait(pid);
 }
 
-json_t *harness_json(const struct result *result, const char *command)
+json_t *harness_kept(json_t *object)
+{
+    parsed = parsed ? parsed : json_array();
+    json_array_append_new(parsed, object);
+    return object;
+}
+
+json_t *harness_parse(const char *text)
 {
     json_error_t error;
-    json_t *object = json_loads(result->out, 0, &error);
+    json_t *object = json_loads(text, 0, &error);
 
-    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
+    cr_assert(object, "not JSON: %s: %s", error.text, text);
+    return harness_kept(object);
+}
+
+json_t *harness_json(const struct result *result, const char *command)
+{
+    json_t *object = harness_parse(result->out);
+
     cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
     cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);

@@ -77,9 +77,7 @@ Test(users, root_sees_and_moves_another_users_programs)
     start_users_agent(ONE);
     struct visitor program = visitor_program(ONE, "mine");
 
-    struct result *ps = RESEAT("--user", one_text, "ps");
-    cr_expect_eq(ps->status, 0, "%s", ps->err);
-    cr_expect(strstr(ps->out, "mine"), "%s", ps->out);
+    harness_says(RESEAT("--user", one_text, "ps"), 0, "mine");
     pid_t suspend = harness_spawn(harness_reseat(), "--user", one_text, "suspend", "mine", NULL);
     visitor_report(&program, visitor_told_request(&program), RESULT_DONE);
     cr_expect_eq(harness_wait(suspend), 0);

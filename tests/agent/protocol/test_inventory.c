@@ -325,12 +325,11 @@ Test(inventory, append_moves_entries)
 static int run_lister(const char *filenames, const char *output, const char *errors)
 {
     char command[2048];
-    int status;
 
     snprintf(command, sizeof(command),
              "OCL_ICD_VENDORS=/nowhere/ OCL_ICD_FILENAMES=%s %s --timeout 2 %s 2>%s", filenames,
              LISTER_PATH, output, errors);
-    status = system(command);
+    int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
