@@ -66,8 +66,7 @@ void rogue_must_work(struct rogue *rogue, uint32_t generation);
 /** The server ends its session. */
 void rogue_must_end(struct rogue *rogue);
 
-/** At the end of each test, since what a fixture finds counts for nothing: @good, which was there
- *  all the time, goes on, and no session crashed. */
+/** Of a .fini: @good, which was there all the time, goes on, and no session crashed. */
 void rogue_ends(struct rogue *good, struct served *served);
 
 #endif

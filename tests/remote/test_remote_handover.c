@@ -33,8 +33,6 @@ static void start(void)
     setenv("RESEAT_CREDENTIALS", laptop, 1);
 }
 
-TestSuite(remote_handover, .init = start, .timeout = 180);
-
 /* What @client shows to go on. */
 static struct msg_hello shown_by(struct client *client)
 {
@@ -129,13 +127,14 @@ static void await_children(unsigned count)
     }
 }
 
-/* At the end of each test. */
 static void ends(void)
 {
     await_children(0);
     served_stop(&served);
     cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
 }
+
+TestSuite(remote_handover, .init = start, .fini = ends, .timeout = 180);
 
 Test(remote_handover, a_session_goes_on_over_a_newer_link)
 {
@@ -149,7 +148,6 @@ Test(remote_handover, a_session_goes_on_over_a_newer_link)
         must_be_done(&client, i);
     }
     finish(&client);
-    ends();
 }
 
 /* The old one is of no use to anybody, and is closed. */
@@ -175,7 +173,6 @@ Test(remote_handover, a_stale_link_is_dropped)
     give_work(&client, 2);
     must_be_done(&client, 2);
     finish(&client);
-    ends();
 }
 
 Test(remote_handover, who_does_not_know_the_secret_learns_nothing)
@@ -204,7 +201,6 @@ Test(remote_handover, who_does_not_know_the_secret_learns_nothing)
     give_work(&client, 3);
     must_be_done(&client, 3);
     finish(&client);
-    ends();
 }
 
 Test(remote_handover, sessions_have_numbers_that_nobody_guesses)
@@ -220,7 +216,6 @@ Test(remote_handover, sessions_have_numbers_that_nobody_guesses)
     must_be_refused(&shown);
     finish(&clients[0]);
     finish(&clients[1]);
-    ends();
 }
 
 /* A session that has ended is one that never was. */
@@ -232,7 +227,6 @@ Test(remote_handover, nobody_goes_on_with_a_session_that_ended)
     finish(&client);
     await_children(0);
     must_be_refused(&shown);
-    ends();
 }
 
 /* It says that it has what was never sent: its link is dropped, and the right one goes on. */
@@ -255,7 +249,6 @@ Test(remote_handover, a_client_that_counts_wrongly_gets_nothing)
     give_work(&client, 2);
     must_be_done(&client, 2);
     finish(&client);
-    ends();
 }
 
 /* However often it comes back, it has one session, and one process that carries its link. */
@@ -285,7 +278,6 @@ Test(remote_handover, coming_back_hundreds_of_times_takes_nothing)
     must_be_done(&client, 2);
     await_children(2);
     finish(&client);
-    ends();
 }
 
 /* It stands still, and does not take what is handed to it: others are served meanwhile. */
@@ -317,5 +309,4 @@ Test(remote_handover, a_session_that_stands_still_keeps_nobody_waiting)
     must_be_done(&client, 2);
     finish(&client);
     finish(&other);
-    ends();
 }

@@ -142,7 +142,7 @@ static void ends(void)
     cr_assert(!served_wrote(&between.served, " crashed: "));
 }
 
-TestSuite(remote_hostile, .init = start, .timeout = 90);
+TestSuite(remote_hostile, .init = start, .fini = ends, .timeout = 90);
 
 /* A queue whose commands have all been told to have ended is finished without one. */
 static cl_int round_trip(void)
@@ -197,7 +197,6 @@ Test(remote_hostile, more_bytes_than_were_asked_for_are_an_error)
     atomic_store(&between.meddler, with_more);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
     cr_assert(untouched);
-    ends();
 }
 
 static bool with_fewer(struct stream *client, const struct message *message)
@@ -215,7 +214,6 @@ Test(remote_hostile, fewer_bytes_than_were_asked_for_are_an_error)
     atomic_store(&between.meddler, with_fewer);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
     cr_assert(untouched);
-    ends();
 }
 
 /* As long as an answer can be, and what was asked for, and one more. */
@@ -234,7 +232,6 @@ Test(remote_hostile, a_message_longer_than_anything_asked_for_ends_the_session)
     atomic_store(&between.meddler, with_too_much);
     cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
     cr_assert(untouched);
-    ends();
 }
 
 static bool again(struct stream *client, const struct message *message)
@@ -265,7 +262,6 @@ Test(remote_hostile, what_was_read_is_not_written_again)
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(bytes[i], 0x55);
     OK(clReleaseEvent(read));
-    ends();
 }
 
 static bool of_nothing(struct stream *client, const struct message *message)
@@ -294,7 +290,6 @@ Test(remote_hostile, news_of_what_does_not_exist_is_ignored)
     atomic_store(&between.meddler, of_nothing);
     OK(read_guarded(&untouched));
     cr_assert(!untouched);
-    ends();
 }
 
 /* Ends of all events that there can be, which it cannot know. */
@@ -329,7 +324,6 @@ Test(remote_hostile, objects_of_another_server_are_not_its)
         cr_assert_eq(bytes[i], 0x55);
     OK(clSetUserEventStatus(gate, CL_COMPLETE));
     OK(clFinish(queue));
-    ends();
 }
 
 static bool of_another_type(struct stream *client, const struct message *message)
@@ -348,7 +342,6 @@ Test(remote_hostile, the_end_of_what_is_no_event_ends_the_session)
     atomic_store(&between.meddler, of_another_type);
     cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
     cr_assert(untouched);
-    ends();
 }
 
 static cl_program build(const char *source)
@@ -391,7 +384,6 @@ Test(remote_hostile, not_more_kernels_are_made_than_there_is_room_for)
     cl_int error = clCreateKernelsInProgram(built, 1, kernels, &count);
     cr_assert(!kernels[1] && !kernels[2] && !kernels[3]);
     cr_assert_eq(error, CL_INVALID_VALUE);
-    ends();
 }
 
 /* Anything at all as the answer to every call. */
@@ -428,5 +420,4 @@ Test(remote_hostile, noise_as_answers_is_an_error)
         (void)clGetProgramInfo(whole, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL);
         OK(clReleaseProgram(built));
     }
-    ends();
 }

@@ -32,8 +32,8 @@ static void ends(void)
     rogue_ends(&good, &served);
 }
 
-TestSuite(remote_server, .init = start, .timeout = 120);
-TestSuite(remote_full, .timeout = 120);
+TestSuite(remote_server, .init = start, .fini = ends, .timeout = 120);
+TestSuite(remote_full, .fini = ends, .timeout = 120);
 
 static const struct msg_hello later = {.version = WIRE_VERSION + 1};
 
@@ -44,7 +44,6 @@ Test(remote_server, another_version_is_refused_with_both_numbers)
     cr_assert_eq(rogue_hello(link, later, &greeted), MSG_REFUSED);
     cr_assert_str_eq(greeted.refusal, "the server has protocol version 1, the client has 2");
     link->ops->destroy(link);
-    ends();
 }
 
 /* What a server says that it can, of what this client can. */
@@ -63,7 +62,6 @@ static uint64_t agreed(const struct served *server, uint64_t features)
 Test(remote_server, features_that_it_does_not_know_count_for_nothing)
 {
     cr_assert_eq(agreed(&served, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES) & ~WIRE_FEATURES, 0);
-    ends();
 }
 
 /* Its sessions are kept from what their user may do, and an environment could lead around that. */
@@ -76,7 +74,6 @@ Test(remote_server, only_one_of_isolated_programs_takes_an_environment)
     served_start(&isolates, (const char *const[]){"--while", own, NULL});
     cr_assert_eq(agreed(&isolates, FEATURE_ENVIRONMENT), FEATURE_ENVIRONMENT);
     served_stop(&isolates);
-    ends();
 }
 
 Test(remote_server, the_socket_is_its_users_alone)
@@ -84,7 +81,6 @@ Test(remote_server, the_socket_is_its_users_alone)
     struct stat stat_of;
     cr_assert_eq(stat(served.address + strlen("unix:"), &stat_of), 0);
     cr_assert_eq(stat_of.st_mode & 0777, 0600);
-    ends();
 }
 
 static int oom_adjusted(pid_t pid)
@@ -102,7 +98,6 @@ Test(remote_server, sessions_go_first_where_memory_runs_out)
 {
     cr_assert_geq(oom_adjusted(served_session(&served)), 500);
     cr_assert_eq(oom_adjusted(served.pid), oom_adjusted(getpid()));
-    ends();
 }
 
 Test(remote_server, objects_of_another_session_are_not_there)
@@ -112,7 +107,6 @@ Test(remote_server, objects_of_another_session_are_not_there)
     /* `good` has that queue. */
     POST(&rogue.stream, barrier, .command = {.queue = QUEUE});
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, an_id_of_another_type_ends_the_session)
@@ -122,7 +116,6 @@ Test(remote_server, an_id_of_another_type_ends_the_session)
     rogue_make_queue(&rogue);
     POST(&rogue.stream, read_buffer, .command = {.queue = QUEUE}, .buffer = QUEUE, .size = 1);
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, a_place_is_not_used_twice)
@@ -132,7 +125,6 @@ Test(remote_server, a_place_is_not_used_twice)
     rogue_make_queue(&rogue);
     rogue_make_queue(&rogue);
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, there_are_not_more_objects_than_allowed)
@@ -143,7 +135,6 @@ Test(remote_server, there_are_not_more_objects_than_allowed)
     POST(&rogue.stream, create_buffer, .memory = id_make(ID_MEMORY, 0, WIRE_OBJECTS_MAX),
          .context = CONTEXT, .size = 64);
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, sizes_that_overflow_end_the_session)
@@ -155,7 +146,6 @@ Test(remote_server, sizes_that_overflow_end_the_session)
     POST(&rogue.stream, read_rect, .command = {.queue = QUEUE}, .buffer = BUFFER,
          .region = {1ull << 32, 1ull << 32, 1ull << 32});
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, content_of_another_size_is_not_read_beyond)
@@ -166,7 +156,6 @@ Test(remote_server, content_of_another_size_is_not_read_beyond)
     POST(&rogue.stream, create_buffer, .memory = BUFFER, .context = CONTEXT, .size = 1 << 20,
          .content = "few", .content_size = 3);
     rogue_must_end(&rogue);
-    ends();
 }
 
 /* What is written to 64 bytes, or repeated there, has to have the size that belongs to it. */
@@ -194,7 +183,6 @@ Test(remote_server, commands_with_bytes_of_another_size_end_the_session)
                      0);
         rogue_must_end(&rogue);
     }
-    ends();
 }
 
 /* Who connects again and again, and says nothing sensible, fills no disk. */
@@ -211,7 +199,6 @@ Test(remote_server, what_is_refused_is_logged_up_to_a_bound)
     cr_assert(served_writes(&served, " refused: "));
     /* Two lines a connection that is logged; from the hundredth on a third: how many were not. */
     cr_assert_leq(served_lines(&served), 2 * 100 + 3 * seconds + 20);
-    ends();
 }
 
 /* Frames of the right form with anything in them, and anything instead of frames. */
@@ -260,7 +247,6 @@ Test(remote_full, a_server_without_descriptors_waits_for_some)
     rogue_begin(&good, &served);
     rogue_make_queue(&good);
     rogue_must_work(&good, 1);
-    ends();
 }
 
 Test(remote_server, noise_ends_only_its_session)
@@ -288,7 +274,6 @@ Test(remote_server, noise_ends_only_its_session)
         }
         rogue_must_end(&rogue);
     }
-    ends();
 }
 
 /* ---- what waits for a client that does not take it ---- */
@@ -333,9 +318,9 @@ static void start_larger(void)
     start_with("2GiB");
 }
 
-TestSuite(remote_slow, .init = start_small, .timeout = 120);
+TestSuite(remote_slow, .init = start_small, .fini = ends, .timeout = 120);
 /* A half of it is beside what drivers have, so that a whole message finds room. */
-TestSuite(remote_slow_larger, .init = start_larger, .timeout = 120);
+TestSuite(remote_slow_larger, .init = start_larger, .fini = ends, .timeout = 120);
 
 /* What its session has once it does nothing any more but wait for its client. */
 static uint64_t settled(void)
@@ -370,7 +355,6 @@ Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
     }
     /* No more than half of its memory waited, and what is told is sent from where it was read. */
     cr_assert(read >= 16 && read <= 32, "%u were read, %u failed", read, failed);
-    ends();
 }
 
 /* As much as a driver is given to write, behind what never begins: in an array of its own, as the
@@ -454,7 +438,6 @@ Test(remote_slow_larger, writes_that_wait_for_the_client_fail_and_it_goes_on)
     hear_writes(&outcome, UINT64_MAX);
     cr_assert(outcome.written >= 32 && outcome.written <= 64, "%u were written, %u failed",
               outcome.written, outcome.failed);
-    ends();
 }
 
 #define LINE     "fifty characters are printed here, which takes a while"
@@ -503,5 +486,4 @@ Test(remote_slow, what_kernels_print_waits_for_who_takes_it)
         done += message.type == MSG_DONE;
     }
     cr_assert_eq(bytes, 1000ull * LINES * LAUNCHES * sizeof(LINE));
-    ends();
 }

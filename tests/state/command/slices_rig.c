@@ -151,6 +151,16 @@ bool is_cut(cl_event event)
     return ((struct event *)event)->parts != NULL;
 }
 
+bool launch_through(struct scene *s, const struct shape *shape, cl_uint rounds)
+{
+    cl_event event = launch(s, shape, rounds);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    bool cut = is_cut(event);
+    OK(clReleaseEvent(event));
+    return cut;
+}
+
 const struct shape long_shape = {1, {0}, {4096}, {16}};
 const struct shape longer_shape = {1, {0}, {4 * 4096}, {16}};
 

@@ -299,7 +299,6 @@ static void lose_at_each(const char *how)
     for (; lose_at(&rig, n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
     cr_assert_gt(n, 20);
-    free(rig.devices);
 }
 
 TestCall(lost, a_device_that_is_lost_at_any_call_gives_errors, lose_at_each(ways[0]),
@@ -352,7 +351,6 @@ Test(lost, a_test_that_hangs_with_its_device_is_not_the_last, .timeout = 60)
     cr_assert(vdev_is_lost(the_vdevs[0]));
     engine_rig_sleep(1500);
     end(&play);
-    free(rig.devices);
 }
 
 /* A test has references of its own. It is not made where the driver gives none. */
@@ -373,7 +371,6 @@ Test(lost, a_test_that_gets_no_reference_releases_none, .timeout = 60)
     cr_assert_eq(emu_shared_too_many(rig.emu, "a"), 0);
     end(&play);
     cr_assert_eq(emu_shared_too_many(rig.emu, "a"), 0);
-    free(rig.devices);
 }
 
 Test(lost, what_has_a_replica_in_host_memory_goes_on_elsewhere, .timeout = 300)
@@ -382,7 +379,6 @@ Test(lost, what_has_a_replica_in_host_memory_goes_on_elsewhere, .timeout = 300)
     open_rig(&rig, "lost_hangs=yes", "");
     for (uint64_t n = 1; lose_and_keep(&rig, n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
-    free(rig.devices);
 }
 
 /* The move, at whose n-th call of @lost that device is lost. */
@@ -421,7 +417,6 @@ Test(lost, a_target_lost_in_a_move_leaves_the_program_where_it_was, .timeout = 3
     open_rig(&rig, "", "lost_hangs=yes");
     for (uint64_t n = 1; lose_in_move(&rig, "b", n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
-    free(rig.devices);
 }
 
 Test(lost, a_source_lost_in_a_move_is_left_with_what_remains, .timeout = 300)
@@ -430,7 +425,6 @@ Test(lost, a_source_lost_in_a_move_is_left_with_what_remains, .timeout = 300)
     open_rig(&rig, "lost_hangs=yes", "");
     for (uint64_t n = 1; lose_in_move(&rig, "a", n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
-    free(rig.devices);
 }
 
 Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
@@ -463,7 +457,6 @@ Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
     status_vdev(0, &status);
     cr_assert_not(status.lost || vdev_is_lost(the_vdevs[0]));
     end(&play);
-    free(rig.devices);
 }
 
 /* Errors that a lost device gives as well, once: the next command is as any other. */
@@ -489,7 +482,6 @@ Test(lost, an_error_of_a_device_that_answers_is_no_loss, .timeout = 60)
         cr_assert_not(play.failed);
     }
     end(&play);
-    free(rig.devices);
 }
 
 static void *wait_for_all(void *data)
@@ -560,7 +552,6 @@ Test(lost, a_callback_comes_of_a_command_that_never_ends, .timeout = 60)
     cr_assert_eq(status, CL_OUT_OF_RESOURCES);
     RELEASE(event, gate);
     end(&play);
-    free(rig.devices);
 }
 
 Test(lost, a_lost_device_is_used_again_once_it_answers, .timeout = 60)
@@ -586,7 +577,6 @@ Test(lost, a_lost_device_is_used_again_once_it_answers, .timeout = 60)
     look(&play);
     cr_assert_not(play.failed);
     end(&play);
-    free(rig.devices);
 }
 
 /* Host memory is given back where a device has the bytes, and a lost one has none. */
@@ -625,5 +615,4 @@ Test(lost, host_memory_keeps_what_was_on_a_lost_device, .timeout = 60)
     for (int i = ONE; i <= THREE; i++)
         OK(clReleaseCommandQueue(queues[i]));
     OK(clReleaseContext(context));
-    free(rig.devices);
 }

@@ -108,7 +108,6 @@ Test(lost, what_was_copied_ahead_outlives_the_refusal, .timeout = 60)
     names_only_lost(&a, &report);
     ahead_end(&a, "c");
     cr_assert(engine_rig_empties(&rig, "b"), "%s", engine_rig_alive(&rig, "b"));
-    free(rig.devices);
 }
 
 /* Another virtual device needs it, wherever it was written. */
@@ -130,7 +129,6 @@ Test(lost, what_was_copied_ahead_is_there_for_others, .timeout = 60)
     OK(clReleaseCommandQueue(a.beside));
     ahead_end(&a, "b");
     free(bytes);
-    free(rig.devices);
 }
 
 /* A move that may go on no longer still saves what it alone has. */
@@ -154,7 +152,6 @@ Test(lost, what_was_copied_ahead_outlives_a_cancellation, .timeout = 60)
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
     ahead_end(&a, "b");
-    free(rig.devices);
 }
 
 /* Where it cannot be brought to host memory its place stays what it is. */
@@ -170,7 +167,6 @@ static void keep_in_target(const char *name)
     names_only_lost(&a, &report);
     ahead_end(&a, name);
     cr_assert(engine_rig_empties(&rig, "b"), "%s", engine_rig_alive(&rig, "b"));
-    free(rig.devices);
 }
 
 TestCall(lost, what_cannot_be_saved_stays_in_the_target, keep_in_target("b"), .timeout = 60);
@@ -189,5 +185,4 @@ Test(lost, what_is_lost_with_the_target_is_named_as_well, .timeout = 60)
     engine_rig_moves(&rig, "c");
     engine_program_close(&a.program);
     free(a.bytes);
-    free(rig.devices);
 }

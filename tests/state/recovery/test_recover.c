@@ -241,7 +241,6 @@ static void lose_at_each(void (*run)(struct play *play), const char *way,
         cr_assert_lt(call, MOST_CALLS);
     cr_assert_gt(call, 20);
     protect_end();
-    free(rig.devices);
 }
 
 TestCall(recover, a_device_that_is_lost_at_any_call_is_replaced, lose_at_each(compute, "", 0),
@@ -278,7 +277,6 @@ Test(recover, what_an_event_puts_in_order_is_given_again_in_order, .timeout = 60
     RELEASE(launched, second);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* The second is lost at each call that it is given in the recovery and afterwards. */
@@ -290,7 +288,6 @@ Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
         cr_assert_lt(next++, MOST_CALLS);
     cr_assert_gt(next, 30);
     protect_end();
-    free(rig.devices);
 }
 
 TestCall(recover, a_device_that_is_lost_in_a_move_is_replaced, lose_at_each(compute_moving, "", 0),

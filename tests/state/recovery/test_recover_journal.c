@@ -37,7 +37,6 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
         again();
     }
     protect_end();
-    free(rig.devices);
 }
 
 /* It is replaced before who made the snapshot asks why that failed. */
@@ -59,7 +58,6 @@ Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
     OK(clReleaseEvent(launched));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
@@ -91,7 +89,6 @@ Test(recover, times_that_were_told_stay)
     RELEASE(told, other);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static void await_snapshots(uint64_t count)
@@ -142,7 +139,6 @@ Test(recover, after_a_loss_that_stopped_a_point_the_next_one_is_made_soon, .time
     }
     cr_assert(soon);
     protect_end();
-    free(rig.devices);
 }
 
 /* A journal that has what it may makes a snapshot, and so does what cannot be given again. */
@@ -182,7 +178,6 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
     cr_assert_not(is_on("a"));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* What had ended at the snapshot is in no journal, whether anybody had asked for it or not. */
@@ -205,7 +200,6 @@ Test(recover, what_ended_before_a_point_has_ended, .timeout = 60)
     OK(clReleaseEvent(event));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static uint64_t differences(void)
@@ -240,7 +234,6 @@ Test(recover, what_was_read_is_compared, .timeout = 60)
     }
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static void await_status(cl_event event)
@@ -285,7 +278,6 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     OK(clReleaseCommandQueue(second));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 TestCall(recover, memory_that_was_read_into_before_what_ended_is_the_program_s,
@@ -329,5 +321,4 @@ Test(recover, many_commands_take_about_as_long_again, .timeout = 300)
     OK(clReleaseKernel(idle));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }

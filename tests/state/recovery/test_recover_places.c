@@ -43,7 +43,6 @@ Test(recover, devices_are_lost_again_and_again, .timeout = 300)
     cr_assert_eq(recoveries(), 60);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 struct builder {
@@ -86,7 +85,6 @@ Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60
     cr_assert(is_on("b"));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static bool choose(void)
@@ -128,7 +126,6 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     recovery_install(NULL);
     engine_program_close(&program);
     protect_end();
-    free(rig.devices);
 }
 
 static void *move_to_b(void *report)
@@ -176,7 +173,6 @@ Test(recover, a_recovery_goes_through_its_states, .timeout = 60)
     has(&play, play.b, play.b_is);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static void *move_to_c(void *report)
@@ -217,7 +213,6 @@ Test(recover, a_move_that_began_before_a_loss_does_not_take_its_place, .timeout 
     RELEASE(event, idle);
     engine_program_close(&program);
     protect_end();
-    free(rig.devices);
 }
 
 /* It still had what was not fetched, and so is the same one when the program comes back. */
@@ -243,7 +238,6 @@ Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .
     cr_assert_not(is_on("a"));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* It need not be the program that finds it lost. */
@@ -263,7 +257,6 @@ Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_need
     has(&play, play.a, play.a_is);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* The driver of the next device opens some to build; the program, which waits, would let none go.
@@ -295,7 +288,6 @@ Test(recover, a_program_that_has_each_descriptor_is_recovered, .timeout = 60)
         cr_assert_eq(close(own[--count]), 0);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* Without protection it is as ever, also after there was some. */
@@ -313,7 +305,6 @@ Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
     cr_assert_eq(clFinish(play.program.queue), CL_OUT_OF_RESOURCES);
     cr_assert(is_on("a"));
     close_play(&play);
-    free(rig.devices);
 }
 
 /* The one that is found first cannot be used either. */
@@ -327,7 +318,6 @@ Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
     cr_assert(is_on("c"));
     OK(clReleaseContext(context));
     protect_end();
-    free(rig.devices);
 }
 
 /* What it has since its last snapshot can be carried nowhere: it is as without protection. */
@@ -353,7 +343,6 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
     OK(clReleaseProgram(program));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static bool somebody_chooses(void)
@@ -398,7 +387,6 @@ Test(recover, what_a_lost_device_reports_late_is_heard_by_nobody, .timeout = 120
     recovery_install(NULL);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* A command runs, and has a callback, whose device is lost: its recovery fails after COMMIT, and
@@ -435,7 +423,6 @@ static void failed_once(struct play *play, cl_event event)
     OK(clReleaseEvent(event));
     recovery_install(NULL);
     close_play(play);
-    free(rig.devices);
 }
 
 /* No wait lasts for ever, no callback is left out, and nobody is busy with it. */
@@ -494,5 +481,4 @@ Test(recover, a_device_where_the_journal_fails_is_not_lost, .timeout = 60)
     recovery_install(NULL);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }

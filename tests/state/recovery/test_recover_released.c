@@ -44,7 +44,6 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
     cr_assert(!protect_is_waited_for());
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* Until the interval has passed, an hour here, a program that waits for each end would stand still,
@@ -69,7 +68,6 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_interval, .timeout = 60
     }
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* So that it stops the program for long: what is mapped is copied while it stands. */
@@ -112,7 +110,6 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
     cr_assert(atomic_load(&told));
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static atomic_uint asked;
@@ -143,7 +140,6 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
     budget_set_policy(NULL);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 static enum budget_answer grant(const struct budget_need *need)
@@ -174,7 +170,6 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
     budget_set_policy(NULL);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
 
 /* Where there is not, it is. */
@@ -195,5 +190,4 @@ Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
     budget_set_policy(NULL);
     close_play(&play);
     protect_end();
-    free(rig.devices);
 }
