@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <stdint.h>
-#include <stdio.h>
 
 #include "tests/contract/tried.h"
 #include "tests/support/leaks.h"

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
 #include "tests/support/leaks.h"

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <stdint.h>
-#include <string.h>
 
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
@@ -141,7 +139,12 @@ Test(values, properties_and_arguments_name_objects_that_there_are)
 {
     static char foreign[256];
     void *bad[] = {foreign, (void *)(uintptr_t)0x1000, s.queue};
+    cl_mem freed = MADE(clCreateBuffer, s.context, CL_MEM_READ_WRITE, BYTES, NULL);
 
+    EXPECT(CL_SUCCESS, clSetKernelArg(kernel, 0, sizeof freed, &freed));
+    OK(clReleaseMemObject(freed));
+    EXPECT(CL_INVALID_MEM_OBJECT, clSetKernelArg(kernel, 0, sizeof freed, &freed));
+    EXPECT(CL_SUCCESS, clSetKernelArg(kernel, 0, sizeof freed, NULL));
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                     (cl_context_properties)bad[i], 0};

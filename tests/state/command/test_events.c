@@ -1,9 +1,6 @@
 #include "tests/state/command/test_events.h"
 
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Event callbacks: once each, the earliest status first, whatever the driver does. */
 

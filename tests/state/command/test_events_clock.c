@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "tests/state/command/test_events.h"
 
 /* Profiling times: in order within an event, and in one clock that never runs backwards (M3). */

@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/command/command.h"
 #include "state/command/elsewhere.h"
@@ -92,9 +89,7 @@ Test(copies, do_not_wait_for_what_else_the_source_does, .timeout = 60)
     const struct queue *there = (struct queue *)c.there;
     const struct residence *residence =
         there->context->at[atomic_load(&there->context->residence_index[there->vdev_index])];
-    cl_int error;
-    cl_event user = residence->cl->clCreateUserEvent(residence->context, &error);
-    OK(error);
+    cl_event user = MADE(residence->cl->clCreateUserEvent, residence->context);
     OK(residence->cl->clEnqueueMarkerWithWaitList(there->real, 1, &user, NULL));
     OK(residence->cl->clFlush(there->real));
     cl_event copied = copies_copy(&c, 3, 0, NULL);

@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/scratch.h"
@@ -361,4 +359,23 @@ Test(order, a_wait_has_ended_only_what_it_is_for_out_of_order, .timeout = 60)
         OK(clReleaseEvent(events[i]));
     }
     OK(clReleaseCommandQueue(queue));
+}
+
+/* 5.2.2 and 5.8 before 2.1. */
+Test(order, up_to_2_0_there_has_to_be_something_to_do, .timeout = 60)
+{
+    char bytes[16] = {0};
+    const size_t zero = 0;
+    struct events_scene s;
+    events_open(&s, "[one] name=one base=1 version=1.2", 0);
+    cl_command_queue q = s.program.queue;
+    cl_mem a = s.buffer;
+    cr_expect_eq(clEnqueueReadBuffer(q, a, CL_TRUE, 0, 0, bytes, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueWriteBuffer(q, a, CL_TRUE, 0, 0, bytes, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueCopyBuffer(q, a, a, 0, 16, 0, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueNDRangeKernel(q, s.add, 1, NULL, &zero, NULL, 0, NULL, NULL),
+                 CL_INVALID_GLOBAL_WORK_SIZE);
+    /* To fill nothing was never an error. */
+    OK(clEnqueueFillBuffer(q, a, bytes, 8, 0, 0, 0, NULL, NULL));
+    OK(clFinish(q));
 }

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/command/command.h"
 #include "state/command/event.h"

@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>

@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "state/command/power.h"
 #include "tests/state/command/test_events.h"
 

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/memory/memory.h"
 #include "state/object/usage.h"
 #include "state/program/kernel_priv.h"
@@ -95,25 +91,6 @@ Test(kernel, has_the_same_arguments_on_the_other_device)
     cr_assert_eq(numbers[1], 22);
     cr_assert_eq(numbers[2], 33);
     cr_assert_eq(numbers[3], 1);
-}
-
-Test(kernel, refuses_what_is_no_argument)
-{
-    struct kernel *kernel = make("k"), *images = make("i");
-    struct memory *memory = buffer("....", 4);
-    int number = 5;
-    void *foreign = &number, *wrong = program, *freed = memory;
-    cr_assert_eq(set(kernel, 5, 4, &number), CL_INVALID_ARG_INDEX);
-    cr_assert_eq(set(kernel, 0, 4, &memory), CL_INVALID_ARG_SIZE);
-    cr_assert_eq(set(kernel, 0, 8, &foreign), CL_INVALID_MEM_OBJECT);
-    cr_assert_eq(set(kernel, 0, 8, &wrong), CL_INVALID_MEM_OBJECT);
-    cr_assert_eq(set(kernel, 1, 8, &memory), CL_INVALID_ARG_SIZE);
-    cr_assert_eq(set(kernel, 1, 4, NULL), CL_INVALID_ARG_VALUE);
-    cr_assert_eq(set(images, 3, 8, &memory), CL_INVALID_SAMPLER);
-    OK(set(kernel, 0, 8, &memory));
-    object_release(memory);
-    cr_assert_eq(set(kernel, 0, 8, &freed), CL_INVALID_MEM_OBJECT);
-    OK(set(kernel, 0, 8, NULL));
 }
 
 Test(kernel, takes_types_of_the_program_for_what_they_are)
@@ -307,21 +284,6 @@ Test(kernel, errors_stay_after_a_move_as_answers_do)
                  CL_KERNEL_ARG_INFO_NOT_AVAILABLE);
     OK(kernel_arg_info(kernel, 1, CL_KERNEL_ARG_NAME, &value, &size));
     cr_assert_str_eq(value, "x");
-}
-
-Test(kernel, local_memory_counts_its_arguments)
-{
-    struct kernel *kernel = make("k");
-    for (size_t bytes = 64; bytes <= 256; bytes *= 2) {
-        const void *value;
-        size_t size;
-        cl_ulong local;
-        OK(set(kernel, 4, bytes, NULL));
-        OK(kernel_work_group_info(kernel, 0, CL_KERNEL_LOCAL_MEM_SIZE, &value, &size));
-        memcpy(&local, value, sizeof(local));
-        cr_assert_geq(local, bytes);
-        cr_assert_lt(local, 2 * bytes);
-    }
 }
 
 Test(kernel, remembers_its_largest_launch)
