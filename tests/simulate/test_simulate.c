@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/driver/driver.h"
 #include "tests/support/engine_rig.h"
 

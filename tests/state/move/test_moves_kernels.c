@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <string.h>
 
 #include "state/program/kernel_priv.h"
 #include "tests/state/move/test_moves_devices.h"

@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "state/recovery/protect.h"
@@ -240,7 +237,6 @@ static void lose_at_each(void (*run)(struct play *play), const char *way,
     for (; lose_at(run, call, 0, properties); call += every(2))
         cr_assert_lt(call, MOST_CALLS);
     cr_assert_gt(call, 20);
-    protect_end();
 }
 
 TestCall(recover, a_device_that_is_lost_at_any_call_is_replaced, lose_at_each(compute, "", 0),
@@ -276,7 +272,6 @@ Test(recover, what_an_event_puts_in_order_is_given_again_in_order, .timeout = 60
     cr_assert(is_on("b"));
     RELEASE(launched, second);
     close_play(&play);
-    protect_end();
 }
 
 /* The second is lost at each call that it is given in the recovery and afterwards. */
@@ -287,7 +282,6 @@ Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
     while (lose_at(compute, 12, next, 0))
         cr_assert_lt(next++, MOST_CALLS);
     cr_assert_gt(next, 30);
-    protect_end();
 }
 
 TestCall(recover, a_device_that_is_lost_in_a_move_is_replaced, lose_at_each(compute_moving, "", 0),

@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
@@ -36,7 +31,6 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
         close_play(&play);
         again();
     }
-    protect_end();
 }
 
 /* It is replaced before who made the snapshot asks why that failed. */
@@ -57,7 +51,6 @@ Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
     has(&play, play.b, play.b_is);
     OK(clReleaseEvent(launched));
     close_play(&play);
-    protect_end();
 }
 
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
@@ -88,7 +81,6 @@ Test(recover, times_that_were_told_stay)
     cr_expect_geq(time_of(other, CL_PROFILING_COMMAND_START), end);
     RELEASE(told, other);
     close_play(&play);
-    protect_end();
 }
 
 static void await_snapshots(uint64_t count)
@@ -138,7 +130,6 @@ Test(recover, after_a_loss_that_stopped_a_point_the_next_one_is_made_soon, .time
         again();
     }
     cr_assert(soon);
-    protect_end();
 }
 
 /* A journal that has what it may makes a snapshot, and so does what cannot be given again. */
@@ -177,7 +168,6 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
     has(&play, play.a, play.a_is);
     cr_assert_not(is_on("a"));
     close_play(&play);
-    protect_end();
 }
 
 /* What had ended at the snapshot is in no journal, whether anybody had asked for it or not. */
@@ -199,7 +189,6 @@ Test(recover, what_ended_before_a_point_has_ended, .timeout = 60)
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
     close_play(&play);
-    protect_end();
 }
 
 static uint64_t differences(void)
@@ -233,7 +222,6 @@ Test(recover, what_was_read_is_compared, .timeout = 60)
         cr_assert_eq(protect_now(), 0);
     }
     close_play(&play);
-    protect_end();
 }
 
 static void await_status(cl_event event)
@@ -277,7 +265,6 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     play.program.queue = first;
     OK(clReleaseCommandQueue(second));
     close_play(&play);
-    protect_end();
 }
 
 TestCall(recover, memory_that_was_read_into_before_what_ended_is_the_program_s,
@@ -320,5 +307,4 @@ Test(recover, many_commands_take_about_as_long_again, .timeout = 300)
     cr_assert_lt(took_again, 30 * took);
     OK(clReleaseKernel(idle));
     close_play(&play);
-    protect_end();
 }

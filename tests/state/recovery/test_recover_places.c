@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,7 +39,6 @@ Test(recover, devices_are_lost_again_and_again, .timeout = 300)
     }
     cr_assert_eq(recoveries(), 60);
     close_play(&play);
-    protect_end();
 }
 
 struct builder {
@@ -84,7 +80,6 @@ Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60
     has(&play, play.b, play.b_is);
     cr_assert(is_on("b"));
     close_play(&play);
-    protect_end();
 }
 
 static bool choose(void)
@@ -125,7 +120,6 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     retry_end(&retry);
     recovery_install(NULL);
     engine_program_close(&program);
-    protect_end();
 }
 
 static void *move_to_b(void *report)
@@ -172,7 +166,6 @@ Test(recover, a_recovery_goes_through_its_states, .timeout = 60)
     cr_assert_eq(recoveries(), 1);
     has(&play, play.b, play.b_is);
     close_play(&play);
-    protect_end();
 }
 
 static void *move_to_c(void *report)
@@ -212,7 +205,6 @@ Test(recover, a_move_that_began_before_a_loss_does_not_take_its_place, .timeout 
     cr_assert_eq(recoveries(), 1);
     RELEASE(event, idle);
     engine_program_close(&program);
-    protect_end();
 }
 
 /* It still had what was not fetched, and so is the same one when the program comes back. */
@@ -237,7 +229,6 @@ Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .
     has(&play, play.a, play.a_is);
     cr_assert_not(is_on("a"));
     close_play(&play);
-    protect_end();
 }
 
 /* It need not be the program that finds it lost. */
@@ -256,7 +247,6 @@ Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_need
     has(&play, play.b, play.b_is);
     has(&play, play.a, play.a_is);
     close_play(&play);
-    protect_end();
 }
 
 /* The driver of the next device opens some to build; the program, which waits, would let none go.
@@ -287,7 +277,6 @@ Test(recover, a_program_that_has_each_descriptor_is_recovered, .timeout = 60)
     while (count > 0)
         cr_assert_eq(close(own[--count]), 0);
     close_play(&play);
-    protect_end();
 }
 
 /* Without protection it is as ever, also after there was some. */
@@ -317,7 +306,6 @@ Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
     cl_context context = MADE(clCreateContext, NULL, 1, &rig.device, NULL, NULL);
     cr_assert(is_on("c"));
     OK(clReleaseContext(context));
-    protect_end();
 }
 
 /* What it has since its last snapshot can be carried nowhere: it is as without protection. */
@@ -342,7 +330,6 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
         clock_sleep(NS_PER_MS);
     OK(clReleaseProgram(program));
     close_play(&play);
-    protect_end();
 }
 
 static bool somebody_chooses(void)
@@ -386,7 +373,6 @@ Test(recover, what_a_lost_device_reports_late_is_heard_by_nobody, .timeout = 120
         report_late(&play);
     recovery_install(NULL);
     close_play(&play);
-    protect_end();
 }
 
 /* A command runs, and has a callback, whose device is lost: its recovery fails after COMMIT, and
@@ -439,7 +425,6 @@ Test(recover, what_cannot_be_given_again_fails, .timeout = 60)
     cr_assert_eq(recovery_state(), RECOVERY_FAILED);
     cr_assert_str_eq(journal_broken(), "it cannot be");
     failed_once(&play, event);
-    protect_end();
 }
 
 Test(recover, what_was_to_be_given_again_fails_without_protection, .timeout = 60)
@@ -480,5 +465,4 @@ Test(recover, a_device_where_the_journal_fails_is_not_lost, .timeout = 60)
     has(&play, play.b, play.b_is);
     recovery_install(NULL);
     close_play(&play);
-    protect_end();
 }

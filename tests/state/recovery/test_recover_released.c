@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/clock.h"
 #include "state/budget/budget.h"
 #include "state/image/snapshot.h"
@@ -43,7 +39,6 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
         clock_sleep(NS_PER_MS);
     cr_assert(!protect_is_waited_for());
     close_play(&play);
-    protect_end();
 }
 
 /* Until the interval has passed, an hour here, a program that waits for each end would stand still,
@@ -67,7 +62,6 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_interval, .timeout = 60
         cr_assert(atomic_load(&told[i]));
     }
     close_play(&play);
-    protect_end();
 }
 
 /* So that it stops the program for long: what is mapped is copied while it stands. */
@@ -109,7 +103,6 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
         clock_sleep(NS_PER_MS);
     cr_assert(atomic_load(&told));
     close_play(&play);
-    protect_end();
 }
 
 static atomic_uint asked;
@@ -139,7 +132,6 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
     cr_assert_eq(asked, 0);
     budget_set_policy(NULL);
     close_play(&play);
-    protect_end();
 }
 
 static enum budget_answer grant(const struct budget_need *need)
@@ -169,7 +161,6 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
     cr_assert_leq(after.snapshots - before.snapshots, 10);
     budget_set_policy(NULL);
     close_play(&play);
-    protect_end();
 }
 
 /* Where there is not, it is. */
@@ -189,5 +180,4 @@ Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
     }
     budget_set_policy(NULL);
     close_play(&play);
-    protect_end();
 }
