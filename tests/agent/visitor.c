@@ -2,8 +2,6 @@
 
 #include "tests/support/cases.h"
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -1,12 +1,10 @@
 #include "tests/emu/fixture.h"
 #include "tests/scratch.h"
 
-#include "tests/support/cases.h"
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "tests/support/calls.h"
 
 #define LOADER "libOpenCL.so.1"
 
@@ -16,7 +14,6 @@ static const struct {
     size_t offset;
 } slots[] = {
 #include "emu_slots.inc"
-#include "tests/support/calls.h"
 };
 
 void emu_rig_file(const char *variable, const char *text)
@@ -73,20 +70,15 @@ void emu_rig_open(struct emu_rig *rig, const char *config)
 void emu_vdev_open(const struct emu_rig *rig, size_t device, const char *source,
                    struct emu_vdev *ret_vdev)
 {
-    cl_int err;
     memset(ret_vdev, 0, sizeof(*ret_vdev));
-    ret_vdev->context = rig->cl->clCreateContext(NULL, 1, &rig->devices[device], NULL, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS, "context: %d", err);
+    ret_vdev->context = MADE(rig->cl->clCreateContext, NULL, 1, &rig->devices[device], NULL, NULL);
     ret_vdev->queue =
-        rig->cl->clCreateCommandQueue(ret_vdev->context, rig->devices[device], 0, &err);
-    cr_assert_eq(err, CL_SUCCESS, "queue: %d", err);
+        MADE(rig->cl->clCreateCommandQueue, ret_vdev->context, rig->devices[device], 0);
     if (source == NULL)
         return;
     ret_vdev->program =
-        rig->cl->clCreateProgramWithSource(ret_vdev->context, 1, &source, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS, "program: %d", err);
-    err = rig->cl->clBuildProgram(ret_vdev->program, 0, NULL, NULL, NULL, NULL);
-    cr_assert_eq(err, CL_SUCCESS, "build: %d", err);
+        MADE(rig->cl->clCreateProgramWithSource, ret_vdev->context, 1, &source, NULL);
+    OK(rig->cl->clBuildProgram(ret_vdev->program, 0, NULL, NULL, NULL, NULL));
 }
 
 void emu_vdev_close(const struct emu_rig *rig, struct emu_vdev *vdev)

@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "tests/emu/config.h"
@@ -22,9 +19,7 @@ static const char scale_source[] =
 static cl_kernel kernel_open(const struct emu_rig *rig, const struct emu_vdev *vdev,
                              const char *name, cl_mem first)
 {
-    cl_int err;
-    cl_kernel kernel = rig->cl->clCreateKernel(vdev->program, name, &err);
-    cr_assert_eq(err, CL_SUCCESS, "kernel: %d", err);
+    cl_kernel kernel = MADE(rig->cl->clCreateKernel, vdev->program, name);
     OK(rig->cl->clSetKernelArg(kernel, 0, sizeof(first), &first));
     return kernel;
 }
@@ -169,18 +164,15 @@ Test(emu, an_image_is_read_through_a_wrapped_sampler)
     struct emu_rig rig;
     struct emu_vdev vdev;
     int pixels[8] = {5, 4, 3, 2, 1, 0, 7, 6}, result[8];
-    cl_int err;
     emu_rig_open(&rig, "[a]");
     emu_vdev_open(&rig, 0, source, &vdev);
     cl_image_format format = {CL_R, CL_SIGNED_INT32};
     cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 8, .image_height = 1};
-    cl_mem image = rig.cl->clCreateImage(vdev.context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                                         &format, &desc, pixels, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_mem image = MADE(rig.cl->clCreateImage, vdev.context,
+                        CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, &format, &desc, pixels);
     cr_assert_geq(emu_shared_bytes(rig.shared, "a"), sizeof(pixels));
-    cl_sampler sampler = rig.cl->clCreateSampler(vdev.context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE,
-                                                 CL_FILTER_NEAREST, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_sampler sampler = MADE(rig.cl->clCreateSampler, vdev.context, CL_FALSE,
+                              CL_ADDRESS_CLAMP_TO_EDGE, CL_FILTER_NEAREST);
     cl_mem mem = buffer_of(&rig, &vdev, sizeof(result), CL_SUCCESS);
     cl_kernel kernel = kernel_open(&rig, &vdev, "look", image);
     OK(rig.cl->clSetKernelArg(kernel, 1, sizeof(sampler), &sampler));
@@ -202,20 +194,17 @@ Test(emu, memory_runs_out_and_comes_back)
     struct emu_rig rig;
     struct emu_vdev vdev;
     static char host[1 << 20];
-    cl_int err;
     emu_rig_open(&rig, "[a] memory=8MiB max_alloc=4MiB");
     emu_vdev_open(&rig, 0, NULL, &vdev);
     buffer_of(&rig, &vdev, 4 * MIB + 1, CL_INVALID_BUFFER_SIZE);
     cl_mem first = buffer_of(&rig, &vdev, 4 * MIB, CL_SUCCESS);
     cl_mem second = buffer_of(&rig, &vdev, 3 * MIB, CL_SUCCESS);
     cl_mem used =
-        rig.cl->clCreateBuffer(vdev.context, CL_MEM_USE_HOST_PTR, sizeof(host), host, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+        MADE(rig.cl->clCreateBuffer, vdev.context, CL_MEM_USE_HOST_PTR, sizeof(host), host);
     cr_assert_eq(emu_shared_bytes(rig.shared, "a"), 8 * MIB);
     buffer_of(&rig, &vdev, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cl_buffer_region region = {0, 4096};
-    cl_mem part = rig.cl->clCreateSubBuffer(first, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
-    cr_assert_eq(err, CL_SUCCESS, "a sub-buffer takes no memory of its own: %d", err);
+    cl_mem part = MADE(rig.cl->clCreateSubBuffer, first, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
     rig.cl->clReleaseMemObject(first);
     buffer_of(&rig, &vdev, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     rig.cl->clReleaseMemObject(part);
@@ -287,9 +276,7 @@ Test(emu, launches_obey_the_limits)
 static cl_int build(const struct emu_rig *rig, const struct emu_vdev *vdev, const char *source,
                     char *ret_log)
 {
-    cl_int err;
-    cl_program program = rig->cl->clCreateProgramWithSource(vdev->context, 1, &source, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_program program = MADE(rig->cl->clCreateProgramWithSource, vdev->context, 1, &source, NULL);
     cl_int built = rig->cl->clBuildProgram(program, 0, NULL, NULL, NULL, NULL);
     OK(rig->cl->clGetProgramBuildInfo(program, rig->devices[0], CL_PROGRAM_BUILD_LOG, 4096, ret_log,
                                       NULL));
@@ -323,11 +310,9 @@ Test(emu, printing_without_parameters_does_not_build_with_what_tells_them)
     struct emu_rig rig;
     struct emu_vdev vdev;
     const char *text = "kernel void says(void) { printf(\"5\"); }";
-    cl_int err;
     emu_rig_open(&rig, "[a] arg_info_fails=yes");
     emu_vdev_open(&rig, 0, NULL, &vdev);
-    cl_program program = rig.cl->clCreateProgramWithSource(vdev.context, 1, &text, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_program program = MADE(rig.cl->clCreateProgramWithSource, vdev.context, 1, &text, NULL);
     cr_assert_eq(rig.cl->clBuildProgram(program, 0, NULL, "-cl-kernel-arg-info", NULL, NULL),
                  CL_BUILD_PROGRAM_FAILURE);
     OK(rig.cl->clBuildProgram(program, 0, NULL, "", NULL, NULL));
@@ -386,10 +371,8 @@ Test(emu, links_launches_and_builds_take_their_time)
                                     NULL));
     cr_assert_geq(seconds() - start, 0.1);
     start = seconds();
-    cl_int err;
-    void *at = rig.cl->clEnqueueMapBuffer(vdev.queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                          sizeof(bytes), 0, NULL, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    void *at = MADE(rig.cl->clEnqueueMapBuffer, vdev.queue, mem, CL_TRUE,
+                    CL_MAP_READ | CL_MAP_WRITE, 0, sizeof(bytes), 0, NULL, NULL);
     cr_assert_geq(seconds() - start, 0.1);
     start = seconds();
     OK(rig.cl->clEnqueueUnmapMemObject(vdev.queue, mem, at, 0, NULL, NULL));
@@ -459,13 +442,11 @@ Test(emu, a_paced_kernel_takes_its_time_after_the_call)
     cl_event event;
     cl_ulong begun, ended;
     const size_t global = 16;
-    cl_int err;
     emu_rig_open(&rig, "[a] base=1 items_per_s=100 paced=sizes");
     emu_vdev_open(&rig, 0, scale_source, &vdev);
     OK(rig.cl->clReleaseCommandQueue(vdev.queue));
     vdev.queue =
-        rig.cl->clCreateCommandQueue(vdev.context, rig.devices[0], CL_QUEUE_PROFILING_ENABLE, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+        MADE(rig.cl->clCreateCommandQueue, vdev.context, rig.devices[0], CL_QUEUE_PROFILING_ENABLE);
     cl_mem mem = buffer_of(&rig, &vdev, 4096, CL_SUCCESS);
     cl_kernel sizes = kernel_open(&rig, &vdev, "sizes", mem);
     double start = seconds();
@@ -511,8 +492,7 @@ Test(emu, what_a_device_does_not_offer_is_refused)
     emu_vdev_close(&rig, &vdev);
     emu_vdev_open(&rig, 1, NULL, &vdev);
     cl_command_queue queue =
-        rig.cl->clCreateCommandQueueWithProperties(vdev.context, rig.devices[1], NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS, "a 3.0 device takes it: %d", err);
+        MADE(rig.cl->clCreateCommandQueueWithProperties, vdev.context, rig.devices[1], NULL);
     rig.cl->clReleaseCommandQueue(queue);
     emu_vdev_close(&rig, &vdev);
 }

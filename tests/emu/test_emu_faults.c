@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -97,8 +93,7 @@ Test(emu_faults, an_arm_counts_the_calls_of_one_function_and_gives_its_natural_e
     emu_rig_open(&rig, "[a]");
     emu_vdev_open(&rig, 0, NULL, &vdev);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 2, "clCreateBuffer", EMU_ERROR_NATURAL), 0);
-    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_mem mem = MADE(rig.cl->clCreateBuffer, vdev.context, 0, 64, NULL);
     OK(rig.cl->clFinish(vdev.queue));
     cr_assert_null(rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err));
     cr_assert_eq(err, CL_MEM_OBJECT_ALLOCATION_FAILURE);
@@ -477,8 +472,7 @@ Test(emu_faults, two_views_of_one_device_share_a_context_and_its_binaries)
     cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)rig.platform,
                                           0};
     cl_context context =
-        cl->clCreateContextFromType(properties, CL_DEVICE_TYPE_GPU, NULL, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+        MADE(cl->clCreateContextFromType, properties, CL_DEVICE_TYPE_GPU, NULL, NULL);
     cl_program program = cl->clCreateProgramWithSource(context, 1, &text, NULL, &err);
     OK(cl->clBuildProgram(program, 2, rig.devices, NULL, NULL, NULL));
     OK(cl->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, NULL));
@@ -486,9 +480,8 @@ Test(emu_faults, two_views_of_one_device_share_a_context_and_its_binaries)
     unsigned char *binaries[2] = {calloc(1, sizes[0]), calloc(1, sizes[1])};
     OK(cl->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries), binaries, NULL));
     cr_assert_arr_eq(binaries[0], binaries[1], sizes[0]);
-    cl_program again = cl->clCreateProgramWithBinary(
-        context, 2, rig.devices, sizes, (const unsigned char **)binaries, statuses, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_program again = MADE(cl->clCreateProgramWithBinary, context, 2, rig.devices, sizes,
+                            (const unsigned char **)binaries, statuses);
     cr_assert(statuses[0] == CL_SUCCESS && statuses[1] == CL_SUCCESS);
     cl->clReleaseProgram(again);
     cl->clReleaseProgram(program);
@@ -507,11 +500,9 @@ static void *work(void *data)
     struct emu_vdev vdev;
     emu_vdev_open(rig, 0, NULL, &vdev);
     for (int i = 0; i < ROUNDS; i++) {
-        cl_int err;
         int in = i, out = -1;
         cl_event event;
-        cl_mem mem = rig->cl->clCreateBuffer(vdev.context, 0, sizeof(in), NULL, &err);
-        cr_assert_eq(err, CL_SUCCESS);
+        cl_mem mem = MADE(rig->cl->clCreateBuffer, vdev.context, 0, sizeof(in), NULL);
         OK(rig->cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(in), &in, 0, NULL,
                                          &event));
         OK(rig->cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(out), &out, 1, &event,

@@ -2,7 +2,6 @@
 #define RESEAT_TESTS_POLICY_POLICY_EXPECT_H
 
 #include "tests/support/cases.h"
-#include <string.h>
 
 #include "tests/policy/policy_world.h"
 

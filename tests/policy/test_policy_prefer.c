@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/policy/policy_expect.h"
 #include "tests/support/leaks.h"
 

@@ -1,9 +1,6 @@
 #include "tests/remote/rogue.h"
 
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tests/support/calls.h"
 

@@ -1,8 +1,5 @@
 #include "tests/remote/seat.h"
 
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/support/calls.h"

@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "state/base/clock.h"

@@ -1,11 +1,6 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>

@@ -1,12 +1,8 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,11 +1,6 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <arpa/inet.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dirent.h>
 #include <errno.h>
@@ -8,9 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

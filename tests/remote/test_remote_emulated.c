@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/remote/rogue.h"
 #include "tests/remote/seat.h"

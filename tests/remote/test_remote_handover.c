@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

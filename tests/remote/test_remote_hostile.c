@@ -1,11 +1,6 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,10 +1,6 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dlfcn.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

@@ -1,11 +1,6 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,12 +1,8 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "remote/server/listener/clients.h"

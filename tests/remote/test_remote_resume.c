@@ -1,9 +1,4 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -59,10 +54,8 @@ static uint64_t agreed(const struct served *server, uint64_t features)
 
 /* A later client is served as one of today: it says what more it could, and is told what there is.
  */
-Test(remote_server, features_that_it_does_not_know_count_for_nothing)
-{
-    cr_assert_eq(agreed(&served, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES) & ~WIRE_FEATURES, 0);
-}
+TestCall(remote_server, features_that_it_does_not_know_count_for_nothing,
+         cr_assert_eq(agreed(&served, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES) & ~WIRE_FEATURES, 0));
 
 /* Its sessions are kept from what their user may do, and an environment could lead around that. */
 Test(remote_server, only_one_of_isolated_programs_takes_an_environment)

@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/bytes/content_hash.h"
 #include "tests/remote/rogue.h"

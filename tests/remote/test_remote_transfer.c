@@ -1,8 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/driver/served.h"
 #include "state/object/residence.h"

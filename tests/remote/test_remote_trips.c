@@ -1,9 +1,3 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/clock.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"

@@ -8,8 +8,9 @@
 #include <string.h>
 
 /*
- * Tests in C, each in a process of its own. The names are Criterion's, which cannot run under
- * ThreadSanitizer. The runner forks them, so they have the libraries that constructors loaded.
+ * Tests in C, each in a process of its own, with the headers that nearly all need. The names are
+ * Criterion's, which cannot run under ThreadSanitizer. The runner forks the tests, so they have the
+ * libraries that constructors loaded.
  *
  *   test_NAME [--list] [--jobs N] [PATTERN...]
  *

@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 

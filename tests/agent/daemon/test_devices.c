@@ -2,9 +2,6 @@
 #include <dirent.h>
 #include <jansson.h>
 #include <pty.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

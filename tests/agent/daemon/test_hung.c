@@ -1,8 +1,6 @@
 #include "tests/support/cases.h"
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>

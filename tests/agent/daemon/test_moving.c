@@ -2,9 +2,6 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"

@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/protocol/protocol.h"

@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 

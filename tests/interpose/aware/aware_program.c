@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/interpose/aware/test_aware.h"
 
 #define PATIENCE_NS 20000000000u

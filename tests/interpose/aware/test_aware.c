@@ -1,9 +1,5 @@
 #include "tests/interpose/aware/test_aware.h"
 
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

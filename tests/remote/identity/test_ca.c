@@ -1,11 +1,7 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/x509v3.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,8 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "interpose/entry/start.h"
 #include "state/base/span.h"

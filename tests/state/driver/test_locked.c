@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "state/driver/driver.h"
@@ -58,16 +56,13 @@ static void open_oclgrind(struct shared *s)
 {
     struct device **devices;
     size_t count;
-    cl_int error;
     cr_assert_eq(driver_list_library(OCLGRIND, &devices, &count), 0);
     cr_assert_gt(count, 0);
     s->device = devices[0];
     free(devices);
-    s->context = s->device->cl->clCreateContext(NULL, 1, &s->device->id, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    s->context = MADE(s->device->cl->clCreateContext, NULL, 1, &s->device->id, NULL, NULL);
     s->buffer =
-        s->device->cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, THREADS * SIZE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+        MADE(s->device->cl->clCreateBuffer, s->context, CL_MEM_READ_WRITE, THREADS * SIZE, NULL);
 }
 
 Test(locked, calls_of_several_threads_are_made_one_at_a_time, .timeout = 120)

@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"

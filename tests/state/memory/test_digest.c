@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/memory/digest.h"

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/state/memory/test_invariants_common.h"
 

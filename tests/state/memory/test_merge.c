@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/memory/digest.h"

@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/object/lost.h"

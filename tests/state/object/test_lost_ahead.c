@@ -1,9 +1,4 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/object/lost.h"
 #include "tests/support/engine_rig.h"

@@ -2,9 +2,6 @@
 #define RESEAT_TESTS_STATE_PRESENT_FAKE_DEVICE_H
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/driver/devinfo.h"
 #include "state/present/present.h"

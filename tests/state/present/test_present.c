@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <string.h>
 
 #include "tests/state/present/fake_device.h"
 #include "tests/support/calls.h"

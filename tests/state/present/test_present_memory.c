@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/state/present/fake_device.h"
 
 /* How much device memory a program is told of, and why. */

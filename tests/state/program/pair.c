@@ -1,9 +1,5 @@
 #include "tests/state/program/pair.h"
 
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/support/calls.h"
 
 void pair_init(struct pair *pair)
@@ -78,11 +74,9 @@ struct program *pair_source(struct pair *pair, const char *source)
 void pair_run(struct residence *residence, cl_kernel kernel, int *ret_numbers, unsigned count)
 {
     const cl_icd_dispatch *cl = residence->cl;
-    cl_int error;
     size_t one = 1;
-    cl_mem buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, count * sizeof(int),
-                                       NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_mem buffer =
+        MADE(cl->clCreateBuffer, residence->context, CL_MEM_READ_WRITE, count * sizeof(int), NULL);
     OK(cl->clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
     OK(cl->clEnqueueNDRangeKernel(residence->io, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
     OK(cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, count * sizeof(int), ret_numbers,

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/object/residence.h"
 #include "state/program/program_priv.h"
 #include "tests/support/calls.h"
@@ -47,11 +43,9 @@ static void check_runs(struct residence *residence, cl_program real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     const size_t one = 1;
-    cl_int error, number = 0;
-    cl_kernel kernel = cl->clCreateKernel(real, "fourth", &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem buffer = cl->clCreateBuffer(residence->context, 0, sizeof(number), NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_int number = 0;
+    cl_kernel kernel = MADE(cl->clCreateKernel, real, "fourth");
+    cl_mem buffer = MADE(cl->clCreateBuffer, residence->context, 0, sizeof(number), NULL);
     OK(cl->clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
     OK(cl->clEnqueueNDRangeKernel(residence->io, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
     OK(cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, sizeof(number), &number, 0, NULL,
@@ -133,9 +127,7 @@ Test(library_drivers, what_a_binary_says_is_what_its_build_said)
 
 static void attributes_of(const struct residence *residence, cl_program real, char ret[256])
 {
-    cl_int error;
-    cl_kernel kernel = residence->cl->clCreateKernel(real, "fourth", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(residence->cl->clCreateKernel, real, "fourth");
     memset(ret, 0, 256);
     OK(residence->cl->clGetKernelInfo(kernel, CL_KERNEL_ATTRIBUTES, 255, ret, NULL));
     residence->cl->clReleaseKernel(kernel);

@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/object/usage.h"
 #include "state/recipe/container.h"
 #include "tests/state/program/pair.h"
@@ -18,10 +13,8 @@ TestSuite(program, .fini = pair_finish);
 /* What the kernel "k" of @program writes in @residence_index, of which it was made real. */
 static int result(struct program *program, struct residence *residence, uint8_t residence_index)
 {
-    cl_int error;
     int number = -1;
-    cl_kernel kernel = residence->cl->clCreateKernel(program->real[residence_index], "k", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(residence->cl->clCreateKernel, program->real[residence_index], "k");
     pair_run(residence, kernel, &number, 1);
     residence->cl->clReleaseKernel(kernel);
     return number;

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <limits.h>
-#include <string.h>
 
 #include "interpose/entry/start.h"
 #include "tests/state/move/test_moves_common.h"

@@ -1,6 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/memory/past_caches.h"
 #include "tests/state/transfer/transfer_bench.h"

@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
