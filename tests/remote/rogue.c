@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 struct link *rogue_dial(const struct served *served)
 {
@@ -151,10 +152,7 @@ void rogue_ends(struct rogue *good, struct served *served)
     rogue_must_work(good, 2);
     stream_finish(&good->stream);
     /* It says how sessions ended once it has seen that they did. */
-    for (uint64_t until = clock_now_ns() + SILENCE_NS; served_session(served);) {
-        cr_assert(clock_now_ns() < until, "a session goes on");
-        clock_sleep(NS_PER_MS);
-    }
+    cr_assert(COMES(!served_session(served), SILENCE_NS), "a session goes on");
     served_stop(served);
     /* Sessions ended by its rules, not by chance. */
     cr_assert(!served_wrote(served, " crashed: "));

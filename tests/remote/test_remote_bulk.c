@@ -10,6 +10,7 @@
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* Bulk data in shared memory: blocks of areas, and who copies there. */
 
@@ -20,10 +21,7 @@ TestSuite(remote_bulk, .timeout = 90);
 /* Buffers of the device, once there are as many. */
 static void must_have_buffers(int64_t count)
 {
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(emulated, "emu", EMU_MEM) != count && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(emulated, "emu", EMU_MEM), count);
+    cr_assert(COMES(emu_shared_live(emulated, "emu", EMU_MEM) == count, SILENCE_NS));
 }
 
 Test(remote_bulk, a_later_context_has_memory_that_is_registered_with_it)
@@ -233,10 +231,7 @@ static struct seat read_to_page(struct served *served, const char *threads, cl_e
     cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
     OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SEAT_SIZE, target, 0, NULL,
                            ret_read));
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (!atomic_load(&stuck) && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert(atomic_load(&stuck), "nobody wrote there");
+    cr_assert(COMES(atomic_load(&stuck), SILENCE_NS), "nobody wrote there");
     return seat;
 }
 

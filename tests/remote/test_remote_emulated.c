@@ -3,6 +3,7 @@
 #include "tests/remote/rogue.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* What a server does for devices with memory of their own: small reads, and ends that their drivers
    are late to tell of. */
@@ -14,10 +15,7 @@ TestSuite(remote_emulated, .timeout = 90);
 
 static void must_have(enum emu_kind kind, int64_t count)
 {
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(emulated, "emu", kind) != count && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(emulated, "emu", kind), count);
+    cr_assert(COMES(emu_shared_live(emulated, "emu", kind) == count, SILENCE_NS));
 }
 
 static cl_uint *numbers(void)

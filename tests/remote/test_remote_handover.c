@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tests/remote/rogue.h"
+#include "tests/support/comes.h"
 
 /* Who may go on with a session, and what others who try can do to it: nothing. */
 
@@ -115,11 +116,8 @@ static void await_children(unsigned count)
 {
     pid_t pids[CHILDREN_MAX];
     unsigned now;
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while ((now = served_children(&served, pids, CHILDREN_MAX)) != count) {
-        cr_assert(clock_now_ns() < until, "there are %u processes, not %u", now, count);
-        clock_sleep(NS_PER_MS);
-    }
+    cr_assert(COMES((now = served_children(&served, pids, CHILDREN_MAX)) == count, SILENCE_NS),
+              "there are %u processes, not %u", now, count);
 }
 
 static void ends(void)

@@ -7,6 +7,7 @@
 #include "state/base/threads/thread.h"
 #include "tests/remote/rogue.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* What a server says that is not so: the program gets errors, and only what it asked for is
    written. Between the driver and a real server stands one that changes what is said. */
@@ -128,10 +129,7 @@ static void start(void)
 static void ends(void)
 {
     /* What it posts may be here before it has counted it. */
-    for (uint64_t until = clock_now_ns() + SILENCE_NS; atomic_load(&between.changed) == 0;) {
-        cr_assert(clock_now_ns() < until, "nothing was changed");
-        clock_sleep(NS_PER_MS);
-    }
+    cr_assert(COMES(atomic_load(&between.changed) != 0, SILENCE_NS), "nothing was changed");
     link_unix.unlisten(between.address + strlen("unix:"));
     served_stop(&between.served);
     cr_assert(!served_wrote(&between.served, " crashed: "));

@@ -9,6 +9,7 @@
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* The processes that a driver starts in a session, as compilers start linkers. */
 
@@ -44,10 +45,7 @@ static unsigned count(pid_t group)
 
 static void must_become(pid_t group, unsigned want)
 {
-    uint64_t until = clock_now_ns() + LIMIT_NS;
-    while (count(group) != want && clock_now_ns() < until)
-        clock_sleep(5 * NS_PER_MS);
-    cr_assert_eq(count(group), want);
+    cr_assert(COMES(count(group) == want, LIMIT_NS));
 }
 
 static cl_int build(struct seat seat, cl_device_id device)

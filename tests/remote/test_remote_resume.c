@@ -7,6 +7,7 @@
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /*
  * What a program sees of links that break: nothing, but time. What it computes is compared with
@@ -246,10 +247,7 @@ Test(remote_resume, a_server_that_stands_still_for_long_is_gone_on_with, .timeou
 
 static void await_no_session(void)
 {
-    for (uint64_t until = clock_now_ns() + LIMIT_NS; served_session(&served);) {
-        cr_assert(clock_now_ns() < until, "a session goes on");
-        clock_sleep(10 * NS_PER_MS);
-    }
+    cr_assert(COMES(!served_session(&served), LIMIT_NS), "a session goes on");
 }
 
 /* Errors, by the time that the limit, or less, has passed. */

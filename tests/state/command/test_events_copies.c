@@ -5,6 +5,7 @@
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
 #include "tests/state/command/test_events.h"
+#include "tests/support/comes.h"
 
 /* Copies between buffers of two virtual devices, whose driver copies from one to the other. */
 
@@ -47,10 +48,7 @@ static void copies_close(struct copies *c)
     OK(clFinish(c->here));
     OK(clFinish(c->there));
     RELEASE(c->from, c->to);
-    for (unsigned ms = 0; parts_real_count() != 0; ms++) {
-        cr_assert_lt(ms, 10000);
-        engine_rig_sleep(1);
-    }
+    cr_assert(COMES(parts_real_count() == 0, 10 * NS_PER_S));
 }
 
 static cl_event copies_copy(const struct copies *c, size_t block, cl_uint waits,
@@ -73,10 +71,8 @@ static void copies_check(const struct copies *c, size_t block, cl_uint wanted)
 
 static void copies_await_held(unsigned wanted)
 {
-    for (unsigned ms = 0; atomic_load(&engine_between.held) < wanted; ms++) {
-        cr_assert_lt(ms, 10000, "%u copies pass", engine_between.held);
-        engine_rig_sleep(1);
-    }
+    cr_assert(COMES(atomic_load(&engine_between.held) >= wanted, 10 * NS_PER_S), "%u copies pass",
+              engine_between.held);
     engine_rig_sleep(20);
     cr_assert_eq(atomic_load(&engine_between.held), wanted);
 }

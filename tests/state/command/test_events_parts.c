@@ -4,6 +4,7 @@
 #include "state/command/event.h"
 #include "state/command/parts.h"
 #include "tests/state/command/test_events.h"
+#include "tests/support/comes.h"
 
 /* Commands of several parts: each in a residence, all behind one event. */
 
@@ -249,9 +250,7 @@ Test(parts, run_on_after_the_program_released_their_event, .timeout = 60)
     check_called(&l, CL_COMPLETE);
     cr_assert(engine_rig_settles(&l.s.rig, "one", live[0], 0));
     cr_assert(engine_rig_settles(&l.s.rig, "two", live[1], 0));
-    for (unsigned ms = 0; object_count(OBJECT_EVENT) != 0 && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(object_count(OBJECT_EVENT), 0);
+    cr_assert(COMES(object_count(OBJECT_EVENT) == 0, 10 * NS_PER_S));
     cr_assert_eq(parts_real_count(), 0);
 }
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "tests/state/command/test_events.h"
+#include "tests/support/comes.h"
 
 /* Threads of the program that it cancels while they wait, and callbacks that end theirs. */
 
@@ -166,9 +167,7 @@ Test(events_threads, callbacks_that_end_their_threads_are_all_called)
     }
     cr_assert(events_wait(&calls, CALLBACKS), "%u called", calls);
     /* Each event, which its callbacks kept, is gone. */
-    for (unsigned ms = 0; object_count(OBJECT_EVENT) != 0 && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(object_count(OBJECT_EVENT), 0);
+    cr_assert(COMES(object_count(OBJECT_EVENT) == 0, 10 * NS_PER_S));
     events_check_words(&s, s.program.queue, CALLBACKS / 4);
 }
 
@@ -191,9 +190,7 @@ Test(events_threads, a_build_whose_callback_ends_its_thread_has_ended)
         cr_assert(events_wait(&calls, i), "%u called", calls);
         OK(clReleaseProgram(program));
     }
-    for (unsigned ms = 0; object_count(OBJECT_PROGRAM) != 1 && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(object_count(OBJECT_PROGRAM), 1);
+    cr_assert(COMES(object_count(OBJECT_PROGRAM) == 1, 10 * NS_PER_S));
 }
 
 struct mask {
