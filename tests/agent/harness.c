@@ -108,9 +108,11 @@ static int remove_one(const char *path, const struct stat *stat, int flag, struc
 
 void harness_finish(void)
 {
-    for (unsigned i = 0; i < spawned_count; i++)
-        if (waitpid(spawned[i], NULL, WNOHANG) == 0)
-            harness_end(spawned[i]);
+    while (spawned_count > 0)
+        if (waitpid(spawned[spawned_count - 1], NULL, WNOHANG) == 0)
+            harness_end(spawned[spawned_count - 1]);
+        else
+            spawned_count--;
     json_decref(parsed);
     parsed = NULL;
 
@@ -156,6 +158,9 @@ int harness_wait(pid_t pid)
 
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
+    for (unsigned i = 0; i < spawned_count; i++)
+        if (spawned[i] == pid)
+            spawned[i--] = spawned[--spawned_count];
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -248,6 +253,12 @@ struct result *harness_run(const char *program, ...)
     return result;
 }
 
+void harness_owns(pid_t pid)
+{
+    cr_assert_lt(spawned_count, SPAWNED_MAX);
+    spawned[spawned_count++] = pid;
+}
+
 pid_t harness_spawn(const char *program, ...)
 {
     va_list arguments;
@@ -255,8 +266,7 @@ pid_t harness_spawn(const char *program, ...)
     va_start(arguments, program);
     pid_t pid = spawn_with(program, arguments, -1, -1);
     va_end(arguments);
-    cr_assert_lt(spawned_count, SPAWNED_MAX);
-    spawned[spawned_count++] = pid;
+    harness_owns(pid);
     return pid;
 }
 

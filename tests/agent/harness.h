@@ -39,6 +39,8 @@ struct result *harness_run(const char *program, ...) __attribute__((sentinel));
 struct result *harness_says(struct result *result, int status, const char *text);
 /** Start one in the background, its output dropped. harness_finish() kills it if it runs still. */
 pid_t harness_spawn(const char *program, ...) __attribute__((sentinel));
+/** Have harness_finish() kill that child too. */
+void harness_owns(pid_t pid);
 /** Wait for one from harness_spawn(); as struct result's status. */
 int harness_wait(pid_t pid);
 

@@ -136,7 +136,7 @@ Test(events, of_other_users_programs_nobody_else_is_told)
     struct frame frame;
 
     visitor_start_host_agent();
-    struct visitor program = visitor_program(ONE, "mine");
+    visitor_program(ONE, "mine");
     struct visitor clients[] = {visitor_client(OTHER), visitor_client(ONE)};
     for (int own = 0; own < 2; own++) {
         const msgpack_object *events;
@@ -151,5 +151,4 @@ Test(events, of_other_users_programs_nobody_else_is_told)
         message_finish(&message);
         visitor_leave(&clients[own]);
     }
-    visitor_leave(&program);
 }
