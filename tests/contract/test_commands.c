@@ -1,26 +1,11 @@
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
-#include "tests/support/leaks.h"
 
 /* What the entry points answer by themselves: information, and errors that no driver is asked
  * for.
  */
 
-static struct samples s;
-
-static void make(void)
-{
-    samples_make(&s);
-}
-
-static void release(void)
-{
-    samples_release(&s);
-    memset(&s, 0, sizeof(s));
-    leaks_check();
-}
-
-TestSuite(commands, .init = make, .fini = release, .timeout = 60);
+TestSuite(commands, .init = samples_begin, .fini = samples_end, .timeout = 60);
 
 Test(commands, transfers_beyond_the_end_are_refused)
 {

@@ -5,7 +5,6 @@
 
 /* Programs, kernels, arguments and launches, as the specification words their errors. */
 
-static struct samples s;
 static cl_program program;
 
 static const char source[] =

@@ -1,25 +1,10 @@
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
-#include "tests/support/leaks.h"
 
 /* What 5.2 to 5.5 and 5.7 of the specification ask of memory objects and samplers, where a driver
  * is not asked, or need not say so itself. */
 
-static struct samples s;
-
-static void make(void)
-{
-    samples_make(&s);
-}
-
-static void release(void)
-{
-    samples_release(&s);
-    memset(&s, 0, sizeof(s));
-    leaks_check();
-}
-
-TestSuite(memory_objects, .init = make, .fini = release, .timeout = 60);
+TestSuite(memory_objects, .init = samples_begin, .fini = samples_end, .timeout = 60);
 
 #define MEMORY_INFO(memory, name, type)                                                            \
     ({                                                                                             \

@@ -2,26 +2,11 @@
 
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
-#include "tests/support/leaks.h"
 
 /* How devices, contexts, queues and events are made, and what they answer (4.2, 4.4, 5.1, 5.11 to
  * 5.15). */
 
-static struct samples s;
-
-static void make(void)
-{
-    samples_make(&s);
-}
-
-static void release(void)
-{
-    samples_release(&s);
-    memset(&s, 0, sizeof(s));
-    leaks_check();
-}
-
-TestSuite(objects, .init = make, .fini = release, .timeout = 60);
+TestSuite(objects, .init = samples_begin, .fini = samples_end, .timeout = 60);
 
 #define GET(what, of, name, value) clGet##what##Info(of, name, sizeof(value), &(value), NULL)
 #define SIZED(what, of, name, value, size)                                                         \

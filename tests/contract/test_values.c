@@ -16,7 +16,6 @@ static const char source[] = "__kernel void one(__global uint *a, uint k, __loca
 static unsigned char host[BYTES];
 static cl_uint answer[256];
 static const size_t zero[3], one[3] = {1, 1, 1}, box[3] = {4, 1, 1}, aside[3] = {1, 0, 0};
-static struct samples s;
 static cl_program program;
 static cl_kernel kernel;
 static cl_int error;
