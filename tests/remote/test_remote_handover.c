@@ -115,7 +115,7 @@ static void finish(struct client *client)
 static void await_children(unsigned count)
 {
     pid_t pids[CHILDREN_MAX];
-    unsigned now;
+    unsigned now = 0;
     cr_assert(COMES((now = served_children(&served, pids, CHILDREN_MAX)) == count, SILENCE_NS),
               "there are %u processes, not %u", now, count);
 }
