@@ -12,9 +12,6 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,10 +26,14 @@
 #include "tests/support/patience.h"
 
 #define ARGUMENTS_MAX 24
+#define SPAWNED_MAX   64
 
 static char folder[64];
 static struct result last[4];
 static unsigned next_result;
+static pid_t spawned[SPAWNED_MAX];
+static unsigned spawned_count;
+static json_t *parsed;
 
 const char *harness_reseat(void)
 {
@@ -107,8 +108,15 @@ static int remove_one(const char *path, const struct stat *stat, int flag, struc
 
 void harness_finish(void)
 {
-    pid_t agent = harness_agent();
+    while (spawned_count > 0)
+        if (waitpid(spawned[spawned_count - 1], NULL, WNOHANG) == 0)
+            harness_end(spawned[spawned_count - 1]);
+        else
+            spawned_count--;
+    json_decref(parsed);
+    parsed = NULL;
 
+    pid_t agent = harness_agent();
     if (agent > 0) {
         RESEAT("agent", "stop");
         kill(agent, SIGKILL);
@@ -150,6 +158,9 @@ int harness_wait(pid_t pid)
 
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
+    for (unsigned i = 0; i < spawned_count; i++)
+        if (spawned[i] == pid)
+            spawned[i--] = spawned[--spawned_count];
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -242,6 +253,12 @@ struct result *harness_run(const char *program, ...)
     return result;
 }
 
+void harness_owns(pid_t pid)
+{
+    cr_assert_lt(spawned_count, SPAWNED_MAX);
+    spawned[spawned_count++] = pid;
+}
+
 pid_t harness_spawn(const char *program, ...)
 {
     va_list arguments;
@@ -249,7 +266,16 @@ pid_t harness_spawn(const char *program, ...)
     va_start(arguments, program);
     pid_t pid = spawn_with(program, arguments, -1, -1);
     va_end(arguments);
+    harness_owns(pid);
     return pid;
+}
+
+struct result *harness_says(struct result *result, int status, const char *text)
+{
+    cr_assert_eq(result->status, status, "%s%s", result->out, result->err);
+    cr_assert(strstr(status ? result->err : result->out, text), "not \"%s\": %s%s", text,
+              result->out, result->err);
+    return result;
 }
 
 bool harness_state(const char *name, const char *state, unsigned ms)
@@ -354,12 +380,26 @@ void harness_end(pid_t pid)
     harness_wait(pid);
 }
 
-json_t *harness_json(const struct result *result, const char *command)
+json_t *harness_kept(json_t *object)
+{
+    parsed = parsed ? parsed : json_array();
+    json_array_append_new(parsed, object);
+    return object;
+}
+
+json_t *harness_parse(const char *text)
 {
     json_error_t error;
-    json_t *object = json_loads(result->out, 0, &error);
+    json_t *object = json_loads(text, 0, &error);
 
-    cr_assert(object, "not JSON: %s: %s", error.text, result->out);
+    cr_assert(object, "not JSON: %s: %s", error.text, text);
+    return harness_kept(object);
+}
+
+json_t *harness_json(const struct result *result, const char *command)
+{
+    json_t *object = harness_parse(result->out);
+
     cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
     cr_assert_str_eq(json_string_value(json_object_get(object, "command")), command);
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), result->status);

@@ -18,7 +18,7 @@ struct result {
 
 /** Set up the environment: temporary folders, the fake lister, a library to preload. */
 void harness_init(void);
-/** Stop the agent and remove the folders. */
+/** Kill what was spawned, stop the agent and remove the folders. */
 void harness_finish(void);
 
 /** Paths of what was built, from the environment that meson gives to the test. */
@@ -35,18 +35,26 @@ void harness_write(const char *path, const char *text);
 struct result *harness_run(const char *program, ...) __attribute__((sentinel));
 /** `reseat` with these arguments. */
 #define RESEAT(...) harness_run(harness_reseat(), __VA_ARGS__, (char *)NULL)
-/** Start one in the background, its output dropped. */
+/** @result, which ended with @status, and printed @text: to stdout if that is 0, else to stderr. */
+struct result *harness_says(struct result *result, int status, const char *text);
+/** Start one in the background, its output dropped. harness_finish() kills it if it runs still. */
 pid_t harness_spawn(const char *program, ...) __attribute__((sentinel));
+/** Have harness_finish() kill that child too. */
+void harness_owns(pid_t pid);
 /** Wait for one from harness_spawn(); as struct result's status. */
 int harness_wait(pid_t pid);
 
 /** `reseat run` of our program, as @name; it does as @how (FAKE_MOVE) when it is moved. Fails
  * unless it runs soon. */
 pid_t harness_start(const char *name, const char *how);
-/** Kill it. */
+/** Kill it before the test's end. */
 void harness_end(pid_t pid);
 
-/** What `reseat @command --json` printed, owned by the caller: fails unless it is as every
+/** Release @object at the test's end. */
+json_t *harness_kept(json_t *object);
+/** @text as JSON, until the test's end: fails unless it is. */
+json_t *harness_parse(const char *text);
+/** What `reseat @command --json` printed, until the test's end: fails unless it is as every
  * command's is (version, command, status, an error where there is one). */
 json_t *harness_json(const struct result *result, const char *command);
 /** The code of the error that @object, of that, has; NULL where it has none. */

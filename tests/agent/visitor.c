@@ -2,8 +2,6 @@
 
 #include "tests/support/cases.h"
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -41,6 +39,7 @@ struct visitor visitor_connect(uid_t uid)
         pause();
         _exit(0);
     }
+    harness_owns(visitor.pid);
     close(ends[1]);
     visitor.fd = harness_receive_fd(ends[0]);
     close(ends[0]);
@@ -59,6 +58,19 @@ void visitor_leave(struct visitor *visitor)
 void visitor_tell(struct visitor *visitor, struct frame *frame)
 {
     (void)harness_tell(visitor->fd, frame);
+}
+
+void visitor_need(struct visitor *visitor, uint64_t id, uint64_t bytes)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_NEED);
+    frame_u64(&frame, "id", id);
+    frame_u64(&frame, "vdev", 0);
+    frame_u64(&frame, "total", bytes);
+    frame_u64(&frame, "least", bytes);
+    frame_u64(&frame, "wanted", bytes);
+    visitor_tell(visitor, &frame);
 }
 
 bool visitor_hear(struct visitor *visitor, struct message *ret_message, int ms)

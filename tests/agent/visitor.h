@@ -33,10 +33,12 @@ void visitor_start_host_agent(void);
 struct visitor visitor_connect(uid_t uid);
 /** Whether those that connect from now on keep this process's supplementary groups. */
 void visitor_keeps_groups(bool keeps);
-/** Kill it and close its connection. */
+/** Kill it and close its connection, before harness_finish() kills it. */
 void visitor_leave(struct visitor *visitor);
 /** Send @frame, and finish it. */
 void visitor_tell(struct visitor *visitor, struct frame *frame);
+/** Its program needs so much memory, all of it at once; @id is of the question. */
+void visitor_need(struct visitor *visitor, uint64_t id, uint64_t bytes);
 /** The next frame; false when there is none within @ms, or the connection ended. */
 bool visitor_hear(struct visitor *visitor, struct message *ret_message, int ms);
 /** Send @frame and take what comes next. */

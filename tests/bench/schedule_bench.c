@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "interpose/entry/start.h"
@@ -213,20 +209,9 @@ static void bench_engine(const char *what, bool objective, unsigned chains)
 }
 
 /* The last one is run first. Each has a process of its own, for there is one engine in each. */
-Test(bench, two_chains_placed)
-{
-    bench_engine("two chains", true, 2);
-}
-
-Test(bench, two_chains)
-{
-    bench_engine("two chains", false, 2);
-}
-
-Test(bench, one_chain_placed)
-{
-    bench_engine("a chain", true, 1);
-}
+TestCall(bench, two_chains_placed, bench_engine("two chains", true, 2));
+TestCall(bench, two_chains, bench_engine("two chains", false, 2));
+TestCall(bench, one_chain_placed, bench_engine("a chain", true, 1));
 
 Test(bench, one_chain)
 {

@@ -29,6 +29,11 @@ struct samples {
         cr_expect_eq(got_, error, "%s gave %d", #call, got_);                                      \
     } while (0)
 
+/** Those of the test: made and released by a suite's .init and .fini. */
+extern struct samples s;
+void samples_begin(void);
+void samples_end(void);
+
 void samples_make(struct samples *ret);
 void samples_release(struct samples *samples);
 

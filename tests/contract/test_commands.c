@@ -1,29 +1,11 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
-#include "tests/support/leaks.h"
 
 /* What the entry points answer by themselves: information, and errors that no driver is asked
  * for.
  */
 
-static struct samples s;
-
-static void make(void)
-{
-    samples_make(&s);
-}
-
-static void release(void)
-{
-    samples_release(&s);
-    memset(&s, 0, sizeof(s));
-    leaks_check();
-}
-
-TestSuite(commands, .init = make, .fini = release, .timeout = 60);
+TestSuite(commands, .init = samples_begin, .fini = samples_end, .timeout = 60);
 
 Test(commands, transfers_beyond_the_end_are_refused)
 {
@@ -279,22 +261,6 @@ Test(commands, image_regions_lie_in_the_image)
         CL_SUCCESS);
 }
 
-Test(commands, host_access_flags_hold)
-{
-    char bytes[16];
-    cl_int error;
-    cl_mem secret = MADE(clCreateBuffer, s.context, CL_MEM_HOST_NO_ACCESS, 64, NULL);
-    expect_error(clEnqueueReadBuffer(s.queue, secret, CL_TRUE, 0, 16, bytes, 0, NULL, NULL),
-                 CL_INVALID_OPERATION);
-    expect_error(clEnqueueWriteBuffer(s.queue, secret, CL_TRUE, 0, 16, bytes, 0, NULL, NULL),
-                 CL_INVALID_OPERATION);
-    void *map =
-        clEnqueueMapBuffer(s.queue, secret, CL_TRUE, CL_MAP_READ, 0, 16, 0, NULL, NULL, &error);
-    cr_expect_null(map);
-    cr_expect_eq(error, CL_INVALID_OPERATION);
-    clReleaseMemObject(secret);
-}
-
 Test(commands, a_held_command_gives_its_error_at_the_call)
 {
     char bytes[16];
@@ -411,62 +377,8 @@ Test(commands, objects_keep_alive_what_they_are_made_of)
     cl_mem buffer = clCreateBuffer(asked, 0, 64, NULL, &error);
     cr_expect_eq(error, CL_SUCCESS);
     expect_error(clRetainContext(asked), CL_SUCCESS);
-    expect_error(clReleaseMemObject(buffer), CL_SUCCESS);
-    expect_error(clReleaseCommandQueue(queue), CL_SUCCESS);
-    expect_error(clReleaseContext(asked), CL_SUCCESS);
+    RELEASE(buffer, queue, asked);
     expect_error(clReleaseContext(asked), CL_INVALID_CONTEXT);
-}
-
-Test(commands, queues_keep_their_properties)
-{
-    const cl_queue_properties list[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0};
-    const cl_queue_properties twice[] = {CL_QUEUE_PROPERTIES, 0, CL_QUEUE_PROPERTIES, 0, 0};
-    const cl_queue_properties unknown[] = {0x7777, 1, 0};
-    const cl_queue_properties on_device[] = {
-        CL_QUEUE_PROPERTIES, CL_QUEUE_ON_DEVICE | CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, 0};
-    cl_queue_properties answer[8];
-    cl_command_queue_properties bits = 0;
-    size_t size = 0;
-    cl_int error;
-    cl_command_queue queue = MADE(clCreateCommandQueueWithProperties, s.context, s.device, list);
-    clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(bits), &bits, NULL);
-    clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES_ARRAY, sizeof(answer), answer, &size);
-    cr_expect_eq(bits, CL_QUEUE_PROFILING_ENABLE);
-    cr_expect_eq(size, sizeof(list));
-    cr_expect_arr_eq(answer, list, sizeof(list));
-    clReleaseCommandQueue(queue);
-    cr_expect_null(clCreateCommandQueueWithProperties(s.context, s.device, twice, &error));
-    cr_expect_eq(error, CL_INVALID_VALUE);
-    cr_expect_null(clCreateCommandQueueWithProperties(s.context, s.device, unknown, &error));
-    cr_expect_eq(error, CL_INVALID_VALUE);
-    cr_expect_null(clCreateCommandQueueWithProperties(s.context, s.device, on_device, &error));
-    cr_expect_eq(error, CL_INVALID_QUEUE_PROPERTIES);
-}
-
-Test(commands, contexts_take_known_properties_once)
-{
-    cl_int error = CL_SUCCESS;
-    const cl_context_properties platform = (cl_context_properties)s.platform;
-    const cl_context_properties good[] = {CL_CONTEXT_PLATFORM, platform, 0};
-    const cl_context_properties twice[] = {CL_CONTEXT_PLATFORM, platform, CL_CONTEXT_PLATFORM,
-                                           platform, 0};
-    const cl_context_properties foreign[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)&error, 0};
-    const cl_context_properties graphics[] = {CL_GL_CONTEXT_KHR, 1, 0};
-    cl_context_properties answer[8];
-    size_t size = 0;
-    cl_context context = MADE(clCreateContextFromType, good, CL_DEVICE_TYPE_DEFAULT, NULL, NULL);
-    clGetContextInfo(context, CL_CONTEXT_PROPERTIES, sizeof(answer), answer, &size);
-    cr_expect_eq(size, sizeof(good));
-    cr_expect_arr_eq(answer, good, sizeof(good));
-    clReleaseContext(context);
-    cr_expect_null(clCreateContext(twice, 1, &s.device, NULL, NULL, &error));
-    cr_expect_eq(error, CL_INVALID_PROPERTY);
-    cr_expect_null(clCreateContext(foreign, 1, &s.device, NULL, NULL, &error));
-    cr_expect_eq(error, CL_INVALID_PLATFORM);
-    cr_expect_null(clCreateContext(graphics, 1, &s.device, NULL, NULL, &error));
-    cr_expect_eq(error, CL_INVALID_PROPERTY);
-    cr_expect_null(clCreateContext(NULL, 1, &s.device, NULL, &error, &error));
-    cr_expect_eq(error, CL_INVALID_VALUE);
 }
 
 static void CL_CALLBACK count_context(cl_context context, void *data)

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <stdint.h>
-#include <stdio.h>
 
 #include "tests/contract/tried.h"
 #include "tests/support/leaks.h"
@@ -16,13 +14,15 @@ struct bad {
     void *pointer;
 };
 
-/* The handle of each type in @s; NULL where there is none. */
-static void *handle_of(const struct samples *s, enum object_type type)
+/* The handle of each type in @of; NULL where there is none. */
+static void *handle_of(const struct samples *of, enum object_type type)
 {
     void *const handles[OBJECT_TYPES] = {
-        [OBJECT_PLATFORM] = s->platform, [OBJECT_DEVICE] = s->device, [OBJECT_CONTEXT] = s->context,
-        [OBJECT_QUEUE] = s->queue,       [OBJECT_MEMORY] = s->buffer, [OBJECT_SAMPLER] = s->sampler,
-        [OBJECT_PROGRAM] = s->program,   [OBJECT_KERNEL] = s->kernel, [OBJECT_EVENT] = s->event,
+        [OBJECT_PLATFORM] = of->platform, [OBJECT_DEVICE] = of->device,
+        [OBJECT_CONTEXT] = of->context,   [OBJECT_QUEUE] = of->queue,
+        [OBJECT_MEMORY] = of->buffer,     [OBJECT_SAMPLER] = of->sampler,
+        [OBJECT_PROGRAM] = of->program,   [OBJECT_KERNEL] = of->kernel,
+        [OBJECT_EVENT] = of->event,
     };
     return handles[type];
 }
@@ -63,24 +63,24 @@ static void try_one(const struct tried *tried, const struct samples *good,
     free(on_heap);
 }
 
-static cl_uint references(const struct samples *s)
+static cl_uint references(const struct samples *of)
 {
     cl_uint sum = 0, count = 0;
-    clGetContextInfo(s->context, CL_CONTEXT_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetContextInfo(of->context, CL_CONTEXT_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetCommandQueueInfo(s->queue, CL_QUEUE_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetCommandQueueInfo(of->queue, CL_QUEUE_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetMemObjectInfo(s->buffer, CL_MEM_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetMemObjectInfo(of->buffer, CL_MEM_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetMemObjectInfo(s->image, CL_MEM_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetMemObjectInfo(of->image, CL_MEM_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetSamplerInfo(s->sampler, CL_SAMPLER_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetSamplerInfo(of->sampler, CL_SAMPLER_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetProgramInfo(s->program, CL_PROGRAM_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetProgramInfo(of->program, CL_PROGRAM_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetKernelInfo(s->kernel, CL_KERNEL_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetKernelInfo(of->kernel, CL_KERNEL_REFERENCE_COUNT, sizeof(count), &count, NULL);
     sum += count;
-    clGetEventInfo(s->event, CL_EVENT_REFERENCE_COUNT, sizeof(count), &count, NULL);
+    clGetEventInfo(of->event, CL_EVENT_REFERENCE_COUNT, sizeof(count), &count, NULL);
     return sum + count;
 }
 

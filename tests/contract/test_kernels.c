@@ -1,14 +1,10 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
 
 /* Programs, kernels, arguments and launches, as the specification words their errors. */
 
-static struct samples s;
 static cl_program program;
 
 static const char source[] =
@@ -29,7 +25,7 @@ static void make(void)
 {
     samples_make(&s);
     program = make_program(source);
-    cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
 }
 
 static void release(void)
@@ -42,9 +38,7 @@ TestSuite(kernels, .init = make, .fini = release, .timeout = 60);
 
 static cl_kernel make_kernel(const char *name)
 {
-    cl_int error;
-    cl_kernel kernel = clCreateKernel(program, name, &error);
-    cr_assert_eq(error, CL_SUCCESS, "%s: %d", name, error);
+    cl_kernel kernel = MADE(clCreateKernel, program, name);
     return kernel;
 }
 
@@ -75,9 +69,7 @@ Test(kernels, image_arguments_fit_the_access_that_is_declared)
     expect_error(clSetKernelArg(kernel, 2, sizeof(cl_sampler), &s.buffer), CL_INVALID_SAMPLER);
     expect_error(clSetKernelArg(kernel, 2, 4, &s.sampler), CL_INVALID_ARG_SIZE);
     expect_error(clSetKernelArg(kernel, 2, sizeof(cl_sampler), &s.sampler), CL_SUCCESS);
-    clReleaseMemObject(reads);
-    clReleaseMemObject(writes);
-    clReleaseKernel(kernel);
+    RELEASE(reads, writes, kernel);
 }
 
 Test(kernels, values_have_the_size_of_their_type)
@@ -117,9 +109,7 @@ Test(kernels, a_clone_misses_the_arguments_that_its_model_misses)
     expect_error(clEnqueueNDRangeKernel(s.queue, set, 2, NULL, items, items, 0, NULL, NULL),
                  CL_SUCCESS);
     expect_error(clFinish(s.queue), CL_SUCCESS);
-    clReleaseKernel(unset);
-    clReleaseKernel(set);
-    clReleaseKernel(kernel);
+    RELEASE(unset, set, kernel);
 }
 
 Test(kernels, launches_have_the_work_groups_that_the_source_requires)
@@ -202,9 +192,8 @@ Test(kernels, work_groups_divide_the_launch)
     const size_t ten = 10, three = 3, five = 5;
     cl_uint value = 1;
     cl_bool any = CL_FALSE;
-    cr_assert_eq(clGetDeviceInfo(s.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(any),
-                                 &any, NULL),
-                 CL_SUCCESS);
+    OK(clGetDeviceInfo(s.device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, sizeof(any), &any,
+                       NULL));
     clSetKernelArg(s.kernel, 0, sizeof(cl_mem), &s.buffer);
     clSetKernelArg(s.kernel, 1, sizeof(value), &value);
     expect_error(clEnqueueNDRangeKernel(s.queue, s.kernel, 1, NULL, &ten, &three, 0, NULL, NULL),
@@ -316,9 +305,7 @@ Test(kernels, builds_that_call_back_run_in_the_background)
     expect_error(clBuildProgram(good, 1, &s.device, "", notice_call, &notices[0]),
                  CL_INVALID_OPERATION);
     cr_expect_eq(notices[0].count, 1);
-    clReleaseKernel(kernel);
-    clReleaseProgram(good);
-    clReleaseProgram(bad);
+    RELEASE(kernel, good, bad);
 }
 
 Test(kernels, the_callback_has_a_program_that_was_released_meanwhile)
@@ -374,10 +361,7 @@ Test(kernels, links_in_the_background_have_their_program_at_once)
         notice_wait(&failed);
         clReleaseProgram(hollow);
     }
-    clReleaseKernel(kernel);
-    clReleaseProgram(whole);
-    clReleaseProgram(parts[0]);
-    clReleaseProgram(parts[1]);
+    RELEASE(kernel, whole, parts[0], parts[1]);
 }
 
 Test(kernels, only_what_was_compiled_is_linked)
@@ -397,8 +381,7 @@ Test(kernels, only_what_was_compiled_is_linked)
     clCreateKernel(object, "k", &error);
     cr_expect_eq(error, CL_INVALID_PROGRAM_EXECUTABLE);
     expect_error(clBuildProgram(object, 0, NULL, "", NULL, NULL), CL_SUCCESS);
-    clReleaseProgram(plain);
-    clReleaseProgram(object);
+    RELEASE(plain, object);
 }
 
 Test(kernels, a_held_launch_keeps_its_program_from_being_rebuilt)
@@ -423,13 +406,11 @@ Test(kernels, a_held_launch_keeps_its_program_from_being_rebuilt)
 
 static unsigned char *binary_of(cl_program of, size_t *ret_size)
 {
-    cr_assert_eq(clGetProgramInfo(of, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_size), ret_size, NULL),
-                 CL_SUCCESS);
+    OK(clGetProgramInfo(of, CL_PROGRAM_BINARY_SIZES, sizeof(*ret_size), ret_size, NULL));
     cr_assert_gt(*ret_size, 0);
     unsigned char *bytes = malloc(*ret_size);
     cr_assert_not_null(bytes);
-    cr_assert_eq(clGetProgramInfo(of, CL_PROGRAM_BINARIES, sizeof(bytes), &bytes, NULL),
-                 CL_SUCCESS);
+    OK(clGetProgramInfo(of, CL_PROGRAM_BINARIES, sizeof(bytes), &bytes, NULL));
     return bytes;
 }
 
@@ -503,8 +484,7 @@ Test(kernels, a_held_launch_without_its_arguments_is_refused_at_the_call)
     }
     expect_error(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
     expect_error(clFinish(s.queue), CL_SUCCESS);
-    expect_error(clReleaseEvent(gate), CL_SUCCESS);
-    expect_error(clReleaseKernel(bare), CL_SUCCESS);
+    RELEASE(gate, bare);
 }
 
 Test(kernels, memory_arguments_are_of_the_kernels_context)
@@ -519,7 +499,5 @@ Test(kernels, memory_arguments_are_of_the_kernels_context)
         expect_error(clSetKernelArg(bare, 0, sizeof(wrong[i]), &wrong[i]), CL_INVALID_MEM_OBJECT);
     expect_error(clEnqueueNDRangeKernel(s.queue, bare, 1, NULL, &one, NULL, 0, NULL, NULL),
                  CL_INVALID_KERNEL_ARGS);
-    expect_error(clReleaseKernel(bare), CL_SUCCESS);
-    expect_error(clReleaseMemObject(foreign), CL_SUCCESS);
-    expect_error(clReleaseContext(context), CL_SUCCESS);
+    RELEASE(bare, foreign, context);
 }

@@ -1,29 +1,10 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
-#include "tests/support/leaks.h"
 
 /* What 5.2 to 5.5 and 5.7 of the specification ask of memory objects and samplers, where a driver
  * is not asked, or need not say so itself. */
 
-static struct samples s;
-
-static void make(void)
-{
-    samples_make(&s);
-}
-
-static void release(void)
-{
-    samples_release(&s);
-    memset(&s, 0, sizeof(s));
-    leaks_check();
-}
-
-TestSuite(memory_objects, .init = make, .fini = release, .timeout = 60);
+TestSuite(memory_objects, .init = samples_begin, .fini = samples_end, .timeout = 60);
 
 #define MEMORY_INFO(memory, name, type)                                                            \
     ({                                                                                             \
@@ -158,9 +139,7 @@ Test(memory_objects, views_keep_the_host_out_where_the_buffer_does)
     expect_error(clEnqueueCopyBuffer(s.queue, whole, part, 0, 0, 256, 0, NULL, NULL), CL_SUCCESS);
     expect_error(clEnqueueFillBuffer(s.queue, part, "ab", 2, 0, 64, 0, NULL, NULL), CL_SUCCESS);
     expect_error(clFinish(s.queue), CL_SUCCESS);
-    clReleaseMemObject(view);
-    clReleaseMemObject(part);
-    clReleaseMemObject(whole);
+    RELEASE(view, part, whole);
 }
 
 Test(memory_objects, host_access_is_forbidden_call_by_call)
@@ -435,8 +414,7 @@ Test(memory_objects, an_unmap_may_overtake_its_map)
     expect_error(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
     expect_error(clFinish(s.queue), CL_SUCCESS);
     expect_error(clEnqueueUnmapMemObject(other, s.buffer, map, 0, NULL, NULL), CL_INVALID_VALUE);
-    expect_error(clReleaseCommandQueue(other), CL_SUCCESS);
-    expect_error(clReleaseEvent(gate), CL_SUCCESS);
+    RELEASE(other, gate);
 }
 
 Test(memory_objects, a_map_that_failed_was_never_there)
@@ -453,8 +431,7 @@ Test(memory_objects, a_map_that_failed_was_never_there)
                                       NULL, &error));
     cr_expect_eq(error, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     cr_expect_eq(MEMORY_INFO(s.buffer, CL_MEM_MAP_COUNT, cl_uint), 0);
-    expect_error(clReleaseEvent(ended), CL_SUCCESS);
-    expect_error(clReleaseEvent(gate), CL_SUCCESS);
+    RELEASE(ended, gate);
 }
 
 Test(memory_objects, samplers_are_what_their_properties_say)

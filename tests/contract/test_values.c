@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <stdint.h>
-#include <string.h>
 
 #include "tests/contract/samples.h"
 #include "tests/support/calls.h"
@@ -18,7 +16,6 @@ static const char source[] = "__kernel void one(__global uint *a, uint k, __loca
 static unsigned char host[BYTES];
 static cl_uint answer[256];
 static const size_t zero[3], one[3] = {1, 1, 1}, box[3] = {4, 1, 1}, aside[3] = {1, 0, 0};
-static struct samples s;
 static cl_program program;
 static cl_kernel kernel;
 static cl_int error;
@@ -43,7 +40,7 @@ static void make(void)
 
     samples_make(&s);
     program = MADE(clCreateProgramWithSource, s.context, 1, &text, NULL);
-    cr_assert_eq(clBuildProgram(program, 1, &s.device, "", NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(program, 1, &s.device, "", NULL, NULL));
     kernel = MADE(clCreateKernel, program, "one");
 }
 
@@ -55,8 +52,7 @@ static void release(void)
     cr_expect_eq(clEnqueueWriteBuffer(s.queue, s.buffer, CL_TRUE, 0, 4, &word, 0, NULL, NULL), 0);
     cr_expect_eq(clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 0, 4, &got, 0, NULL, NULL), 0);
     cr_expect_eq(got, word);
-    cr_expect_eq(clReleaseKernel(kernel), CL_SUCCESS);
-    cr_expect_eq(clReleaseProgram(program), CL_SUCCESS);
+    RELEASE(kernel, program);
     samples_release(&s);
     leaks_check();
 }
@@ -142,7 +138,12 @@ Test(values, properties_and_arguments_name_objects_that_there_are)
 {
     static char foreign[256];
     void *bad[] = {foreign, (void *)(uintptr_t)0x1000, s.queue};
+    cl_mem freed = MADE(clCreateBuffer, s.context, CL_MEM_READ_WRITE, BYTES, NULL);
 
+    EXPECT(CL_SUCCESS, clSetKernelArg(kernel, 0, sizeof freed, &freed));
+    OK(clReleaseMemObject(freed));
+    EXPECT(CL_INVALID_MEM_OBJECT, clSetKernelArg(kernel, 0, sizeof freed, &freed));
+    EXPECT(CL_SUCCESS, clSetKernelArg(kernel, 0, sizeof freed, NULL));
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                     (cl_context_properties)bad[i], 0};
@@ -315,9 +316,9 @@ Test(values, commands_lie_in_their_objects)
     cl_kernel unset = clCreateKernel(program, "one", &error);
     EXPECT(CL_INVALID_KERNEL_ARGS,
            clEnqueueNDRangeKernel(s.queue, unset, 1, NULL, &global, NULL, 0, NULL, NULL));
-    cr_assert_eq(clSetKernelArg(unset, 0, sizeof s.buffer, &s.buffer), CL_SUCCESS);
-    cr_assert_eq(clSetKernelArg(unset, 1, sizeof word, &word), CL_SUCCESS);
-    cr_assert_eq(clSetKernelArg(unset, 2, sizeof word, NULL), CL_SUCCESS);
+    OK(clSetKernelArg(unset, 0, sizeof s.buffer, &s.buffer));
+    OK(clSetKernelArg(unset, 1, sizeof word, &word));
+    OK(clSetKernelArg(unset, 2, sizeof word, NULL));
     EXPECT(CL_INVALID_WORK_DIMENSION,
            clEnqueueNDRangeKernel(s.queue, unset, 0, NULL, &global, NULL, 0, NULL, NULL));
     EXPECT(CL_INVALID_WORK_DIMENSION,
@@ -327,7 +328,5 @@ Test(values, commands_lie_in_their_objects)
                                   NULL, NULL));
     EXPECT(CL_INVALID_WORK_GROUP_SIZE,
            clEnqueueNDRangeKernel(s.queue, unset, 1, NULL, &global, &none, 0, NULL, NULL));
-    cr_expect_eq(clReleaseKernel(unset), CL_SUCCESS);
-    cr_expect_eq(clReleaseMemObject(other), CL_SUCCESS);
-    cr_expect_eq(clReleaseContext(context), CL_SUCCESS);
+    RELEASE(unset, other, context);
 }

@@ -1,12 +1,10 @@
 #include "tests/emu/fixture.h"
 #include "tests/scratch.h"
 
-#include "tests/support/cases.h"
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "tests/support/calls.h"
 
 #define LOADER "libOpenCL.so.1"
 
@@ -54,45 +52,39 @@ void emu_rig_open(struct emu_rig *rig, const char *config)
     rig->shared = shared();
     if (strcmp(road, "loader") == 0) {
         rig->cl = loader_table();
-        cr_assert_eq(rig->cl->clGetPlatformIDs(1, &rig->platform, &platforms), CL_SUCCESS);
+        OK(rig->cl->clGetPlatformIDs(1, &rig->platform, &platforms));
     } else {
         void *(*address)(const char *);
         clIcdGetPlatformIDsKHR_fn get;
         *(void **)&address = dlsym(library, "clGetExtensionFunctionAddress");
         *(void **)&get = address("clIcdGetPlatformIDsKHR");
-        cr_assert_eq(get(1, &rig->platform, &platforms), CL_SUCCESS);
+        OK(get(1, &rig->platform, &platforms));
         rig->cl = *(const cl_icd_dispatch **)rig->platform;
     }
     cr_assert_eq(platforms, 1);
-    cr_assert_eq(rig->cl->clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, EMU_DEVICES_MAX,
-                                         rig->devices, &rig->device_count),
-                 CL_SUCCESS);
+    OK(rig->cl->clGetDeviceIDs(rig->platform, CL_DEVICE_TYPE_ALL, EMU_DEVICES_MAX, rig->devices,
+                               &rig->device_count));
     unlink(getenv("EMU_CONFIG"));
 }
 
 void emu_vdev_open(const struct emu_rig *rig, size_t device, const char *source,
                    struct emu_vdev *ret_vdev)
 {
-    cl_int err;
     memset(ret_vdev, 0, sizeof(*ret_vdev));
-    ret_vdev->context = rig->cl->clCreateContext(NULL, 1, &rig->devices[device], NULL, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS, "context: %d", err);
+    ret_vdev->context = MADE(rig->cl->clCreateContext, NULL, 1, &rig->devices[device], NULL, NULL);
     ret_vdev->queue =
-        rig->cl->clCreateCommandQueue(ret_vdev->context, rig->devices[device], 0, &err);
-    cr_assert_eq(err, CL_SUCCESS, "queue: %d", err);
+        MADE(rig->cl->clCreateCommandQueue, ret_vdev->context, rig->devices[device], 0);
     if (source == NULL)
         return;
     ret_vdev->program =
-        rig->cl->clCreateProgramWithSource(ret_vdev->context, 1, &source, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS, "program: %d", err);
-    err = rig->cl->clBuildProgram(ret_vdev->program, 0, NULL, NULL, NULL, NULL);
-    cr_assert_eq(err, CL_SUCCESS, "build: %d", err);
+        MADE(rig->cl->clCreateProgramWithSource, ret_vdev->context, 1, &source, NULL);
+    OK(rig->cl->clBuildProgram(ret_vdev->program, 0, NULL, NULL, NULL, NULL));
 }
 
 void emu_vdev_close(const struct emu_rig *rig, struct emu_vdev *vdev)
 {
     if (vdev->program != NULL)
-        cr_assert_eq(rig->cl->clReleaseProgram(vdev->program), CL_SUCCESS);
-    cr_assert_eq(rig->cl->clReleaseCommandQueue(vdev->queue), CL_SUCCESS);
-    cr_assert_eq(rig->cl->clReleaseContext(vdev->context), CL_SUCCESS);
+        OK(rig->cl->clReleaseProgram(vdev->program));
+    OK(rig->cl->clReleaseCommandQueue(vdev->queue));
+    OK(rig->cl->clReleaseContext(vdev->context));
 }

@@ -1,14 +1,11 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/emu/fixture.h"
+#include "tests/support/calls.h"
 
 /* What a test does to an emulated device: faults, counters, control from elsewhere; and that the
  * driver's own objects hold together meanwhile. */
@@ -71,7 +68,7 @@ Test(emu_faults, each_call_can_fail_and_none_leaves_anything)
     struct emu_rig rig;
     int value = 1;
     emu_rig_open(&rig, "[a] base=1 [b]");
-    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    OK(small_program(&rig, 0, &value));
     cr_assert_eq(value, 2);
     uint64_t calls = emu_shared_calls(rig.shared, "a", NULL);
     cr_assert_eq(calls, 15);
@@ -96,9 +93,8 @@ Test(emu_faults, an_arm_counts_the_calls_of_one_function_and_gives_its_natural_e
     emu_rig_open(&rig, "[a]");
     emu_vdev_open(&rig, 0, NULL, &vdev);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 2, "clCreateBuffer", EMU_ERROR_NATURAL), 0);
-    cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
-    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
+    cl_mem mem = MADE(rig.cl->clCreateBuffer, vdev.context, 0, 64, NULL);
+    OK(rig.cl->clFinish(vdev.queue));
     cr_assert_null(rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err));
     cr_assert_eq(err, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clBuildProgram", EMU_ERROR_NATURAL), 0);
@@ -106,7 +102,7 @@ Test(emu_faults, an_arm_counts_the_calls_of_one_function_and_gives_its_natural_e
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clNoSuchThing", 0), -ENOENT);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clFinish", 0), 0);
     cr_assert_eq(emu_shared_disarm(rig.shared, "a"), 0);
-    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
+    OK(rig.cl->clFinish(vdev.queue));
     cr_assert_eq(emu_shared_live(rig.shared, "a", EMU_MEM), 1);
     rig.cl->clReleaseMemObject(mem);
     cr_assert_eq(emu_shared_live(rig.shared, "a", EMU_MEM), 0);
@@ -166,20 +162,15 @@ Test(emu_faults, a_vanished_device_fails_every_call_until_it_is_back)
     cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cl_event gate = rig.cl->clCreateUserEvent(vdev.context, &err);
     cl_event lost, done;
-    cr_assert_eq(
-        rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, &done),
-        CL_SUCCESS);
-    cr_assert_eq(rig.cl->clWaitForEvents(1, &done), CL_SUCCESS);
-    cr_assert_eq(
-        rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 1, &gate, &lost),
-        CL_SUCCESS);
-    cr_assert_eq(rig.cl->clSetEventCallback(lost, CL_COMPLETE, on_event, &notice), CL_SUCCESS);
+    OK(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_TRUE, 0, 4, &value, 0, NULL, &done));
+    OK(rig.cl->clWaitForEvents(1, &done));
+    OK(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 1, &gate, &lost));
+    OK(rig.cl->clSetEventCallback(lost, CL_COMPLETE, on_event, &notice));
     cr_assert_eq(emu_shared_vanish(rig.shared, "a"), 0);
-    cr_assert_eq(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    OK(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE));
     cr_assert_eq(rig.cl->clWaitForEvents(1, &lost), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-    cr_assert_eq(rig.cl->clGetEventInfo(lost, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
-                                        &status, NULL),
-                 CL_SUCCESS);
+    OK(rig.cl->clGetEventInfo(lost, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+                              NULL));
     cr_assert_eq(status, CL_OUT_OF_RESOURCES);
     cr_assert_eq(rig.cl->clWaitForEvents(1, &done), CL_SUCCESS, "it was complete before");
     await_calls(&notice, 1);
@@ -189,22 +180,20 @@ Test(emu_faults, a_vanished_device_fails_every_call_until_it_is_back)
                  CL_OUT_OF_RESOURCES);
     cr_assert_null(rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err));
     cr_assert_eq(err, CL_DEVICE_NOT_AVAILABLE);
-    cr_assert_eq(rig.cl->clGetDeviceInfo(rig.devices[0], CL_DEVICE_AVAILABLE, sizeof(available),
-                                         &available, NULL),
-                 CL_SUCCESS);
+    OK(rig.cl->clGetDeviceInfo(rig.devices[0], CL_DEVICE_AVAILABLE, sizeof(available), &available,
+                               NULL));
     cr_assert_eq(available, CL_FALSE);
-    cr_assert_eq(rig.cl->clGetDeviceIDs(rig.platform, CL_DEVICE_TYPE_ALL, 0, NULL, &count),
-                 CL_SUCCESS);
+    OK(rig.cl->clGetDeviceIDs(rig.platform, CL_DEVICE_TYPE_ALL, 0, NULL, &count));
     cr_assert_eq(count, 1);
     cr_assert_eq(small_program(&rig, 1, &value), CL_SUCCESS, "the other device is there");
     cr_assert_eq(emu_shared_restore(rig.shared, "a"), 0);
-    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
+    OK(rig.cl->clFinish(vdev.queue));
     cr_assert_eq(rig.cl->clWaitForEvents(1, &lost), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     cr_assert_eq(emu_shared_vanish(rig.shared, "a"), 0);
     rig.cl->clReleaseEvent(gate);
     rig.cl->clReleaseEvent(lost);
     rig.cl->clReleaseEvent(done);
-    cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
+    OK(rig.cl->clReleaseMemObject(mem));
     emu_vdev_close(&rig, &vdev);
     await_nothing(&rig, "a");
 }
@@ -221,22 +210,20 @@ Test(emu_faults, a_command_can_end_in_an_error_and_say_so_later)
     cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clEnqueueWriteBuffer", EMU_ERROR_AT_END), 0);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL,
-                                                  &events[i]),
-                     CL_SUCCESS);
-    cr_assert_eq(rig.cl->clSetEventCallback(events[0], CL_COMPLETE, on_event, &notice), CL_SUCCESS);
+        OK(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL,
+                                        &events[i]));
+    OK(rig.cl->clSetEventCallback(events[0], CL_COMPLETE, on_event, &notice));
     cr_assert_eq(rig.cl->clWaitForEvents(1, &events[0]),
                  CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-    cr_assert_eq(rig.cl->clWaitForEvents(1, &events[1]), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clGetEventInfo(events[0], CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                        sizeof(status), &status, NULL),
-                 CL_SUCCESS);
+    OK(rig.cl->clWaitForEvents(1, &events[1]));
+    OK(rig.cl->clGetEventInfo(events[0], CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+                              NULL));
     cr_assert_eq(status, CL_OUT_OF_RESOURCES);
     await_calls(&notice, 1);
     cr_assert_eq(atomic_load(&notice.status), CL_OUT_OF_RESOURCES);
     for (int i = 0; i < 2; i++)
         rig.cl->clReleaseEvent(events[i]);
-    cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
+    OK(rig.cl->clReleaseMemObject(mem));
     emu_vdev_close(&rig, &vdev);
     await_nothing(&rig, "a");
 }
@@ -259,8 +246,8 @@ Test(emu_faults, the_environment_arms_and_traces)
     emu_rig_file("EMU_TRACE", "");
     setenv("EMU_FAIL", "device=a;call=3;function=clCreateBuffer;error=-6", 1);
     emu_rig_open(&rig, "[a]");
-    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
-    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    OK(small_program(&rig, 0, &value));
+    OK(small_program(&rig, 0, &value));
     cr_assert_eq(small_program(&rig, 0, &value), CL_OUT_OF_HOST_MEMORY);
     FILE *trace = fopen(getenv("EMU_TRACE"), "r");
     unsigned long long at, last = 0, buffers = 0;
@@ -298,11 +285,11 @@ Test(emu_faults, the_trace_goes_on_when_its_number_is_a_file_of_the_program_s)
     struct stat is;
     emu_rig_file("EMU_TRACE", "");
     emu_rig_open(&rig, "[a]");
-    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    OK(small_program(&rig, 0, &value));
     int number = number_of(getenv("EMU_TRACE"));
     cr_assert_gt(number, STDERR_FILENO);
     cr_assert_eq(dup2(own, number), number);
-    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
+    OK(small_program(&rig, 0, &value));
     cr_assert_eq(fstat(own, &is), 0);
     cr_assert_eq(is.st_size, 0);
     FILE *trace = fopen(getenv("EMU_TRACE"), "r");
@@ -326,8 +313,8 @@ Test(emu_faults, the_environment_arms_several_devices)
            1);
     emu_rig_open(&rig, "[a] [b]");
     cr_assert_eq(small_program(&rig, 0, &value), CL_OUT_OF_HOST_MEMORY);
-    cr_assert_eq(small_program(&rig, 0, &value), CL_SUCCESS);
-    cr_assert_eq(small_program(&rig, 1, &value), CL_SUCCESS);
+    OK(small_program(&rig, 0, &value));
+    OK(small_program(&rig, 1, &value));
     cr_assert_eq(small_program(&rig, 1, &value), CL_OUT_OF_RESOURCES);
 }
 
@@ -370,18 +357,15 @@ Test(emu_faults, a_callback_can_say_that_a_command_succeeded_which_failed)
     emu_vdev_open(&rig, 0, NULL, &vdev);
     cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cr_assert_eq(emu_shared_arm(rig.shared, "a", 1, "clEnqueueWriteBuffer", EMU_ERROR_AT_END), 0);
-    cr_assert_eq(
-        rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL, &event),
-        CL_SUCCESS);
-    cr_assert_eq(rig.cl->clSetEventCallback(event, CL_COMPLETE, on_event, &notice), CL_SUCCESS);
+    OK(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, 4, &value, 0, NULL, &event));
+    OK(rig.cl->clSetEventCallback(event, CL_COMPLETE, on_event, &notice));
     await_calls(&notice, 1);
     cr_assert_eq(atomic_load(&notice.status), CL_COMPLETE);
-    cr_assert_eq(rig.cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
-                                        &status, NULL),
-                 CL_SUCCESS);
+    OK(rig.cl->clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status,
+                              NULL));
     cr_assert_eq(status, CL_OUT_OF_RESOURCES);
     rig.cl->clReleaseEvent(event);
-    cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
+    OK(rig.cl->clReleaseMemObject(mem));
     emu_vdev_close(&rig, &vdev);
     await_nothing(&rig, "a");
 }
@@ -395,28 +379,23 @@ Test(emu_faults, callbacks_bring_the_programs_own_handles)
     cl_int err;
     emu_rig_open(&rig, "[a] base=1");
     emu_vdev_open(&rig, 0, source, &vdev);
-    cr_assert_eq(
-        rig.cl->clBuildProgram(vdev.program, 1, rig.devices, NULL, on_program, &build_notice),
-        CL_SUCCESS);
+    OK(rig.cl->clBuildProgram(vdev.program, 1, rig.devices, NULL, on_program, &build_notice));
     await_calls(&build_notice, 1);
     cr_assert_eq(atomic_load(&build_notice.handle), vdev.program);
     cl_event gate = rig.cl->clCreateUserEvent(vdev.context, &err);
     cl_mem mem = rig.cl->clCreateBuffer(vdev.context, 0, 64, NULL, &err);
     cl_event written;
-    cr_assert_eq(rig.cl->clSetMemObjectDestructorCallback(mem, on_mem, &mem_notice), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clSetContextDestructorCallback(vdev.context, on_context, &context_notice),
-                 CL_SUCCESS);
-    cr_assert_eq(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(value), &value,
-                                              1, &gate, &written),
-                 CL_SUCCESS);
-    cr_assert_eq(rig.cl->clSetEventCallback(written, CL_COMPLETE, on_event, &event_notice),
-                 CL_SUCCESS);
+    OK(rig.cl->clSetMemObjectDestructorCallback(mem, on_mem, &mem_notice));
+    OK(rig.cl->clSetContextDestructorCallback(vdev.context, on_context, &context_notice));
+    OK(rig.cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(value), &value, 1, &gate,
+                                    &written));
+    OK(rig.cl->clSetEventCallback(written, CL_COMPLETE, on_event, &event_notice));
     cl_event was = written;
-    cr_assert_eq(rig.cl->clReleaseEvent(written), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clReleaseMemObject(mem), CL_SUCCESS);
+    OK(rig.cl->clReleaseEvent(written));
+    OK(rig.cl->clReleaseMemObject(mem));
     cr_assert_eq(atomic_load(&event_notice.calls), 0);
-    cr_assert_eq(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(rig.cl->clFinish(vdev.queue), CL_SUCCESS);
+    OK(rig.cl->clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(rig.cl->clFinish(vdev.queue));
     await_calls(&event_notice, 1);
     await_calls(&mem_notice, 1);
     cr_assert_eq(atomic_load(&event_notice.handle), was);
@@ -445,34 +424,31 @@ Test(emu_faults, objects_name_each_other_by_the_programs_own_handles)
     cl_mem part = cl->clCreateSubBuffer(mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &err);
     cl_kernel kernel = cl->clCreateKernel(vdev.program, "add", &err);
     cl_event marker;
-    cr_assert_eq(cl->clEnqueueMarkerWithWaitList(vdev.queue, 0, NULL, &marker), CL_SUCCESS);
-    cr_assert_eq(cl->clGetContextInfo(vdev.context, CL_CONTEXT_DEVICES, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clEnqueueMarkerWithWaitList(vdev.queue, 0, NULL, &marker));
+    OK(cl->clGetContextInfo(vdev.context, CL_CONTEXT_DEVICES, n, &got, NULL));
     cr_assert_eq(got, rig.devices[0]);
-    cr_assert_eq(cl->clGetCommandQueueInfo(vdev.queue, CL_QUEUE_CONTEXT, n, &got, NULL),
-                 CL_SUCCESS);
+    OK(cl->clGetCommandQueueInfo(vdev.queue, CL_QUEUE_CONTEXT, n, &got, NULL));
     cr_assert_eq(got, vdev.context);
-    cr_assert_eq(cl->clGetCommandQueueInfo(vdev.queue, CL_QUEUE_DEVICE, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetCommandQueueInfo(vdev.queue, CL_QUEUE_DEVICE, n, &got, NULL));
     cr_assert_eq(got, rig.devices[0]);
-    cr_assert_eq(cl->clGetMemObjectInfo(part, CL_MEM_CONTEXT, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetMemObjectInfo(part, CL_MEM_CONTEXT, n, &got, NULL));
     cr_assert_eq(got, vdev.context);
-    cr_assert_eq(cl->clGetMemObjectInfo(part, CL_MEM_ASSOCIATED_MEMOBJECT, n, &got, NULL),
-                 CL_SUCCESS);
+    OK(cl->clGetMemObjectInfo(part, CL_MEM_ASSOCIATED_MEMOBJECT, n, &got, NULL));
     cr_assert_eq(got, mem);
-    cr_assert_eq(cl->clGetProgramInfo(vdev.program, CL_PROGRAM_CONTEXT, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetProgramInfo(vdev.program, CL_PROGRAM_CONTEXT, n, &got, NULL));
     cr_assert_eq(got, vdev.context);
-    cr_assert_eq(cl->clGetProgramInfo(vdev.program, CL_PROGRAM_DEVICES, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetProgramInfo(vdev.program, CL_PROGRAM_DEVICES, n, &got, NULL));
     cr_assert_eq(got, rig.devices[0]);
-    cr_assert_eq(cl->clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, n, &got, NULL));
     cr_assert_eq(got, vdev.program);
-    cr_assert_eq(cl->clGetKernelInfo(kernel, CL_KERNEL_CONTEXT, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetKernelInfo(kernel, CL_KERNEL_CONTEXT, n, &got, NULL));
     cr_assert_eq(got, vdev.context);
-    cr_assert_eq(cl->clGetEventInfo(marker, CL_EVENT_COMMAND_QUEUE, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetEventInfo(marker, CL_EVENT_COMMAND_QUEUE, n, &got, NULL));
     cr_assert_eq(got, vdev.queue);
-    cr_assert_eq(cl->clGetEventInfo(marker, CL_EVENT_CONTEXT, n, &got, NULL), CL_SUCCESS);
+    OK(cl->clGetEventInfo(marker, CL_EVENT_CONTEXT, n, &got, NULL));
     cr_assert_eq(got, vdev.context);
-    cr_assert_eq(cl->clRetainMemObject(mem), CL_SUCCESS);
-    cr_assert_eq(cl->clGetMemObjectInfo(mem, CL_MEM_REFERENCE_COUNT, sizeof(refs), &refs, NULL),
-                 CL_SUCCESS);
+    OK(cl->clRetainMemObject(mem));
+    OK(cl->clGetMemObjectInfo(mem, CL_MEM_REFERENCE_COUNT, sizeof(refs), &refs, NULL));
     cr_assert_eq(refs, 2);
     cr_assert_eq(cl->clFinish((cl_command_queue)mem), CL_INVALID_COMMAND_QUEUE);
     cr_assert_eq(cl->clReleaseMemObject((cl_mem)kernel), CL_INVALID_MEM_OBJECT);
@@ -496,21 +472,16 @@ Test(emu_faults, two_views_of_one_device_share_a_context_and_its_binaries)
     cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)rig.platform,
                                           0};
     cl_context context =
-        cl->clCreateContextFromType(properties, CL_DEVICE_TYPE_GPU, NULL, NULL, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+        MADE(cl->clCreateContextFromType, properties, CL_DEVICE_TYPE_GPU, NULL, NULL);
     cl_program program = cl->clCreateProgramWithSource(context, 1, &text, NULL, &err);
-    cr_assert_eq(cl->clBuildProgram(program, 2, rig.devices, NULL, NULL, NULL), CL_SUCCESS);
-    cr_assert_eq(cl->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, NULL),
-                 CL_SUCCESS);
+    OK(cl->clBuildProgram(program, 2, rig.devices, NULL, NULL, NULL));
+    OK(cl->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(sizes), sizes, NULL));
     cr_assert(sizes[0] > 0 && sizes[0] == sizes[1]);
     unsigned char *binaries[2] = {calloc(1, sizes[0]), calloc(1, sizes[1])};
-    cr_assert_eq(
-        cl->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries), binaries, NULL),
-        CL_SUCCESS);
+    OK(cl->clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binaries), binaries, NULL));
     cr_assert_arr_eq(binaries[0], binaries[1], sizes[0]);
-    cl_program again = cl->clCreateProgramWithBinary(
-        context, 2, rig.devices, sizes, (const unsigned char **)binaries, statuses, &err);
-    cr_assert_eq(err, CL_SUCCESS);
+    cl_program again = MADE(cl->clCreateProgramWithBinary, context, 2, rig.devices, sizes,
+                            (const unsigned char **)binaries, statuses);
     cr_assert(statuses[0] == CL_SUCCESS && statuses[1] == CL_SUCCESS);
     cl->clReleaseProgram(again);
     cl->clReleaseProgram(program);
@@ -529,17 +500,13 @@ static void *work(void *data)
     struct emu_vdev vdev;
     emu_vdev_open(rig, 0, NULL, &vdev);
     for (int i = 0; i < ROUNDS; i++) {
-        cl_int err;
         int in = i, out = -1;
         cl_event event;
-        cl_mem mem = rig->cl->clCreateBuffer(vdev.context, 0, sizeof(in), NULL, &err);
-        cr_assert_eq(err, CL_SUCCESS);
-        cr_assert_eq(rig->cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(in), &in, 0,
-                                                   NULL, &event),
-                     CL_SUCCESS);
-        cr_assert_eq(rig->cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(out), &out, 1,
-                                                  &event, NULL),
-                     CL_SUCCESS);
+        cl_mem mem = MADE(rig->cl->clCreateBuffer, vdev.context, 0, sizeof(in), NULL);
+        OK(rig->cl->clEnqueueWriteBuffer(vdev.queue, mem, CL_FALSE, 0, sizeof(in), &in, 0, NULL,
+                                         &event));
+        OK(rig->cl->clEnqueueReadBuffer(vdev.queue, mem, CL_TRUE, 0, sizeof(out), &out, 1, &event,
+                                        NULL));
         cr_assert_eq(out, i);
         rig->cl->clReleaseEvent(event);
         rig->cl->clReleaseMemObject(mem);

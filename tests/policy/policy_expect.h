@@ -2,7 +2,6 @@
 #define RESEAT_TESTS_POLICY_POLICY_EXPECT_H
 
 #include "tests/support/cases.h"
-#include <string.h>
 
 #include "tests/policy/policy_world.h"
 
@@ -22,23 +21,34 @@ static inline struct policy_step ask(struct world *w, const struct policy_progra
     return step;
 }
 
-static inline void expect_step(const struct policy_step *step, enum policy_action action,
-                               uint32_t program, uint32_t device, uint64_t mib)
+/* What it does of itself. */
+static inline struct policy_step next(struct world *w)
 {
-    cr_expect_str_eq(policy_action_name(step->action), policy_action_name(action), "%s: %s",
-                     policy_action_name(step->action), step->reason);
-    cr_expect_eq(step->program, program, "of %u: %s", step->program, step->reason);
+    struct policy_step step;
+
+    policy_next(&w->world, &w->settings, &step);
+    return step;
+}
+
+/* Returns @step. */
+static inline struct policy_step expect_step(struct policy_step step, enum policy_action action,
+                                             uint32_t program, uint32_t device, uint64_t mib)
+{
+    cr_expect_str_eq(policy_action_name(step.action), policy_action_name(action), "%s: %s",
+                     policy_action_name(step.action), step.reason);
+    if (action == POLICY_NOTHING)
+        return step;
+    cr_expect_eq(step.program, program, "of %u: %s", step.program, step.reason);
     if (action != POLICY_DO_REFUSE && action != POLICY_DO_WAIT)
-        cr_expect_eq(step->device, device, "on %u: %s", step->device, step->reason);
-    cr_expect_eq(step->bytes, mib * MIB, "%lu MiB: %s", step->bytes / MIB, step->reason);
+        cr_expect_eq(step.device, device, "on %u: %s", step.device, step.reason);
+    cr_expect_eq(step.bytes, mib * MIB, "%lu MiB: %s", step.bytes / MIB, step.reason);
+    return step;
 }
 
 static inline void expect_answer(struct world *w, const struct policy_program *p,
                                  enum policy_action action, uint32_t device, uint64_t mib)
 {
-    struct policy_step step = ask(w, p);
-
-    expect_step(&step, action, world_id(w, p), device, mib);
+    expect_step(ask(w, p), action, world_id(w, p), device, mib);
 }
 
 static inline void set_ways(struct world *w, const char *order)

@@ -1,8 +1,6 @@
 #include "tests/policy/policy_world.h"
 
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <string.h>
 
 uint64_t world_random(struct world *world, uint64_t below)
 {

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <math.h>
-#include <string.h>
 
 #include "policy/costs.h"
 #include "tests/support/leaks.h"

@@ -1,5 +1,4 @@
 #include "tests/support/cases.h"
-#include <string.h>
 
 #include "policy/decide.h"
 

@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 
 #include "policy/decide.h"

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "policy/plan.h"
 #include "policy/reseat_limits.h"
 #include "state/driver/offer.h"

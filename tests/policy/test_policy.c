@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/policy/policy_expect.h"
 #include "tests/support/leaks.h"
 
@@ -12,12 +9,10 @@ TestSuite(policy, .fini = leaks_check, .timeout = 60);
 /* gpu0 of 8 MiB with p0 (6, its call needs 4 more, 5 at once) and gpu1 of @other MiB, empty. */
 static struct policy_program *grown(struct world *w, uint64_t other)
 {
-    struct policy_program *p;
-
     world_init(w, 1);
     world_add_device(w, 8);
     world_add_device(w, other);
-    p = world_add_program(w, 0, 6);
+    struct policy_program *p = world_add_program(w, 0, 6);
     world_ask(w, p, 4);
     p->least = 5 * MIB;
     return p;
@@ -74,12 +69,10 @@ Test(policy, ways_are_those_that_settings_and_program_allow)
 
 Test(policy, reasons_name_what_lacks_where_and_what_fits)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = grown(&w, 12);
-    step = ask(&w, p);
+    struct policy_program *p = grown(&w, 12);
+    struct policy_step step = ask(&w, p);
     cr_expect_str_eq(step.reason,
                      "gpu0 has 2 MiB free of 8 MiB, p0 needs 4 MiB more; gpu1 fits, it has "
                      "12 MiB free");
@@ -103,10 +96,9 @@ Test(policy, reasons_name_what_lacks_where_and_what_fits)
 
 Test(policy, a_spill_leaves_what_the_largest_command_needs)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = grown(&w, 4);
+    struct policy_program *p = grown(&w, 4);
     p->least = 8 * MIB;
     expect_answer(&w, p, POLICY_DO_SPILL, 0, 8);
     p->least = 8 * MIB + 1;
@@ -126,10 +118,9 @@ Test(policy, a_spill_leaves_what_the_largest_command_needs)
 
 Test(policy, the_device_that_is_worth_most_is_chosen)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = grown(&w, 10);
+    struct policy_program *p = grown(&w, 10);
     p->busy = 1000;
     world_add_device(&w, 20)->speed = 2000;
     world_add_device(&w, 20)->speed = 1500;
@@ -172,43 +163,36 @@ Test(policy, new_programs_spread_over_equal_devices)
 
 Test(policy, a_quota_is_never_exceeded_and_named)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = grown(&w, 20);
+    struct policy_program *p = grown(&w, 20);
     w.devices[0].memory = 20 * MIB;
     p->quota = 10 * MIB;
     expect_answer(&w, p, POLICY_GRANT, 0, 4);
     p->quota = 9 * MIB;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SPILL, 0, 0, 9);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_SPILL, 0, 0, 9);
     cr_expect_str_eq(
         step.reason,
         "p0 needs 10 MiB, its quota is 9 MiB; it spills, with 9 MiB of 10 MiB on gpu0");
     p->least = 10 * MIB;
     p->ways = POLICY_SPILL;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
+    step = expect_step(ask(&w, p), POLICY_DO_REFUSE, 0, 0, 0);
     cr_expect_str_eq(step.reason, "p0 needs 10 MiB, its quota is 9 MiB");
     p->ways = POLICY_SPILL | POLICY_WAIT;
     expect_answer(&w, p, POLICY_DO_SUSPEND, POLICY_NONE, 0);
     p->pinned = true;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
+    step = expect_step(ask(&w, p), POLICY_DO_REFUSE, 0, 0, 0);
     cr_expect(strstr(step.reason, "its quota is 9 MiB"));
 }
 
 Test(policy, what_is_pinned_gets_it_in_place_or_is_refused)
 {
     struct policy_program *p, *low;
-    struct policy_step step;
     struct world w;
 
     p = grown(&w, 99);
     p->pinned = true;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_REFUSE, 0, 0, 0);
     cr_expect_str_eq(step.reason, "gpu0 has 2 MiB free of 8 MiB, p0 needs 4 MiB more; it is pinned "
                                   "there and neither spills nor waits");
     w.devices[0].memory = 10 * MIB;
@@ -218,8 +202,7 @@ Test(policy, what_is_pinned_gets_it_in_place_or_is_refused)
     low->recent_moves = w.settings.budget_program;
     expect_answer(&w, p, POLICY_DO_REFUSE, 0, 0);
     low->priority = -1;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, world_id(&w, low), 1, 2);
+    expect_step(ask(&w, p), POLICY_DO_MOVE, world_id(&w, low), 1, 2);
     low->busy_moving = true;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
 }
@@ -227,7 +210,6 @@ Test(policy, what_is_pinned_gets_it_in_place_or_is_refused)
 Test(policy, what_no_device_has_is_refused_at_once)
 {
     struct policy_program *p, *fresh;
-    struct policy_step step;
     struct world w;
 
     p = grown(&w, 9);
@@ -235,8 +217,7 @@ Test(policy, what_no_device_has_is_refused_at_once)
     expect_answer(&w, p, POLICY_DO_REFUSE, 0, 0);
     w.barred[0] = 1 << 1;
     w.devices[1].memory = 99 * MIB;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_REFUSE, 0, 0, 0);
     cr_expect_str_eq(step.reason,
                      "p0 needs 10 MiB: no device that it may use has that much memory");
     fresh = world_add_program(&w, POLICY_NONE, 100);
@@ -252,10 +233,9 @@ Test(policy, what_no_device_has_is_refused_at_once)
 
 Test(policy, for_a_device_that_takes_none_just_now_one_queues_and_holds_nothing)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = grown(&w, 10);
+    struct policy_program *p = grown(&w, 10);
     p->least = 10 * MIB;
     w.devices[1].drains = true;
     expect_answer(&w, p, POLICY_DO_SUSPEND, POLICY_NONE, 0);
@@ -272,13 +252,11 @@ Test(policy, for_a_device_that_takes_none_just_now_one_queues_and_holds_nothing)
 
 Test(policy, a_limit_in_the_way_has_it_queue_and_is_no_error)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     world_init(&w, 1);
     world_add_device(&w, 10)->whole = 20 * MIB;
-    p = world_add_program(&w, 0, 8);
+    struct policy_program *p = world_add_program(&w, 0, 8);
     world_ask(&w, p, 7);
     p->least = 15 * MIB;
     p->ways = POLICY_SPILL | POLICY_SUSPEND;
@@ -288,8 +266,7 @@ Test(policy, a_limit_in_the_way_has_it_queue_and_is_no_error)
     /* What it has already it need not say that of. */
     p->owns = true;
     p->ways = 0;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     cr_expect(strstr(step.reason, "the largest device that takes programs has 10 MiB"), "%s",
               step.reason);
     world_do(&w, &step);
@@ -310,7 +287,6 @@ Test(policy, a_limit_in_the_way_has_it_queue_and_is_no_error)
 Test(policy, who_waited_to_the_deadline_is_refused_unless_there_is_room)
 {
     struct policy_program *p, *other, *displaced;
-    struct policy_step step;
     struct world w;
 
     p = grown(&w, 4);
@@ -322,8 +298,7 @@ Test(policy, who_waited_to_the_deadline_is_refused_unless_there_is_room)
     p->waited_s = 59;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
     p->waited_s = 60;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_REFUSE, 0, 0, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_REFUSE, 0, 0, 0);
     cr_expect_str_eq(step.reason, "gpu0 has 2 MiB free of 10 MiB, p0 needs 4 MiB more; it has "
                                   "waited 60 s, the deadline is 60 s");
     /* No call of this one waits: it only has no device. */
@@ -336,12 +311,11 @@ Test(policy, who_waited_to_the_deadline_is_refused_unless_there_is_room)
 
 Test(policy, only_who_waits_or_queues_gets_an_answer)
 {
-    struct policy_program *p;
     struct world w;
 
     world_init(&w, 1);
     world_add_device(&w, 8);
-    p = world_add_program(&w, 0, 2);
+    struct policy_program *p = world_add_program(&w, 0, 2);
     expect_answer(&w, p, POLICY_NOTHING, 0, 0);
     world_ask(&w, p, 2);
     p->busy_moving = true;
@@ -355,14 +329,13 @@ Test(policy, only_who_waits_or_queues_gets_an_answer)
 
 Test(policy, a_start_goes_where_the_peak_of_former_runs_fits)
 {
-    struct policy_program *p;
     struct world w;
 
     world_init(&w, 1);
     world_add_device(&w, 8)->speed = 4000;
     world_add_device(&w, 16);
     world_add_device(&w, 16)->price = 2000;
-    p = world_add_program(&w, POLICY_NONE, 1);
+    struct policy_program *p = world_add_program(&w, POLICY_NONE, 1);
     expect_answer(&w, p, POLICY_DO_RESUME, 0, 1);
     p->peak = 9 * MIB;
     expect_answer(&w, p, POLICY_DO_RESUME, 1, 1);

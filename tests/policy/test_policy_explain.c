@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"
 
@@ -18,8 +15,6 @@ static void expect_text(struct world *w, const struct policy_program *p, const c
 /* gpu0 of 8 MiB with p0 (4), gpu1 of 6 MiB, and three that it cannot use. */
 static struct policy_program *one(struct world *w)
 {
-    struct policy_program *p;
-
     world_init(w, 1);
     world_add_device(w, 8);
     world_add_device(w, 6)->speed = 1500;
@@ -27,7 +22,7 @@ static struct policy_program *one(struct world *w)
     world_add_device(w, 8)->drains = true;
     world_add_device(w, 8);
     world_add_device(w, 8)->gone = true; /* Nothing is said of it. */
-    p = world_add_program(w, 0, 4);
+    struct policy_program *p = world_add_program(w, 0, 4);
     w->barred[0] = 1 << 4;
     return p;
 }
@@ -40,10 +35,9 @@ static struct policy_program *one(struct world *w)
 
 Test(policy_explain, one_that_runs)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w);
+    struct policy_program *p = one(&w);
     expect_text(&w, p,
                 "p0 has run on gpu0 for 100 s; it has 4 MiB and may have 4 MiB there.\n"
                 "It moves up when gpu0 is busy more than 85% of the time (now 50%), down when it "
@@ -67,10 +61,9 @@ Test(policy_explain, one_that_runs)
 
 Test(policy_explain, one_that_is_held_up_or_spills_or_idles)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w);
+    struct policy_program *p = one(&w);
     p->busy = 1000;
     world_refresh(&w);
     expect_text(&w, p,
@@ -146,10 +139,9 @@ Test(policy_explain, those_that_wait)
 Test(policy_explain, what_does_not_fit_is_cut_at_a_whole_line)
 {
     char whole[2048], text[2048];
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w);
+    struct policy_program *p = one(&w);
     policy_explain(&w.world, &w.settings, 0, whole, sizeof(whole));
     for (size_t size = 0; size < sizeof(text); size++) {
         size_t length;
@@ -213,7 +205,6 @@ Test(policy_explain, programs_of_other_users_have_no_names)
 /* Whoever is displaced is told of whom is displaced, and who reads of it of that one's own. */
 Test(policy_explain, who_is_displaced_for_whom_is_said_to_neither)
 {
-    struct policy_program *p;
     struct policy_step step;
     struct world w;
     char text[2048];
@@ -221,7 +212,7 @@ Test(policy_explain, who_is_displaced_for_whom_is_said_to_neither)
     world_init(&w, 1);
     world_add_device(&w, 8);
     world_add_program(&w, 0, 8)->owner = 64001;
-    p = world_add_program(&w, POLICY_NONE, 6);
+    struct policy_program *p = world_add_program(&w, POLICY_NONE, 6);
     p->owner = 64002;
     p->priority = 1;
     world_refresh(&w);

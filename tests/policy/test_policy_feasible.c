@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"
 

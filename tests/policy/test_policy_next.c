@@ -1,38 +1,13 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
-#include "tests/policy/policy_world.h"
+#include "tests/policy/policy_expect.h"
 #include "tests/support/leaks.h"
 
 /* What the policy does of itself. */
 TestSuite(policy_next, .fini = leaks_check, .timeout = 60);
 
-static struct policy_step next(struct world *w)
-{
-    struct policy_step step;
-
-    policy_next(&w->world, &w->settings, &step);
-    return step;
-}
-
-static void expect_step(const struct policy_step *step, enum policy_action action, uint32_t program,
-                        uint32_t device, uint64_t mib)
-{
-    cr_expect_str_eq(policy_action_name(step->action), policy_action_name(action), "%s: %s",
-                     policy_action_name(step->action), step->reason);
-    if (action == POLICY_NOTHING)
-        return;
-    cr_expect_eq(step->program, program, "of %u: %s", step->program, step->reason);
-    cr_expect_eq(step->device, device, "on %u: %s", step->device, step->reason);
-    cr_expect_eq(step->bytes, mib * MIB, "%lu MiB: %s", step->bytes / MIB, step->reason);
-}
-
 static void expect_next(struct world *w, enum policy_action action, uint32_t program,
                         uint32_t device, uint64_t mib)
 {
-    struct policy_step step = next(w);
-
-    expect_step(&step, action, program, device, mib);
+    expect_step(next(w), action, program, device, mib);
 }
 
 /* gpu0 of 8 MiB with p0 (4) and gpu1 of @other MiB, empty. */
@@ -46,11 +21,10 @@ static struct policy_program *one(struct world *w, uint64_t other)
 
 Test(policy_next, all_well_is_left_alone)
 {
-    struct policy_step step;
     struct world w;
 
     one(&w, 8);
-    step = next(&w);
+    struct policy_step step = next(&w);
     cr_expect_eq(step.action, POLICY_NOTHING);
     cr_expect_str_eq(step.reason, "");
     world_init(&w, 1);
@@ -59,17 +33,14 @@ Test(policy_next, all_well_is_left_alone)
 
 Test(policy_next, a_drained_device_is_left_for_the_best_that_fits)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = one(&w, 4);
+    struct policy_program *p = one(&w, 4);
     p->ways = 0; /* Nobody asks it. */
     p->stayed_s = 0;
     p->recent_moves = w.world.recent_moves = 10000;
     w.devices[0].drains = true;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_str_eq(step.reason, "gpu0 is drained; gpu1 has 4 MiB free, p0 fits with 4 MiB");
     world_add_device(&w, 4)->speed = 2000;
     expect_next(&w, POLICY_DO_MOVE, 0, 2, 4);
@@ -86,20 +57,16 @@ Test(policy_next, a_drained_device_is_left_for_the_best_that_fits)
 
 Test(policy_next, a_drained_program_spills_elsewhere_if_what_it_needs_at_once_fits)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = one(&w, 3);
+    struct policy_program *p = one(&w, 3);
     p->least = 3 * MIB;
     w.devices[0].drains = true;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 3);
     cr_expect_str_eq(step.reason,
                      "gpu0 is drained; gpu1 has 3 MiB free, p0 spills there with 3 MiB of 4 MiB");
     p->least++;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    step = expect_step(next(&w), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     cr_expect_str_eq(step.reason,
                      "gpu0 is drained; no other device that it runs on has 4 MiB free for p0");
     p->least = 0;
@@ -138,7 +105,6 @@ Test(policy_next, ten_programs_leave_a_drained_device_by_importance)
 Test(policy_next, who_would_rather_leave_a_closed_device_does_where_there_is_room)
 {
     struct policy_program *p, *other;
-    struct policy_step step;
     struct world w;
 
     p = one(&w, 4);
@@ -150,8 +116,7 @@ Test(policy_next, who_would_rather_leave_a_closed_device_does_where_there_is_roo
     world_refresh(&w);
     expect_next(&w, POLICY_NOTHING, 0, 0, 0); /* Nobody takes it away. */
     w.devices[0].closed = true;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_str_eq(step.reason, "gpu0 will be taken; gpu1 has 4 MiB free, p0 fits with 4 MiB");
     other->leaves = true; /* More important. */
     expect_next(&w, POLICY_DO_MOVE, 1, 1, 3);
@@ -169,7 +134,6 @@ Test(policy_next, who_would_rather_leave_a_closed_device_does_where_there_is_roo
 Test(policy_next, a_lowered_limit_is_kept_by_spilling_then_by_the_least_important)
 {
     struct policy_program *low, *high;
-    struct policy_step step;
     struct world w;
 
     low = one(&w, 3);
@@ -179,8 +143,7 @@ Test(policy_next, a_lowered_limit_is_kept_by_spilling_then_by_the_least_importan
     high->least = MIB;
     world_refresh(&w);
     w.devices[0].memory = 7 * MIB;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_SPILL, 0, 0, 3);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_SPILL, 0, 0, 3);
     cr_expect_str_eq(step.reason,
                      "gpu0 may be used up to 7 MiB, 8 MiB are granted: p0 keeps 3 MiB there");
     w.devices[0].memory = 3 * MIB;
@@ -189,8 +152,7 @@ Test(policy_next, a_lowered_limit_is_kept_by_spilling_then_by_the_least_importan
     cr_expect_eq(low->granted + high->granted, 3 * MIB);
     /* p0 at 2 MiB and p1 at 1 MiB cannot give more: the least important leaves. */
     w.devices[0].memory = 2 * MIB;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
+    expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 3);
     w.barred[0] = 2;
     expect_next(&w, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     high->busy_moving = true;
@@ -206,18 +168,15 @@ Test(policy_next, a_lowered_limit_is_kept_by_spilling_then_by_the_least_importan
 
 Test(policy_next, what_was_spilled_comes_back_when_there_is_room)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = one(&w, 3);
+    struct policy_program *p = one(&w, 3);
     p->granted = MIB;
     p->busy = 0;
     p->stayed_s = 0;
     w.settings.automatic = false;
     world_refresh(&w);
-    step = next(&w);
-    expect_step(&step, POLICY_GRANT, 0, 0, 3);
+    struct policy_step step = expect_step(next(&w), POLICY_GRANT, 0, 0, 3);
     cr_expect_str_eq(step.reason,
                      "gpu0 has 7 MiB free, p0 takes back 3 MiB of the 3 MiB that it spilled");
     p->quota = 2 * MIB;
@@ -238,17 +197,14 @@ Test(policy_next, what_was_spilled_comes_back_when_there_is_room)
 
 Test(policy_next, what_its_device_holds_up_goes_up)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     p->busy = 1000;
     w.devices[1].speed = 2500;
     w.devices[1].price = 5000;
     world_refresh(&w);
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_str_eq(step.reason,
                      "gpu0 is busy 100% of the time, gpu1 is 0% at 2.50 times its speed");
     p->busy = w.devices[0].busy = w.settings.busy_high;
@@ -274,10 +230,9 @@ Test(policy_next, what_its_device_holds_up_goes_up)
 
 Test(policy_next, a_move_up_has_to_promise_the_gain)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     p->busy = 1000;
     world_refresh(&w);
     w.devices[1].speed = 1000 + w.settings.gain - 1;
@@ -297,15 +252,12 @@ Test(policy_next, a_move_up_has_to_promise_the_gain)
 
 Test(policy_next, what_spills_goes_where_it_fits_if_that_is_faster)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = one(&w, 6);
+    struct policy_program *p = one(&w, 6);
     p->wanted = 6 * MIB;
     w.devices[0].memory = 4 * MIB;
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 6);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 6);
     cr_expect_str_eq(step.reason, "p0 spills 2 MiB on gpu0; gpu1 has 6 MiB free for all of it");
     w.devices[1].speed = 833; /* 4/6 of it now, with a gain of a quarter: 5/6. */
     expect_next(&w, POLICY_NOTHING, 0, 0, 0);
@@ -317,17 +269,14 @@ Test(policy_next, what_spills_goes_where_it_fits_if_that_is_faster)
 
 Test(policy_next, what_uses_a_fraction_goes_down_or_beside_others)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = one(&w, 4);
+    struct policy_program *p = one(&w, 4);
     p->busy = w.settings.busy_low - 1;
     w.devices[1].speed = 500;
     w.devices[1].price = 800;
     world_refresh(&w);
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_str_eq(step.reason, "p0 keeps gpu0 busy 14% of the time; gpu1 suffices at 80% of the "
                                   "price");
     w.devices[1].price++; /* Not a quarter more for the old one. */
@@ -345,8 +294,7 @@ Test(policy_next, what_uses_a_fraction_goes_down_or_beside_others)
     expect_next(&w, POLICY_NOTHING, 0, 0, 0);
     world_add_program(&w, 1, 4)->busy = 700;
     world_refresh(&w);
-    step = next(&w);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    step = expect_step(next(&w), POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_str_eq(step.reason, "p0 keeps gpu0 busy 14% of the time; gpu1 has room beside "
                                   "others, and gpu0 is free then");
     w.programs[1].busy = 702; /* That would be too busy with both. */
@@ -388,10 +336,10 @@ Test(policy_next, stay_and_budgets_hold_what_nobody_asked_for_but_no_rebalance)
             w.settings.automatic = false;
         expect_next(&w, POLICY_NOTHING, 0, 0, 0);
         policy_rebalance(&w.world, &w.settings, &step);
-        expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+        expect_step(step, POLICY_DO_MOVE, 0, 1, 4);
         world_do(&w, &step);
         policy_rebalance(&w.world, &w.settings, &step);
-        expect_step(&step, POLICY_NOTHING, 0, 0, 0);
+        expect_step(step, POLICY_NOTHING, 0, 0, 0);
     }
 }
 
@@ -458,7 +406,6 @@ Test(policy_next, budgets_are_kept_however_loads_change)
 
 Test(policy_next, who_may_not_use_its_device_any_more_is_moved_off)
 {
-    struct policy_program *p;
     struct policy_step step;
     struct world w;
 
@@ -467,13 +414,13 @@ Test(policy_next, who_may_not_use_its_device_any_more_is_moved_off)
     world_add_device(&w, 8);
     world_add_device(&w, 8);
     world_add_device(&w, 6);
-    p = world_add_program(&w, 0, 4);
+    struct policy_program *p = world_add_program(&w, 0, 4);
     world_add_program(&w, 1, 6);
     p->stayed_s = 0;
     p->kept = true;
     w.barred[0] = 1 << 0;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 2, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 2, 4);
     cr_expect_str_eq(
         step.reason,
         "gpu0 no longer meets the requirements of p0; gpu2 has 6 MiB free, p0 fits with 4 MiB");
@@ -481,7 +428,7 @@ Test(policy_next, who_may_not_use_its_device_any_more_is_moved_off)
     w.barred[0] = 1 << 0 | 1 << 2;
     p->least = 2 * MIB;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 2);
+    expect_step(step, POLICY_DO_MOVE, 0, 1, 2);
     /* Nowhere else it stays, and so it does where it is pinned, or was moved often enough. */
     p->ways = POLICY_UPGRADE | POLICY_SUSPEND;
     cr_expect_eq(world_settle(&w, 1), 0);
@@ -532,11 +479,9 @@ static struct policy_program *waits_to_go(struct world *w, uint32_t busy)
 Test(policy_next, a_program_is_made_ready_for_where_it_would_go)
 {
     struct world w;
-    struct policy_step step;
     struct policy_program *p = waits_to_go(&w, 1000);
 
-    step = next(&w);
-    expect_step(&step, POLICY_DO_PREWARM, 0, 1, 0);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_PREWARM, 0, 1, 0);
     cr_expect_str_eq(step.reason,
                      "p0 is likely to move from gpu0 to gpu1 next: it is prewarmed there");
     world_do(&w, &step);
@@ -549,10 +494,9 @@ Test(policy_next, a_program_is_made_ready_for_where_it_would_go)
 Test(policy_next, a_program_is_made_ready_before_enough_speaks_for_a_move)
 {
     struct world w;
-    struct policy_program *p;
     uint32_t near = 950, far = 850;
 
-    p = waits_to_go(&w, 0);
+    struct policy_program *p = waits_to_go(&w, 0);
     p->stayed_s = 100;
     p->busy = w.devices[0].busy = w.settings.busy_high * near / 1000;
     expect_next(&w, POLICY_DO_PREWARM, 0, 1, 0);
@@ -563,10 +507,9 @@ Test(policy_next, a_program_is_made_ready_before_enough_speaks_for_a_move)
 Test(policy_next, a_program_is_made_ready_for_one_device_at_a_time)
 {
     struct world w;
-    struct policy_step step;
     struct policy_program *p = waits_to_go(&w, 1000);
 
-    step = next(&w);
+    struct policy_step step = next(&w);
     world_do(&w, &step);
     world_add_device(&w, 8)->speed = 16000;
     p->ready_s = w.settings.stay_s - 1;
@@ -608,14 +551,12 @@ Test(policy_next, nothing_is_made_ready_where_nothing_is_moved)
 /* p0 holds 8 MiB of the 10 of gpu0, for which p1 queues. */
 static struct policy_program *queues(struct world *w)
 {
-    struct policy_program *p;
-
     world_init(w, 1);
     w->settings.prewarm = true;
     w->settings.automatic = false;
     world_add_device(w, 10);
     world_add_program(w, 0, 8);
-    p = world_add_program(w, POLICY_NONE, 4);
+    struct policy_program *p = world_add_program(w, POLICY_NONE, 4);
     p->ways = POLICY_WAIT;
     return p;
 }
@@ -623,12 +564,10 @@ static struct policy_program *queues(struct world *w)
 Test(policy_next, the_first_in_the_queue_is_made_ready_for_what_is_kept_for_it)
 {
     struct policy_program *p, *other;
-    struct policy_step step;
     struct world w;
 
     p = queues(&w);
-    step = next(&w);
-    expect_step(&step, POLICY_DO_PREWARM, 1, 0, 0);
+    struct policy_step step = expect_step(next(&w), POLICY_DO_PREWARM, 1, 0, 0);
     cr_expect_str_eq(step.reason,
                      "p1 is first in the queue and gpu0 is kept for it: it is prewarmed there");
     world_do(&w, &step);
@@ -649,11 +588,10 @@ Test(policy_next, the_first_in_the_queue_is_made_ready_for_what_is_kept_for_it)
 
 Test(policy_next, nothing_is_made_ready_at_the_cost_of_who_runs)
 {
-    struct policy_program *runs;
     struct world w;
 
     queues(&w);
-    runs = &w.programs[0];
+    struct policy_program *runs = &w.programs[0];
     /* The device computes. */
     runs->busy = w.settings.busy_high + 1;
     world_refresh(&w);

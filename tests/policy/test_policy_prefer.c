@@ -1,19 +1,8 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
-#include "tests/policy/policy_world.h"
+#include "tests/policy/policy_expect.h"
 #include "tests/support/leaks.h"
 
 /* Programs that said what they prefer. */
 TestSuite(policy_prefer, .fini = leaks_check, .timeout = 300);
-
-static struct policy_step next(struct world *w)
-{
-    struct policy_step step;
-
-    policy_next(&w->world, &w->settings, &step);
-    return step;
-}
 
 static void expect_next(struct world *w, enum policy_action action, uint32_t device)
 {
@@ -39,23 +28,20 @@ static void expect_explained(struct world *w, const char *expected)
 /* p0 (2 MiB) on gpu0 of 4 MiB, gpu1 of 8 MiB is free; it prefers @mib. */
 static struct policy_program *one(struct world *w, uint64_t mib)
 {
-    struct policy_program *p;
-
     world_init(w, 1);
     world_add_device(w, 4);
     world_add_device(w, 8);
-    p = world_add_program(w, 0, 2);
+    struct policy_program *p = world_add_program(w, 0, 2);
     world_prefer(w, p, &(struct reseat_limits){.memory = mib});
     return p;
 }
 
 Test(policy_prefer, a_free_device_that_has_more_of_it_is_taken)
 {
-    struct policy_step step;
     struct world w;
 
     one(&w, 8);
-    step = next(&w);
+    struct policy_step step = next(&w);
     cr_expect_eq(step.action, POLICY_DO_MOVE);
     cr_expect_eq(step.device, 1);
     cr_expect_eq(step.bytes, 2 * MIB);
@@ -95,10 +81,9 @@ Test(policy_prefer, it_has_to_be_free_there)
 
 Test(policy_prefer, never_below_its_minimum_nor_where_nobody_is_taken)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     w.barred[0] = 2;
     expect_next(&w, POLICY_NOTHING, 0);
     w.barred[0] = 0;
@@ -115,10 +100,9 @@ Test(policy_prefer, never_below_its_minimum_nor_where_nobody_is_taken)
 
 Test(policy_prefer, less_of_one_thing_is_not_made_up_for)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     w.has[0].compute_units = 4;
     w.has[1].compute_units = 3;
     world_prefer(&w, p, &(struct reseat_limits){.memory = 8, .compute_units = 8});
@@ -164,10 +148,9 @@ Test(policy_prefer, all_that_is_missing_is_named_as_far_as_it_can_be_read)
 
 Test(policy_prefer, a_slower_or_busier_device_is_not_worth_it)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     p->busy = 1000;
     world_refresh(&w);
     expect_next(&w, POLICY_DO_MOVE, 1); /* As busy as here. */
@@ -191,11 +174,10 @@ Test(policy_prefer, a_slower_or_busier_device_is_not_worth_it)
 
 Test(policy_prefer, gain_stay_and_budget_hold_and_a_rebalance_does_not_wait)
 {
-    struct policy_program *p;
     struct policy_step step;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     w.devices[0].memory = 4 * MIB;
     w.devices[1].memory = 5 * MIB - 1; /* A quarter more is worth it. */
     expect_next(&w, POLICY_NOTHING, 0);
@@ -222,10 +204,9 @@ Test(policy_prefer, gain_stay_and_budget_hold_and_a_rebalance_does_not_wait)
 
 Test(policy_prefer, saving_takes_nothing_of_it)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w, 4);
+    struct policy_program *p = one(&w, 4);
     w.devices[1] = (struct policy_device){.name = "gpu1",
                                           .memory = 4 * MIB,
                                           .speed = 1000,
@@ -243,10 +224,9 @@ Test(policy_prefer, saving_takes_nothing_of_it)
 
 Test(policy_prefer, what_is_held_up_leaves_and_does_not_come_back)
 {
-    struct policy_program *p;
     struct world w;
 
-    p = one(&w, 8);
+    struct policy_program *p = one(&w, 8);
     world_do(
         &w, &(struct policy_step){
                 .action = POLICY_DO_MOVE, .device = 1, .bytes = 2 * MIB, .reason = "for the test"});

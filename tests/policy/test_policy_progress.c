@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"
 
@@ -27,7 +25,6 @@ struct play {
 static void start(struct play *play, uint64_t seed)
 {
     struct world *w = &play->world;
-    unsigned devices;
 
     *play = (struct play){0};
     world_init(w, seed);
@@ -35,7 +32,7 @@ static void start(struct play *play, uint64_t seed)
     w->settings.age_s = world_chance(w, 50) ? 0 : 5;
     w->settings.automatic = world_chance(w, 50);
     play->slow = world_chance(w, 50) ? 0 : 3;
-    devices = 1 + (unsigned)world_random(w, 3);
+    unsigned devices = 1 + (unsigned)world_random(w, 3);
     for (unsigned i = 0; i < devices; i++) {
         uint64_t memory = 4 + world_random(w, 9);
 
@@ -122,7 +119,6 @@ static void live(struct play *play, uint32_t id)
     struct world *w = &play->world;
     struct life *life = &play->lives[id];
     struct policy_step step;
-    uint64_t more;
 
     life->turns++;
     if (life->works) {
@@ -134,7 +130,7 @@ static void live(struct play *play, uint32_t id)
         world_end(w, &w->programs[id]);
         return;
     }
-    more = 1 + world_random(w, life->left);
+    uint64_t more = 1 + world_random(w, life->left);
     life->left -= more;
     life->works = 1 + (unsigned)world_random(w, 3);
     world_ask(w, &w->programs[id], more);

@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/policy/policy_expect.h"
 #include "tests/support/leaks.h"
 
@@ -11,13 +8,11 @@ TestSuite(policy_queue, .fini = leaks_check, .timeout = 60);
  * queues. */
 static struct policy_program *important(struct world *w)
 {
-    struct policy_program *p;
-
     world_init(w, 1);
     world_add_device(w, 10);
     world_add_program(w, 0, 3);
     world_add_program(w, 0, 6);
-    p = world_add_program(w, POLICY_NONE, 6);
+    struct policy_program *p = world_add_program(w, POLICY_NONE, 6);
     p->priority = 1;
     world_refresh(w);
     return p;
@@ -25,13 +20,10 @@ static struct policy_program *important(struct world *w)
 
 Test(policy_queue, a_higher_priority_displaces_as_the_ways_allow)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = important(&w);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    struct policy_program *p = important(&w);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     cr_expect_str_eq(step.reason, "p2 needs 6 MiB on gpu0, which has 1 MiB free of 10 MiB: p1 is "
                                   "suspended, its priority is 0 against 1");
     world_settle(&w, 2);
@@ -41,17 +33,14 @@ Test(policy_queue, a_higher_priority_displaces_as_the_ways_allow)
 
     p = important(&w);
     w.programs[1].least = MIB;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SPILL, 1, 0, 1);
+    expect_step(ask(&w, p), POLICY_DO_SPILL, 1, 0, 1);
     set_ways(&w, "upgrade, suspend, wait");
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     set_ways(&w, "upgrade, spill, wait, suspend");
     world_add_device(&w, 6)->speed = 500;
     p->least = 6 * MIB;
     w.barred[2] = 1 << 1;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, 1, 1, 6);
+    expect_step(ask(&w, p), POLICY_DO_MOVE, 1, 1, 6);
 }
 
 Test(policy_queue, who_is_behind_one_that_has_to_wait_may_displace_on_another_device)
@@ -76,35 +65,28 @@ Test(policy_queue, who_is_behind_one_that_has_to_wait_may_displace_on_another_de
 
 Test(policy_queue, who_makes_room_gives_a_step_of_it_and_keeps_what_it_needs)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     world_init(&w, 1);
     world_add_device(&w, 10);
     world_add_program(&w, 0, 9)->least = 2 * MIB;
-    p = world_add_program(&w, 0, 1);
+    struct policy_program *p = world_add_program(&w, 0, 1);
     p->priority = 1;
     world_ask(&w, p, 1);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SPILL, 0, 0, 8);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_SPILL, 0, 0, 8);
     w.devices[0].step = 4 * MIB;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SPILL, 0, 0, 5);
+    step = expect_step(ask(&w, p), POLICY_DO_SPILL, 0, 0, 5);
     cr_expect(strstr(step.reason, "p0 keeps 5 MiB there"), "%s", step.reason);
     w.devices[0].step = 100 * MIB;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SPILL, 0, 0, 2);
+    expect_step(ask(&w, p), POLICY_DO_SPILL, 0, 0, 2);
 }
 
 Test(policy_queue, nobody_is_displaced_who_need_not_be)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     /* The same priority, or none that may be suspended. */
-    p = important(&w);
+    struct policy_program *p = important(&w);
     p->priority = 0;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
     p = important(&w);
@@ -121,29 +103,24 @@ Test(policy_queue, nobody_is_displaced_who_need_not_be)
     p = important(&w);
     w.programs[1].priority = -1;
     world_add_program(&w, 0, 1);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     p->wanted = p->least = 3 * MIB;
     w.programs[1].priority = 0;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     /* On the device where less harm is done. */
     p = important(&w);
     world_add_device(&w, 10);
     world_add_program(&w, 1, 6)->priority = -1;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 3, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 3, POLICY_NONE, 0);
     /* Room is being made already. */
     w.programs[3].busy_moving = true;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_WAIT, 2, 0, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_WAIT, 2, 0, 0);
     cr_expect_str_eq(step.reason, "p2 needs 6 MiB; room is being made on gpu1");
 }
 
 Test(policy_queue, the_least_important_is_displaced_and_the_most_important_stays)
 {
     struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     /* Either would be enough, whichever is listed first. */
@@ -155,8 +132,7 @@ Test(policy_queue, the_least_important_is_displaced_and_the_most_important_stays
         p = world_add_program(&w, POLICY_NONE, 5);
         p->priority = 3;
         world_refresh(&w);
-        step = ask(&w, p);
-        expect_step(&step, POLICY_DO_SUSPEND, second ? 1 : 0, POLICY_NONE, 0);
+        expect_step(ask(&w, p), POLICY_DO_SUSPEND, second ? 1 : 0, POLICY_NONE, 0);
     }
     /* A device is as good as its least important program, whoever else is there. */
     world_init(&w, 1);
@@ -168,8 +144,7 @@ Test(policy_queue, the_least_important_is_displaced_and_the_most_important_stays
     p = world_add_program(&w, POLICY_NONE, 5);
     p->priority = 4;
     world_refresh(&w);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     /* Two of three have to go, and the most important would do for one of them. */
     world_init(&w, 1);
     world_add_device(&w, 10);
@@ -188,11 +163,9 @@ Test(policy_queue, the_least_important_is_displaced_and_the_most_important_stays
 
 Test(policy_queue, who_does_not_answer_is_not_waited_for_and_another_is_displaced)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = important(&w);
+    struct policy_program *p = important(&w);
     w.programs[1].busy_moving = true;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
     world_add_device(&w, 10);
@@ -200,8 +173,7 @@ Test(policy_queue, who_does_not_answer_is_not_waited_for_and_another_is_displace
     world_refresh(&w);
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
     w.programs[1].silent = true;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 3, POLICY_NONE, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_SUSPEND, 3, POLICY_NONE, 0);
     /* A limit is kept by others, too. */
     world_init(&w, 1);
     world_add_device(&w, 10);
@@ -220,15 +192,12 @@ Test(policy_queue, who_does_not_answer_is_not_waited_for_and_another_is_displace
 
 Test(policy_queue, of_one_priority_only_what_is_preemptible_is_displaced)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = important(&w);
+    struct policy_program *p = important(&w);
     p->priority = 0;
     w.programs[1].preemptible = true;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     cr_expect(strstr(step.reason, "it is preemptible"));
     p->preemptible = true;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
@@ -239,24 +208,19 @@ Test(policy_queue, of_one_priority_only_what_is_preemptible_is_displaced)
 
 Test(policy_queue, a_minimum_stay_does_not_hold_off_priorities_but_keeps_what_waiting_earned)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
-    p = important(&w);
+    struct policy_program *p = important(&w);
     w.settings.age_s = 100;
     w.programs[1].stayed_s = 0;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     w.programs[1].waited_s = 100;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
     w.programs[1].stayed_s = w.settings.stay_s;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     w.programs[1].stayed_s = 0;
     w.settings.age_s = 0;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
 }
 
 Test(policy_queue, the_queue_goes_by_priority_then_aging_then_ticket)
@@ -274,25 +238,24 @@ Test(policy_queue, the_queue_goes_by_priority_then_aging_then_ticket)
     w.settings.age_s = 100;
     world_end(&w, &w.programs[0]);
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_RESUME, 1, 0, 8);
+    expect_step(step, POLICY_DO_RESUME, 1, 0, 8);
     expect_answer(&w, second, POLICY_DO_WAIT, 0, 0);
     second->priority = 1;
     world_refresh(&w);
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_RESUME, 2, 0, 8);
+    expect_step(step, POLICY_DO_RESUME, 2, 0, 8);
     expect_answer(&w, first, POLICY_DO_WAIT, 0, 0);
     first->waited_s = 100;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_RESUME, 1, 0, 8);
+    expect_step(step, POLICY_DO_RESUME, 1, 0, 8);
     w.settings.age_s = 101;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_RESUME, 2, 0, 8);
+    expect_step(step, POLICY_DO_RESUME, 2, 0, 8);
 }
 
 Test(policy_queue, the_first_in_the_queue_takes_what_those_behind_hold)
 {
     struct policy_program *first, *second;
-    struct policy_step step;
     struct world w;
 
     world_init(&w, 1);
@@ -304,16 +267,13 @@ Test(policy_queue, the_first_in_the_queue_takes_what_those_behind_hold)
     expect_answer(&w, first, POLICY_DO_WAIT, 0, 0);
     world_ask(&w, second, 2);
     expect_answer(&w, second, POLICY_DO_WAIT, 0, 0);
-    step = ask(&w, first);
-    expect_step(&step, POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
+    struct policy_step step = expect_step(ask(&w, first), POLICY_DO_SUSPEND, 1, POLICY_NONE, 0);
     cr_expect_str_eq(step.reason, "p0 needs 6 MiB on gpu0, which has 0 bytes free of 8 MiB: p1 is "
                                   "suspended, it waits behind");
 }
 
 Test(policy_queue, who_loses_nothing_by_it_moves_for_the_first_in_the_queue)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     /* gpu0 8 (p0 3), gpu1 4 (empty): p1 needs 6. */
@@ -321,9 +281,8 @@ Test(policy_queue, who_loses_nothing_by_it_moves_for_the_first_in_the_queue)
     world_add_device(&w, 8);
     world_add_device(&w, 4);
     world_add_program(&w, 0, 3);
-    p = world_add_program(&w, POLICY_NONE, 6);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
+    struct policy_program *p = world_add_program(&w, POLICY_NONE, 6);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_MOVE, 0, 1, 3);
     cr_expect_str_eq(step.reason,
                      "p1 needs 6 MiB: p0 makes room on gpu0, gpu1 has 4 MiB free for it");
     w.programs[0].stayed_s = w.settings.stay_s - 1;
@@ -338,8 +297,7 @@ Test(policy_queue, who_loses_nothing_by_it_moves_for_the_first_in_the_queue)
     w.devices[1].speed = 999;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
     w.programs[0].busy = w.settings.busy_low - 1;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
+    expect_step(ask(&w, p), POLICY_DO_MOVE, 0, 1, 3);
     world_settle(&w, 2);
     cr_expect_eq(p->state, POLICY_RUNNING);
     cr_expect_eq(p->device, 0);
@@ -348,7 +306,6 @@ Test(policy_queue, who_loses_nothing_by_it_moves_for_the_first_in_the_queue)
 Test(policy_queue, whoever_waits_in_front_keeps_what_it_holds_whatever_its_priority)
 {
     struct policy_program *aged, *p;
-    struct policy_step step;
     struct world w;
 
     /* p0 holds 6 MiB of gpu0 and waits for 8 on gpu1, where 1 is missing; p1 would like gpu0. */
@@ -366,12 +323,10 @@ Test(policy_queue, whoever_waits_in_front_keeps_what_it_holds_whatever_its_prior
     p->priority = 1;
     p->ways = POLICY_WAIT;
     world_refresh(&w);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_WAIT, 1, 0, 0);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_WAIT, 1, 0, 0);
     cr_expect_str_eq(step.reason, "p1 needs 6 MiB; it waits behind p0");
     aged->waited_s = 0;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
 }
 
 Test(policy_queue, who_waits_where_it_never_can_be_leaves_before_others_are_served)
@@ -412,30 +367,24 @@ Test(policy_queue, of_equal_devices_the_one_with_fewer_programs_is_chosen)
 
 Test(policy_queue, the_displaced_go_the_way_that_takes_least)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     /* Both have to make room, and only p0 has somewhere to go. */
-    p = important(&w);
+    struct policy_program *p = important(&w);
     world_add_device(&w, 4);
     p->wanted = p->least = 9 * MIB;
     w.programs[0].least = MIB;
     world_refresh(&w);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 3);
+    expect_step(ask(&w, p), POLICY_DO_MOVE, 0, 1, 3);
     set_ways(&w, "spill, wait, suspend");
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SPILL, 0, 0, 1);
+    expect_step(ask(&w, p), POLICY_DO_SPILL, 0, 0, 1);
     set_ways(&w, "suspend");
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
 }
 
 Test(policy_queue, nobody_makes_room_where_it_would_not_be_taken)
 {
     struct policy_program *p, *there;
-    struct policy_step step;
     struct world w;
 
     /* p0 needs 6 MiB: gpu1 has them once p2 is on gpu2. */
@@ -449,8 +398,7 @@ Test(policy_queue, nobody_makes_room_where_it_would_not_be_taken)
     world_ask(&w, p, 2);
     p->busy = there->busy = 0;
     world_refresh(&w);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, 2, 2, 3);
+    expect_step(ask(&w, p), POLICY_DO_MOVE, 2, 2, 3);
     /* What it waits for is free before it had moved. */
     w.programs[1].age_s = there->age_s = 0;
     p->ways = POLICY_UPGRADE | POLICY_WAIT;
@@ -459,8 +407,6 @@ Test(policy_queue, nobody_makes_room_where_it_would_not_be_taken)
 
 Test(policy_queue, no_move_is_begun_that_the_budget_leaves_without_the_next)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     /* p0 needs 4 MiB more: p2 leaves gpu1 for p1, and that gpu0 for p0. */
@@ -468,7 +414,7 @@ Test(policy_queue, no_move_is_begun_that_the_budget_leaves_without_the_next)
     world_add_device(&w, 8);
     world_add_device(&w, 4);
     world_add_device(&w, 2);
-    p = world_add_program(&w, 0, 4);
+    struct policy_program *p = world_add_program(&w, 0, 4);
     world_add_program(&w, 0, 4)->busy = 0;
     world_add_program(&w, 1, 2)->busy = 0;
     world_ask(&w, p, 4);
@@ -477,8 +423,7 @@ Test(policy_queue, no_move_is_begun_that_the_budget_leaves_without_the_next)
     w.settings.budget = 5;
     w.world.recent_moves = 3;
     world_refresh(&w);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_MOVE, 2, 2, 2);
+    expect_step(ask(&w, p), POLICY_DO_MOVE, 2, 2, 2);
     w.world.recent_moves = 4;
     expect_answer(&w, p, POLICY_DO_WAIT, 0, 0);
 }
@@ -537,7 +482,6 @@ Test(policy_queue, who_waits_for_all_of_it_is_kept_no_part)
 
 Test(policy_queue, who_leaves_early_looks_past_what_is_kept_for_the_first)
 {
-    struct policy_program *p;
     struct policy_step step;
     struct world w;
 
@@ -548,17 +492,17 @@ Test(policy_queue, who_leaves_early_looks_past_what_is_kept_for_the_first)
     world_add_program(&w, 1, 6)->priority = 3;
     world_add_program(&w, 2, 1)->priority = 3;
     world_add_program(&w, POLICY_NONE, 8)->priority = 2;
-    p = world_add_program(&w, 0, 3);
+    struct policy_program *p = world_add_program(&w, 0, 3);
     p->priority = 1;
     p->leaves = true;
     world_add_program(&w, 0, 1)->leaves = true;
     world_refresh(&w);
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 4, 2, 1);
+    expect_step(step, POLICY_DO_MOVE, 4, 2, 1);
     w.programs[2].state = POLICY_STOPPED;
     world_refresh(&w);
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 3, 1, 3);
+    expect_step(step, POLICY_DO_MOVE, 3, 1, 3);
 }
 
 /* ---- many devices ---- */
@@ -662,14 +606,12 @@ Test(policy_queue, one_of_many_devices_is_moved_to_as_soon_as_it_has_room)
  * p0 has. */
 static struct policy_program *waits_above(struct world *w, uint64_t age_s)
 {
-    struct policy_program *p;
-
     world_init(w, 1);
     world_add_device(w, 8);
     world_add_program(w, 0, 4)->age_s = age_s;
     world_add_program(w, 0, 4)->age_s = 86400;
     w->programs[0].move_ms = w->programs[1].move_ms = 4000;
-    p = world_add_program(w, POLICY_NONE, 4);
+    struct policy_program *p = world_add_program(w, POLICY_NONE, 4);
     p->ways = POLICY_WAIT;
     p->priority = 1;
     p->age_s = 1000;
@@ -678,15 +620,12 @@ static struct policy_program *waits_above(struct world *w, uint64_t age_s)
 
 Test(policy_queue, who_is_about_to_end_is_not_suspended)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
     char text[2048];
 
     /* 4 s on its way, and half of the 8.5 s for which it would be away; and p2 comes in 0.5 s. */
-    p = waits_above(&w, 8);
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_WAIT, 2, 0, 0);
+    struct policy_program *p = waits_above(&w, 8);
+    struct policy_step step = expect_step(ask(&w, p), POLICY_DO_WAIT, 2, 0, 0);
     cr_expect_str_eq(step.reason, "p2 needs 4 MiB; it is expected to wait 8 s, less than it takes "
                                   "to make room");
     policy_explain(&w.world, &w.settings, 2, text, sizeof(text));
@@ -694,8 +633,7 @@ Test(policy_queue, who_is_about_to_end_is_not_suspended)
                            "time of p0.\n"),
               "%s", text);
     w.programs[0].age_s = 9;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     policy_explain(&w.world, &w.settings, 2, text, sizeof(text));
     cr_expect(strstr(text, "Waiting is expected to take 9.5 s; making room would take 8.8 s of the "
                            "time of p0.\n"),
@@ -703,13 +641,11 @@ Test(policy_queue, who_is_about_to_end_is_not_suspended)
     /* For a program that just began, which is not expected to stay, it makes room. */
     p = waits_above(&w, 8);
     p->age_s = 1;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     /* And for one that is further above. */
     p = waits_above(&w, 8);
     p->priority = 3;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
+    expect_step(ask(&w, p), POLICY_DO_SUSPEND, 0, POLICY_NONE, 0);
     /* Nobody waits for programs that wait themselves. */
     p = waits_above(&w, 8);
     world_ask(&w, &w.programs[0], 1);
@@ -720,30 +656,26 @@ Test(policy_queue, who_is_about_to_end_is_not_suspended)
 
 Test(policy_queue, the_wait_for_who_grows_to_its_peak_is_longer)
 {
-    struct policy_program *p;
-    struct policy_step step;
     struct world w;
 
     /* p0 ends soon and leaves 4 MiB, with the 2 that are free enough; but p1 takes 2 by then. */
-    p = waits_above(&w, 3);
+    struct policy_program *p = waits_above(&w, 3);
     w.devices[0].memory = 10 * MIB;
     p->wanted = p->least = 6 * MIB;
-    step = ask(&w, p);
-    expect_step(&step, POLICY_DO_WAIT, 2, 0, 0);
+    expect_step(ask(&w, p), POLICY_DO_WAIT, 2, 0, 0);
     w.programs[1].peak = 6 * MIB;
-    step = ask(&w, p);
+    struct policy_step step = ask(&w, p);
     cr_expect_eq(step.action, POLICY_DO_SUSPEND, "%s", step.reason);
 }
 
 Test(policy_queue, what_is_free_soon_is_waited_for_instead_of_moving)
 {
-    struct policy_program *p;
     struct world w;
 
     world_init(&w, 1);
     world_add_device(&w, 2048);
     world_add_device(&w, 4096);
-    p = world_add_program(&w, 0, 1024);
+    struct policy_program *p = world_add_program(&w, 0, 1024);
     world_add_program(&w, 0, 1024)->age_s = 3;
     world_ask(&w, p, 512);
     p->ways &= ~(unsigned)POLICY_SPILL;
@@ -771,7 +703,6 @@ enum rule { AS_SAID, AT_ONCE, NEVER, RULES };
 static double lost(enum rule rule, uint64_t seed)
 {
     const double most_s = 300, move_s = 4;
-    struct policy_program *p;
     struct world w;
 
     world_init(&w, seed);
@@ -779,7 +710,7 @@ static double lost(enum rule rule, uint64_t seed)
     double parts[2] = {(double)(1 + world_random(&w, 1000)) / 1000,
                        (double)(1 + world_random(&w, 1000)) / 1000};
     double left_s = (double)age_s / parts[0] - (double)age_s, life_s = 1 / parts[1];
-    p = waits_above(&w, age_s);
+    struct policy_program *p = waits_above(&w, age_s);
     p->age_s = 0;
     left_s = left_s < most_s ? left_s : most_s;
     life_s = life_s < most_s ? life_s : most_s;

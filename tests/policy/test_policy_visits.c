@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/policy/policy_expect.h"
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"
@@ -282,7 +279,7 @@ Test(policy_visits, the_way_back_is_barred_for_twice_as_long_each_time)
     world_pass(&w, 40000 * 4);
     keeps_busy(&w, p, 50);
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 0, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 0, 4);
     world_do(&w, &step);
     cr_expect_eq(until_moved(&w, p), 600);
 }
@@ -299,12 +296,12 @@ Test(policy_visits, who_asks_for_a_rebalance_or_empties_a_device_has_it_at_once)
     world_pass(&w, 60);
     keeps_busy(&w, p, 50);
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+    expect_step(step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
     policy_rebalance(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 0, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 0, 4);
     w.devices[1].drains = true;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 0, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 0, 4);
 }
 
 /* It keeps gpu1 far less busy than it kept gpu0, which is much slower than it is said to be. */
@@ -349,15 +346,15 @@ Test(policy_visits, what_was_measured_counts_instead_of_what_is_said)
     keeps_busy(&w, p, 1000);
     p->measured = measured;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+    expect_step(step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
     /* Too little of its time was: then what is said counts. */
     measured[1].covered = 400;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_null(strstr(step.reason, "as measured"), "%s", step.reason);
     measured[1] = (struct policy_measured){3000, 900};
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 1, 4);
     cr_expect(strstr(step.reason, "at 3.00 times its speed as measured"), "%s", step.reason);
 }
 
@@ -373,16 +370,16 @@ Test(policy_visits, a_move_is_made_if_it_pays_back_while_the_program_runs)
     p->move_ms = 60000;
     p->age_s = 119;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
+    expect_step(step, POLICY_NOTHING, POLICY_NONE, POLICY_NONE, 0);
     policy_explain(&w.world, &w.settings, 0, text, sizeof(text));
     cr_expect(strstr(text, "A move to gpu1 would pay back after 120 s; it has run for 119 s and is "
                            "expected to run for as long again, so it stays.\n"),
               "%s", text);
     policy_rebalance(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 1, 4);
     p->age_s = 120;
     policy_next(&w.world, &w.settings, &step);
-    expect_step(&step, POLICY_DO_MOVE, 0, 1, 4);
+    expect_step(step, POLICY_DO_MOVE, 0, 1, 4);
     cr_expect_eq(step.payback_s, 120);
 }
 

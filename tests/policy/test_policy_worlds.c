@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "tests/policy/policy_world.h"
 #include "tests/support/leaks.h"
 
@@ -80,12 +77,10 @@ static void random_program(struct world *w)
 
 static void random_world(struct world *w, uint64_t seed, unsigned devices, unsigned programs)
 {
-    unsigned count;
-
     world_init(w, seed);
     random_settings(w);
     random_devices(w, devices);
-    count = 1 + (unsigned)world_random(w, programs);
+    unsigned count = 1 + (unsigned)world_random(w, programs);
     for (unsigned i = 0; i < count; i++)
         random_program(w);
     world_random_wishes(w, 40);

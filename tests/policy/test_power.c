@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "policy/power.h"
 #include "tests/support/leaks.h"
 

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "policy/schedule.h"
 #include "tests/support/leaks.h"
 

@@ -4,8 +4,10 @@
 #include <CL/cl.h>
 
 #include "messages.h"
+#include "remote/wire/stream.h"
 #include "state/base/clock.h"
 #include "tests/remote/served.h"
+#include "tests/support/cases.h"
 
 /* A client that says what it likes, for suites of what a server must withstand. */
 
@@ -13,9 +15,19 @@
 
 struct rogue {
     struct stream stream;
-    char refusal[256];
     bool has_queue;
 };
+
+/** What a server answers to a hello. */
+struct rogue_greeted {
+    struct msg_welcome welcome; /**< Its secret is in buffer. */
+    char refusal[256];
+    unsigned char buffer[STREAM_GREETING_MAX];
+};
+
+/** Post a message with these members on a stream. */
+#define POST(stream, type, ...)                                                                    \
+    cr_assert_eq(post_##type(stream, &(struct msg_##type){__VA_ARGS__}), 0)
 
 #define DEVICE  id_make(ID_DEVICE, 0, 0)
 #define CONTEXT id_make(ID_CONTEXT, 0, 0)
@@ -26,13 +38,15 @@ struct rogue {
 #define KERNEL  id_make(ID_KERNEL, 0, 0)
 #define CALL    id_make(ID_CALL, 0, 0)
 
+/** NULL: it was not taken. */
+struct link *rogue_dial(const struct served *served);
 struct link *rogue_connect(const struct served *served);
-/** The type of what answers a hello of @version. */
-unsigned rogue_greet(struct link *link, uint32_t version, char *ret_refusal);
-/** The same, with features; those that the server has too are in *ret_features. */
-unsigned rogue_greet_with(struct link *link, uint32_t version, uint64_t features,
-                          uint64_t *ret_features, char *ret_refusal);
-/** Up to the devices. */
+void rogue_say(struct link *link, struct msg_hello hello);
+/** The type of what answers this hello; 0: nothing did. */
+unsigned rogue_hello(struct link *link, struct msg_hello hello, struct rogue_greeted *ret);
+/** Begin a stream over @link, which was welcomed, up to the devices. */
+void rogue_attach(struct stream *stream, struct link *link);
+/** All of that. */
 void rogue_begin(struct rogue *rogue, const struct served *served);
 
 /** CONTEXT and QUEUE. */
@@ -42,6 +56,8 @@ void rogue_make_buffer(struct rogue *rogue, uint64_t size);
 /** PROGRAM, in CONTEXT, and KERNEL, the one called `one`; its first kernel. */
 void rogue_make_kernel(struct rogue *rogue, const char *source);
 
+/** The end of a command, which has to be what comes next; its content stays until more comes. */
+struct msg_done rogue_done(struct stream *stream);
 /** What answers a call, or says that a command ended; its error or status. Nothing else may come
  *  first. */
 cl_int rogue_answer(struct rogue *rogue, unsigned type);
@@ -50,8 +66,7 @@ void rogue_must_work(struct rogue *rogue, uint32_t generation);
 /** The server ends its session. */
 void rogue_must_end(struct rogue *rogue);
 
-/** At the end of each test, since what a fixture finds counts for nothing: @good, which was there
- *  all the time, goes on, and no session crashed. */
+/** Of a .fini: @good, which was there all the time, goes on, and no session crashed. */
 void rogue_ends(struct rogue *good, struct served *served);
 
 #endif

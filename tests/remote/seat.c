@@ -1,9 +1,8 @@
 #include "tests/remote/seat.h"
 
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
+
+#include "tests/support/calls.h"
 
 struct emu_shared *emulated;
 
@@ -13,8 +12,8 @@ cl_device_id seat_device(struct served *served)
     cl_device_id device;
     served_start(served, NULL);
     served_use(served);
-    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
+    OK(clGetPlatformIDs(1, &platform, NULL));
+    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
     return device;
 }
 
@@ -32,16 +31,12 @@ struct seat seat_take(cl_device_id device)
 
 void seat_write(struct seat seat, const char *bytes)
 {
-    cr_assert_eq(
-        clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SEAT_SIZE, bytes, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SEAT_SIZE, bytes, 0, NULL, NULL));
 }
 
 void seat_leave(struct seat seat)
 {
-    cr_assert_eq(clReleaseMemObject(seat.buffer), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(seat.context), CL_SUCCESS);
+    RELEASE(seat.buffer, seat.queue, seat.context);
 }
 
 void emulate(const char *keys)

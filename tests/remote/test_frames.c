@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #include "remote/link/link.h"
@@ -192,10 +191,8 @@ Test(frames, a_link_is_cut_behind_each_byte_down, .timeout = 300)
 }
 
 /* Each of them carries less than the next whole message would be. */
-Test(frames, one_link_after_another_is_cut, .timeout = 300)
-{
-    cr_assert_gt(converse(small, HEADER + 120, HEADER + 210, false), 3);
-}
+TestCall(frames, one_link_after_another_is_cut,
+         cr_assert_gt(converse(small, HEADER + 120, HEADER + 210, false), 3), .timeout = 300);
 
 /* Of several frames, which go on in the middle of one. */
 Test(frames, long_messages_go_on_where_they_were, .timeout = 300)

@@ -4,9 +4,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -15,6 +12,7 @@
 #include "state/base/clock.h"
 #include "state/server/operator.h"
 #include "tests/remote/served.h"
+#include "tests/support/comes.h"
 
 /* What a server is the authority for: the memory of its devices, whose turn it is on them, and who
    may go on. The devices are emulated: a launch of `slow` takes for ever, one of `work` some time,
@@ -142,11 +140,7 @@ static pid_t run(void (*client)(unsigned number), unsigned number)
 
 static void wait_until(bool (*is_so)(void), const char *what)
 {
-    uint64_t until = clock_now_ns() + DEADLINE_NS;
-    while (!is_so()) {
-        cr_assert(clock_now_ns() < until, "not %s", what);
-        clock_sleep(NS_PER_MS);
-    }
+    cr_assert(COMES(is_so(), DEADLINE_NS), "not %s", what);
 }
 
 static bool is_ready(void)

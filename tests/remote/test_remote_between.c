@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "state/base/clock.h"
@@ -35,9 +30,8 @@ static between_function between;
 
 static void read_place(const struct place *place, unsigned char *ret_bytes)
 {
-    cr_assert_eq(clEnqueueReadBuffer(place->queue, place->buffer, CL_TRUE, 0, place->size,
-                                     ret_bytes, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(place->queue, place->buffer, CL_TRUE, 0, place->size, ret_bytes, 0, NULL,
+                           NULL));
 }
 
 static void check(const struct place *place)
@@ -54,8 +48,7 @@ static void check(const struct place *place)
 static void place_make(struct place *place, int server, unsigned device, size_t size, unsigned seed)
 {
     cl_device_id devices[2];
-    cr_assert_eq(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 2, devices, NULL),
-                 CL_SUCCESS);
+    OK(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 2, devices, NULL));
     place->device = devices[device];
     place->context = MADE(clCreateContext, NULL, 1, &place->device, NULL, NULL);
     place->queue = MADE(clCreateCommandQueue, place->context, place->device, 0);
@@ -69,9 +62,7 @@ static void place_make(struct place *place, int server, unsigned device, size_t 
 
 static void place_free(struct place *place)
 {
-    cr_assert_eq(clReleaseMemObject(place->buffer), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(place->queue), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(place->context), CL_SUCCESS);
+    RELEASE(place->buffer, place->queue, place->context);
     free(place->bytes);
 }
 
@@ -89,9 +80,9 @@ static cl_int copy(const struct place *from, const struct place *to, struct rang
 static void must_copy(struct place *from, struct place *to, struct range range)
 {
     cl_event event;
-    cr_assert_eq(copy(from, to, range, 0, NULL, &event), CL_SUCCESS);
-    cr_assert_eq(clWaitForEvents(1, &event), CL_SUCCESS);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(copy(from, to, range, 0, NULL, &event));
+    OK(clWaitForEvents(1, &event));
+    OK(clReleaseEvent(event));
     memcpy(to->bytes + range.to, from->bytes + range.from, range.size);
     check(to);
 }
@@ -106,12 +97,10 @@ static void await_trial(int server)
     place_make(&b, server, 1, 1, 21);
     for (uint64_t until = clock_now_ns() + LIMIT_NS; status != CL_COMPLETE;) {
         cr_assert(clock_now_ns() < until, "the device is tried for ever");
-        cr_assert_eq(copy(&a, &b, (struct range){0, 0, 1}, 0, NULL, &event), CL_SUCCESS);
+        OK(copy(&a, &b, (struct range){0, 0, 1}, 0, NULL, &event));
         (void)clWaitForEvents(1, &event);
-        cr_assert_eq(
-            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-            CL_SUCCESS);
-        cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+        OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+        OK(clReleaseEvent(event));
     }
     place_free(&a);
     place_free(&b);
@@ -124,7 +113,7 @@ static void connect_all(void)
     served_use(&served[0]);
     snprintf(addresses, sizeof(addresses), "%s %s", served[0].address, served[1].address);
     setenv("RESEAT_SERVER", addresses, 1);
-    cr_assert_eq(clGetPlatformIDs(SERVERS, platforms, &count), CL_SUCCESS);
+    OK(clGetPlatformIDs(SERVERS, platforms, &count));
     cr_assert_eq(count, SERVERS);
     between =
         (between_function)clGetExtensionFunctionAddressForPlatform(platforms[0], BETWEEN_NAME);
@@ -207,21 +196,11 @@ static void copy_from_server_to_server(void)
     stop();
 }
 
-Test(between, every_byte_goes_from_server_to_server)
-{
-    copy_from_server_to_server();
-}
-
-Test(between_tcp, every_byte_goes_from_server_to_server)
-{
-    copy_from_server_to_server();
-}
+TestCall(between, every_byte_goes_from_server_to_server, copy_from_server_to_server());
+TestCall(between_tcp, every_byte_goes_from_server_to_server, copy_from_server_to_server());
 
 /* The one that has an address is connected to, whichever way the bytes go. */
-Test(between_mixed, every_byte_goes_from_server_to_server)
-{
-    copy_from_server_to_server();
-}
+TestCall(between_mixed, every_byte_goes_from_server_to_server, copy_from_server_to_server());
 
 Test(between, every_byte_goes_between_contexts_of_one_session)
 {
@@ -243,7 +222,7 @@ Test(between, in_one_context_it_is_an_ordinary_copy)
     b.buffer = MADE(clCreateBuffer, a.context, CL_MEM_COPY_HOST_PTR, SIZE, b.bytes);
     must_copy(&a, &b, (struct range){9, 5, SIZE - 9});
     cr_assert_eq(copy(&a, &a, (struct range){0, 1, 2}, 0, NULL, NULL), CL_MEM_COPY_OVERLAP);
-    cr_assert_eq(clReleaseMemObject(b.buffer), CL_SUCCESS);
+    OK(clReleaseMemObject(b.buffer));
     free(b.bytes);
     place_free(&a);
     stop();
@@ -269,7 +248,7 @@ Test(between, what_is_wrong_is_said_at_the_call)
                  CL_INVALID_MEM_OBJECT);
     cr_assert_eq(between(NULL, b.queue, a.buffer, b.buffer, 0, 0, 8, 0, NULL, NULL),
                  CL_INVALID_COMMAND_QUEUE);
-    cr_assert_eq(clReleaseEvent(foreign), CL_SUCCESS);
+    OK(clReleaseEvent(foreign));
     check(&b);
     place_free(&a);
     place_free(&b);
@@ -292,53 +271,36 @@ static void keep_order(int server)
         gates[i] = MADE(clCreateUserEvent, i ? b.context : a.context);
     const unsigned char one = 1, two = 2, three = 3;
     /* Before: a becomes ones, late. */
-    cr_assert_eq(clEnqueueFillBuffer(a.queue, a.buffer, &one, 1, 0, SIZE, 1, &gates[0], NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(copy(&a, &b, (struct range){0, 0, SIZE}, 2, gates, &event), CL_SUCCESS);
+    OK(clEnqueueFillBuffer(a.queue, a.buffer, &one, 1, 0, SIZE, 1, &gates[0], NULL));
+    OK(copy(&a, &b, (struct range){0, 0, SIZE}, 2, gates, &event));
     /* Behind: a becomes twos, and half of b threes. */
-    cr_assert_eq(clEnqueueFillBuffer(a.queue, a.buffer, &two, 1, 0, SIZE, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clEnqueueFillBuffer(b.queue, b.buffer, &three, 1, 0, SIZE / 2, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clEnqueueReadBuffer(b.queue, b.buffer, CL_FALSE, 0, SIZE, got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueFillBuffer(a.queue, a.buffer, &two, 1, 0, SIZE, 0, NULL, NULL));
+    OK(clEnqueueFillBuffer(b.queue, b.buffer, &three, 1, 0, SIZE / 2, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(b.queue, b.buffer, CL_FALSE, 0, SIZE, got, 0, NULL, NULL));
     clock_sleep(50 * NS_PER_MS);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(
-            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-            CL_SUCCESS);
+        OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
         cr_assert_gt(status, CL_COMPLETE, "it did not wait for all");
-        cr_assert_eq(clSetUserEventStatus(gates[i], CL_COMPLETE), CL_SUCCESS);
+        OK(clSetUserEventStatus(gates[i], CL_COMPLETE));
         clock_sleep(50 * NS_PER_MS);
     }
-    cr_assert_eq(clFinish(b.queue), CL_SUCCESS);
+    OK(clFinish(b.queue));
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(got[i], i < SIZE / 2 ? three : one, "byte %zu is %u", i, got[i]);
     memset(a.bytes, two, SIZE);
     check(&a);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(clReleaseEvent(gates[i]), CL_SUCCESS);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+        OK(clReleaseEvent(gates[i]));
+    OK(clReleaseEvent(event));
     free(got);
     place_free(&a);
     place_free(&b);
     stop();
 }
 
-Test(between, it_is_a_command_of_both_queues)
-{
-    keep_order(1);
-}
-
-Test(between_tcp, it_is_a_command_of_both_queues)
-{
-    keep_order(1);
-}
-
-Test(between, it_is_a_command_of_both_queues_of_one_session)
-{
-    keep_order(0);
-}
+TestCall(between, it_is_a_command_of_both_queues, keep_order(1));
+TestCall(between_tcp, it_is_a_command_of_both_queues, keep_order(1));
+TestCall(between, it_is_a_command_of_both_queues_of_one_session, keep_order(0));
 
 /* Each block goes its own way at once, and back. */
 Test(between, many_go_at_once_in_all_directions)
@@ -356,13 +318,12 @@ Test(between, many_go_at_once_in_all_directions)
                     continue;
                 struct range range = {(j * BLOCKS + block) * (size_t)BLOCK,
                                       ((PLACES + i) * BLOCKS + block) * (size_t)BLOCK, BLOCK};
-                cr_assert_eq(copy(&places[i], &places[j], range, 0, NULL, &events[count++]),
-                             CL_SUCCESS);
+                OK(copy(&places[i], &places[j], range, 0, NULL, &events[count++]));
                 memcpy(places[j].bytes + range.to, places[i].bytes + range.from, BLOCK);
             }
     for (size_t i = 0; i < count; i++) {
-        cr_assert_eq(clWaitForEvents(1, &events[i]), CL_SUCCESS);
-        cr_assert_eq(clReleaseEvent(events[i]), CL_SUCCESS);
+        OK(clWaitForEvents(1, &events[i]));
+        OK(clReleaseEvent(events[i]));
     }
     for (unsigned i = 0; i < PLACES; i++) {
         check(&places[i]);
@@ -377,9 +338,7 @@ static cl_int ended(cl_event event)
     cl_int status = CL_QUEUED;
     for (uint64_t until = clock_now_ns() + LIMIT_NS; status > CL_COMPLETE;) {
         cr_assert(clock_now_ns() < until, "it has not ended");
-        cr_assert_eq(
-            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-            CL_SUCCESS);
+        OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
         clock_sleep(NS_PER_MS);
     }
     return status;
@@ -392,9 +351,9 @@ static void refuse(int which, int target)
     cl_event event;
     place_make(&a, 0, which != 0, 4096, 14);
     place_make(&b, target, which != 1, 4096, 15);
-    cr_assert_eq(copy(&a, &b, (struct range){0, 0, 4096}, 0, NULL, &event), CL_SUCCESS);
+    OK(copy(&a, &b, (struct range){0, 0, 4096}, 0, NULL, &event));
     cr_assert_lt(ended(event), 0);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(clReleaseEvent(event));
     /* Callbacks are told after waits. */
     cl_int error = CL_SUCCESS;
     for (uint64_t until = clock_now_ns() + LIMIT_NS; error == CL_SUCCESS;) {
@@ -408,25 +367,10 @@ static void refuse(int which, int target)
     stop();
 }
 
-Test(between, a_source_that_cannot_says_so)
-{
-    refuse(0, 1);
-}
-
-Test(between, a_target_that_cannot_says_so)
-{
-    refuse(1, 1);
-}
-
-Test(between, a_source_of_the_same_session_that_cannot_says_so)
-{
-    refuse(0, 0);
-}
-
-Test(between, a_target_of_the_same_session_that_cannot_says_so)
-{
-    refuse(1, 0);
-}
+TestCall(between, a_source_that_cannot_says_so, refuse(0, 1));
+TestCall(between, a_target_that_cannot_says_so, refuse(1, 1));
+TestCall(between, a_source_of_the_same_session_that_cannot_says_so, refuse(0, 0));
+TestCall(between, a_target_of_the_same_session_that_cannot_says_so, refuse(1, 0));
 
 /* Whether a device can be waited for is found out beside what its session does: so the copy that is
    tried meanwhile fails at once, and what else the session is given goes on. */
@@ -437,26 +381,19 @@ static void try_beside(int which)
     place_make(&a, 0, which != 0, 4096, 16);
     place_make(&b, 0, which != 1, 4096, 17);
     uint64_t began = clock_now_ns();
-    cr_assert_eq(copy(&a, &b, (struct range){0, 0, 4096}, 0, NULL, &event), CL_SUCCESS);
+    OK(copy(&a, &b, (struct range){0, 0, 4096}, 0, NULL, &event));
     check(&a);
     cr_assert_lt(ended(event), 0);
     cr_assert_lt(clock_now_ns() - began, NS_PER_S, "it waited for a device that hangs");
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(clReleaseEvent(event));
     check(&b);
     place_free(&a);
     place_free(&b);
     stop();
 }
 
-Test(between, nobody_waits_for_a_source_that_is_tried)
-{
-    try_beside(0);
-}
-
-Test(between, nobody_waits_for_a_target_that_is_tried)
-{
-    try_beside(1);
-}
+TestCall(between, nobody_waits_for_a_source_that_is_tried, try_beside(0));
+TestCall(between, nobody_waits_for_a_target_that_is_tried, try_beside(1));
 
 /* What one end waits for fails: the copy does, and the queues go on. */
 static void fail_wait(int which)
@@ -466,26 +403,18 @@ static void fail_wait(int which)
     place_make(&a, 0, 1, SIZE, 11);
     place_make(&b, 1, 1, SIZE, 12);
     gate = MADE(clCreateUserEvent, which ? b.context : a.context);
-    cr_assert_eq(copy(&a, &b, (struct range){0, 0, SIZE}, 1, &gate, &event), CL_SUCCESS);
-    cr_assert_eq(clSetUserEventStatus(gate, -7), CL_SUCCESS);
+    OK(copy(&a, &b, (struct range){0, 0, SIZE}, 1, &gate, &event));
+    OK(clSetUserEventStatus(gate, -7));
     cr_assert_lt(ended(event), 0);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
-    cr_assert_eq(clReleaseEvent(gate), CL_SUCCESS);
+    RELEASE(event, gate);
     check(&b);
     place_free(&a);
     place_free(&b);
     stop();
 }
 
-Test(between, a_wait_that_fails_at_the_source_fails_the_copy)
-{
-    fail_wait(0);
-}
-
-Test(between, a_wait_that_fails_at_the_target_fails_the_copy)
-{
-    fail_wait(1);
-}
+TestCall(between, a_wait_that_fails_at_the_source_fails_the_copy, fail_wait(0));
+TestCall(between, a_wait_that_fails_at_the_target_fails_the_copy, fail_wait(1));
 
 static struct proxy *proxy;
 
@@ -514,9 +443,9 @@ Test(between_apart, a_server_that_is_not_reached_is_not_tried_again_at_once)
     cl_int error = CL_SUCCESS;
     place_make(&a, 0, 1, SIZE, 16);
     place_make(&b, 1, 1, SIZE, 17);
-    cr_assert_eq(copy(&a, &b, (struct range){0, 0, SIZE}, 0, NULL, &event), CL_SUCCESS);
+    OK(copy(&a, &b, (struct range){0, 0, SIZE}, 0, NULL, &event));
     cr_assert_lt(ended(event), 0);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(clReleaseEvent(event));
     for (uint64_t until = clock_now_ns() + LIMIT_NS; error == CL_SUCCESS;) {
         cr_assert(clock_now_ns() < until, "it is tried again and again");
         error = copy(&a, &b, (struct range){0, 0, SIZE}, 0, NULL, NULL);
@@ -525,8 +454,7 @@ Test(between_apart, a_server_that_is_not_reached_is_not_tried_again_at_once)
     check(&b);
     /* What both sessions say to their client goes on. */
     const unsigned char five = 5;
-    cr_assert_eq(clEnqueueFillBuffer(b.queue, b.buffer, &five, 1, 0, SIZE, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueFillBuffer(b.queue, b.buffer, &five, 1, 0, SIZE, 0, NULL, NULL));
     memset(b.bytes, five, SIZE);
     check(&b);
     check(&a);
@@ -545,43 +473,24 @@ static void kill_one(int victim)
         place_make(&places[i], i, 1, (size_t)64 << 20, 13);
     /* The other end is not ready before that. */
     gate = MADE(clCreateUserEvent, places[!victim].context);
-    cr_assert_eq(
-        copy(&places[0], &places[1], (struct range){0, 0, places[0].size}, 1, &gate, &event),
-        CL_SUCCESS);
+    OK(copy(&places[0], &places[1], (struct range){0, 0, places[0].size}, 1, &gate, &event));
     pid_t session = served_session(&served[victim]);
-    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
     kill(session, SIGKILL);
     cl_int status = ended(event);
     /* All may have arrived before the signal did. */
     cr_assert(status < 0 || victim == 0, "it ended well: %d", status);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(clReleaseEvent(event));
     struct place *left = &places[!victim];
     const unsigned char four = 4;
-    cr_assert_eq(
-        clEnqueueFillBuffer(left->queue, left->buffer, &four, 1, 0, left->size, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueFillBuffer(left->queue, left->buffer, &four, 1, 0, left->size, 0, NULL, NULL));
     memset(left->bytes, four, left->size);
     check(left);
     for (int i = SERVERS - 1; i >= 0; i--)
         served_stop(&served[i]);
 }
 
-Test(between_tcp, the_source_is_killed)
-{
-    kill_one(0);
-}
-
-Test(between_tcp, the_target_is_killed)
-{
-    kill_one(1);
-}
-
-Test(between, the_source_is_killed)
-{
-    kill_one(0);
-}
-
-Test(between, the_target_is_killed)
-{
-    kill_one(1);
-}
+TestCall(between_tcp, the_source_is_killed, kill_one(0));
+TestCall(between_tcp, the_target_is_killed, kill_one(1));
+TestCall(between, the_source_is_killed, kill_one(0));
+TestCall(between, the_target_is_killed, kill_one(1));

@@ -1,11 +1,6 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -76,7 +71,7 @@ static void connect_all(bool apart)
                  proxy_port(proxies[i]), apart ? "" : ",", apart ? "" : served[i].address);
     }
     setenv("RESEAT_SERVER", addresses, 1);
-    cr_assert_eq(clGetPlatformIDs(SERVERS, platforms, &count), CL_SUCCESS);
+    OK(clGetPlatformIDs(SERVERS, platforms, &count));
     cr_assert_eq(count, SERVERS);
     for (int i = 0; i < SERVERS; i++)
         proxy_set_refusing(proxies[i], true);
@@ -115,8 +110,7 @@ struct place {
 static void place_make(struct place *place, int server)
 {
     place->server = server;
-    cr_assert_eq(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 1, &place->device, NULL),
-                 CL_SUCCESS);
+    OK(clGetDeviceIDs(platforms[server], CL_DEVICE_TYPE_ALL, 1, &place->device, NULL));
     place->context = MADE(clCreateContext, NULL, 1, &place->device, NULL, NULL);
 }
 
@@ -128,14 +122,11 @@ static void make_binary(void)
     size_t size = 0;
     place_make(&place, 0);
     cl_program program = MADE(clCreateProgramWithSource, place.context, 1, &text, NULL);
-    cr_assert_eq(clBuildProgram(program, 0, NULL, NULL, NULL, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL),
-                 CL_SUCCESS);
+    OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL));
     cr_assert_eq(size, SIZE);
-    cr_assert_eq(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(place.context), CL_SUCCESS);
+    OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL));
+    RELEASE(program, place.context);
 }
 
 /* The program of the binary runs. */
@@ -157,9 +148,7 @@ static cl_int run(const struct place *place, cl_program program)
     for (cl_uint i = 0; error == CL_SUCCESS && i < ITEMS; i++)
         if (out[i] != seed * 2654435761u + i)
             error = -9999;
-    clReleaseKernel(kernel);
-    clReleaseMemObject(buffer);
-    clReleaseCommandQueue(queue);
+    RELEASE(kernel, buffer, queue);
     return error;
 }
 
@@ -256,7 +245,7 @@ Test(binaries, are_had_from_others_where_a_server_is_killed)
     for (int i = 0; i < SERVERS; i++)
         place_make(&places[i], i);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(load(&places[i]), CL_SUCCESS);
+        OK(load(&places[i]));
     uint64_t before = left_host();
     signal_all(&served[1], SIGSTOP);
     start_loads(places, 2);
@@ -340,15 +329,10 @@ static void kill_one_while_it_comes(bool first_of_all)
     stop();
 }
 
-Test(binaries, are_sent_again_where_the_first_server_is_killed_while_they_come)
-{
-    kill_one_while_it_comes(true);
-}
-
-Test(binaries, are_had_from_others_where_a_server_is_killed_while_they_come)
-{
-    kill_one_while_it_comes(false);
-}
+TestCall(binaries, are_sent_again_where_the_first_server_is_killed_while_they_come,
+         kill_one_while_it_comes(true));
+TestCall(binaries, are_had_from_others_where_a_server_is_killed_while_they_come,
+         kill_one_while_it_comes(false));
 
 static bool holds_binary(pid_t pid)
 {

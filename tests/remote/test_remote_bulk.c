@@ -1,12 +1,8 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,6 +10,7 @@
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* Bulk data in shared memory: blocks of areas, and who copies there. */
 
@@ -24,10 +21,7 @@ TestSuite(remote_bulk, .timeout = 90);
 /* Buffers of the device, once there are as many. */
 static void must_have_buffers(int64_t count)
 {
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(emulated, "emu", EMU_MEM) != count && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(emulated, "emu", EMU_MEM), count);
+    cr_assert(COMES(emu_shared_live(emulated, "emu", EMU_MEM) == count, SILENCE_NS));
 }
 
 Test(remote_bulk, a_later_context_has_memory_that_is_registered_with_it)
@@ -63,10 +57,10 @@ Test(remote_bulk, a_map_after_another_needs_no_memory_of_its_own)
                             CL_MAP_READ | CL_MAP_WRITE, 0, 3 * SEAT_SIZE, 0, NULL, NULL);
             cr_assert(k == 0 || at[3 * SEAT_SIZE - 1] == (char)i);
             at[3 * SEAT_SIZE - 1] = (char)i;
-            cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
-            cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+            OK(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL));
+            OK(clFinish(seat.queue));
         }
-        cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+        OK(clReleaseMemObject(large));
     }
     must_have_buffers(1 + 1);
     seat_leave(seat);
@@ -80,14 +74,10 @@ Test(remote_bulk, a_long_write_that_nobody_waits_for_may_have_a_short_rest)
     struct seat seat = seat_take(emulated_device(&served, ""));
     cl_mem large = MADE(clCreateBuffer, seat.context, 0, sizeof(bytes), NULL);
     memset(bytes, 0x37, sizeof(bytes));
-    cr_assert_eq(
-        clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL, NULL),
-        CL_SUCCESS);
-    cr_assert_eq(
-        clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, sizeof(bytes), got, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, 0, sizeof(bytes), bytes, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, sizeof(bytes), got, 0, NULL, NULL));
     cr_assert_eq(memcmp(got, bytes, sizeof(bytes)), 0);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    OK(clReleaseMemObject(large));
     seat_leave(seat);
     emulated_stop(&served);
 }
@@ -132,17 +122,13 @@ static void copy_through(struct seat seat, cl_mem large, unsigned seed)
         const size_t size = round == 2 ? LARGE - SHORTER : LARGE, half = size / 2 + 1;
         for (size_t i = 0; i < LARGE; i++)
             bytes[i] = (unsigned char)(rand_r(&seed) >> 5);
-        cr_assert_eq(
-            clEnqueueWriteBuffer(seat.queue, large, round == 1, 0, size, bytes, 0, NULL, NULL),
-            CL_SUCCESS);
-        cr_assert_eq(clEnqueueBarrierWithWaitList(seat.queue, 0, NULL, NULL), CL_SUCCESS);
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_FALSE, half, size - half, got + half,
-                                         0, NULL, &read),
-                     CL_SUCCESS);
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, half, got, 0, NULL, NULL),
-                     CL_SUCCESS);
-        cr_assert_eq(clWaitForEvents(1, &read), CL_SUCCESS);
-        cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+        OK(clEnqueueWriteBuffer(seat.queue, large, round == 1, 0, size, bytes, 0, NULL, NULL));
+        OK(clEnqueueBarrierWithWaitList(seat.queue, 0, NULL, NULL));
+        OK(clEnqueueReadBuffer(seat.queue, large, CL_FALSE, half, size - half, got + half, 0, NULL,
+                               &read));
+        OK(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, half, got, 0, NULL, NULL));
+        OK(clWaitForEvents(1, &read));
+        OK(clReleaseEvent(read));
         cr_assert(memcmp(got, bytes, size) == 0);
     }
     free(bytes);
@@ -157,8 +143,7 @@ static void *copy_beside(void *data)
     seat.queue = MADE(clCreateCommandQueue, seat.context, *(cl_device_id *)data, 0);
     cl_mem large = MADE(clCreateBuffer, seat.context, 0, LARGE, NULL);
     copy_through(seat, large, 2);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
+    RELEASE(large, seat.queue);
     return NULL;
 }
 
@@ -176,7 +161,7 @@ Test(remote_bulk, several_threads_copy_what_is_large)
     copy_through(shared_seat, large, 3);
     cr_assert_eq(pthread_join(beside, NULL), 0);
     cr_assert_leq(threads_of_name("reseat-copy"), 3);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    OK(clReleaseMemObject(large));
     seat_leave(shared_seat);
     served_stop(&served);
 }
@@ -197,20 +182,17 @@ Test(remote_bulk, several_threads_copy_what_is_one_command)
         MADE(clCreateCommandQueue, seat.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     cl_mem large = MADE(clCreateBuffer, seat.context, CL_MEM_USE_HOST_PTR, LARGE, lent);
     copy_through(other, large, 4);
-    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(seat.queue, large, CL_TRUE, 0, LARGE, bytes, 0, NULL, NULL));
     unsigned char *at = clEnqueueMapBuffer(seat.queue, large, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
                                            0, LARGE, 0, NULL, NULL, &error);
     cr_assert(error == CL_SUCCESS && at == lent);
     cr_assert_eq(memcmp(at, bytes, LARGE), 0);
     memset(at + LARGE / 3, 0x11, LARGE / 3);
     memset(bytes + LARGE / 3, 0x11, LARGE / 3);
-    cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL), CL_SUCCESS);
-    cr_assert_eq(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, LARGE, got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueUnmapMemObject(seat.queue, large, at, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(seat.queue, large, CL_TRUE, 0, LARGE, got, 0, NULL, NULL));
     cr_assert_eq(memcmp(got, bytes, LARGE), 0);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(other.queue), CL_SUCCESS);
+    RELEASE(large, other.queue);
     seat_leave(seat);
     served_stop(&served);
     free(bytes);
@@ -247,13 +229,9 @@ static struct seat read_to_page(struct served *served, const char *threads, cl_e
     cr_assert_neq(target, MAP_FAILED);
     cr_assert_eq(mprotect(target + area_page(), area_page(), PROT_NONE), 0);
     cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
-    cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SEAT_SIZE, target, 0,
-                                     NULL, ret_read),
-                 CL_SUCCESS);
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (!atomic_load(&stuck) && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert(atomic_load(&stuck), "nobody wrote there");
+    OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, SEAT_SIZE, target, 0, NULL,
+                           ret_read));
+    cr_assert(COMES(atomic_load(&stuck), SILENCE_NS), "nobody wrote there");
     return seat;
 }
 
@@ -263,10 +241,10 @@ Test(remote_bulk, a_fault_of_who_receives_is_for_the_programs_handler)
     cl_event read;
     struct seat seat = read_to_page(&served, "0", &read);
     atomic_store(&go, true);
-    cr_assert_eq(clWaitForEvents(1, &read), CL_SUCCESS);
+    OK(clWaitForEvents(1, &read));
     for (size_t i = 0; i < SEAT_SIZE; i++)
         cr_assert_eq(target[i], 0x29);
-    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
+    OK(clReleaseEvent(read));
     seat_leave(seat);
     served_stop(&served);
 }
@@ -283,15 +261,11 @@ Test(remote_bulk, a_read_ends_when_nobody_writes_its_memory_any_more)
         clock_sleep(NS_PER_MS);
     cr_assert_eq(clFlush(seat.queue), CL_DEVICE_NOT_AVAILABLE);
     clock_sleep(100 * NS_PER_MS);
-    cr_assert_eq(
-        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-        CL_SUCCESS);
+    OK(clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert_gt(status, CL_COMPLETE, "it has ended, and its memory is written");
     atomic_store(&go, true);
     (void)clWaitForEvents(1, &read);
-    cr_assert_eq(
-        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-        CL_SUCCESS);
+    OK(clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert_leq(status, CL_COMPLETE);
     memset(target, 0x55, SEAT_SIZE);
     clock_sleep(50 * NS_PER_MS);

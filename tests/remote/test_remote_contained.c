@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dirent.h>
 #include <errno.h>
@@ -8,9 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -147,10 +143,9 @@ static void run(const char *name, cl_uint count, const size_t *sizes, const void
     const size_t one = 1;
     cl_kernel kernel = MADE(clCreateKernel, program, name);
     for (cl_uint i = 0; i < count; i++)
-        cr_assert_eq(clSetKernelArg(kernel, i, sizes[i], values[i]), CL_SUCCESS);
-    cr_assert_eq(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clFinish(queue), CL_SUCCESS);
+        OK(clSetKernelArg(kernel, i, sizes[i], values[i]));
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    OK(clFinish(queue));
     clReleaseKernel(kernel);
 }
 
@@ -166,9 +161,8 @@ static void run_calls(long results[CONTAINED_MAX])
     const cl_int count = (cl_int)contained.count;
     run("calls", 4, (const size_t[]){sizeof(given), sizeof(got), sizeof(bytes), sizeof(count)},
         (const void *const[]){&given, &got, &bytes, &count});
-    cr_assert_eq(clEnqueueReadBuffer(queue, got, CL_TRUE, 0, CONTAINED_MAX * sizeof(long), results,
-                                     0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(queue, got, CL_TRUE, 0, CONTAINED_MAX * sizeof(long), results, 0, NULL,
+                           NULL));
 }
 
 static long run_tasks(long flags, cl_int count)
@@ -177,8 +171,7 @@ static long run_tasks(long flags, cl_int count)
     cl_mem got = buffer_of(&began, sizeof(began));
     run("tasks", 3, (const size_t[]){sizeof(got), sizeof(flags), sizeof(count)},
         (const void *const[]){&got, &flags, &count});
-    cr_assert_eq(clEnqueueReadBuffer(queue, got, CL_TRUE, 0, sizeof(began), &began, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(queue, got, CL_TRUE, 0, sizeof(began), &began, 0, NULL, NULL));
     return began;
 }
 
@@ -190,7 +183,7 @@ static void begin_client(void)
     cl_int error;
     error = clGetPlatformIDs(1, &platform, NULL);
     cr_assert(error == CL_SUCCESS || !served_wrote(&served, "")); /* Which prints all. */
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
+    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
     context = MADE(clCreateContext, NULL, 1, &device, NULL, NULL);
     queue = MADE(clCreateCommandQueue, context, device, 0);
     program = MADE(clCreateProgramWithSource, context, 1, &text_, NULL);

@@ -1,11 +1,9 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/remote/rogue.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* What a server does for devices with memory of their own: small reads, and ends that their drivers
    are late to tell of. */
@@ -17,10 +15,7 @@ TestSuite(remote_emulated, .timeout = 90);
 
 static void must_have(enum emu_kind kind, int64_t count)
 {
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(emulated, "emu", kind) != count && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(emulated, "emu", kind), count);
+    cr_assert(COMES(emu_shared_live(emulated, "emu", kind) == count, SILENCE_NS));
 }
 
 static cl_uint *numbers(void)
@@ -38,21 +33,19 @@ static void read_many(struct seat seat, const cl_uint *want)
     cl_uint got[READS] = {0}, large[LARGE] = {0};
     cl_event gate = MADE(clCreateUserEvent, seat.context);
     for (cl_uint i = 0; i < READS; i++)
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, i * sizeof(*got),
-                                         sizeof(*got), &got[i], 1, &gate, NULL),
-                     CL_SUCCESS);
-    cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 4, sizeof(large), large, 1,
-                                     &gate, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clFlush(seat.queue), CL_SUCCESS);
+        OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, i * sizeof(*got), sizeof(*got),
+                               &got[i], 1, &gate, NULL));
+    OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 4, sizeof(large), large, 1, &gate,
+                           NULL));
+    OK(clFlush(seat.queue));
     clock_sleep(20 * NS_PER_MS);
-    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(seat.queue));
     for (cl_uint i = 0; i < READS; i++)
         cr_assert_eq(got[i], want[i], "%u", i);
     for (cl_uint i = 0; i < LARGE; i++)
         cr_assert_eq(large[i], want[1 + i]);
-    cr_assert_eq(clReleaseEvent(gate), CL_SUCCESS);
+    OK(clReleaseEvent(gate));
 }
 
 /* Ends are told late, when later reads are over. */
@@ -76,15 +69,10 @@ static void check_reads(const char *keys, int64_t registered)
     free(want);
 }
 
-Test(remote_emulated, small_reads_go_to_memory_that_is_registered)
-{
-    check_reads("callbacks=late", 1);
-}
-
-Test(remote_emulated, reads_of_unified_memory_go_anywhere)
-{
-    check_reads("callbacks=late host_unified=yes", 0);
-}
+TestCall(remote_emulated, small_reads_go_to_memory_that_is_registered,
+         check_reads("callbacks=late", 1));
+TestCall(remote_emulated, reads_of_unified_memory_go_anywhere,
+         check_reads("callbacks=late host_unified=yes", 0));
 
 Test(remote_emulated, reads_go_anywhere_where_no_memory_can_be_registered)
 {
@@ -112,7 +100,6 @@ Test(remote_emulated, a_context_goes_when_what_is_read_from_it_has_come)
     const uint64_t gate = id_make(ID_EVENT, 0, 1), made[] = {BUFFER, QUEUE, CONTEXT};
     struct rogue rogue = {0};
     struct served served;
-    struct message message;
     struct msg_done done;
     emulate("");
     served_start(&served, NULL);
@@ -120,36 +107,25 @@ Test(remote_emulated, a_context_goes_when_what_is_read_from_it_has_come)
     struct stream *stream = &rogue.stream;
     rogue_make_queue(&rogue);
     rogue_make_buffer(&rogue, SEAT_SIZE);
-    cr_assert_eq(post_create_user_event(
-                     stream, &(struct msg_create_user_event){.event = gate, .context = CONTEXT}),
-                 0);
-    cr_assert_eq(post_write_buffer(stream, &(struct msg_write_buffer){.command = {.queue = QUEUE},
-                                                                      .buffer = BUFFER,
-                                                                      .content = "abcdefgh",
-                                                                      .content_size = 8}),
-                 0);
-    cr_assert_eq(
-        post_read_buffer(stream, &(struct msg_read_buffer){.command = {.queue = QUEUE,
-                                                                       .event = EVENT,
-                                                                       .purpose = COMMAND_TELL,
-                                                                       .waits = &gate,
-                                                                       .waits_count = 1},
-                                                           .buffer = BUFFER,
-                                                           .size = 8}),
-        0);
+    POST(stream, create_user_event, .event = gate, .context = CONTEXT);
+    POST(stream, write_buffer, .command = {.queue = QUEUE}, .buffer = BUFFER, .content = "abcdefgh",
+         .content_size = 8);
+    POST(stream, read_buffer,
+         .command = {.queue = QUEUE,
+                     .event = EVENT,
+                     .purpose = COMMAND_TELL,
+                     .waits = &gate,
+                     .waits_count = 1},
+         .buffer = BUFFER, .size = 8);
     for (size_t i = 0; i < ARRAY_SIZE(made); i++)
-        cr_assert_eq(post_release(stream, &(struct msg_release){.object = made[i]}), 0);
+        POST(stream, release, .object = made[i]);
     stream_flush(stream);
     clock_sleep(100 * NS_PER_MS); /* Whoever gives up what a context has looks each 20 ms. */
     must_have(EMU_MEM, 2);
-    cr_assert_eq(post_set_user_event(
-                     stream, &(struct msg_set_user_event){.event = gate, .status = CL_COMPLETE}),
-                 0);
-    cr_assert_eq(post_release(stream, &(struct msg_release){.object = gate}), 0);
+    POST(stream, set_user_event, .event = gate, .status = CL_COMPLETE);
+    POST(stream, release, .object = gate);
     stream_flush(stream);
-    cr_assert_eq(stream_receive(stream, SILENCE_NS, &message), 0);
-    struct unpack body = {message.body, message.body + message.size, false};
-    cr_assert(message.type == MSG_DONE && unpack_done(&body, &done));
+    done = rogue_done(stream);
     cr_assert(done.event == EVENT && done.status == CL_COMPLETE && done.content_size == 8);
     cr_assert_eq(memcmp(done.content, "abcdefgh", 8), 0);
     must_have(EMU_MEM, 0);
@@ -168,30 +144,28 @@ static struct seat sit_at_mute(struct served *served, const char *keys, cl_kerne
     setenv("RESEAT_RINGS", "no", 1);
     struct seat seat = seat_take(emulated_device(served, keys));
     cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
-    cr_assert_eq(clBuildProgram(program, 0, NULL, NULL, NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
     *ret_kernel = MADE(clCreateKernel, program, "nothing");
-    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
+    OK(clReleaseProgram(program));
     return seat;
 }
 
 static cl_device_id device_of(struct seat seat)
 {
     cl_device_id device;
-    cr_assert_eq(clGetContextInfo(seat.context, CL_CONTEXT_DEVICES, sizeof(device), &device, NULL),
-                 CL_SUCCESS);
+    OK(clGetContextInfo(seat.context, CL_CONTEXT_DEVICES, sizeof(device), &device, NULL));
     return device;
 }
 
 static void run(struct seat seat, cl_kernel kernel, size_t items)
 {
-    cr_assert_eq(clEnqueueNDRangeKernel(seat.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    OK(clEnqueueNDRangeKernel(seat.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+    OK(clFinish(seat.queue));
 }
 
 static void stand_up(struct served *served, struct seat seat, cl_kernel kernel)
 {
-    cr_assert_eq(clReleaseKernel(kernel), CL_SUCCESS);
+    OK(clReleaseKernel(kernel));
     seat_leave(seat);
     emulated_stop(served);
 }
@@ -232,15 +206,13 @@ Test(remote_emulated, ends_are_seen_soon_beside_a_command_that_is_looked_at_rare
     cl_event gate = MADE(clCreateUserEvent, seat.context);
     struct seat other = seat;
     other.queue = MADE(clCreateCommandQueue, seat.context, device_of(seat), 0);
-    cr_assert_eq(clEnqueueMarkerWithWaitList(other.queue, 1, &gate, &old), CL_SUCCESS);
-    cr_assert_eq(clFlush(other.queue), CL_SUCCESS);
+    OK(clEnqueueMarkerWithWaitList(other.queue, 1, &gate, &old));
+    OK(clFlush(other.queue));
     clock_sleep(2 * NS_PER_S);
     must_be_seen_soon(seat, kernel);
-    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(clWaitForEvents(1, &old), CL_SUCCESS);
-    cr_assert_eq(clReleaseEvent(old), CL_SUCCESS);
-    cr_assert_eq(clReleaseEvent(gate), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(other.queue), CL_SUCCESS);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clWaitForEvents(1, &old));
+    RELEASE(old, gate, other.queue);
     stand_up(&served, seat, kernel);
 }
 
@@ -256,29 +228,21 @@ static void must_fail(const char *rings)
         cl_event event;
         cr_assert_eq(emu_shared_arm(emulated, "emu", 1, "clEnqueueReadBuffer", EMU_ERROR_AT_END),
                      0);
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, sizeof(value),
-                                         &value, 0, NULL, &event),
-                     CL_SUCCESS);
+        OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_FALSE, 0, sizeof(value), &value, 0, NULL,
+                               &event));
         cr_assert_eq(clWaitForEvents(1, &event), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-        cr_assert_eq(
-            clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-            CL_SUCCESS);
+        OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
         cr_assert_eq(status, CL_OUT_OF_RESOURCES);
-        cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+        OK(clReleaseEvent(event));
     }
     seat_leave(seat);
     emulated_stop(&served);
 }
 
-Test(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_a_link)
-{
-    must_fail("no");
-}
-
-Test(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_rings)
-{
-    must_fail("yes");
-}
+TestCall(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_a_link,
+         must_fail("no"));
+TestCall(remote_emulated, an_error_counts_that_a_callback_does_not_tell_over_rings,
+         must_fail("yes"));
 
 Test(remote_emulated, a_driver_of_unified_memory_is_not_asked_all_the_time)
 {
@@ -301,12 +265,12 @@ Test(remote_emulated, what_was_released_is_invalid_and_nothing_worse)
     struct seat seat = seat_take(emulated_device(&served, ""));
     cl_uint references;
     cl_event event = MADE(clCreateUserEvent, seat.context);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(clReleaseEvent(event));
     cr_assert_eq(clReleaseEvent(event), CL_INVALID_EVENT);
     void *mapped = MADE(clEnqueueMapBuffer, seat.queue, seat.buffer, CL_TRUE, CL_MAP_WRITE, 0,
                         SEAT_SIZE, 0, NULL, NULL);
-    cr_assert_eq(clReleaseMemObject(seat.buffer), CL_SUCCESS);
-    cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    OK(clReleaseMemObject(seat.buffer));
+    OK(clFinish(seat.queue));
     /* A map keeps nothing, as in the library itself. */
     cr_assert_eq(clGetMemObjectInfo(seat.buffer, CL_MEM_REFERENCE_COUNT, sizeof(references),
                                     &references, NULL),
@@ -314,8 +278,7 @@ Test(remote_emulated, what_was_released_is_invalid_and_nothing_worse)
     cr_assert_eq(clEnqueueUnmapMemObject(seat.queue, seat.buffer, mapped, 0, NULL, NULL),
                  CL_INVALID_MEM_OBJECT);
     cr_assert_eq(clReleaseMemObject(seat.buffer), CL_INVALID_MEM_OBJECT);
-    cr_assert_eq(clReleaseCommandQueue(seat.queue), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(seat.context), CL_SUCCESS);
+    RELEASE(seat.queue, seat.context);
     emulated_stop(&served);
 }
 
@@ -344,18 +307,16 @@ Test(remote_emulated, what_is_long_goes_over_a_link_in_parts)
         uint64_t writes = transfers("clEnqueueWriteBuffer"),
                  reads = transfers("clEnqueueReadBuffer");
         cl_command_queue queue = MADE(clCreateCommandQueue, seat.context, device, properties);
-        cr_assert_eq(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, LONG, bytes, 0, NULL, NULL),
-                     CL_SUCCESS);
+        OK(clEnqueueWriteBuffer(queue, large, CL_TRUE, 0, LONG, bytes, 0, NULL, NULL));
         memset(got, 0, LONG);
-        cr_assert_eq(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, LONG, got, 0, NULL, NULL),
-                     CL_SUCCESS);
+        OK(clEnqueueReadBuffer(queue, large, CL_TRUE, 0, LONG, got, 0, NULL, NULL));
         cr_assert_eq(memcmp(got, bytes, LONG), 0);
         cr_assert_eq(transfers("clEnqueueWriteBuffer") - writes, properties ? 1 : 5);
         cr_assert_eq(transfers("clEnqueueReadBuffer") - reads, properties ? 1 : 5);
-        cr_assert_eq(clReleaseCommandQueue(queue), CL_SUCCESS);
+        OK(clReleaseCommandQueue(queue));
         bytes[LONG / 2] ^= 1;
     }
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    OK(clReleaseMemObject(large));
     seat_leave(seat);
     emulated_stop(&served);
     free(bytes);
@@ -378,21 +339,17 @@ Test(remote_emulated, what_was_sent_is_kept_for_a_device_that_waits)
     cl_event gate = MADE(clCreateUserEvent, seat.context);
     cl_mem large = MADE(clCreateBuffer, seat.context, 0, PIECES * PIECE, NULL);
     for (size_t at = 0; at < PIECES * PIECE; at += PIECE)
-        cr_assert_eq(clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, at, PIECE, bytes + at, 1,
-                                          &gate, NULL),
-                     CL_SUCCESS);
+        OK(clEnqueueWriteBuffer(seat.queue, large, CL_FALSE, at, PIECE, bytes + at, 1, &gate,
+                                NULL));
     for (size_t at = 0; at < PIECES * PIECE; at += PIECE)
-        cr_assert_eq(
-            clEnqueueReadBuffer(seat.queue, large, CL_FALSE, at, PIECE, got + at, 0, NULL, NULL),
-            CL_SUCCESS);
-    cr_assert_eq(clFlush(seat.queue), CL_SUCCESS);
+        OK(clEnqueueReadBuffer(seat.queue, large, CL_FALSE, at, PIECE, got + at, 0, NULL, NULL));
+    OK(clFlush(seat.queue));
     clock_sleep(50 * NS_PER_MS);
-    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(seat.queue));
     for (size_t i = 0; i < PIECES * PIECE; i++)
         cr_assert_eq(got[i], bytes[i], "byte %zu", i);
-    cr_assert_eq(clReleaseEvent(gate), CL_SUCCESS);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    RELEASE(gate, large);
     seat_leave(seat);
     emulated_stop(&served);
     free(bytes);
@@ -414,18 +371,15 @@ Test(remote_emulated, what_the_server_adds_to_options_fails_no_build)
     struct seat seat = seat_take(device);
     seat_write(seat, (const char *)want);
     cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
-    cr_assert_eq(clBuildProgram(program, 1, &device, "", NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(program, 1, &device, "", NULL, NULL));
     cl_kernel kernel = MADE(clCreateKernel, program, "add");
-    cr_assert_eq(clSetKernelArg(kernel, 0, sizeof(seat.buffer), &seat.buffer), CL_SUCCESS);
-    cr_assert_eq(clSetKernelArg(kernel, 1, sizeof(by), &by), CL_SUCCESS);
-    cr_assert_eq(clEnqueueNDRangeKernel(seat.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, SEAT_SIZE - sizeof(last),
-                                     sizeof(last), &last, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clSetKernelArg(kernel, 0, sizeof(seat.buffer), &seat.buffer));
+    OK(clSetKernelArg(kernel, 1, sizeof(by), &by));
+    OK(clEnqueueNDRangeKernel(seat.queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, SEAT_SIZE - sizeof(last), sizeof(last),
+                           &last, 0, NULL, NULL));
     cr_assert_eq(last, want[items - 1] + by);
-    cr_assert_eq(clReleaseKernel(kernel), CL_SUCCESS);
-    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
+    RELEASE(kernel, program);
     seat_leave(seat);
     emulated_stop(&served);
     free(want);

@@ -1,21 +1,13 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "messages.h"
-#include "remote/wire/stream.h"
-#include "state/base/clock.h"
-#include "tests/remote/served.h"
+#include "tests/remote/rogue.h"
+#include "tests/support/comes.h"
 
 /* Who may go on with a session, and what others who try can do to it: nothing. */
 
-#define SILENCE_NS   (20 * NS_PER_S)
 #define PATIENCE_S   30
 #define CHILDREN_MAX 64
 
@@ -23,7 +15,7 @@ struct client {
     struct stream stream;
     uint64_t number, received; /* What the server has. */
     unsigned char secret[WIRE_SECRET_SIZE];
-    char refusal[256];
+    struct rogue_greeted greeted;
 };
 
 static struct served served;
@@ -37,110 +29,67 @@ static void start(void)
     setenv("RESEAT_CREDENTIALS", laptop, 1);
 }
 
-TestSuite(remote_handover, .init = start, .timeout = 180);
-
-/* A connection; NULL: it was not taken. */
-static struct link *dial(void)
+/* What @client shows to go on. */
+static struct msg_hello shown_by(struct client *client)
 {
-    const char *where = NULL;
-    struct link *link = NULL;
-    const struct link_kind *kind = link_kind_of(served.address, &where);
-    return kind->connect(where, NULL, clock_now_ns() + SILENCE_NS, &link) ? NULL : link;
+    return (struct msg_hello){.version = WIRE_VERSION,
+                              .session = client->number,
+                              .secret = client->secret,
+                              .secret_size = client->number ? WIRE_SECRET_SIZE : 0,
+                              .received = client->stream.received,
+                              .patience_s = PATIENCE_S};
 }
 
-/* Say hello, with what @client is to show. The type of the answer; 0: there was none. */
+/* The type of the answer; 0: there was none. */
 static unsigned hello(struct client *client, struct link *link)
 {
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct pack pack;
-    uint64_t deadline = clock_now_ns() + SILENCE_NS;
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION,
-                                          .session = client->number,
-                                          .secret = client->secret,
-                                          .secret_size = client->number ? WIRE_SECRET_SIZE : 0,
-                                          .received = client->stream.received,
-                                          .patience_s = PATIENCE_S});
-    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
-    pack_finish(&pack);
-    if (greeting_receive(link, buffer, deadline, &message))
-        return 0;
-    struct unpack body = {message.body, message.body + message.size, false};
-    struct msg_refused refused;
-    struct msg_welcome welcome;
-    if (message.type == MSG_REFUSED && unpack_refused(&body, &refused))
-        snprintf(client->refusal, sizeof(client->refusal), "%s", refused.reason);
-    if (message.type == MSG_WELCOME && unpack_welcome(&body, &welcome)) {
-        cr_assert(welcome.session && welcome.secret_size == WIRE_SECRET_SIZE);
-        cr_assert_eq(welcome.patience_s, PATIENCE_S);
-        client->number = welcome.session;
-        client->received = welcome.received;
-        memcpy(client->secret, welcome.secret, WIRE_SECRET_SIZE);
+    const struct msg_welcome *welcome = &client->greeted.welcome;
+    unsigned type = rogue_hello(link, shown_by(client), &client->greeted);
+    if (type == MSG_WELCOME) {
+        cr_assert(welcome->session && welcome->secret_size == WIRE_SECRET_SIZE);
+        cr_assert_eq(welcome->patience_s, PATIENCE_S);
+        client->number = welcome->session;
+        client->received = welcome->received;
+        memcpy(client->secret, welcome->secret, WIRE_SECRET_SIZE);
     }
-    return message.type;
+    return type;
 }
 
 /* Up to its devices. */
 static void begin(struct client *client)
 {
-    struct message message;
-    struct link *link = dial();
+    struct link *link = rogue_connect(&served);
     memset(client, 0, sizeof(*client));
-    cr_assert(link);
-    cr_assert_eq(hello(client, link), MSG_WELCOME, "%s", client->refusal);
-    cr_assert_eq(stream_init(&client->stream, 1 << 20), 0);
-    cr_assert(stream_attach(&client->stream, link, 0));
-    cr_assert_eq(stream_receive(&client->stream, SILENCE_NS, &message), 0);
-    cr_assert_eq(message.type, MSG_DEVICES);
+    cr_assert_eq(hello(client, link), MSG_WELCOME, "%s", client->greeted.refusal);
+    rogue_attach(&client->stream, link);
 }
-
-#define DEVICE  id_make(ID_DEVICE, 0, 0)
-#define CONTEXT id_make(ID_CONTEXT, 0, 0)
-#define QUEUE   id_make(ID_QUEUE, 0, 0)
 
 /* A command, whose end is not heard of yet. */
 static void give_work(struct client *client, uint32_t generation)
 {
     const uint64_t device = DEVICE;
     if (generation == 1) {
-        cr_assert_eq(
-            post_create_context(&client->stream, &(struct msg_create_context){.context = CONTEXT,
-                                                                              .devices = &device,
-                                                                              .devices_count = 1}),
-            0);
-        cr_assert_eq(post_create_queue(&client->stream,
-                                       &(struct msg_create_queue){
-                                           .queue = QUEUE, .context = CONTEXT, .device = DEVICE}),
-                     0);
+        POST(&client->stream, create_context, .context = CONTEXT, .devices = &device,
+             .devices_count = 1);
+        POST(&client->stream, create_queue, .queue = QUEUE, .context = CONTEXT, .device = DEVICE);
     }
-    cr_assert_eq(
-        post_marker(&client->stream,
-                    &(struct msg_marker){.command = {.queue = QUEUE,
-                                                     .event = id_make(ID_EVENT, generation, 0),
-                                                     .purpose = COMMAND_TELL}}),
-        0);
+    POST(&client->stream, marker,
+         .command = {
+             .queue = QUEUE, .event = id_make(ID_EVENT, generation, 0), .purpose = COMMAND_TELL});
     stream_flush(&client->stream);
 }
 
 static void must_be_done(struct client *client, uint32_t generation)
 {
-    struct message message;
-    struct msg_done done;
-    int error = stream_receive(&client->stream, SILENCE_NS, &message);
-    cr_assert_eq(error, 0, "%d instead of the end of %u", error, generation);
-    struct unpack body = {message.body, message.body + message.size, false};
-    cr_assert_eq(message.type, MSG_DONE);
-    cr_assert(unpack_done(&body, &done));
+    struct msg_done done = rogue_done(&client->stream);
     cr_assert(done.event == id_make(ID_EVENT, generation, 0) && done.status == CL_COMPLETE);
 }
 
 /* Over another link, while the old one may be good still. */
 static void go_on(struct client *client)
 {
-    struct link *link = dial();
-    cr_assert(link);
-    cr_assert_eq(hello(client, link), MSG_WELCOME, "%s", client->refusal);
+    struct link *link = rogue_connect(&served);
+    cr_assert_eq(hello(client, link), MSG_WELCOME, "%s", client->greeted.refusal);
     stream_detach(&client->stream);
     cr_assert(stream_attach(&client->stream, link, client->received));
 }
@@ -148,17 +97,16 @@ static void go_on(struct client *client)
 static void must_be_refused(const struct client *shown)
 {
     struct client stranger = {.number = shown->number, .stream = {.received = 1}};
-    struct link *link = dial();
+    struct link *link = rogue_connect(&served);
     memcpy(stranger.secret, shown->secret, sizeof(stranger.secret));
-    cr_assert(link);
     cr_assert_eq(hello(&stranger, link), MSG_REFUSED);
-    cr_assert_str_eq(stranger.refusal, "no such session");
+    cr_assert_str_eq(stranger.greeted.refusal, "no such session");
     link->ops->destroy(link);
 }
 
 static void finish(struct client *client)
 {
-    cr_assert_eq(post_bye(&client->stream, &(struct msg_bye){0}), 0);
+    POST(&client->stream, bye, 0);
     stream_flush(&client->stream);
     stream_finish(&client->stream);
 }
@@ -167,21 +115,19 @@ static void finish(struct client *client)
 static void await_children(unsigned count)
 {
     pid_t pids[CHILDREN_MAX];
-    unsigned now;
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while ((now = served_children(&served, pids, CHILDREN_MAX)) != count) {
-        cr_assert(clock_now_ns() < until, "there are %u processes, not %u", now, count);
-        clock_sleep(NS_PER_MS);
-    }
+    unsigned now = 0;
+    cr_assert(COMES((now = served_children(&served, pids, CHILDREN_MAX)) == count, SILENCE_NS),
+              "there are %u processes, not %u", now, count);
 }
 
-/* At the end of each test. */
 static void ends(void)
 {
     await_children(0);
     served_stop(&served);
     cr_assert(!served_wrote(&served, " crashed: ") && !served_wrote(&served, "Sanitizer"));
 }
+
+TestSuite(remote_handover, .init = start, .fini = ends, .timeout = 180);
 
 Test(remote_handover, a_session_goes_on_over_a_newer_link)
 {
@@ -195,7 +141,6 @@ Test(remote_handover, a_session_goes_on_over_a_newer_link)
         must_be_done(&client, i);
     }
     finish(&client);
-    ends();
 }
 
 /* The old one is of no use to anybody, and is closed. */
@@ -209,8 +154,7 @@ Test(remote_handover, a_stale_link_is_dropped)
     for (int i = 0; i < 3; i++) {
         other = (struct client){.number = client.number, .stream.received = client.stream.received};
         memcpy(other.secret, client.secret, sizeof(other.secret));
-        struct link *link = dial();
-        cr_assert(link);
+        struct link *link = rogue_connect(&served);
         cr_assert_eq(hello(&other, link), MSG_WELCOME);
         int error = 0;
         while (error == 0)
@@ -222,7 +166,6 @@ Test(remote_handover, a_stale_link_is_dropped)
     give_work(&client, 2);
     must_be_done(&client, 2);
     finish(&client);
-    ends();
 }
 
 Test(remote_handover, who_does_not_know_the_secret_learns_nothing)
@@ -251,7 +194,6 @@ Test(remote_handover, who_does_not_know_the_secret_learns_nothing)
     give_work(&client, 3);
     must_be_done(&client, 3);
     finish(&client);
-    ends();
 }
 
 Test(remote_handover, sessions_have_numbers_that_nobody_guesses)
@@ -267,7 +209,6 @@ Test(remote_handover, sessions_have_numbers_that_nobody_guesses)
     must_be_refused(&shown);
     finish(&clients[0]);
     finish(&clients[1]);
-    ends();
 }
 
 /* A session that has ended is one that never was. */
@@ -279,7 +220,6 @@ Test(remote_handover, nobody_goes_on_with_a_session_that_ended)
     finish(&client);
     await_children(0);
     must_be_refused(&shown);
-    ends();
 }
 
 /* It says that it has what was never sent: its link is dropped, and the right one goes on. */
@@ -293,8 +233,7 @@ Test(remote_handover, a_client_that_counts_wrongly_gets_nothing)
     wrong = client;
     cr_assert_eq(stream_init(&wrong.stream, 0), 0);
     wrong.stream.received = client.stream.received + 100;
-    struct link *link = dial();
-    cr_assert(link);
+    struct link *link = rogue_connect(&served);
     cr_assert_eq(hello(&wrong, link), MSG_WELCOME);
     cr_assert(stream_attach(&wrong.stream, link, 0));
     cr_assert_eq(stream_receive(&wrong.stream, SILENCE_NS, &message), -EPIPE);
@@ -303,7 +242,6 @@ Test(remote_handover, a_client_that_counts_wrongly_gets_nothing)
     give_work(&client, 2);
     must_be_done(&client, 2);
     finish(&client);
-    ends();
 }
 
 /* However often it comes back, it has one session, and one process that carries its link. */
@@ -317,7 +255,7 @@ Test(remote_handover, coming_back_hundreds_of_times_takes_nothing)
     must_be_done(&client, 1);
     struct link *last = NULL;
     for (int i = 0; i < TIMES; i++) {
-        struct link *link = dial();
+        struct link *link = rogue_dial(&served);
         cr_assert(link, "the server turned it away");
         (void)hello(&client, link);
         /* Some are left open until the next one is there. */
@@ -333,7 +271,6 @@ Test(remote_handover, coming_back_hundreds_of_times_takes_nothing)
     must_be_done(&client, 2);
     await_children(2);
     finish(&client);
-    ends();
 }
 
 /* It stands still, and does not take what is handed to it: others are served meanwhile. */
@@ -347,22 +284,9 @@ Test(remote_handover, a_session_that_stands_still_keeps_nobody_waiting)
     kill(session, SIGSTOP);
     struct link *links[40];
     for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
-        struct client again = client;
-        struct pack pack;
-        links[i] = dial();
-        if (!links[i])
-            continue; /* Too many at the door, for which nobody else can do anything. */
-        pack_init(&pack);
-        pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION,
-                                              .session = again.number,
-                                              .secret = again.secret,
-                                              .secret_size = WIRE_SECRET_SIZE,
-                                              .received = again.stream.received,
-                                              .patience_s = PATIENCE_S});
-        cr_assert_eq(
-            greeting_send(links[i], MSG_HELLO, pack.bytes, pack.used, clock_now_ns() + SILENCE_NS),
-            0);
-        pack_finish(&pack);
+        links[i] = rogue_dial(&served);
+        if (links[i]) /* Else too many are at the door, for which nobody else can do anything. */
+            rogue_say(links[i], shown_by(&client));
     }
     begin(&other);
     give_work(&other, 1);
@@ -378,5 +302,4 @@ Test(remote_handover, a_session_that_stands_still_keeps_nobody_waiting)
     must_be_done(&client, 2);
     finish(&client);
     finish(&other);
-    ends();
 }

@@ -1,25 +1,16 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "messages.h"
-#include "remote/wire/stream.h"
-#include "state/base/clock.h"
 #include "state/base/threads/thread.h"
-#include "tests/remote/served.h"
+#include "tests/remote/rogue.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* What a server says that is not so: the program gets errors, and only what it asked for is
    written. Between the driver and a real server stands one that changes what is said. */
-
-#define SILENCE_NS (20 * NS_PER_S)
 
 /* What is changed of a message to the client, and posted instead: false, it is passed on. */
 typedef bool meddler(struct stream *client, const struct message *message);
@@ -35,20 +26,10 @@ static struct {
 
 static struct link *greet_server(void)
 {
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct pack pack;
-    struct link *link = NULL;
-    const char *where = NULL;
-    const struct link_kind *kind = link_kind_of(between.served.address, &where);
-    uint64_t deadline = clock_now_ns() + SILENCE_NS;
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION});
-    cr_assert_eq(kind->connect(where, NULL, deadline, &link), 0);
-    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
-    pack_finish(&pack);
-    cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
-    cr_assert_eq(message.type, MSG_WELCOME);
+    struct rogue_greeted greeted;
+    struct link *link = rogue_connect(&between.served);
+    cr_assert_eq(rogue_hello(link, (struct msg_hello){.version = WIRE_VERSION}, &greeted),
+                 MSG_WELCOME);
     return link;
 }
 
@@ -132,35 +113,29 @@ static void start(void)
     /* The second session is with a server that can be believed. */
     snprintf(servers, sizeof(servers), "%s %s", between.address, between.served.address);
     setenv("RESEAT_SERVER", servers, 1);
-    cr_assert_eq(clGetPlatformIDs(2, platforms, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platforms[1], CL_DEVICE_TYPE_ALL, 2, devices, NULL), CL_SUCCESS);
+    OK(clGetPlatformIDs(2, platforms, NULL));
+    OK(clGetDeviceIDs(platforms[1], CL_DEVICE_TYPE_ALL, 2, devices, NULL));
     /* POCL's `basic` waits for itself where a user event is all that a command waited for. */
     honest = devices[1];
-    cr_assert_eq(clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &program.device, NULL),
-                 CL_SUCCESS);
+    OK(clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &program.device, NULL));
     program.context = MADE(clCreateContext, NULL, 1, &program.device, NULL, NULL);
     program.queue = MADE(clCreateCommandQueue, program.context, program.device, 0);
     program.buffer = MADE(clCreateBuffer, program.context, 0, SIZE, NULL);
     const cl_uchar bytes[SIZE] = {1, 2, 3};
-    cr_assert_eq(
-        clEnqueueWriteBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
 }
 
 /* At the end of each test: what a fixture finds counts for nothing. */
 static void ends(void)
 {
     /* What it posts may be here before it has counted it. */
-    for (uint64_t until = clock_now_ns() + SILENCE_NS; atomic_load(&between.changed) == 0;) {
-        cr_assert(clock_now_ns() < until, "nothing was changed");
-        clock_sleep(NS_PER_MS);
-    }
+    cr_assert(COMES(atomic_load(&between.changed) != 0, SILENCE_NS), "nothing was changed");
     link_unix.unlisten(between.address + strlen("unix:"));
     served_stop(&between.served);
     cr_assert(!served_wrote(&between.served, " crashed: "));
 }
 
-TestSuite(remote_hostile, .init = start, .timeout = 90);
+TestSuite(remote_hostile, .init = start, .fini = ends, .timeout = 90);
 
 /* A queue whose commands have all been told to have ended is finished without one. */
 static cl_int round_trip(void)
@@ -215,7 +190,6 @@ Test(remote_hostile, more_bytes_than_were_asked_for_are_an_error)
     atomic_store(&between.meddler, with_more);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
     cr_assert(untouched);
-    ends();
 }
 
 static bool with_fewer(struct stream *client, const struct message *message)
@@ -233,7 +207,6 @@ Test(remote_hostile, fewer_bytes_than_were_asked_for_are_an_error)
     atomic_store(&between.meddler, with_fewer);
     cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
     cr_assert(untouched);
-    ends();
 }
 
 /* As long as an answer can be, and what was asked for, and one more. */
@@ -252,7 +225,6 @@ Test(remote_hostile, a_message_longer_than_anything_asked_for_ends_the_session)
     atomic_store(&between.meddler, with_too_much);
     cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
     cr_assert(untouched);
-    ends();
 }
 
 static bool again(struct stream *client, const struct message *message)
@@ -277,15 +249,12 @@ Test(remote_hostile, what_was_read_is_not_written_again)
     unsigned char bytes[SIZE];
     cl_event read;
     atomic_store(&between.meddler, again);
-    cr_assert_eq(
-        clEnqueueReadBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, &read),
-        CL_SUCCESS);
+    OK(clEnqueueReadBuffer(program.queue, program.buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, &read));
     memset(bytes, 0x55, sizeof(bytes)); /* They are the program's again. */
-    cr_assert_eq(round_trip(), CL_SUCCESS);
+    OK(round_trip());
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(bytes[i], 0x55);
-    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
-    ends();
+    OK(clReleaseEvent(read));
 }
 
 static bool of_nothing(struct stream *client, const struct message *message)
@@ -301,9 +270,8 @@ static bool of_nothing(struct stream *client, const struct message *message)
         struct msg_done other = done;
         other.event = id_make(ids[i].type, ids[i].generation, ids[i].place);
         post_done_of(client, other, SIZE);
-        cr_assert_eq(post_reply(client, &(struct msg_reply){.call = id_make(ID_CALL, 9, 5)}), 0);
-        cr_assert_eq(post_failed(client, &(struct msg_failed){.queue = id_make(ID_QUEUE, 9, 5)}),
-                     0);
+        POST(client, reply, .call = id_make(ID_CALL, 9, 5));
+        POST(client, failed, .queue = id_make(ID_QUEUE, 9, 5));
     }
     cr_assert_eq(post_done(client, &done), 0);
     return true;
@@ -313,9 +281,8 @@ Test(remote_hostile, news_of_what_does_not_exist_is_ignored)
 {
     bool untouched;
     atomic_store(&between.meddler, of_nothing);
-    cr_assert_eq(read_guarded(&untouched), CL_SUCCESS);
+    OK(read_guarded(&untouched));
     cr_assert(!untouched);
-    ends();
 }
 
 /* Ends of all events that there can be, which it cannot know. */
@@ -341,19 +308,15 @@ Test(remote_hostile, objects_of_another_server_are_not_its)
     cl_command_queue queue = MADE(clCreateCommandQueue, context, honest, 0);
     cl_mem buffer = MADE(clCreateBuffer, context, 0, SIZE, NULL);
     cl_event gate = MADE(clCreateUserEvent, context);
-    cr_assert_eq(clEnqueueReadBuffer(queue, buffer, CL_FALSE, 0, SIZE, bytes, 1, &gate, &read),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(queue, buffer, CL_FALSE, 0, SIZE, bytes, 1, &gate, &read));
     atomic_store(&between.meddler, of_all);
-    cr_assert_eq(round_trip(), CL_SUCCESS);
-    cr_assert_eq(
-        clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL),
-        CL_SUCCESS);
+    OK(round_trip());
+    OK(clGetEventInfo(read, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert(status > CL_COMPLETE);
     for (size_t i = 0; i < SIZE; i++)
         cr_assert_eq(bytes[i], 0x55);
-    cr_assert_eq(clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
-    cr_assert_eq(clFinish(queue), CL_SUCCESS);
-    ends();
+    OK(clSetUserEventStatus(gate, CL_COMPLETE));
+    OK(clFinish(queue));
 }
 
 static bool of_another_type(struct stream *client, const struct message *message)
@@ -372,7 +335,6 @@ Test(remote_hostile, the_end_of_what_is_no_event_ends_the_session)
     atomic_store(&between.meddler, of_another_type);
     cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
     cr_assert(untouched);
-    ends();
 }
 
 static cl_program build(const char *source)
@@ -415,7 +377,6 @@ Test(remote_hostile, not_more_kernels_are_made_than_there_is_room_for)
     cl_int error = clCreateKernelsInProgram(built, 1, kernels, &count);
     cr_assert(!kernels[1] && !kernels[2] && !kernels[3]);
     cr_assert_eq(error, CL_INVALID_VALUE);
-    ends();
 }
 
 /* Anything at all as the answer to every call. */
@@ -450,7 +411,6 @@ Test(remote_hostile, noise_as_answers_is_an_error)
         kernel = clCreateKernel(built, "one", &error);
         cr_assert(!kernel && error != CL_SUCCESS);
         (void)clGetProgramInfo(whole, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL);
-        cr_assert_eq(clReleaseProgram(built), CL_SUCCESS);
+        OK(clReleaseProgram(built));
     }
-    ends();
 }

@@ -1,14 +1,11 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/driver/served.h"
 #include "state/object/residence.h"
 #include "state/transfer/transfer.h"
 #include "tests/remote/seat.h"
+#include "tests/support/calls.h"
 
 /* Images that go from a served device to another one, of another server or of the same: past the
    host, and by it where a step of that fails. */
@@ -214,10 +211,8 @@ static void picture_make(struct picture *picture, const struct image_case *c)
             real->clCreateImage(ends[i]->context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
         cr_assert_eq(error, CL_SUCCESS, "type %x: %d", c->type, error);
         memset(picture->got, 0x5a, picture->size);
-        cr_assert_eq(real->clEnqueueWriteImage(ends[i]->io, picture->images[i], CL_TRUE, origin,
-                                               c->dims, 0, 0, i ? picture->got : picture->bytes, 0,
-                                               NULL, NULL),
-                     CL_SUCCESS);
+        OK(real->clEnqueueWriteImage(ends[i]->io, picture->images[i], CL_TRUE, origin, c->dims, 0,
+                                     0, i ? picture->got : picture->bytes, 0, NULL, NULL));
     }
 }
 
@@ -225,9 +220,8 @@ static void must_be_at(const struct picture *picture, int end)
 {
     static const size_t origin[3];
     memset(picture->got, 0xa5, picture->size);
-    cr_assert_eq(real->clEnqueueReadImage(ends[end]->io, picture->images[end], CL_TRUE, origin,
-                                          picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(real->clEnqueueReadImage(ends[end]->io, picture->images[end], CL_TRUE, origin,
+                                picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL));
     cr_assert(memcmp(picture->got, picture->bytes, picture->size) == 0, "type %x, end %d",
               picture->shape.desc.image_type, end);
 }
@@ -235,7 +229,7 @@ static void must_be_at(const struct picture *picture, int end)
 static void picture_free(struct picture *picture)
 {
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(real->clReleaseMemObject(picture->images[i]), CL_SUCCESS);
+        OK(real->clReleaseMemObject(picture->images[i]));
     free(picture->bytes);
     free(picture->got);
 }
@@ -280,15 +274,10 @@ static void all_go_past_the_host(unsigned servers)
     stop();
 }
 
-Test(remote_images, all_kinds_go_from_server_to_server, .timeout = 180)
-{
-    all_go_past_the_host(2);
-}
-
-Test(remote_images, all_kinds_go_between_contexts_of_one_server, .timeout = 180)
-{
-    all_go_past_the_host(1);
-}
+TestCall(remote_images, all_kinds_go_from_server_to_server, all_go_past_the_host(2),
+         .timeout = 180);
+TestCall(remote_images, all_kinds_go_between_contexts_of_one_server, all_go_past_the_host(1),
+         .timeout = 180);
 
 /* ---- what fails ---- */
 
@@ -308,9 +297,8 @@ static void must_go_past_the_host(const struct picture *picture)
 {
     static const size_t origin[3];
     memset(picture->got, 0x5a, picture->size);
-    cr_assert_eq(real->clEnqueueWriteImage(ends[1]->io, picture->images[1], CL_TRUE, origin,
-                                           picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(real->clEnqueueWriteImage(ends[1]->io, picture->images[1], CL_TRUE, origin,
+                                 picture->shape.dims, 0, 0, picture->got, 0, NULL, NULL));
     cr_assert_eq(transfer(picture, false), 0);
     cr_assert_eq(by_host, 0);
     must_be_at(picture, 1);
@@ -389,15 +377,10 @@ static void fail_at_the_server(unsigned servers)
     stop();
 }
 
-Test(remote_images, a_command_that_fails_at_a_server_leaves_the_host_as_the_way, .timeout = 240)
-{
-    fail_at_the_server(2);
-}
-
-Test(remote_images, so_does_one_of_two_contexts_of_a_server, .timeout = 240)
-{
-    fail_at_the_server(1);
-}
+TestCall(remote_images, a_command_that_fails_at_a_server_leaves_the_host_as_the_way,
+         fail_at_the_server(2), .timeout = 240);
+TestCall(remote_images, so_does_one_of_two_contexts_of_a_server, fail_at_the_server(1),
+         .timeout = 240);
 
 Test(remote_images, a_server_without_memory_for_a_buffer_leaves_the_host_as_the_way, .timeout = 240)
 {

@@ -1,11 +1,6 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,14 +23,13 @@ struct program {
 static void begin(struct program *program)
 {
     cl_uint count = 0;
-    cr_assert_eq(clGetPlatformIDs(1, &program->platform, &count), CL_SUCCESS);
+    OK(clGetPlatformIDs(1, &program->platform, &count));
     cr_assert_eq(count, 1);
-    cr_assert_eq(clGetDeviceIDs(program->platform, CL_DEVICE_TYPE_ALL, 1, &program->device, NULL),
-                 CL_SUCCESS);
+    OK(clGetDeviceIDs(program->platform, CL_DEVICE_TYPE_ALL, 1, &program->device, NULL));
     program->context = MADE(clCreateContext, NULL, 1, &program->device, NULL, NULL);
     program->queue = MADE(clCreateCommandQueue, program->context, program->device, 0);
     program->buffer = MADE(clCreateBuffer, program->context, 0, 4096, NULL);
-    cr_assert_eq(clFinish(program->queue), CL_SUCCESS);
+    OK(clFinish(program->queue));
 }
 
 static atomic_int told;
@@ -52,10 +46,9 @@ static void lose(struct program *program, pid_t victim, int signal)
     char got[64];
     cl_int error;
     cl_event read, gate = MADE(clCreateUserEvent, program->context);
-    cr_assert_eq(clEnqueueReadBuffer(program->queue, program->buffer, CL_FALSE, 0, sizeof(got), got,
-                                     1, &gate, &read),
-                 CL_SUCCESS);
-    cr_assert_eq(clSetEventCallback(read, CL_COMPLETE, on_event, NULL), CL_SUCCESS);
+    OK(clEnqueueReadBuffer(program->queue, program->buffer, CL_FALSE, 0, sizeof(got), got, 1, &gate,
+                           &read));
+    OK(clSetEventCallback(read, CL_COMPLETE, on_event, NULL));
     atomic_store(&told, 1);
     uint64_t before = clock_now_ns();
     kill(victim, signal);
@@ -67,10 +60,7 @@ static void lose(struct program *program, pid_t victim, int signal)
     cr_assert_eq(atomic_load(&told), CL_DEVICE_NOT_AVAILABLE);
     clCreateBuffer(program->context, 0, 64, NULL, &error);
     cr_assert_eq(error, CL_DEVICE_NOT_AVAILABLE);
-    cr_assert_eq(clReleaseMemObject(program->buffer), CL_SUCCESS);
-    cr_assert_eq(clReleaseEvent(read), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(program->queue), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(program->context), CL_SUCCESS);
+    RELEASE(program->buffer, read, program->queue, program->context);
 }
 
 Test(remote_loss, there_is_no_platform_without_a_server)
@@ -164,7 +154,7 @@ Test(remote_loss, a_forked_child_gets_errors_and_its_parent_goes_on, .timeout = 
         _exit(clFinish(program.queue) == CL_DEVICE_NOT_AVAILABLE ? 42 : 1);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-    cr_assert_eq(clFinish(program.queue), CL_SUCCESS);
+    OK(clFinish(program.queue));
     served_stop(&served);
 }
 
@@ -184,7 +174,7 @@ Test(remote_loss, what_cannot_be_made_costs_no_session, .timeout = 90)
     begin(&program);
     cr_assert(!clCreateImage(program.context, 0, &format, &desc, NULL, &error));
     cr_assert_eq(error, CL_INVALID_IMAGE_DESCRIPTOR);
-    cr_assert_eq(clFinish(program.queue), CL_SUCCESS);
+    OK(clFinish(program.queue));
     served_stop(&served);
 }
 
@@ -209,17 +199,17 @@ Test(remote_loss, callbacks_of_an_event_are_called_one_after_another, .timeout =
     served_start(&served, NULL);
     served_use(&served);
     begin(&program);
-    cr_assert_eq(clEnqueueMarkerWithWaitList(program.queue, 0, NULL, &event), CL_SUCCESS);
+    OK(clEnqueueMarkerWithWaitList(program.queue, 0, NULL, &event));
     for (cl_int type = CL_SUBMITTED; type >= CL_COMPLETE; type--)
-        cr_assert_eq(clSetEventCallback(event, type, on_status, NULL), CL_SUCCESS);
-    cr_assert_eq(clWaitForEvents(1, &event), CL_SUCCESS);
+        OK(clSetEventCallback(event, type, on_status, NULL));
+    OK(clWaitForEvents(1, &event));
     for (uint64_t until = clock_now_ns() + LIMIT_NS;
          atomic_load(&called) < 3 && clock_now_ns() < until;)
         clock_sleep(NS_PER_MS);
     cr_assert_eq(atomic_load(&called), 3);
     for (cl_int i = 0; i < 3; i++)
         cr_assert_eq(statuses[i], CL_SUBMITTED - i);
-    cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+    OK(clReleaseEvent(event));
     served_stop(&served);
 }
 
@@ -239,9 +229,9 @@ Test(remote_loss, a_device_says_which_one_it_is)
     cl_platform_id platform;
     cl_device_id device;
     cl_uchar uuid[CL_UUID_SIZE_KHR];
-    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceInfo(device, CL_DEVICE_UUID_KHR, sizeof(uuid), uuid, NULL), CL_SUCCESS);
+    OK(clGetPlatformIDs(1, &platform, NULL));
+    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
+    OK(clGetDeviceInfo(device, CL_DEVICE_UUID_KHR, sizeof(uuid), uuid, NULL));
     for (cl_uchar i = 0; i < CL_UUID_SIZE_KHR; i++)
         cr_expect_eq(uuid[i], i);
     served_stop(&served);

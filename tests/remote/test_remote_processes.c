@@ -1,18 +1,15 @@
-#include "tests/support/cases.h"
 #include <CL/opencl.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "remote/server/listener/clients.h"
 #include "state/base/clock.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* The processes that a driver starts in a session, as compilers start linkers. */
 
@@ -48,10 +45,7 @@ static unsigned count(pid_t group)
 
 static void must_become(pid_t group, unsigned want)
 {
-    uint64_t until = clock_now_ns() + LIMIT_NS;
-    while (count(group) != want && clock_now_ns() < until)
-        clock_sleep(5 * NS_PER_MS);
-    cr_assert_eq(count(group), want);
+    cr_assert(COMES(count(group) == want, LIMIT_NS));
 }
 
 static cl_int build(struct seat seat, cl_device_id device)
@@ -60,7 +54,7 @@ static cl_int build(struct seat seat, cl_device_id device)
     cl_int error;
     cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
     error = clBuildProgram(program, 1, &device, "", NULL, NULL);
-    cr_assert_eq(clReleaseProgram(program), CL_SUCCESS);
+    OK(clReleaseProgram(program));
     return error;
 }
 
@@ -73,7 +67,7 @@ static void start_two(void)
 {
     cl_device_id device = emulated_device(&served, "build_starts=2");
     struct seat seat = seat_take(device);
-    cr_assert_eq(build(seat, device), CL_SUCCESS);
+    OK(build(seat, device));
     session = served_session(&served);
     cr_assert_gt(session, 0);
     cr_assert_eq(count(session), 3);
@@ -137,10 +131,8 @@ Test(remote_processes, a_session_has_so_many_and_no_more)
     cr_assert_eq(count(session), PROCESSES_MAX);
     cr_assert(served_writes(&served, "has reached the limit of 64 processes"));
     /* It goes on. */
-    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, word, 0, NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, word, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, 6, got, 0, NULL, NULL));
     cr_assert_str_eq(got, word);
     seat_leave(other);
     seat_leave(seat);

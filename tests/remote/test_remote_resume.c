@@ -1,9 +1,4 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +7,7 @@
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /*
  * What a program sees of links that break: nothing, but time. What it computes is compared with
@@ -68,7 +64,7 @@ static void build(struct program *p)
 {
     const char *text = source;
     p->program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
-    cr_assert_eq(clBuildProgram(p->program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(p->program, 0, NULL, "", NULL, NULL));
     p->kernel = MADE(clCreateKernel, p->program, "turn");
 }
 
@@ -76,8 +72,8 @@ static void begin(struct program *p)
 {
     cl_platform_id platform;
     memset(p, 0, sizeof(*p));
-    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &p->device, NULL), CL_SUCCESS);
+    OK(clGetPlatformIDs(1, &platform, NULL));
+    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &p->device, NULL));
     p->context = MADE(clCreateContext, NULL, 1, &p->device, NULL, NULL);
     p->queue = MADE(clCreateCommandQueue, p->context, p->device, CL_QUEUE_PROFILING_ENABLE);
     for (cl_uint i = 0; i < WORDS; i++)
@@ -92,11 +88,9 @@ static void launch(struct program *p, unsigned count)
     const size_t global = WORDS;
     while (count--) {
         cl_uint add = p->turns++ * 97;
-        cr_assert_eq(clSetKernelArg(p->kernel, 0, sizeof(cl_mem), &p->buffer), CL_SUCCESS);
-        cr_assert_eq(clSetKernelArg(p->kernel, 1, sizeof(add), &add), CL_SUCCESS);
-        cr_assert_eq(
-            clEnqueueNDRangeKernel(p->queue, p->kernel, 1, NULL, &global, NULL, 0, NULL, NULL),
-            CL_SUCCESS);
+        OK(clSetKernelArg(p->kernel, 0, sizeof(cl_mem), &p->buffer));
+        OK(clSetKernelArg(p->kernel, 1, sizeof(add), &add));
+        OK(clEnqueueNDRangeKernel(p->queue, p->kernel, 1, NULL, &global, NULL, 0, NULL, NULL));
         for (cl_uint i = 0; i < WORDS; i++)
             p->words[i] = p->words[i] * 1664525u + add + i;
     }
@@ -106,19 +100,13 @@ static void check(struct program *p)
 {
     cl_uint got[WORDS];
     memset(got, 0, sizeof(got));
-    cr_assert_eq(
-        clEnqueueReadBuffer(p->queue, p->buffer, CL_TRUE, 0, sizeof(got), got, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueReadBuffer(p->queue, p->buffer, CL_TRUE, 0, sizeof(got), got, 0, NULL, NULL));
     cr_assert_arr_eq(got, p->words, sizeof(got), "after %u launches", p->turns);
 }
 
 static void end(struct program *p)
 {
-    cr_assert_eq(clReleaseMemObject(p->buffer), CL_SUCCESS);
-    cr_assert_eq(clReleaseKernel(p->kernel), CL_SUCCESS);
-    cr_assert_eq(clReleaseProgram(p->program), CL_SUCCESS);
-    cr_assert_eq(clReleaseCommandQueue(p->queue), CL_SUCCESS);
-    cr_assert_eq(clReleaseContext(p->context), CL_SUCCESS);
+    RELEASE(p->buffer, p->kernel, p->program, p->queue, p->context);
 }
 
 /* One turn of a program, from making its objects to their end. */
@@ -166,15 +154,10 @@ static void cut_everywhere(enum proxy_way way, uint64_t step)
     stop();
 }
 
-Test(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_up, .timeout = 300)
-{
-    cut_everywhere(PROXY_UP, 131);
-}
-
-Test(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_down, .timeout = 300)
-{
-    cut_everywhere(PROXY_DOWN, 131);
-}
+TestCall(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_up,
+         cut_everywhere(PROXY_UP, 131), .timeout = 300);
+TestCall(remote_resume, a_program_goes_on_wherever_it_is_cut_on_the_way_down,
+         cut_everywhere(PROXY_DOWN, 131), .timeout = 300);
 
 /* Results that are larger than any buffer on the way come whole, whatever is cut. */
 Test(remote_resume, large_transfers_go_on_where_they_were, .timeout = 300)
@@ -189,16 +172,14 @@ Test(remote_resume, large_transfers_go_on_where_they_were, .timeout = 300)
     for (size_t i = 0; i < BYTES; i++)
         sent[i] = (unsigned char)(i * 31 + (i >> 12));
     proxy_cut_after(proxies[0], PROXY_UP, 5 << 20);
-    cr_assert_eq(clEnqueueWriteBuffer(p.queue, large, CL_TRUE, 0, BYTES, sent, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(p.queue, large, CL_TRUE, 0, BYTES, sent, 0, NULL, NULL));
     proxy_cut_after(proxies[0], PROXY_UP, UINT64_MAX);
     proxy_cut_after(proxies[0], PROXY_DOWN, 5 << 20);
-    cr_assert_eq(clEnqueueReadBuffer(p.queue, large, CL_TRUE, 0, BYTES, got, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(p.queue, large, CL_TRUE, 0, BYTES, got, 0, NULL, NULL));
     cr_assert(memcmp(sent, got, BYTES) == 0);
     cr_assert_geq(proxy_connections(proxies[0]), 8);
     proxy_cut_after(proxies[0], PROXY_DOWN, UINT64_MAX);
-    cr_assert_eq(clReleaseMemObject(large), CL_SUCCESS);
+    OK(clReleaseMemObject(large));
     end(&p);
     stop();
     free(sent);
@@ -266,10 +247,7 @@ Test(remote_resume, a_server_that_stands_still_for_long_is_gone_on_with, .timeou
 
 static void await_no_session(void)
 {
-    for (uint64_t until = clock_now_ns() + LIMIT_NS; served_session(&served);) {
-        cr_assert(clock_now_ns() < until, "a session goes on");
-        clock_sleep(10 * NS_PER_MS);
-    }
+    cr_assert(COMES(!served_session(&served), LIMIT_NS), "a session goes on");
 }
 
 /* Errors, by the time that the limit, or less, has passed. */
@@ -525,20 +503,17 @@ Test(remote_resume, profiles_stay_in_the_hosts_clock, .timeout = 120)
         if (i % 3 == 2)
             proxy_cut(proxies[0]);
         uint64_t before = clock_now_ns();
-        cr_assert_eq(
-            clEnqueueNDRangeKernel(p.queue, p.kernel, 1, NULL, &global, NULL, 0, NULL, &event),
-            CL_SUCCESS);
-        cr_assert_eq(clWaitForEvents(1, &event), CL_SUCCESS);
+        OK(clEnqueueNDRangeKernel(p.queue, p.kernel, 1, NULL, &global, NULL, 0, NULL, &event));
+        OK(clWaitForEvents(1, &event));
         uint64_t after = clock_now_ns();
         for (cl_uint t = 0; t < 4; t++) {
-            cr_assert_eq(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED + t,
-                                                 sizeof(times[t]), &times[t], NULL),
-                         CL_SUCCESS);
+            OK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_QUEUED + t, sizeof(times[t]),
+                                       &times[t], NULL));
             cr_assert(times[t] >= before && times[t] <= after);
             cr_assert(times[t] >= last);
             last = times[t];
         }
-        cr_assert_eq(clReleaseEvent(event), CL_SUCCESS);
+        OK(clReleaseEvent(event));
     }
     end(&p);
     stop();

@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <CL/cl_icd.h>
 #include <CL/opencl.h>
 #include <dlfcn.h>
@@ -6,62 +5,46 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "messages.h"
 #include "remote/rings/area.h"
-#include "remote/wire/stream.h"
 #include "remote/wire/stream_rings.h"
-#include "state/base/clock.h"
 #include "state/driver/served.h"
+#include "tests/remote/rogue.h"
 #include "tests/remote/seat.h"
 #include "tests/support/calls.h"
+#include "tests/support/comes.h"
 
 /* Sessions over rings: what clients do there that break the rules, and what is left when either
    side is gone. */
 
-#define SILENCE_NS (20 * NS_PER_S)
-#define SIZE       ((size_t)2 << 20)
+#define SIZE ((size_t)2 << 20)
 
-struct rogue {
+struct ringer {
     struct served served;
     struct link *link;
     struct rings_areas areas;
     struct stream stream;
 };
 
-static void greet(struct rogue *rogue)
+static void greet(struct ringer *rogue)
 {
-    unsigned char buffer[STREAM_GREETING_MAX];
-    const char *where = NULL;
-    struct message message;
-    struct msg_welcome welcome;
-    struct pack pack;
-    uint64_t deadline = clock_now_ns() + SILENCE_NS;
-    const struct link_kind *kind = link_kind_of(rogue->served.address, &where);
-    cr_assert_eq(kind->connect(where, NULL, deadline, &rogue->link), 0);
+    const struct msg_hello hello = {.version = WIRE_VERSION, .features = FEATURE_RINGS};
+    struct rogue_greeted greeted;
+    rogue->link = rogue_connect(&rogue->served);
     cr_assert_eq(rings_areas_make(&rogue->areas), 0);
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION, .features = FEATURE_RINGS});
-    cr_assert_eq(greeting_send(rogue->link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
-    pack_finish(&pack);
-    cr_assert_eq(greeting_receive(rogue->link, buffer, deadline, &message), 0);
-    struct unpack body = {message.body, message.body + message.size, false};
-    cr_assert(message.type == MSG_WELCOME && unpack_welcome(&body, &welcome));
-    cr_assert_eq(welcome.features, FEATURE_RINGS);
-    cr_assert_eq(welcome.session, 0, "what goes over rings does not go on");
+    cr_assert_eq(rogue_hello(rogue->link, hello, &greeted), MSG_WELCOME);
+    cr_assert_eq(greeted.welcome.features, FEATURE_RINGS);
+    cr_assert_eq(greeted.welcome.session, 0, "what goes over rings does not go on");
 }
 
-static void begin(struct rogue *rogue)
+static void begin(struct ringer *rogue)
 {
-    const uint64_t device = id_make(ID_DEVICE, 0, 0);
+    const uint64_t device = DEVICE;
     struct message message;
     served_start(&rogue->served, NULL);
     greet(rogue);
@@ -70,27 +53,14 @@ static void begin(struct rogue *rogue)
         0);
     cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
     cr_assert_eq(message.type, MSG_DEVICES);
-    cr_assert_eq(
-        post_create_context(&rogue->stream,
-                            &(struct msg_create_context){.context = id_make(ID_CONTEXT, 0, 0),
-                                                         .devices = &device,
-                                                         .devices_count = 1}),
-        0);
-    cr_assert_eq(post_create_queue(&rogue->stream,
-                                   &(struct msg_create_queue){.queue = id_make(ID_QUEUE, 0, 0),
-                                                              .context = id_make(ID_CONTEXT, 0, 0),
-                                                              .device = device}),
-                 0);
-    cr_assert_eq(
-        post_create_buffer(&rogue->stream,
-                           &(struct msg_create_buffer){.memory = id_make(ID_MEMORY, 0, 0),
-                                                       .context = id_make(ID_CONTEXT, 0, 0),
-                                                       .size = SIZE}),
-        0);
+    POST(&rogue->stream, create_context, .context = CONTEXT, .devices = &device,
+         .devices_count = 1);
+    POST(&rogue->stream, create_queue, .queue = QUEUE, .context = CONTEXT, .device = device);
+    POST(&rogue->stream, create_buffer, .memory = BUFFER, .context = CONTEXT, .size = SIZE);
 }
 
 /* The session ends for that reason, without a crash, and the server goes on. */
-static void must_end(struct rogue *rogue, const char *reason)
+static void must_end(struct ringer *rogue, const char *reason)
 {
     struct message message;
     int error = 0;
@@ -105,7 +75,7 @@ static void must_end(struct rogue *rogue, const char *reason)
 }
 
 /* An area of the rogue's; @number is what the link says, @said what the message does. */
-static void offer(struct rogue *rogue, int fd, uint32_t number, uint32_t said, uint64_t size)
+static void offer(struct ringer *rogue, int fd, uint32_t number, uint32_t said, uint64_t size)
 {
     struct pack pack;
     pack_init(&pack);
@@ -115,10 +85,7 @@ static void offer(struct rogue *rogue, int fd, uint32_t number, uint32_t said, u
         greeting_send(rogue->link, MSG_OFFER, pack.bytes, pack.used, clock_now_ns() + SILENCE_NS),
         0);
     pack_finish(&pack);
-    cr_assert_eq(
-        post_offer(&rogue->stream,
-                   &(struct msg_offer){.area = said, .size = size, .call = id_make(ID_CALL, 0, 0)}),
-        0);
+    POST(&rogue->stream, offer, .area = said, .size = size, .call = CALL);
 }
 
 static int sealed(void)
@@ -128,21 +95,18 @@ static int sealed(void)
     return fd;
 }
 
-static void read_into(struct rogue *rogue, uint32_t area, uint64_t place, uint64_t size)
+static void read_into(struct ringer *rogue, uint32_t area, uint64_t place, uint64_t size)
 {
-    cr_assert_eq(
-        post_read_buffer(&rogue->stream,
-                         &(struct msg_read_buffer){.command = {.queue = id_make(ID_QUEUE, 0, 0),
-                                                               .event = id_make(ID_EVENT, 0, 0),
-                                                               .purpose = COMMAND_TELL,
-                                                               .area = area,
-                                                               .place = place},
-                                                   .buffer = id_make(ID_MEMORY, 0, 0),
-                                                   .size = size}),
-        0);
+    POST(&rogue->stream, read_buffer,
+         .command = {.queue = QUEUE,
+                     .event = EVENT,
+                     .purpose = COMMAND_TELL,
+                     .area = area,
+                     .place = place},
+         .buffer = BUFFER, .size = size);
 }
 
-static unsigned next_type(struct rogue *rogue)
+static unsigned next_type(struct ringer *rogue)
 {
     struct message message;
     cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
@@ -153,19 +117,14 @@ TestSuite(remote_rings, .timeout = 90);
 
 Test(remote_rings, a_block_that_was_offered_is_read_into)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     char *bytes = NULL;
     int fd = sealed();
     begin(&rogue);
     cr_assert_eq(area_map(fd, SIZE, &bytes), 0);
     memset(bytes, 0x55, SIZE);
-    cr_assert_eq(
-        post_write_buffer(&rogue.stream,
-                          &(struct msg_write_buffer){.command = {.queue = id_make(ID_QUEUE, 0, 0)},
-                                                     .buffer = id_make(ID_MEMORY, 0, 0),
-                                                     .content = "abcdefgh",
-                                                     .content_size = 8}),
-        0);
+    POST(&rogue.stream, write_buffer, .command = {.queue = QUEUE}, .buffer = BUFFER,
+         .content = "abcdefgh", .content_size = 8);
     offer(&rogue, fd, 7, 7, SIZE);
     cr_assert_eq(next_type(&rogue), MSG_REPLY);
     read_into(&rogue, 7, SIZE - 8, 8);
@@ -174,14 +133,14 @@ Test(remote_rings, a_block_that_was_offered_is_read_into)
     cr_assert_eq(bytes[SIZE - 9], 0x55);
     close(fd);
     area_unmap(bytes, SIZE);
-    cr_assert_eq(post_withdraw(&rogue.stream, &(struct msg_withdraw){.area = 7}), 0);
+    POST(&rogue.stream, withdraw, .area = 7);
     read_into(&rogue, 7, 0, 8);
     must_end(&rogue, "it used memory that it had not offered");
 }
 
 Test(remote_rings, an_area_that_was_not_offered_ends_the_session)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     begin(&rogue);
     read_into(&rogue, 1, 0, 8);
     must_end(&rogue, "it used memory that it had not offered");
@@ -189,7 +148,7 @@ Test(remote_rings, an_area_that_was_not_offered_ends_the_session)
 
 Test(remote_rings, a_block_beyond_its_area_ends_the_session)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     int fd = sealed();
     begin(&rogue);
     offer(&rogue, fd, 1, 1, SIZE);
@@ -200,7 +159,7 @@ Test(remote_rings, a_block_beyond_its_area_ends_the_session)
 
 Test(remote_rings, a_block_whose_end_overflows_ends_the_session)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     int fd = sealed();
     begin(&rogue);
     offer(&rogue, fd, 1, 1, SIZE);
@@ -211,7 +170,7 @@ Test(remote_rings, a_block_whose_end_overflows_ends_the_session)
 
 Test(remote_rings, an_area_that_can_be_cut_short_is_refused)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     int fd = memfd_create("rogue", MFD_CLOEXEC);
     cr_assert(fd >= 0 && ftruncate(fd, (off_t)SIZE) == 0);
     begin(&rogue);
@@ -222,7 +181,7 @@ Test(remote_rings, an_area_that_can_be_cut_short_is_refused)
 
 Test(remote_rings, an_area_of_another_size_is_refused)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     int fd = sealed();
     begin(&rogue);
     offer(&rogue, fd, 1, 1, 2 * SIZE);
@@ -232,7 +191,7 @@ Test(remote_rings, an_area_of_another_size_is_refused)
 
 Test(remote_rings, a_descriptor_of_another_area_ends_the_session)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     int fd = sealed();
     begin(&rogue);
     offer(&rogue, fd, 1, 2, SIZE);
@@ -242,7 +201,7 @@ Test(remote_rings, a_descriptor_of_another_area_ends_the_session)
 
 Test(remote_rings, more_memory_than_agreed_is_not_taken)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     struct message message;
     struct msg_reply reply;
     int fd = sealed();
@@ -260,7 +219,7 @@ Test(remote_rings, more_memory_than_agreed_is_not_taken)
 }
 
 /* A client that writes rings as it likes: the server may be anywhere in them. */
-static void *map_rings(const struct rogue *rogue)
+static void *map_rings(const struct ringer *rogue)
 {
     size_t size = rings_size(&rings_to_server);
     void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, rogue->areas.out, 0);
@@ -270,7 +229,7 @@ static void *map_rings(const struct rogue *rogue)
 
 Test(remote_rings, a_ring_that_skips_ends_the_session)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     begin(&rogue);
     /* Each ring's page says how far it was written: farther than there can be. */
     char *bytes = map_rings(&rogue);
@@ -280,15 +239,14 @@ Test(remote_rings, a_ring_that_skips_ends_the_session)
     }
     atomic_store((_Atomic uint64_t *)(bytes + 128), UINT64_MAX); /* All are used. */
     /* It looks for another frame behind one that is good. */
-    (void)!post_marker(&rogue.stream,
-                       &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 0)}});
+    (void)!post_marker(&rogue.stream, &(struct msg_marker){.command = {.queue = QUEUE}});
     must_end(&rogue, "what it sends are no frames");
 }
 
 /* Frames whose beginning is not a message's. */
 static void send_frame(const void *frame, size_t size)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     struct rings_writer *writer = NULL;
     struct bell_peer peer = {.socket = OWNED_NONE};
     struct iovec part = {(void *)frame, size};
@@ -303,10 +261,8 @@ static void send_frame(const void *frame, size_t size)
     rings_writer_destroy(writer);
 }
 
-Test(remote_rings, a_frame_that_is_shorter_than_its_head_ends_the_session)
-{
-    send_frame("abc", 3);
-}
+TestCall(remote_rings, a_frame_that_is_shorter_than_its_head_ends_the_session,
+         send_frame("abc", 3));
 
 Test(remote_rings, a_frame_with_flags_that_are_none_ends_the_session)
 {
@@ -367,8 +323,7 @@ static cl_device_id open_isolated(const struct served *served, const cl_icd_disp
     cr_assert_eq(open(served->address, "libpocl.so.2", 4, platforms, &count), 0);
     cr_assert_eq(count, 1);
     *ret_cl = *(const cl_icd_dispatch **)platforms[0];
-    cr_assert_eq((*ret_cl)->clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, &count),
-                 CL_SUCCESS);
+    OK((*ret_cl)->clGetDeviceIDs(platforms[0], CL_DEVICE_TYPE_ALL, 1, &device, &count));
     cr_assert_eq(count, 3, "not as this process would have opened it");
     return device;
 }
@@ -399,17 +354,17 @@ Test(remote_rings, another_session_follows_one_whose_server_was_killed)
     served_start(&served, (const char *const[]){"--while", own, NULL});
     cl_device_id device = open_isolated(&served, &cl);
     cl_context context = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
-    cr_assert_eq(use(cl, context, device), CL_SUCCESS);
+    OK(use(cl, context, device));
     kill(served_session(&served), SIGKILL);
     uint64_t until = clock_now_ns() + SILENCE_NS;
     while (use(cl, context, device) == CL_SUCCESS && clock_now_ns() < until)
         clock_sleep(NS_PER_MS);
     cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
     cl_context other = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
-    cr_assert_eq(use(cl, other, device), CL_SUCCESS);
+    OK(use(cl, other, device));
     cr_assert_eq(use(cl, context, device), CL_DEVICE_NOT_AVAILABLE);
-    cr_assert_eq(cl->clReleaseContext(context), CL_SUCCESS);
-    cr_assert_eq(use(cl, other, device), CL_SUCCESS);
+    OK(cl->clReleaseContext(context));
+    OK(use(cl, other, device));
     served_stop(&served);
 }
 
@@ -425,9 +380,8 @@ Test(remote_rings, another_session_follows_as_soon_as_one_is_seen_to_have_ended)
     served_start(&served, (const char *const[]){"--while", own, NULL});
     cl_device_id device = open_isolated(&served, &cl);
     for (unsigned round = 0; round < 20; round++) {
-        cl_context context = cl->clCreateContext(NULL, 1, &device, NULL, NULL, &error);
-        cr_assert_eq(error, CL_SUCCESS, "error %d in round %u", error, round);
-        cr_assert_eq(use(cl, context, device), CL_SUCCESS);
+        cl_context context = MADE(cl->clCreateContext, NULL, 1, &device, NULL, NULL);
+        OK(use(cl, context, device));
         uint64_t until = clock_now_ns() + SILENCE_NS;
         kill(served_session(&served), SIGKILL);
         do {
@@ -488,7 +442,7 @@ Test(remote_rings, a_standby_session_takes_the_place_of_one_whose_process_was_ki
         cr_assert_eq(await_standby(&served, standby, platform, pids), 2, "round %d", round);
         pid_t ready = pids[pids[0] == first];
         clock_sleep(300 * NS_PER_MS); /* It tells its devices. */
-        cr_assert_eq(use(cl, context, device), CL_SUCCESS);
+        OK(use(cl, context, device));
         kill(served.pid, SIGSTOP);
         kill(first, SIGKILL);
         uint64_t until = clock_now_ns() + SILENCE_NS;
@@ -535,7 +489,7 @@ Test(remote_rings, an_end_is_seen_before_its_driver_could_call_back)
     struct seat seat = seat_take(emulated_device(&served, "callbacks=never"));
     /* With others beside it on the machine not each is seen. */
     do
-        cr_assert_eq(clFinish(seat.queue), CL_SUCCESS);
+        OK(clFinish(seat.queue));
     while (asked() >= ++finished && clock_now_ns() < until);
     cr_assert_lt(asked(), finished);
     seat_leave(seat);
@@ -548,12 +502,9 @@ Test(remote_rings, a_driver_that_calls_nobody_back_is_found_out)
     unsigned want = 7, got = 0;
     setenv("RESEAT_RINGS", "no", 1); /* Where nobody else looks. */
     struct seat seat = seat_take(emulated_device(&served, "callbacks=never"));
-    cr_assert_eq(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(want), &want, 0,
-                                      NULL, NULL),
-                 CL_SUCCESS);
-    cr_assert_eq(
-        clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(got), &got, 0, NULL, NULL),
-        CL_SUCCESS);
+    OK(clEnqueueWriteBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(want), &want, 0, NULL,
+                            NULL));
+    OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, sizeof(got), &got, 0, NULL, NULL));
     cr_assert_eq(got, want);
     cr_assert_gt(asked(), 0);
     seat_leave(seat);
@@ -561,22 +512,16 @@ Test(remote_rings, a_driver_that_calls_nobody_back_is_found_out)
 }
 
 /* Four markers; their ends may be told in any order. */
-static void mark(struct rogue *rogue, uint32_t first)
+static void mark(struct ringer *rogue, uint32_t first)
 {
-    struct message message;
-    struct msg_done done;
     unsigned seen = 0;
     for (uint32_t i = 0; i < 4; i++)
-        cr_assert_eq(
-            post_marker(&rogue->stream,
-                        &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 0),
-                                                         .event = id_make(ID_EVENT, 0, first + i),
-                                                         .purpose = COMMAND_TELL}}),
-            0);
+        POST(&rogue->stream, marker,
+             .command = {.queue = QUEUE,
+                         .event = id_make(ID_EVENT, 0, first + i),
+                         .purpose = COMMAND_TELL});
     for (int i = 0; i < 4; i++) {
-        cr_assert_eq(stream_receive(&rogue->stream, SILENCE_NS, &message), 0);
-        struct unpack body = {message.body, message.body + message.size, false};
-        cr_assert(message.type == MSG_DONE && unpack_done(&body, &done));
+        struct msg_done done = rogue_done(&rogue->stream);
         cr_assert_eq(done.status, CL_COMPLETE);
         cr_assert_geq(id_place(done.event), first, "it was told before");
         seen |= 1u << (id_place(done.event) - first);
@@ -586,17 +531,15 @@ static void mark(struct rogue *rogue, uint32_t first)
 
 Test(remote_rings, an_end_that_was_seen_and_is_called_back_is_told_once)
 {
-    struct rogue rogue;
+    struct ringer rogue;
     emulate("callbacks=late");
     begin(&rogue);
     for (uint32_t i = 0; i < 40; i++)
         mark(&rogue, 4 * i);
     clock_sleep(200 * NS_PER_MS); /* What is late comes, and would be the next to be read. */
     mark(&rogue, 160);
-    uint64_t until = clock_now_ns() + SILENCE_NS;
-    while (emu_shared_live(emulated, "emu", EMU_EVENT) != 0 && clock_now_ns() < until)
-        clock_sleep(NS_PER_MS);
-    cr_assert_eq(emu_shared_live(emulated, "emu", EMU_EVENT), 0, "what has ended is kept");
+    cr_assert(COMES(emu_shared_live(emulated, "emu", EMU_EVENT) == 0, SILENCE_NS),
+              "what has ended is kept");
     stream_leave(&rogue.stream, MSG_BYE, clock_now_ns() + SILENCE_NS);
     stream_finish(&rogue.stream);
     rings_areas_close(&rogue.areas);
@@ -631,9 +574,8 @@ Test(remote_rings, a_program_that_closes_the_socket_goes_on)
     for (unsigned n = 0; n < 2; n++) {
         clock_sleep(3 * NS_PER_S / 2);
         seat_write(seat, bytes);
-        cr_assert_eq(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SEAT_SIZE, back, 0,
-                                         NULL, NULL),
-                     CL_SUCCESS);
+        OK(clEnqueueReadBuffer(seat.queue, seat.buffer, CL_TRUE, 0, SEAT_SIZE, back, 0, NULL,
+                               NULL));
         cr_assert_eq(memcmp(bytes, back, SEAT_SIZE), 0);
     }
     /* And hears the server end. */

@@ -1,12 +1,9 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/remote/rogue.h"
+#include "tests/support/calls.h"
 
 /* Drivers take their own objects' addresses on trust. What a client says must never become one, nor
    bring objects together that are not of one context, nor names of files. */
@@ -66,11 +63,8 @@ enum { A_BUFFER, AN_IMAGE, A_SAMPLER, A_LOCAL, ANOTHER_SAMPLER, A_PAIR, AN_INT }
 static void set_value(uint32_t index, size_t size)
 {
     static const unsigned char bytes[64] = {0x41, 0x41, 0x41, 0x41, 0x41, 0x41};
-    cr_assert_eq(post_set_value(&rogue.stream, &(struct msg_set_value){.kernel = KERNEL,
-                                                                       .index = index,
-                                                                       .value = bytes,
-                                                                       .value_size = size}),
-                 0);
+    POST(&rogue.stream, set_value, .kernel = KERNEL, .index = index, .value = bytes,
+         .value_size = size);
 }
 
 static void no_object_as_value(uint32_t index)
@@ -80,30 +74,12 @@ static void no_object_as_value(uint32_t index)
     ended_for("a kernel argument's type is wrong");
 }
 
-Test(remote_rules, no_bytes_are_taken_for_a_buffer)
-{
-    no_object_as_value(A_BUFFER);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_an_image)
-{
-    no_object_as_value(AN_IMAGE);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_a_sampler)
-{
-    no_object_as_value(A_SAMPLER);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_a_sampler_by_another_name)
-{
-    no_object_as_value(ANOTHER_SAMPLER);
-}
-
-Test(remote_rules, no_bytes_are_taken_for_local_memory)
-{
-    no_object_as_value(A_LOCAL);
-}
+TestCall(remote_rules, no_bytes_are_taken_for_a_buffer, no_object_as_value(A_BUFFER));
+TestCall(remote_rules, no_bytes_are_taken_for_an_image, no_object_as_value(AN_IMAGE));
+TestCall(remote_rules, no_bytes_are_taken_for_a_sampler, no_object_as_value(A_SAMPLER));
+TestCall(remote_rules, no_bytes_are_taken_for_a_sampler_by_another_name,
+         no_object_as_value(ANOTHER_SAMPLER));
+TestCall(remote_rules, no_bytes_are_taken_for_local_memory, no_object_as_value(A_LOCAL));
 
 Test(remote_rules, values_of_the_programs_own_types_are_taken)
 {
@@ -131,20 +107,14 @@ Test(remote_rules, a_buffer_is_no_image)
 {
     rogue_make_kernel(&rogue, all_kinds);
     rogue_make_buffer(&rogue, 64);
-    cr_assert_eq(post_set_memory(&rogue.stream, &(struct msg_set_memory){.kernel = KERNEL,
-                                                                         .index = AN_IMAGE,
-                                                                         .memory = BUFFER}),
-                 0);
+    POST(&rogue.stream, set_memory, .kernel = KERNEL, .index = AN_IMAGE, .memory = BUFFER);
     ended_for("a kernel argument's type is wrong");
 }
 
 Test(remote_rules, a_value_is_no_local_memory)
 {
     rogue_make_kernel(&rogue, all_kinds);
-    cr_assert_eq(
-        post_set_local(&rogue.stream,
-                       &(struct msg_set_local){.kernel = KERNEL, .index = AN_INT, .size = 64}),
-        0);
+    POST(&rogue.stream, set_local, .kernel = KERNEL, .index = AN_INT, .size = 64);
     ended_for("a kernel argument's type is wrong");
 }
 
@@ -154,22 +124,13 @@ Test(remote_rules, nothing_runs_with_what_an_argument_was_before)
     const uint64_t second = id_make(ID_MEMORY, 0, 1);
     rogue_make_kernel(&rogue, "kernel void one(global int *a, global int *b) { a[0] = b[0] = 7; }");
     rogue_make_buffer(&rogue, 64);
-    cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = second,
-                                                                               .context = CONTEXT,
-                                                                               .size = 1ull << 60}),
-                 0);
+    POST(&rogue.stream, create_buffer, .memory = second, .context = CONTEXT, .size = 1ull << 60);
     const uint64_t set[][2] = {{0, BUFFER}, {1, BUFFER}, {0, second}, {1, BUFFER}};
     for (size_t i = 0; i < ARRAY_SIZE(set); i++)
-        cr_assert_eq(
-            post_set_memory(&rogue.stream, &(struct msg_set_memory){.kernel = KERNEL,
-                                                                    .index = (uint32_t)set[i][0],
-                                                                    .memory = set[i][1]}),
-            0);
-    cr_assert_eq(post_launch(&rogue.stream, &(struct msg_launch){.command = TOLD(5),
-                                                                 .kernel = KERNEL,
-                                                                 .dimensions = 1,
-                                                                 .global = {1}}),
-                 0);
+        POST(&rogue.stream, set_memory, .kernel = KERNEL, .index = (uint32_t)set[i][0],
+             .memory = set[i][1]);
+    POST(&rogue.stream, launch, .command = TOLD(5), .kernel = KERNEL, .dimensions = 1,
+         .global = {1});
     cl_int status = rogue_answer(&rogue, MSG_DONE);
     cr_assert(status == CL_INVALID_BUFFER_SIZE || status == CL_MEM_OBJECT_ALLOCATION_FAILURE,
               "its status is %d", status);
@@ -186,21 +147,12 @@ Test(remote_rules, nothing_runs_with_what_an_argument_was_before)
 
 static void make_other_context(uint64_t device)
 {
-    cr_assert_eq(
-        post_create_context(&rogue.stream, &(struct msg_create_context){.context = OTHER_CONTEXT,
-                                                                        .devices = &device,
-                                                                        .devices_count = 1}),
-        0);
-    cr_assert_eq(
-        post_create_queue(&rogue.stream, &(struct msg_create_queue){.queue = OTHER_QUEUE,
-                                                                    .context = OTHER_CONTEXT,
-                                                                    .device = device}),
-        0);
-    cr_assert_eq(
-        post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = OTHER_BUFFER,
-                                                                      .context = OTHER_CONTEXT,
-                                                                      .size = 64}),
-        0);
+    POST(&rogue.stream, create_context, .context = OTHER_CONTEXT, .devices = &device,
+         .devices_count = 1);
+    POST(&rogue.stream, create_queue, .queue = OTHER_QUEUE, .context = OTHER_CONTEXT,
+         .device = device);
+    POST(&rogue.stream, create_buffer, .memory = OTHER_BUFFER, .context = OTHER_CONTEXT,
+         .size = 64);
 }
 
 static const char two_contexts[] = "it used objects of two contexts together";
@@ -208,10 +160,7 @@ static const char two_contexts[] = "it used objects of two contexts together";
 Test(remote_rules, a_buffer_of_another_context_is_not_read)
 {
     make_other_context(DEVICE);
-    cr_assert_eq(post_read_buffer(&rogue.stream, &(struct msg_read_buffer){.command = ON_QUEUE,
-                                                                           .buffer = OTHER_BUFFER,
-                                                                           .size = 1}),
-                 0);
+    POST(&rogue.stream, read_buffer, .command = ON_QUEUE, .buffer = OTHER_BUFFER, .size = 1);
     ended_for(two_contexts);
 }
 
@@ -219,11 +168,8 @@ Test(remote_rules, a_buffer_of_another_driver_is_not_copied)
 {
     make_other_context(OTHER_DRIVER);
     rogue_make_buffer(&rogue, 64);
-    cr_assert_eq(post_copy_buffer(&rogue.stream, &(struct msg_copy_buffer){.command = ON_QUEUE,
-                                                                           .source = BUFFER,
-                                                                           .target = OTHER_BUFFER,
-                                                                           .size = 1}),
-                 0);
+    POST(&rogue.stream, copy_buffer, .command = ON_QUEUE, .source = BUFFER, .target = OTHER_BUFFER,
+         .size = 1);
     ended_for(two_contexts);
 }
 
@@ -232,10 +178,7 @@ Test(remote_rules, objects_of_another_context_do_not_migrate)
     const uint64_t objects[] = {BUFFER, OTHER_BUFFER};
     make_other_context(DEVICE);
     rogue_make_buffer(&rogue, 64);
-    cr_assert_eq(post_migrate(&rogue.stream, &(struct msg_migrate){.command = ON_QUEUE,
-                                                                   .objects = objects,
-                                                                   .objects_count = 2}),
-                 0);
+    POST(&rogue.stream, migrate, .command = ON_QUEUE, .objects = objects, .objects_count = 2);
     ended_for(two_contexts);
 }
 
@@ -243,14 +186,8 @@ Test(remote_rules, no_command_waits_for_an_event_of_another_driver)
 {
     const uint64_t waits[] = {OTHER_EVENT};
     make_other_context(OTHER_DRIVER);
-    cr_assert_eq(post_create_user_event(&rogue.stream,
-                                        &(struct msg_create_user_event){.event = OTHER_EVENT,
-                                                                        .context = OTHER_CONTEXT}),
-                 0);
-    cr_assert_eq(post_barrier(&rogue.stream,
-                              &(struct msg_barrier){
-                                  .command = {.queue = QUEUE, .waits = waits, .waits_count = 1}}),
-                 0);
+    POST(&rogue.stream, create_user_event, .event = OTHER_EVENT, .context = OTHER_CONTEXT);
+    POST(&rogue.stream, barrier, .command = {.queue = QUEUE, .waits = waits, .waits_count = 1});
     ended_for(two_contexts);
 }
 
@@ -258,15 +195,9 @@ Test(remote_rules, no_command_waits_for_a_commands_event_of_another_context)
 {
     const uint64_t waits[] = {OTHER_EVENT};
     make_other_context(DEVICE);
-    cr_assert_eq(
-        post_marker(&rogue.stream, &(struct msg_marker){.command = {.queue = OTHER_QUEUE,
-                                                                    .event = OTHER_EVENT,
-                                                                    .purpose = COMMAND_NAMED}}),
-        0);
-    cr_assert_eq(post_barrier(&rogue.stream,
-                              &(struct msg_barrier){
-                                  .command = {.queue = QUEUE, .waits = waits, .waits_count = 1}}),
-                 0);
+    POST(&rogue.stream, marker,
+         .command = {.queue = OTHER_QUEUE, .event = OTHER_EVENT, .purpose = COMMAND_NAMED});
+    POST(&rogue.stream, barrier, .command = {.queue = QUEUE, .waits = waits, .waits_count = 1});
     ended_for(two_contexts);
 }
 
@@ -274,11 +205,8 @@ Test(remote_rules, a_kernel_of_another_context_is_not_launched)
 {
     make_other_context(DEVICE);
     rogue_make_kernel(&rogue, "kernel void one(void) {}");
-    cr_assert_eq(post_launch(&rogue.stream, &(struct msg_launch){.command = {.queue = OTHER_QUEUE},
-                                                                 .kernel = KERNEL,
-                                                                 .dimensions = 1,
-                                                                 .global = {1}}),
-                 0);
+    POST(&rogue.stream, launch, .command = {.queue = OTHER_QUEUE}, .kernel = KERNEL,
+         .dimensions = 1, .global = {1});
     ended_for(two_contexts);
 }
 
@@ -289,17 +217,9 @@ Test(remote_rules, a_kernel_of_another_context_is_not_launched)
 Test(remote_rules, a_clone_of_a_kernel_that_was_not_made_is_none)
 {
     rogue_make_kernel(&rogue, "kernel void one(void) {}");
-    cr_assert_eq(post_create_kernel(&rogue.stream, &(struct msg_create_kernel){.kernel = NOT_MADE,
-                                                                               .program = PROGRAM,
-                                                                               .name = "none"}),
-                 0);
-    cr_assert_eq(post_clone_kernel(&rogue.stream,
-                                   &(struct msg_clone_kernel){.kernel = CLONE, .source = NOT_MADE}),
-                 0);
-    cr_assert_eq(post_get_kernel_group(&rogue.stream,
-                                       &(struct msg_get_kernel_group){
-                                           .call = CALL, .kernel = CLONE, .device = DEVICE}),
-                 0);
+    POST(&rogue.stream, create_kernel, .kernel = NOT_MADE, .program = PROGRAM, .name = "none");
+    POST(&rogue.stream, clone_kernel, .kernel = CLONE, .source = NOT_MADE);
+    POST(&rogue.stream, get_kernel_group, .call = CALL, .kernel = CLONE, .device = DEVICE);
     cr_assert_neq(rogue_answer(&rogue, MSG_REPLY), CL_SUCCESS);
 }
 
@@ -307,45 +227,31 @@ Test(remote_rules, a_buffer_of_another_context_is_no_argument)
 {
     make_other_context(DEVICE);
     rogue_make_kernel(&rogue, "kernel void one(global int *a) { a[0] = 1; }");
-    cr_assert_eq(post_set_memory(&rogue.stream, &(struct msg_set_memory){.kernel = KERNEL,
-                                                                         .memory = OTHER_BUFFER}),
-                 0);
+    POST(&rogue.stream, set_memory, .kernel = KERNEL, .memory = OTHER_BUFFER);
     ended_for(two_contexts);
 }
 
 Test(remote_rules, an_image_is_not_made_of_another_contexts_buffer)
 {
     make_other_context(OTHER_DRIVER);
-    cr_assert_eq(post_create_image(&rogue.stream,
-                                   &(struct msg_create_image){.memory = BUFFER,
-                                                              .context = CONTEXT,
-                                                              .order = CL_RGBA,
-                                                              .data_type = CL_UNSIGNED_INT8,
-                                                              .type = CL_MEM_OBJECT_IMAGE1D_BUFFER,
-                                                              .size = {4},
-                                                              .parent = OTHER_BUFFER}),
-                 0);
+    POST(&rogue.stream, create_image, .memory = BUFFER, .context = CONTEXT, .order = CL_RGBA,
+         .data_type = CL_UNSIGNED_INT8, .type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .size = {4},
+         .parent = OTHER_BUFFER);
     ended_for(two_contexts);
 }
 
 Test(remote_rules, devices_of_two_drivers_have_no_context)
 {
     const uint64_t devices[] = {DEVICE, OTHER_DRIVER};
-    cr_assert_eq(
-        post_create_context(&rogue.stream, &(struct msg_create_context){.context = OTHER_CONTEXT,
-                                                                        .devices = devices,
-                                                                        .devices_count = 2}),
-        0);
+    POST(&rogue.stream, create_context, .context = OTHER_CONTEXT, .devices = devices,
+         .devices_count = 2);
     ended_for(two_contexts);
 }
 
 Test(remote_rules, a_queue_is_of_a_device_of_its_contexts_driver)
 {
-    cr_assert_eq(
-        post_create_queue(&rogue.stream, &(struct msg_create_queue){.queue = OTHER_QUEUE,
-                                                                    .context = CONTEXT,
-                                                                    .device = OTHER_DRIVER}),
-        0);
+    POST(&rogue.stream, create_queue, .queue = OTHER_QUEUE, .context = CONTEXT,
+         .device = OTHER_DRIVER);
     ended_for(two_contexts);
 }
 
@@ -353,12 +259,8 @@ Test(remote_rules, a_program_is_built_for_devices_of_its_driver)
 {
     const uint64_t device = OTHER_DRIVER;
     rogue_make_kernel(&rogue, "kernel void one(void) {}");
-    cr_assert_eq(post_build(&rogue.stream, &(struct msg_build){.program = PROGRAM,
-                                                               .call = CALL,
-                                                               .devices = &device,
-                                                               .devices_count = 1,
-                                                               .options = ""}),
-                 0);
+    POST(&rogue.stream, build, .program = PROGRAM, .call = CALL, .devices = &device,
+         .devices_count = 1, .options = "");
     ended_for(two_contexts);
 }
 
@@ -368,25 +270,15 @@ Test(remote_rules, a_command_of_a_queue_that_is_none_needs_no_context)
     make_other_context(DEVICE);
     for (uint32_t i = 0; i < 64; i++) {
         const uint64_t context = id_make(ID_CONTEXT, 0, 2 + i), device = DEVICE;
-        cr_assert_eq(
-            post_create_context(&rogue.stream, &(struct msg_create_context){.context = context,
-                                                                            .devices = &device,
-                                                                            .devices_count = 1}),
-            0);
-        cr_assert_eq(
-            post_create_queue(&rogue.stream,
-                              &(struct msg_create_queue){.queue = id_make(ID_QUEUE, 0, 2 + i),
-                                                         .context = context,
-                                                         .device = DEVICE,
-                                                         .properties = ~0ull}),
-            0);
-        cr_assert_eq(post_release(&rogue.stream, &(struct msg_release){.object = context}), 0);
-        cr_assert_eq(
-            post_marker(&rogue.stream,
-                        &(struct msg_marker){.command = {.queue = id_make(ID_QUEUE, 0, 2 + i),
-                                                         .event = id_make(ID_EVENT, 0, 2 + i),
-                                                         .purpose = COMMAND_TELL | COMMAND_NAMED}}),
-            0);
+        POST(&rogue.stream, create_context, .context = context, .devices = &device,
+             .devices_count = 1);
+        POST(&rogue.stream, create_queue, .queue = id_make(ID_QUEUE, 0, 2 + i), .context = context,
+             .device = DEVICE, .properties = ~0ull);
+        POST(&rogue.stream, release, .object = context);
+        POST(&rogue.stream, marker,
+             .command = {.queue = id_make(ID_QUEUE, 0, 2 + i),
+                         .event = id_make(ID_EVENT, 0, 2 + i),
+                         .purpose = COMMAND_TELL | COMMAND_NAMED});
         cr_assert(rogue_answer(&rogue, MSG_DONE) < 0);
     }
     goes_on();
@@ -396,23 +288,16 @@ Test(remote_rules, a_command_of_a_queue_that_is_none_needs_no_context)
 
 Test(remote_rules, only_user_events_are_ended)
 {
-    cr_assert_eq(
-        post_marker(&rogue.stream, &(struct msg_marker){.command = {.queue = QUEUE,
-                                                                    .event = OTHER_EVENT,
-                                                                    .purpose = COMMAND_NAMED}}),
-        0);
-    cr_assert_eq(
-        post_set_user_event(&rogue.stream, &(struct msg_set_user_event){.event = OTHER_EVENT}), 0);
+    POST(&rogue.stream, marker,
+         .command = {.queue = QUEUE, .event = OTHER_EVENT, .purpose = COMMAND_NAMED});
+    POST(&rogue.stream, set_user_event, .event = OTHER_EVENT);
     ended_for("it set an event that is no user event");
 }
 
 Test(remote_rules, flags_of_extensions_reach_no_driver)
 {
-    cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = BUFFER,
-                                                                               .context = CONTEXT,
-                                                                               .flags = 1 << 29,
-                                                                               .size = 64}),
-                 0);
+    POST(&rogue.stream, create_buffer, .memory = BUFFER, .context = CONTEXT, .flags = 1 << 29,
+         .size = 64);
     ended_for("a memory object has unsupported flags");
 }
 
@@ -421,18 +306,9 @@ Test(remote_rules, an_image_of_a_buffer_has_no_content_of_its_own)
     static const unsigned char few[64];
     const uint64_t image = id_make(ID_MEMORY, 0, 1);
     rogue_make_buffer(&rogue, 1 << 20);
-    cr_assert_eq(
-        post_create_image(&rogue.stream, &(struct msg_create_image){.memory = image,
-                                                                    .context = CONTEXT,
-                                                                    .order = CL_RGBA,
-                                                                    .data_type = CL_UNSIGNED_INT8,
-                                                                    .type = CL_MEM_OBJECT_IMAGE2D,
-                                                                    .size = {4, 4},
-                                                                    .row_pitch = 4096,
-                                                                    .parent = BUFFER,
-                                                                    .content = few,
-                                                                    .content_size = sizeof(few)}),
-        0);
+    POST(&rogue.stream, create_image, .memory = image, .context = CONTEXT, .order = CL_RGBA,
+         .data_type = CL_UNSIGNED_INT8, .type = CL_MEM_OBJECT_IMAGE2D, .size = {4, 4},
+         .row_pitch = 4096, .parent = BUFFER, .content = few, .content_size = sizeof(few));
     ended_for("an image made from another object has content of its own");
 }
 
@@ -441,28 +317,13 @@ static cl_int compile_with(const char *name)
 {
     const uint64_t device = DEVICE, header = id_make(ID_PROGRAM, 0, 1);
     static const char text[] = "#define ONE 1\n", source[] = "kernel void one(void) {}";
-    cr_assert_eq(
-        post_create_source(&rogue.stream, &(struct msg_create_source){.program = header,
-                                                                      .context = CONTEXT,
-                                                                      .source = text,
-                                                                      .source_size = strlen(text)}),
-        0);
-    cr_assert_eq(post_create_source(&rogue.stream,
-                                    &(struct msg_create_source){.program = PROGRAM,
-                                                                .context = CONTEXT,
-                                                                .source = source,
-                                                                .source_size = strlen(source)}),
-                 0);
-    cr_assert_eq(post_compile(&rogue.stream, &(struct msg_compile){.program = PROGRAM,
-                                                                   .call = CALL,
-                                                                   .devices = &device,
-                                                                   .devices_count = 1,
-                                                                   .options = "",
-                                                                   .headers = &header,
-                                                                   .headers_count = 1,
-                                                                   .names = name,
-                                                                   .names_size = strlen(name) + 1}),
-                 0);
+    POST(&rogue.stream, create_source, .program = header, .context = CONTEXT, .source = text,
+         .source_size = strlen(text));
+    POST(&rogue.stream, create_source, .program = PROGRAM, .context = CONTEXT, .source = source,
+         .source_size = strlen(source));
+    POST(&rogue.stream, compile, .program = PROGRAM, .call = CALL, .devices = &device,
+         .devices_count = 1, .options = "", .headers = &header, .headers_count = 1, .names = name,
+         .names_size = strlen(name) + 1);
     return rogue_answer(&rogue, MSG_REPLY);
 }
 
@@ -480,23 +341,14 @@ static void header_stays(const char *before)
     goes_on();
 }
 
-Test(remote_rules, a_header_is_not_written_elsewhere)
-{
-    header_stays("../../../../../../../../../../../..");
-}
-
-Test(remote_rules, a_header_is_not_written_elsewhere_from_a_folder_below)
-{
-    header_stays("below/../../../../../../../../../../../..");
-}
-
-Test(remote_rules, a_header_has_no_whole_path)
-{
-    header_stays("");
-}
+TestCall(remote_rules, a_header_is_not_written_elsewhere,
+         header_stays("../../../../../../../../../../../.."));
+TestCall(remote_rules, a_header_is_not_written_elsewhere_from_a_folder_below,
+         header_stays("below/../../../../../../../../../../../.."));
+TestCall(remote_rules, a_header_has_no_whole_path, header_stays(""));
 
 Test(remote_rules, a_header_may_be_in_a_folder_below)
 {
-    cr_assert_eq(compile_with("some..where/..one.h"), CL_SUCCESS);
+    OK(compile_with("some..where/..one.h"));
     goes_on();
 }

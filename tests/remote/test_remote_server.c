@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,54 +27,46 @@ static void ends(void)
     rogue_ends(&good, &served);
 }
 
-TestSuite(remote_server, .init = start, .timeout = 120);
-TestSuite(remote_full, .timeout = 120);
+TestSuite(remote_server, .init = start, .fini = ends, .timeout = 120);
+TestSuite(remote_full, .fini = ends, .timeout = 120);
+
+static const struct msg_hello later = {.version = WIRE_VERSION + 1};
 
 Test(remote_server, another_version_is_refused_with_both_numbers)
 {
-    char refusal[256] = "";
+    struct rogue_greeted greeted;
     struct link *link = rogue_connect(&served);
-    cr_assert_eq(rogue_greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
-    cr_assert_str_eq(refusal, "the server has protocol version 1, the client has 2");
+    cr_assert_eq(rogue_hello(link, later, &greeted), MSG_REFUSED);
+    cr_assert_str_eq(greeted.refusal, "the server has protocol version 1, the client has 2");
     link->ops->destroy(link);
-    ends();
+}
+
+/* What a server says that it can, of what this client can. */
+static uint64_t agreed(const struct served *server, uint64_t features)
+{
+    struct rogue_greeted greeted;
+    struct link *link = rogue_connect(server);
+    const struct msg_hello hello = {.version = WIRE_VERSION, .features = features};
+    cr_assert_eq(rogue_hello(link, hello, &greeted), MSG_WELCOME);
+    link->ops->destroy(link);
+    return greeted.welcome.features;
 }
 
 /* A later client is served as one of today: it says what more it could, and is told what there is.
  */
-Test(remote_server, features_that_it_does_not_know_count_for_nothing)
-{
-    char refusal[256] = "";
-    struct link *link = rogue_connect(&served);
-    uint64_t features = UINT64_MAX;
-    cr_assert_eq(rogue_greet_with(link, WIRE_VERSION, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES,
-                                  &features, refusal),
-                 MSG_WELCOME);
-    cr_assert_eq(features & ~WIRE_FEATURES, 0);
-    link->ops->destroy(link);
-    ends();
-}
+TestCall(remote_server, features_that_it_does_not_know_count_for_nothing,
+         cr_assert_eq(agreed(&served, ~WIRE_FEATURES >> 1 & ~WIRE_FEATURES) & ~WIRE_FEATURES, 0));
 
 /* Its sessions are kept from what their user may do, and an environment could lead around that. */
 Test(remote_server, only_one_of_isolated_programs_takes_an_environment)
 {
-    char refusal[256] = "", own[16];
-    uint64_t features = 0;
+    char own[16];
     struct served isolates;
-    struct link *link = rogue_connect(&served);
-    cr_assert_eq(rogue_greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
-                 MSG_WELCOME);
-    cr_assert_eq(features, 0);
-    link->ops->destroy(link);
+    cr_assert_eq(agreed(&served, FEATURE_ENVIRONMENT), 0);
     snprintf(own, sizeof(own), "%d", getpid());
     served_start(&isolates, (const char *const[]){"--while", own, NULL});
-    link = rogue_connect(&isolates);
-    cr_assert_eq(rogue_greet_with(link, WIRE_VERSION, FEATURE_ENVIRONMENT, &features, refusal),
-                 MSG_WELCOME);
-    cr_assert_eq(features, FEATURE_ENVIRONMENT);
-    link->ops->destroy(link);
+    cr_assert_eq(agreed(&isolates, FEATURE_ENVIRONMENT), FEATURE_ENVIRONMENT);
     served_stop(&isolates);
-    ends();
 }
 
 Test(remote_server, the_socket_is_its_users_alone)
@@ -87,7 +74,6 @@ Test(remote_server, the_socket_is_its_users_alone)
     struct stat stat_of;
     cr_assert_eq(stat(served.address + strlen("unix:"), &stat_of), 0);
     cr_assert_eq(stat_of.st_mode & 0777, 0600);
-    ends();
 }
 
 static int oom_adjusted(pid_t pid)
@@ -105,7 +91,6 @@ Test(remote_server, sessions_go_first_where_memory_runs_out)
 {
     cr_assert_geq(oom_adjusted(served_session(&served)), 500);
     cr_assert_eq(oom_adjusted(served.pid), oom_adjusted(getpid()));
-    ends();
 }
 
 Test(remote_server, objects_of_another_session_are_not_there)
@@ -113,10 +98,8 @@ Test(remote_server, objects_of_another_session_are_not_there)
     struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     /* `good` has that queue. */
-    cr_assert_eq(post_barrier(&rogue.stream, &(struct msg_barrier){.command = {.queue = QUEUE}}),
-                 0);
+    POST(&rogue.stream, barrier, .command = {.queue = QUEUE});
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, an_id_of_another_type_ends_the_session)
@@ -124,12 +107,8 @@ Test(remote_server, an_id_of_another_type_ends_the_session)
     struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
-    cr_assert_eq(post_read_buffer(&rogue.stream,
-                                  &(struct msg_read_buffer){
-                                      .command = {.queue = QUEUE}, .buffer = QUEUE, .size = 1}),
-                 0);
+    POST(&rogue.stream, read_buffer, .command = {.queue = QUEUE}, .buffer = QUEUE, .size = 1);
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, a_place_is_not_used_twice)
@@ -139,7 +118,6 @@ Test(remote_server, a_place_is_not_used_twice)
     rogue_make_queue(&rogue);
     rogue_make_queue(&rogue);
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, there_are_not_more_objects_than_allowed)
@@ -147,14 +125,9 @@ Test(remote_server, there_are_not_more_objects_than_allowed)
     struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
-    cr_assert_eq(post_create_buffer(
-                     &rogue.stream,
-                     &(struct msg_create_buffer){.memory = id_make(ID_MEMORY, 0, WIRE_OBJECTS_MAX),
-                                                 .context = CONTEXT,
-                                                 .size = 64}),
-                 0);
+    POST(&rogue.stream, create_buffer, .memory = id_make(ID_MEMORY, 0, WIRE_OBJECTS_MAX),
+         .context = CONTEXT, .size = 64);
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, sizes_that_overflow_end_the_session)
@@ -162,18 +135,10 @@ Test(remote_server, sizes_that_overflow_end_the_session)
     struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
-    cr_assert_eq(post_create_buffer(
-                     &rogue.stream,
-                     &(struct msg_create_buffer){.memory = BUFFER, .context = CONTEXT, .size = 64}),
-                 0);
-    cr_assert_eq(
-        post_read_rect(&rogue.stream,
-                       &(struct msg_read_rect){.command = {.queue = QUEUE},
-                                               .buffer = BUFFER,
-                                               .region = {1ull << 32, 1ull << 32, 1ull << 32}}),
-        0);
+    POST(&rogue.stream, create_buffer, .memory = BUFFER, .context = CONTEXT, .size = 64);
+    POST(&rogue.stream, read_rect, .command = {.queue = QUEUE}, .buffer = BUFFER,
+         .region = {1ull << 32, 1ull << 32, 1ull << 32});
     rogue_must_end(&rogue);
-    ends();
 }
 
 Test(remote_server, content_of_another_size_is_not_read_beyond)
@@ -181,14 +146,9 @@ Test(remote_server, content_of_another_size_is_not_read_beyond)
     struct rogue rogue = {0};
     rogue_begin(&rogue, &served);
     rogue_make_queue(&rogue);
-    cr_assert_eq(post_create_buffer(&rogue.stream, &(struct msg_create_buffer){.memory = BUFFER,
-                                                                               .context = CONTEXT,
-                                                                               .size = 1 << 20,
-                                                                               .content = "few",
-                                                                               .content_size = 3}),
-                 0);
+    POST(&rogue.stream, create_buffer, .memory = BUFFER, .context = CONTEXT, .size = 1 << 20,
+         .content = "few", .content_size = 3);
     rogue_must_end(&rogue);
-    ends();
 }
 
 /* What is written to 64 bytes, or repeated there, has to have the size that belongs to it. */
@@ -216,24 +176,22 @@ Test(remote_server, commands_with_bytes_of_another_size_end_the_session)
                      0);
         rogue_must_end(&rogue);
     }
-    ends();
 }
 
 /* Who connects again and again, and says nothing sensible, fills no disk. */
 Test(remote_server, what_is_refused_is_logged_up_to_a_bound)
 {
-    char refusal[256];
+    struct rogue_greeted greeted;
     uint64_t began = clock_now_ns();
     for (int i = 0; i < 300; i++) {
         struct link *link = rogue_connect(&served);
-        cr_assert_eq(rogue_greet(link, WIRE_VERSION + 1, refusal), MSG_REFUSED);
+        cr_assert_eq(rogue_hello(link, later, &greeted), MSG_REFUSED);
         link->ops->destroy(link);
     }
     unsigned seconds = (unsigned)((clock_now_ns() - began) / NS_PER_S) + 1;
     cr_assert(served_writes(&served, " refused: "));
     /* Two lines a connection that is logged; from the hundredth on a third: how many were not. */
     cr_assert_leq(served_lines(&served), 2 * 100 + 3 * seconds + 20);
-    ends();
 }
 
 /* Frames of the right form with anything in them, and anything instead of frames. */
@@ -282,7 +240,6 @@ Test(remote_full, a_server_without_descriptors_waits_for_some)
     rogue_begin(&good, &served);
     rogue_make_queue(&good);
     rogue_must_work(&good, 1);
-    ends();
 }
 
 Test(remote_server, noise_ends_only_its_session)
@@ -310,7 +267,6 @@ Test(remote_server, noise_ends_only_its_session)
         }
         rogue_must_end(&rogue);
     }
-    ends();
 }
 
 /* ---- what waits for a client that does not take it ---- */
@@ -355,9 +311,9 @@ static void start_larger(void)
     start_with("2GiB");
 }
 
-TestSuite(remote_slow, .init = start_small, .timeout = 120);
+TestSuite(remote_slow, .init = start_small, .fini = ends, .timeout = 120);
 /* A half of it is beside what drivers have, so that a whole message finds room. */
-TestSuite(remote_slow_larger, .init = start_larger, .timeout = 120);
+TestSuite(remote_slow_larger, .init = start_larger, .fini = ends, .timeout = 120);
 
 /* What its session has once it does nothing any more but wait for its client. */
 static uint64_t settled(void)
@@ -379,14 +335,9 @@ Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
     uint32_t read = 0, failed = 0;
     rogue_make_buffer(&good, 16 * MIB);
     for (uint32_t i = 0; i < count; i++)
-        cr_assert_eq(
-            post_read_buffer(&good.stream,
-                             &(struct msg_read_buffer){.command = {.queue = QUEUE,
-                                                                   .event = id_make(ID_EVENT, 5, i),
-                                                                   .purpose = COMMAND_TELL},
-                                                       .buffer = BUFFER,
-                                                       .size = 16 * MIB}),
-            0);
+        POST(&good.stream, read_buffer,
+             .command = {.queue = QUEUE, .event = id_make(ID_EVENT, 5, i), .purpose = COMMAND_TELL},
+             .buffer = BUFFER, .size = 16 * MIB);
     stream_flush(&good.stream);
     cr_assert_lt(settled(), 800 * MIB);
     for (uint32_t i = 0; i < count; i++) {
@@ -397,7 +348,6 @@ Test(remote_slow, reads_that_nobody_takes_fail_and_it_goes_on)
     }
     /* No more than half of its memory waited, and what is told is sent from where it was read. */
     cr_assert(read >= 16 && read <= 32, "%u were read, %u failed", read, failed);
-    ends();
 }
 
 /* As much as a driver is given to write, behind what never begins: in an array of its own, as the
@@ -406,37 +356,23 @@ static void post_waiting_write(uint32_t i, uint64_t queue, uint64_t buffer, uint
 {
     static const char content[16 * MIB];
     const uint64_t waits = event;
-    cr_assert_eq(
-        post_write_buffer(&good.stream,
-                          &(struct msg_write_buffer){.command = {.queue = queue,
-                                                                 .event = id_make(ID_EVENT, 5, i),
-                                                                 .purpose = COMMAND_TELL,
-                                                                 .waits = &waits,
-                                                                 .waits_count = 1},
-                                                     .buffer = buffer,
-                                                     .size = sizeof(content),
-                                                     .content = content,
-                                                     .content_size = sizeof(content)}),
-        0);
+    POST(&good.stream, write_buffer,
+         .command = {.queue = queue,
+                     .event = id_make(ID_EVENT, 5, i),
+                     .purpose = COMMAND_TELL,
+                     .waits = &waits,
+                     .waits_count = 1},
+         .buffer = buffer, .size = sizeof(content), .content = content,
+         .content_size = sizeof(content));
 }
 
 /* A context of the other device, which can be waited for, with a queue and a buffer. */
 static void make_second(uint64_t context, uint64_t queue, uint64_t buffer)
 {
     const uint64_t device = id_make(ID_DEVICE, 0, 1);
-    cr_assert_eq(
-        post_create_context(&good.stream, &(struct msg_create_context){.context = context,
-                                                                       .devices = &device,
-                                                                       .devices_count = 1}),
-        0);
-    cr_assert_eq(post_create_queue(&good.stream, &(struct msg_create_queue){.queue = queue,
-                                                                            .context = context,
-                                                                            .device = device}),
-                 0);
-    cr_assert_eq(post_create_buffer(&good.stream, &(struct msg_create_buffer){.memory = buffer,
-                                                                              .context = context,
-                                                                              .size = 16 * MIB}),
-                 0);
+    POST(&good.stream, create_context, .context = context, .devices = &device, .devices_count = 1);
+    POST(&good.stream, create_queue, .queue = queue, .context = context, .device = device);
+    POST(&good.stream, create_buffer, .memory = buffer, .context = context, .size = 16 * MIB);
 }
 
 #define WRITES 80
@@ -467,11 +403,8 @@ static void hear_writes(struct outcome *outcome, uint64_t marker)
 
 static void post_other_marker(uint64_t event)
 {
-    cr_assert_eq(
-        post_marker(&good.stream,
-                    &(struct msg_marker){
-                        .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL}}),
-        0);
+    POST(&good.stream, marker,
+         .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL});
     stream_flush(&good.stream);
 }
 
@@ -483,8 +416,7 @@ Test(remote_slow_larger, writes_that_wait_for_the_client_fail_and_it_goes_on)
     const uint64_t buffer = id_make(ID_MEMORY, 0, 1), event = id_make(ID_EVENT, 6, WRITES);
     struct outcome outcome = {0};
     make_second(context, queue, buffer);
-    cr_assert_eq(
-        post_create_user_event(&good.stream, &(struct msg_create_user_event){event, context}), 0);
+    POST(&good.stream, create_user_event, event, context);
     good.stream.window = 64 * MIB; /* What it has was heard by then. */
     for (uint32_t i = 0; i < WRITES; i++) {
         const uint64_t marker = id_make(ID_EVENT, 7, i);
@@ -494,12 +426,11 @@ Test(remote_slow_larger, writes_that_wait_for_the_client_fail_and_it_goes_on)
     }
     cr_assert_eq(outcome.written, 0);
     cr_assert_lt(settled(), 1400 * MIB);
-    cr_assert_eq(post_set_user_event(&good.stream, &(struct msg_set_user_event){event, 0}), 0);
+    POST(&good.stream, set_user_event, event, 0);
     stream_flush(&good.stream);
     hear_writes(&outcome, UINT64_MAX);
     cr_assert(outcome.written >= 32 && outcome.written <= 64, "%u were written, %u failed",
               outcome.written, outcome.failed);
-    ends();
 }
 
 #define LINE     "fifty characters are printed here, which takes a while"
@@ -508,19 +439,12 @@ Test(remote_slow_larger, writes_that_wait_for_the_client_fail_and_it_goes_on)
 
 static void print(uint32_t generation, cl_int lines)
 {
-    cr_assert_eq(
-        post_set_value(&good.stream,
-                       &(struct msg_set_value){.kernel = KERNEL, .value = &lines, .value_size = 4}),
-        0);
-    cr_assert_eq(
-        post_launch(&good.stream,
-                    &(struct msg_launch){.command = {.queue = QUEUE,
-                                                     .event = id_make(ID_EVENT, generation, 0),
-                                                     .purpose = COMMAND_TELL},
-                                         .kernel = KERNEL,
-                                         .dimensions = 1,
-                                         .global = {1000}}),
-        0);
+    POST(&good.stream, set_value, .kernel = KERNEL, .value = &lines, .value_size = 4);
+    POST(&good.stream, launch,
+         .command = {.queue = QUEUE,
+                     .event = id_make(ID_EVENT, generation, 0),
+                     .purpose = COMMAND_TELL},
+         .kernel = KERNEL, .dimensions = 1, .global = {1000});
     stream_flush(&good.stream);
 }
 
@@ -555,5 +479,4 @@ Test(remote_slow, what_kernels_print_waits_for_who_takes_it)
         done += message.type == MSG_DONE;
     }
     cr_assert_eq(bytes, 1000ull * LINES * LAUNCHES * sizeof(LINE));
-    ends();
 }

@@ -1,27 +1,17 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "messages.h"
-#include "remote/link/link.h"
-#include "remote/wire/stream.h"
 #include "state/base/bytes/content_hash.h"
-#include "state/base/clock.h"
-#include "tests/remote/served.h"
+#include "tests/remote/rogue.h"
+#include "tests/support/calls.h"
 
 /* Who comes to a session with a ticket, and who with another: what is let in, and what becomes of
    the transfer that it is for. */
 
-#define SILENCE_NS (90 * NS_PER_S)
-#define SIZE       4096u
-#define DEVICE     id_make(ID_DEVICE, 0, 1)
-#define CONTEXT    id_make(ID_CONTEXT, 0, 0)
-#define QUEUE      id_make(ID_QUEUE, 0, 0)
-#define OTHER      id_make(ID_QUEUE, 0, 1)
-#define BUFFER     id_make(ID_MEMORY, 0, 0)
+#define LATE_NS (90 * NS_PER_S) /* Tickets count for a minute. */
+#define SIZE    4096u
+#define SECOND  id_make(ID_DEVICE, 0, 1)
+#define OTHER   id_make(ID_QUEUE, 0, 1)
 
 static struct served served;
 static char credentials[PATH_MAX];
@@ -29,64 +19,27 @@ static struct stream stream;
 static uint64_t session;
 static uint32_t events;
 
-static struct link *connect_as_client(void)
-{
-    const char *where = NULL;
-    struct link *link = NULL;
-    const struct link_kind *kind = link_kind_of(served.address, &where);
-    cr_assert_eq(kind->connect(where, NULL, clock_now_ns() + SILENCE_NS, &link), 0);
-    return link;
-}
-
-static uint64_t greet(struct link *link)
-{
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
-    struct msg_welcome welcome;
-    struct pack pack;
-    uint64_t deadline = clock_now_ns() + SILENCE_NS;
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){
-                          .version = WIRE_VERSION, .features = FEATURE_BINARIES, .patience_s = 60});
-    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, deadline), 0);
-    pack_finish(&pack);
-    cr_assert_eq(greeting_receive(link, buffer, deadline, &message), 0);
-    struct unpack body = {message.body, message.body + message.size, false};
-    cr_assert(message.type == MSG_WELCOME && unpack_welcome(&body, &welcome));
-    return welcome.session;
-}
-
 static void start(void)
 {
-    const uint64_t device = DEVICE;
-    struct message message;
+    const uint64_t device = SECOND;
+    const struct msg_hello hello = {
+        .version = WIRE_VERSION, .features = FEATURE_BINARIES, .patience_s = 60};
+    struct rogue_greeted greeted;
     served_start_tcp(&served, NULL);
     served_issue(&served, "laptop", NULL, NULL, credentials);
     setenv("RESEAT_CREDENTIALS", credentials, 1);
-    struct link *link = connect_as_client();
-    session = greet(link);
+    struct link *link = rogue_connect(&served);
+    cr_assert_eq(rogue_hello(link, hello, &greeted), MSG_WELCOME);
+    session = greeted.welcome.session;
     cr_assert_neq(session, 0);
-    cr_assert_eq(stream_init(&stream, 1 << 20), 0);
-    cr_assert(stream_attach(&stream, link, 0));
-    cr_assert_eq(stream_receive(&stream, SILENCE_NS, &message), 0);
-    cr_assert_eq(message.type, MSG_DEVICES);
-    cr_assert_eq(post_create_context(&stream, &(struct msg_create_context){.context = CONTEXT,
-                                                                           .devices = &device,
-                                                                           .devices_count = 1}),
-                 0);
+    rogue_attach(&stream, link);
+    POST(&stream, create_context, .context = CONTEXT, .devices = &device, .devices_count = 1);
     for (unsigned i = 0; i < 2; i++)
-        cr_assert_eq(
-            post_create_queue(&stream, &(struct msg_create_queue){.queue = i ? OTHER : QUEUE,
-                                                                  .context = CONTEXT,
-                                                                  .device = DEVICE}),
-            0);
+        POST(&stream, create_queue, .queue = i ? OTHER : QUEUE, .context = CONTEXT,
+             .device = SECOND);
     const unsigned char zeroes[SIZE] = {0};
-    cr_assert_eq(post_create_buffer(&stream, &(struct msg_create_buffer){.memory = BUFFER,
-                                                                         .context = CONTEXT,
-                                                                         .size = SIZE,
-                                                                         .content = zeroes,
-                                                                         .content_size = SIZE}),
-                 0);
+    POST(&stream, create_buffer, .memory = BUFFER, .context = CONTEXT, .size = SIZE,
+         .content = zeroes, .content_size = SIZE);
 }
 
 static void stop(void)
@@ -111,7 +64,7 @@ static struct msg_done receive_done(void)
     struct message message;
     struct msg_done done;
     do
-        cr_assert_eq(stream_receive(&stream, SILENCE_NS, &message), 0);
+        cr_assert_eq(stream_receive(&stream, LATE_NS, &message), 0);
     while (message.type != MSG_DONE);
     struct unpack body = {message.body, message.body + message.size, false};
     cr_assert(unpack_done(&body, &done));
@@ -128,13 +81,8 @@ static struct msg_done wait_for(uint64_t event)
 static uint64_t read_buffer(uint64_t queue)
 {
     uint64_t event = id_make(ID_EVENT, 0, events++);
-    cr_assert_eq(
-        post_read_buffer(&stream,
-                         &(struct msg_read_buffer){
-                             .command = {.queue = queue, .event = event, .purpose = COMMAND_TELL},
-                             .buffer = BUFFER,
-                             .size = SIZE}),
-        0);
+    POST(&stream, read_buffer, .command = {.queue = queue, .event = event, .purpose = COMMAND_TELL},
+         .buffer = BUFFER, .size = SIZE);
     stream_flush(&stream);
     return event;
 }
@@ -147,19 +95,13 @@ static uint64_t await(const struct ticket *ticket)
 {
     for (;;) {
         uint64_t event = id_make(ID_EVENT, 0, events++);
-        cr_assert_eq(
-            post_take(&stream,
-                      &(struct msg_take){
-                          .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL},
-                          .buffer = BUFFER,
-                          .offset = 16,
-                          .size = 1024,
-                          .peer = {.transfer = event,
-                                   .way = TRANSFER_AWAIT,
-                                   .where = "",
-                                   .ticket = ticket,
-                                   .ticket_size = sizeof(*ticket)}}),
-            0);
+        POST(&stream, take, .command = {.queue = QUEUE, .event = event, .purpose = COMMAND_TELL},
+             .buffer = BUFFER, .offset = 16, .size = 1024,
+             .peer = {.transfer = event,
+                      .way = TRANSFER_AWAIT,
+                      .where = "",
+                      .ticket = ticket,
+                      .ticket_size = sizeof(*ticket)});
         uint64_t read = read_buffer(OTHER);
         struct msg_done done = receive_done();
         if (done.event == read)
@@ -174,7 +116,7 @@ static char hear(struct link *link)
     char word = '.';
     size_t got = 0;
     while (word == '.')
-        cr_assert_eq(link->ops->receive(link, &word, 1, clock_now_ns() + SILENCE_NS, &got), 0);
+        cr_assert_eq(link->ops->receive(link, &word, 1, clock_now_ns() + LATE_NS, &got), 0);
     return word;
 }
 
@@ -183,13 +125,13 @@ static int come(const struct ticket *ticket, struct link **ret_link)
     const char *where = NULL;
     const struct link_kind *kind = link_kind_of(served.address, &where);
     *ret_link = NULL;
-    return kind->connect(where, ticket, clock_now_ns() + SILENCE_NS, ret_link);
+    return kind->connect(where, ticket, clock_now_ns() + LATE_NS, ret_link);
 }
 
 static void send_number(struct link *link, uint64_t number)
 {
     struct iovec iov = {&number, sizeof(number)};
-    cr_assert_eq(link->ops->send(link, &iov, 1, clock_now_ns() + SILENCE_NS), 0);
+    cr_assert_eq(link->ops->send(link, &iov, 1, clock_now_ns() + LATE_NS), 0);
 }
 
 /* Until it is ready for bytes. */
@@ -199,7 +141,7 @@ static void agree(struct link *link, uint64_t transfer)
     send_number(link, transfer);
     for (size_t at = 0, got; at < sizeof(number); at += got)
         cr_assert_eq(link->ops->receive(link, (char *)&number + at, sizeof(number) - at,
-                                        clock_now_ns() + SILENCE_NS, &got),
+                                        clock_now_ns() + LATE_NS, &got),
                      0);
     cr_assert_eq(number, transfer);
     cr_assert_eq(hear(link), 'G');
@@ -208,7 +150,7 @@ static void agree(struct link *link, uint64_t transfer)
 static void give(struct link *link, uint32_t size, const void *bytes)
 {
     struct iovec iov[] = {{&size, sizeof(size)}, {(void *)bytes, size}};
-    cr_assert_eq(link->ops->send(link, iov, 2, clock_now_ns() + SILENCE_NS), 0);
+    cr_assert_eq(link->ops->send(link, iov, 2, clock_now_ns() + LATE_NS), 0);
 }
 
 static void must_hold(unsigned char inside)
@@ -298,7 +240,7 @@ Test(ticket, is_for_no_other_range)
         cr_assert_eq(come(&ticket, &link), 0);
         agree(link, event);
         struct iovec iov[] = {{(void *)&sizes[i], 4}, {bytes, 1023}};
-        cr_assert_eq(link->ops->send(link, iov, 2, clock_now_ns() + SILENCE_NS), 0);
+        cr_assert_eq(link->ops->send(link, iov, 2, clock_now_ns() + LATE_NS), 0);
         cr_assert_eq(hear(link), 'F');
         cr_assert_lt(wait_for(event).status, 0);
         link->ops->destroy(link);
@@ -316,7 +258,7 @@ Test(ticket, of_one_transfer_is_for_no_other)
     send_number(link, event + 1);
     for (size_t left = sizeof(event), got; left != 0; left -= got) {
         char number[sizeof(event)];
-        cr_assert_eq(link->ops->receive(link, number, left, clock_now_ns() + SILENCE_NS, &got), 0);
+        cr_assert_eq(link->ops->receive(link, number, left, clock_now_ns() + LATE_NS, &got), 0);
     }
     cr_assert_eq(hear(link), 'F');
     cr_assert_lt(wait_for(event).status, 0);
@@ -328,18 +270,11 @@ Test(ticket, of_one_transfer_is_for_no_other)
 Test(ticket, is_no_session)
 {
     const struct ticket ticket = draw(1);
-    unsigned char buffer[STREAM_GREETING_MAX];
-    struct message message;
+    struct rogue_greeted greeted;
     struct link *link;
-    struct pack pack;
     uint64_t event = await(&ticket);
     cr_assert_eq(come(&ticket, &link), 0);
-    pack_init(&pack);
-    pack_hello(&pack, &(struct msg_hello){.version = WIRE_VERSION});
-    cr_assert_eq(greeting_send(link, MSG_HELLO, pack.bytes, pack.used, clock_now_ns() + SILENCE_NS),
-                 0);
-    pack_finish(&pack);
-    cr_assert_neq(greeting_receive(link, buffer, clock_now_ns() + SILENCE_NS, &message), 0);
+    cr_assert_eq(rogue_hello(link, (struct msg_hello){.version = WIRE_VERSION}, &greeted), 0);
     link->ops->destroy(link);
     cr_assert_lt(wait_for(event).status, 0);
     must_hold(0);
@@ -378,17 +313,12 @@ static struct name name_of(const unsigned char *bytes)
 static uint64_t take(const struct name *name, uint64_t size, const struct ticket *ticket)
 {
     uint64_t call = id_make(ID_CALL, 0, events++);
-    cr_assert_eq(post_take_binary(
-                     &stream, &(struct msg_take_binary){.call = call,
-                                                        .name = name,
-                                                        .name_size = sizeof(*name),
-                                                        .size = size,
-                                                        .peer = {.transfer = call,
-                                                                 .way = TRANSFER_AWAIT,
-                                                                 .where = "",
-                                                                 .ticket = ticket,
-                                                                 .ticket_size = sizeof(*ticket)}}),
-                 0);
+    POST(&stream, take_binary, .call = call, .name = name, .name_size = sizeof(*name), .size = size,
+         .peer = {.transfer = call,
+                  .way = TRANSFER_AWAIT,
+                  .where = "",
+                  .ticket = ticket,
+                  .ticket_size = sizeof(*ticket)});
     stream_flush(&stream);
     return call;
 }
@@ -398,7 +328,7 @@ static cl_int reply_to(uint64_t call)
     struct message message;
     struct msg_reply reply;
     do
-        cr_assert_eq(stream_receive(&stream, SILENCE_NS, &message), 0);
+        cr_assert_eq(stream_receive(&stream, LATE_NS, &message), 0);
     while (message.type != MSG_REPLY);
     struct unpack body = {message.body, message.body + message.size, false};
     cr_assert(unpack_reply(&body, &reply));
@@ -410,14 +340,8 @@ static cl_int reply_to(uint64_t call)
 static bool has(const struct name *name)
 {
     uint64_t call = id_make(ID_CALL, 0, events++);
-    cr_assert_eq(post_create_kept(
-                     &stream, &(struct msg_create_kept){.program = id_make(ID_PROGRAM, 0, events++),
-                                                        .context = CONTEXT,
-                                                        .call = call,
-                                                        .device = DEVICE,
-                                                        .name = name,
-                                                        .name_size = sizeof(*name)}),
-                 0);
+    POST(&stream, create_kept, .program = id_make(ID_PROGRAM, 0, events++), .context = CONTEXT,
+         .call = call, .device = SECOND, .name = name, .name_size = sizeof(*name));
     stream_flush(&stream);
     return reply_to(call) != BINARY_LACKING;
 }
@@ -447,7 +371,7 @@ Test(ticket, a_binary_that_is_not_what_its_name_says_is_refused)
     ticket = draw(5);
     call = take(&name, BINARY, &ticket);
     send_binary(&ticket, call, good);
-    cr_assert_eq(reply_to(call), CL_SUCCESS);
+    OK(reply_to(call));
     cr_expect(has(&name) && !has(&other));
     free(good);
     free(bad);
@@ -461,7 +385,7 @@ Test(ticket, for_binaries_there_is_so_much_room_and_no_more)
     const struct ticket first = draw(1), second = draw(5);
     uint64_t call = take(&name, WIRE_BINARY_MAX, &first);
     cr_assert_eq(reply_to(take(&name, WIRE_BINARY_MIN, &second)), CL_OUT_OF_RESOURCES);
-    cr_assert_eq(post_forget(&stream, &(struct msg_forget){.transfer = call}), 0);
+    POST(&stream, forget, .transfer = call);
     stream_flush(&stream);
     cr_assert_lt(reply_to(call), 0);
     /* What was given up is there again. */
@@ -470,7 +394,7 @@ Test(ticket, for_binaries_there_is_so_much_room_and_no_more)
     const struct name good = name_of(bytes);
     call = take(&good, BINARY, &second);
     send_binary(&second, call, bytes);
-    cr_assert_eq(reply_to(call), CL_SUCCESS);
+    OK(reply_to(call));
     free(bytes);
     stop();
 }
@@ -480,7 +404,7 @@ static void must_end_session(void)
     struct message message;
     int error;
     stream_flush(&stream);
-    while ((error = stream_receive(&stream, SILENCE_NS, &message)) == 0)
+    while ((error = stream_receive(&stream, LATE_NS, &message)) == 0)
         ;
     cr_expect_neq(error, -ETIMEDOUT);
     stop();
@@ -503,25 +427,15 @@ Test(ticket, a_binary_that_is_too_small_ends_the_session)
 /* As names are not: too short, or ways that are for buffers. */
 Test(ticket, a_binary_by_another_way_ends_the_session)
 {
-    cr_assert_eq(
-        post_give_binary(
-            &stream, &(struct msg_give_binary){.call = id_make(ID_CALL, 0, 0),
-                                               .name = &(struct name){{0}},
-                                               .name_size = CONTENT_HASH_SIZE,
-                                               .peer = {.way = TRANSFER_DESCRIPTOR, .where = ""}}),
-        0);
+    POST(&stream, give_binary, .call = id_make(ID_CALL, 0, 0), .name = &(struct name){{0}},
+         .name_size = CONTENT_HASH_SIZE, .peer = {.way = TRANSFER_DESCRIPTOR, .where = ""});
     must_end_session();
 }
 
 Test(ticket, a_name_that_is_too_short_ends_the_session)
 {
-    cr_assert_eq(
-        post_create_kept(&stream, &(struct msg_create_kept){.program = id_make(ID_PROGRAM, 0, 0),
-                                                            .context = CONTEXT,
-                                                            .call = id_make(ID_CALL, 0, 0),
-                                                            .device = DEVICE,
-                                                            .name = &(struct name){{0}},
-                                                            .name_size = CONTENT_HASH_SIZE - 1}),
-        0);
+    POST(&stream, create_kept, .program = id_make(ID_PROGRAM, 0, 0), .context = CONTEXT,
+         .call = id_make(ID_CALL, 0, 0), .device = SECOND, .name = &(struct name){{0}},
+         .name_size = CONTENT_HASH_SIZE - 1);
     must_end_session();
 }

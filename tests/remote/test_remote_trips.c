@@ -1,9 +1,3 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/clock.h"
 #include "tests/remote/proxy.h"
 #include "tests/remote/served.h"
@@ -39,14 +33,14 @@ static void start(void)
     served_issue(&served, "laptop", NULL, NULL, path);
     setenv("RESEAT_CREDENTIALS", path, 1);
     served_use(&served);
-    cr_assert_eq(clGetPlatformIDs(1, &platform, NULL), CL_SUCCESS);
-    cr_assert_eq(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), CL_SUCCESS);
+    OK(clGetPlatformIDs(1, &platform, NULL));
+    OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
     context = MADE(clCreateContext, NULL, 1, &device, NULL, NULL);
     program = MADE(clCreateProgramWithSource, context, 1, (const char *[]){source}, NULL);
-    cr_assert_eq(clBuildProgram(program, 0, NULL, "", NULL, NULL), CL_SUCCESS);
+    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     kernel = MADE(clCreateKernel, program, "add");
     buffer = MADE(clCreateBuffer, context, CL_MEM_COPY_HOST_PTR, sizeof(zero), (void *)zero);
-    cr_assert_eq(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer), CL_SUCCESS);
+    OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
 }
 
 static void stop(void)
@@ -65,22 +59,20 @@ static cl_command_queue queue_of(cl_command_queue_properties properties)
 static void launch(cl_command_queue queue)
 {
     const size_t items = ITEMS;
-    cr_assert_eq(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
 }
 
 static cl_uint read_word(cl_command_queue queue)
 {
     cl_uint word;
-    cr_assert_eq(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(word), &word, 0, NULL, NULL),
-                 CL_SUCCESS);
+    OK(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof(word), &word, 0, NULL, NULL));
     return word;
 }
 
 static uint64_t finish(cl_command_queue queue)
 {
     uint64_t begun = clock_now_ns();
-    cr_assert_eq(clFinish(queue), CL_SUCCESS);
+    OK(clFinish(queue));
     return clock_now_ns() - begun;
 }
 
@@ -88,9 +80,8 @@ Test(trips, none_for_what_a_device_says_of_a_kernel)
 {
     size_t size = 0;
     proxy_set_stalled(proxy, true);
-    cr_assert_eq(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size),
-                                          &size, NULL),
-                 CL_SUCCESS);
+    OK(clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size), &size,
+                                NULL));
     cr_assert_geq(size, 1);
 }
 
@@ -100,12 +91,9 @@ Test(trips, none_for_the_other_kernels_of_a_program)
     size_t size = 0;
     proxy_set_stalled(proxy, true);
     cl_kernel set = MADE(clCreateKernel, program, "set");
-    cr_assert_eq(clGetKernelInfo(set, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, NULL),
-                 CL_SUCCESS);
+    OK(clGetKernelInfo(set, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, NULL));
     cr_assert_eq(arguments, 2);
-    cr_assert_eq(
-        clGetKernelWorkGroupInfo(set, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size), &size, NULL),
-        CL_SUCCESS);
+    OK(clGetKernelWorkGroupInfo(set, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(size), &size, NULL));
     cr_assert_geq(size, 1);
 }
 

@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <glpk.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "simulate/published.h"
 

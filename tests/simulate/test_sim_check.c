@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <string.h>
-
 #include "simulate/sim_check.h"
 #include "tests/support/leaks.h"
 
@@ -62,30 +58,35 @@ static const struct sim_event good[] = {
 
 _Static_assert(sizeof(good) / sizeof(*good) == MOST, "the places below are of this log");
 
-static void judge(const struct sim_event *log, uint64_t asked, uint64_t lost, char *ret_problem)
+static void judge(const struct sim_event *events, uint64_t asked, uint64_t lost, char *ret_problem)
 {
     struct sim_check *check = sim_check_create(&trace, false);
 
     cr_assert(check);
     for (size_t i = 0; i < MOST; i++)
-        sim_check_event(check, &log[i]);
+        sim_check_event(check, &events[i]);
     sim_check_end(check, asked, lost);
     snprintf(ret_problem, SIM_ERROR, "%s", sim_check_problem(check));
     sim_check_destroy(check);
 }
 
-static void copy(struct sim_event *ret_log)
-{
-    memcpy(ret_log, good, sizeof(good));
-}
+static struct sim_event event_log[MOST];
 
-static void expect_problem(const struct sim_event *log, const char *part)
+static void expect_problem(const char *part)
 {
     char problem[SIM_ERROR];
 
-    judge(log, 15000, 2000, problem);
+    judge(event_log, 15000, 2000, problem);
     cr_expect(strstr(problem, part), "\"%s\" is not about \"%s\"", problem, part);
 }
+
+/* The log is right but for @change. */
+#define WRONG(change, part)                                                                        \
+    do {                                                                                           \
+        memcpy(event_log, good, sizeof(good));                                                     \
+        change;                                                                                    \
+        expect_problem(part);                                                                      \
+    } while (0)
 
 Test(sim_check, a_log_that_is_right_passes)
 {
@@ -97,34 +98,21 @@ Test(sim_check, a_log_that_is_right_passes)
 
 Test(sim_check, work_comes_from_where_it_was_kept)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[6].amount = 3001;
-    expect_problem(log, "program 0 saves 3001 of 3000 done, with 1 devices and at the speed 0");
-    copy(log);
-    log[5] = log[7];
-    expect_problem(log, "program 0 saves 3000 of 3000 done, with 1 devices and at the speed 1000");
+    WRONG(event_log[6].amount = 3001,
+          "program 0 saves 3001 of 3000 done, with 1 devices and at the speed 0");
+    WRONG(event_log[5] = event_log[7],
+          "program 0 saves 3000 of 3000 done, with 1 devices and at the speed 1000");
     /* Nothing was saved, and its device is gone. */
-    copy(log);
-    log[6] = log[5];
-    expect_problem(log, "program 0 begins with 3000 done, but only 0 was saved");
+    WRONG(event_log[6] = event_log[5], "program 0 begins with 3000 done, but only 0 was saved");
     /* It keeps 1000 more than was saved. */
-    copy(log);
-    log[10].amount = 1000;
-    expect_problem(log, "program 0 begins with 4000 done, but only 3000 was saved");
+    WRONG(event_log[10].amount = 1000, "program 0 begins with 4000 done, but only 3000 was saved");
 }
 
 Test(sim_check, work_that_was_lost_has_to_be_done_again)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[10].amount = 3000;
-    expect_problem(log, "event 17, at 13 ms: program 0 ends having done 12000 and lost 3000");
-    copy(log);
-    log[10].amount = 5001;
-    expect_problem(log, "program 0 lost 5001 in all, but did only 5000");
+    WRONG(event_log[10].amount = 3000,
+          "event 17, at 13 ms: program 0 ends having done 12000 and lost 3000");
+    WRONG(event_log[10].amount = 5001, "program 0 lost 5001 in all, but did only 5000");
 }
 
 Test(sim_check, totals_are_those_of_the_log)
@@ -139,90 +127,44 @@ Test(sim_check, totals_are_those_of_the_log)
 
 Test(sim_check, a_device_is_never_over_its_memory)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[15].amount = 41;
-    expect_problem(log, "event 16, at 8 ms: 101 bytes of device 1 are held, of 100");
-    copy(log);
-    log[3].amount = 101;
-    expect_problem(log, "program 0 was given too much");
+    WRONG(event_log[15].amount = 41, "event 16, at 8 ms: 101 bytes of device 1 are held, of 100");
+    WRONG(event_log[3].amount = 101, "program 0 was given too much");
 }
 
 Test(sim_check, a_device_that_is_gone_has_nobody)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[11] = (struct sim_event){SIM_DEVICE, SIM_NONE, 1, 5, 0};
-    expect_problem(log, "program 0 was given too much");
-    copy(log);
-    log[20] = (struct sim_event){SIM_DEVICE, SIM_NONE, 1, 14, 0};
-    expect_problem(log, "device 1 goes while 40 bytes of it are held");
-    copy(log);
-    log[20].amount = 0;
-    expect_problem(log, "40 bytes of device 0 are held, of 0");
+    WRONG((event_log[11] = (struct sim_event){SIM_DEVICE, SIM_NONE, 1, 5, 0}),
+          "program 0 was given too much");
+    WRONG((event_log[20] = (struct sim_event){SIM_DEVICE, SIM_NONE, 1, 14, 0}),
+          "device 1 goes while 40 bytes of it are held");
+    WRONG(event_log[20].amount = 0, "40 bytes of device 0 are held, of 0");
 }
 
 Test(sim_check, a_program_works_where_it_holds_memory_and_nowhere_else)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[4].device = 1;
-    expect_problem(log, "program 0 works on device 1, of which it holds nothing");
-    copy(log);
-    log[8].amount = 1000;
-    expect_problem(log, "program 0 leaves device 0 while it works there");
-    copy(log);
-    log[27] = log[26];
-    expect_problem(log, "program 1 ended and still holds a device or host memory");
+    WRONG(event_log[4].device = 1, "program 0 works on device 1, of which it holds nothing");
+    WRONG(event_log[8].amount = 1000, "program 0 leaves device 0 while it works there");
+    WRONG(event_log[27] = event_log[26], "program 1 ended and still holds a device or host memory");
 }
 
 Test(sim_check, a_device_gives_no_more_than_its_time)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[13].amount = 1002;
-    expect_problem(log, "programs kept device 1 busy for 1002000 millionths");
+    WRONG(event_log[13].amount = 1002, "programs kept device 1 busy for 1002000 millionths");
 }
 
 Test(sim_check, programs_come_once_and_end_once)
 {
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[2].program = 1;
-    expect_problem(log, "event 4, at 0 ms: program 0 is not there, or there already");
-    copy(log);
-    log[19] = log[16];
-    expect_problem(log, "event 20, at 13 ms: program 0 is not there");
-    copy(log);
-    log[14].program = 2;
-    expect_problem(log, "there is no program 2");
-    copy(log);
-    log[12].device = 2;
-    expect_problem(log, "there is no device 2");
+    WRONG(event_log[2].program = 1, "event 4, at 0 ms: program 0 is not there, or there already");
+    WRONG(event_log[19] = event_log[16], "event 20, at 13 ms: program 0 is not there");
+    WRONG(event_log[14].program = 2, "there is no program 2");
+    WRONG(event_log[12].device = 2, "there is no device 2");
 }
 
-Test(sim_check, time_does_not_go_back)
-{
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[15].time_ms = 6;
-    expect_problem(log, "the next event is at 6 ms");
-}
-
-Test(sim_check, who_is_refused_lost_all_that_it_did)
-{
-    struct sim_event log[MOST];
-
-    copy(log);
-    log[25].kind = SIM_REFUSE;
-    expect_problem(log, "program 1 is refused: it did 5000 and lost only 0");
-}
+TestCall(sim_check, time_does_not_go_back,
+         WRONG(event_log[15].time_ms = 6, "the next event is at 6 ms"));
+TestCall(sim_check, who_is_refused_lost_all_that_it_did,
+         WRONG(event_log[25].kind = SIM_REFUSE,
+               "program 1 is refused: it did 5000 and lost only 0"));
 
 /* ---- nodes ---- */
 
@@ -250,14 +192,14 @@ static const struct sim_trace cluster = {
         SIM_ARRIVE, 1, SIM_NONE, 0, 5000                                                           \
     }
 
-static void expect_of_cluster(const struct sim_event *log, size_t count, bool between,
+static void expect_of_cluster(const struct sim_event *events, size_t count, bool between,
                               const char *part)
 {
     struct sim_check *check = sim_check_create(&cluster, between);
 
     cr_assert(check);
     for (size_t i = 0; i < count; i++)
-        sim_check_event(check, &log[i]);
+        sim_check_event(check, &events[i]);
     const char *problem = sim_check_problem(check);
     cr_expect(*part ? strstr(problem, part) != NULL : !*problem, "\"%s\" is not \"%s\"", problem,
               part);

@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 
@@ -35,15 +33,6 @@ static void write_file(const char *path, const char *text)
     cr_assert_eq(fclose(file), 0);
 }
 
-static json_t *parse(const char *text)
-{
-    json_error_t error;
-    json_t *object = json_loads(text, 0, &error);
-
-    cr_assert(object, "%s: %s", error.text, text);
-    return object;
-}
-
 static json_int_t number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -62,7 +51,7 @@ Test(simulate, a_trace_comes_to_what_its_times_say)
     struct result *result = RESEAT("simulate", getenv("TEST_TRACE"), "--reclaim", "0", "--grow",
                                    "0", "--check", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    json_t *object = parse(result->out), *trace = json_object_get(object, "trace");
+    json_t *object = harness_parse(result->out), *trace = json_object_get(object, "trace");
     json_t *run = json_array_get(json_object_get(object, "runs"), 0);
 
     cr_expect_eq(number(object, "schema"), 1);
@@ -84,7 +73,6 @@ Test(simulate, a_trace_comes_to_what_its_times_say)
     cr_expect_eq(number(run, "occupied_device_ms"), 350000);
     cr_expect_eq(number(run, "busy_device_ms"), 350000);
     cr_expect_float_eq(json_real_value(json_object_get(run, "cost")), 350.0 / 3600, 1e-9);
-    json_decref(object);
 }
 
 static const json_t *run_of(const json_t *object, const char *regime)
@@ -109,20 +97,18 @@ Test(simulate, a_reclaim_is_survived_by_what_was_saved_or_went_to_another_node)
     struct result *result =
         RESEAT("simulate", trace, "--reclaim", "0.5", "--notice", "600", "--check", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    json_t *object = parse(result->out);
+    json_t *object = harness_parse(result->out);
     cr_expect_gt(number(run_of(object, "termination"), "terminations"), 0);
     cr_expect_gt(number(run_of(object, "reconfiguration"), "terminations"), 0);
     cr_expect_eq(number(run_of(object, "reconfiguration"), "between_nodes"), 0);
     cr_expect_gt(number(run_of(object, "saving"), "saves"), 0);
-    json_decref(object);
     result = RESEAT("simulate", trace, "--reclaim", "0.5", "--notice", "600", "--between-hosts",
                     "--save", "--check", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    object = parse(result->out);
+    object = harness_parse(result->out);
     cr_expect_gt(number(run_of(object, "reconfiguration"), "between_nodes"), 0);
     cr_expect_eq(number(run_of(object, "reconfiguration"), "terminations"), 0);
     cr_expect_gt(number(run_of(object, "overcommit"), "saves"), 0);
-    json_decref(object);
 }
 
 Test(simulate, whole_nodes_are_kept)
@@ -130,20 +116,18 @@ Test(simulate, whole_nodes_are_kept)
     struct result *result = RESEAT("simulate", "synthetic:devices=40,programs=20,mix=T4,node=8",
                                    "--devices", "17", "--reclaim", "0", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    json_t *object = parse(result->out), *trace = json_object_get(object, "trace");
+    json_t *object = harness_parse(result->out), *trace = json_object_get(object, "trace");
     cr_expect_eq(number(trace, "nodes"), 2);
     cr_expect_eq(number(trace, "devices"), 16);
-    json_decref(object);
 }
 
 Test(simulate, tasks_that_never_ran_count_when_asked_for)
 {
     struct result *result = RESEAT("simulate", getenv("TEST_TRACE"), "--pending", "--json");
-    json_t *object = parse(result->out);
+    json_t *object = harness_parse(result->out);
 
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_expect_eq(number(json_object_get(object, "trace"), "programs"), 5);
-    json_decref(object);
 }
 
 #define SMALL "synthetic:devices=12,programs=150,hours=6,late=10"
@@ -151,9 +135,8 @@ Test(simulate, tasks_that_never_ran_count_when_asked_for)
 Test(simulate, the_same_seed_gives_the_same_bytes)
 {
     static char first[65536];
-    struct result *result;
 
-    result = RESEAT("simulate", SMALL, "--seed", "7", "--json");
+    struct result *result = RESEAT("simulate", SMALL, "--seed", "7", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
     memcpy(first, result->out, sizeof(first));
     result = RESEAT("simulate", SMALL, "--seed", "7", "--json");
@@ -167,7 +150,7 @@ Test(simulate, without_reclaims_nothing_is_terminated_and_books_agree)
 {
     struct result *result = RESEAT("simulate", SMALL, "--reclaim", "0,0.5", "--check", "--json");
     cr_assert_eq(result->status, 0, "%s%s", result->out, result->err);
-    json_t *object = parse(result->out), *runs = json_object_get(object, "runs");
+    json_t *object = harness_parse(result->out), *runs = json_object_get(object, "runs");
 
     cr_assert_eq(json_array_size(runs), 10);
     for (size_t i = 0; i < 10; i++) {
@@ -184,15 +167,12 @@ Test(simulate, without_reclaims_nothing_is_terminated_and_books_agree)
         }
     }
     cr_expect_gt(number(json_array_get(runs, 5), "terminations"), 0);
-    json_decref(object);
 }
 
 Test(simulate, the_table_says_what_it_assumes)
 {
-    struct result *result = RESEAT("simulate", SMALL, "--reclaim", "0.25");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "reconfiguration"));
+    struct result *result =
+        harness_says(RESEAT("simulate", SMALL, "--reclaim", "0.25"), 0, "reconfiguration");
     cr_expect(strstr(result->out, "0.25/h"));
     cr_expect(strstr(result->out, "RECLAIM: of each node, with its"));
     for (const char *at = result->out; *at; at += strcspn(at, "\n") + 1)
@@ -203,24 +183,20 @@ Test(simulate, the_table_of_models_is_shown_and_taken)
 {
     write_file(path_of("models.csv"), "model,memory_gib,speed,price\nT4,0.5,0.25,3\n");
     struct result *result = RESEAT("simulate", "--models", path_of("models.csv"), "--json");
-    json_t *object = parse(result->out);
+    json_t *object = harness_parse(result->out);
     json_t *model = json_array_get(json_object_get(object, "models"), 0);
 
     cr_assert_eq(result->status, 0);
     cr_expect_eq(number(model, "memory_bytes"), 512 << 20);
     cr_expect_float_eq(json_real_value(json_object_get(model, "speed")), 0.25, 1e-9);
-    json_decref(object);
-    result = RESEAT("simulate", "--models");
-    cr_assert_eq(result->status, 0);
-    cr_expect(strstr(result->out, "V100M32"));
+    harness_says(RESEAT("simulate", "--models"), 0, "V100M32");
     /* At a price of 3, and as slow as what the tasks' times are taken of. */
     result = RESEAT("simulate", getenv("TEST_TRACE"), "--models", path_of("models.csv"),
                     "--reclaim", "0", "--grow", "0", "--json");
-    object = parse(result->out);
+    object = harness_parse(result->out);
     json_t *run = json_array_get(json_object_get(object, "runs"), 0);
     cr_expect_eq(number(run, "end_ms"), 250000);
     cr_expect_float_eq(json_real_value(json_object_get(run, "cost")), 3 * 350.0 / 3600, 1e-9);
-    json_decref(object);
 }
 
 /* ---- what is refused ---- */
@@ -359,17 +335,14 @@ Test(simulate, a_time_is_seconds_or_has_its_unit)
 /* Of each network five configurations by four schedulers, and three caps by four. */
 Test(simulate, a_published_evaluation_is_computed_again)
 {
-    struct result *result = RESEAT("simulate", "--published", "hype");
-
+    harness_says(RESEAT("simulate", "--published", "hype"), 0, "it is 30.7 % less energy a");
+    struct result *result =
+        RESEAT("simulate", "--published", "hype", "--assume", "host=50.5", "--json");
     cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "it is 30.7 % less energy a"), "%s", result->out);
-    result = RESEAT("simulate", "--published", "hype", "--assume", "host=50.5", "--json");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    json_t *object = parse(result->out);
+    json_t *object = harness_parse(result->out);
     cr_expect_eq(json_array_size(json_object_get(object, "runs")), 6 * (5 * 4 + 3 * 4));
     cr_expect_float_eq(json_real_value(json_object_get(json_object_get(object, "assumed"), "host")),
                        50.5, 1e-9);
-    json_decref(object);
     expect_refused(RESEAT("simulate", "--published", "hope"), "--published must be hype");
     expect_refused(RESEAT("simulate", SMALL, "--published", "hype"), "--published has no trace");
     expect_refused(RESEAT("simulate", "--published", "hype", "--assume", "host"),
@@ -415,8 +388,7 @@ Test(simulate, bad_arguments_are_refused)
         expect_refused(RESEAT("simulate", traces[i]), "reseat simulate: ");
     expect_refused(RESEAT("simulate"), "give a trace");
     struct result *result = RESEAT("simulate", "synthetic:devices=0", "--json");
-    json_t *object = parse(result->out);
+    json_t *object = harness_parse(result->out);
     cr_expect_eq(number(object, "status"), 2);
     cr_expect(json_object_get(object, "error"));
-    json_decref(object);
 }

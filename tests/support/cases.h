@@ -8,8 +8,9 @@
 #include <string.h>
 
 /*
- * Tests in C, each in a process of its own. The names are Criterion's, which cannot run under
- * ThreadSanitizer. The runner forks them, so they have the libraries that constructors loaded.
+ * Tests in C, each in a process of its own, with the headers that nearly all need. The names are
+ * Criterion's, which cannot run under ThreadSanitizer. The runner forks the tests, so they have the
+ * libraries that constructors loaded.
  *
  *   test_NAME [--list] [--jobs N] [PATTERN...]
  *
@@ -64,6 +65,15 @@ void cases_skip(const char *format, ...) __attribute__((noreturn, format(printf,
     static void cases_##suite##_##name(void);                                                      \
     CASES_ADD(suite, name, cases_##suite##_##name, __VA_ARGS__)                                    \
     static void cases_##suite##_##name(void)
+
+/** One that is only this call: of a body that several share. */
+#define TestCall(suite, name, call, ...)                                                           \
+    static void cases_##suite##_##name(void)                                                       \
+    {                                                                                              \
+        call;                                                                                      \
+    }                                                                                              \
+    CASES_ADD(suite, name, cases_##suite##_##name, __VA_ARGS__)                                    \
+    _Static_assert(1, "")
 
 #define TestSuite(suite, ...)                                                                      \
     CASES_ADD(suite, , NULL, __VA_ARGS__)                                                          \

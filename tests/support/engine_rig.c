@@ -1,11 +1,7 @@
 #include "tests/support/engine_rig.h"
 #include "tests/scratch.h"
 
-#include "tests/support/cases.h"
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -161,12 +157,10 @@ static cl_int between_write(const struct between_held *held, cl_event *ret_event
 static cl_int between_hold(struct between_held held, cl_event *ret_event)
 {
     cl_context context;
-    cl_int error;
     OK(held.cl->clGetCommandQueueInfo(held.queue, CL_QUEUE_CONTEXT, sizeof(context), &context,
                                       NULL));
     OK(held.cl->clRetainCommandQueue(held.queue));
-    held.event = held.cl->clCreateUserEvent(context, &error);
-    OK(error);
+    held.event = MADE(held.cl->clCreateUserEvent, context);
     OK(held.cl->clRetainEvent(held.event));
     *ret_event = held.event;
     between_held[atomic_load(&engine_between.held)] = held;

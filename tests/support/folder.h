@@ -3,9 +3,6 @@
 
 #include "tests/support/cases.h"
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/scratch.h"

@@ -5,9 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -67,7 +64,6 @@ static size_t count(void)
 {
     json_t *answer = harness_json(RESEAT("image", "list", folder, "--json"), "image");
     size_t images = json_array_size(json_object_get(answer, "images"));
-    json_decref(answer);
     return images;
 }
 
@@ -91,7 +87,6 @@ Test(image_verbs, list_and_inspect_say_what_there_is)
     cr_expect_eq(json_integer_value(json_object_get(image, "size_bytes")), SIZE);
     cr_expect_eq(json_integer_value(json_object_get(image, "chunks")), 2);
     cr_expect(json_is_false(json_object_get(image, "damaged")));
-    json_decref(answer);
     cr_expect(strstr(RESEAT("image", "list", folder)->out, "one"));
     answer = harness_json(RESEAT("image", "inspect", folder, "--json"), "image");
     const json_t *records = json_object_get(answer, "records");
@@ -99,7 +94,6 @@ Test(image_verbs, list_and_inspect_say_what_there_is)
     cr_expect_str_eq(json_string_value(json_object_get(json_array_get(records, 2), "record")),
                      "contents");
     cr_expect_eq(json_integer_value(json_object_get(json_array_get(records, 2), "id")), 0xabc);
-    json_decref(answer);
     cr_expect(strstr(RESEAT("image", "inspect", folder, last)->out, "memory: id 2748"));
     cr_expect_eq(RESEAT("image", "inspect", folder, "../x")->status, 1);
 }
@@ -120,7 +114,6 @@ Test(image_verbs, verify_finds_a_byte_that_changed)
     cr_expect(strstr(result->out, strrchr(path, '/')), "%s", result->out);
     json_t *answer = harness_json(RESEAT("image", "verify", folder, "--json"), "image");
     cr_expect_eq(json_integer_value(json_object_get(answer, "damaged")), 1);
-    json_decref(answer);
 }
 
 Test(image_verbs, diff_counts_chunks_that_changed)
@@ -132,10 +125,8 @@ Test(image_verbs, diff_counts_chunks_that_changed)
     write_image("one");
     json_t *answer = harness_json(RESEAT("image", "diff", folder, first, last, "--json"), "image");
     cr_expect_eq(json_integer_value(json_object_get(answer, "bytes")), 1000);
-    json_decref(answer);
     answer = harness_json(RESEAT("image", "diff", folder, last, last, "--json"), "image");
     cr_expect_eq(json_array_size(json_object_get(answer, "objects")), 0);
-    json_decref(answer);
 }
 
 Test(image_verbs, prune_keeps_the_last_of_each_program)
@@ -152,7 +143,6 @@ Test(image_verbs, prune_keeps_the_last_of_each_program)
         harness_json(RESEAT("image", "prune", folder, "--keep", "1", "--json"), "image");
     cr_expect_eq(json_array_size(json_object_get(answer, "removed")), 2);
     cr_expect_eq(json_integer_value(json_object_get(answer, "chunks")), 2);
-    json_decref(answer);
     cr_expect_eq(count(), 2);
     cr_expect_eq(RESEAT("image", "verify", folder)->status, 0);
     snprintf(manifest, sizeof(manifest), "%s/%s/manifest", folder, last);
@@ -191,30 +181,26 @@ Test(image_verbs, folders_of_others_are_refused)
 
 Test(image_verbs, suspend_says_where_the_data_went)
 {
-    pid_t program = harness_start("kept", "done");
+    harness_start("kept", "done");
     json_t *answer = harness_json(RESEAT("suspend", "kept", "--to", folder, "--json"), "suspend");
     cr_expect_str_eq(json_string_value(json_object_get(answer, "image")), "20260101T000000.000-1");
     cr_expect_eq(json_integer_value(json_object_get(answer, "freed")), 64 << 20);
-    json_decref(answer);
     cr_assert(harness_state("kept", "suspended", 5000));
     /* Also where it is suspended already, and a relative path is that of the command. */
-    const struct result *result = RESEAT("suspend", "kept", "--to", "full/");
-    cr_expect_eq(result->status, 1);
-    cr_expect(strstr(result->err, "no room in /"), "%s", result->err);
+    const struct result *result =
+        harness_says(RESEAT("suspend", "kept", "--to", "full/"), 1, "no room in /");
     cr_expect(strstr(result->err, "/full"), "%s", result->err);
-    harness_end(program);
 }
 
 Test(image_verbs, checkpoint_makes_one_or_many)
 {
-    pid_t program = harness_start("kept", "done");
+    harness_start("kept", "done");
     json_t *answer =
         harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--max-downtime", "7", "--json"),
                      "checkpoint");
     cr_expect_str_eq(json_string_value(json_object_get(answer, "image")), "20260101T000000.001-2");
     cr_expect_eq(json_integer_value(json_object_get(answer, "downtime_ns")), 7000000);
     cr_expect_eq(json_integer_value(json_object_get(answer, "bytes")), 0, "none follows");
-    json_decref(answer);
     cr_expect_eq(RESEAT("checkpoint", "kept", "--to", "full")->status, 1);
     cr_expect_eq(RESEAT("checkpoint", "kept")->status, 2);
     cr_expect_eq(RESEAT("checkpoint", "nobody", "--to", folder)->status, 3);
@@ -223,7 +209,6 @@ Test(image_verbs, checkpoint_makes_one_or_many)
     cr_expect_eq(result->status, 0);
     cr_expect(strstr(result->err, "older images were not removed: they are used"), "%s",
               result->err);
-    harness_end(program);
 }
 
 /** Until the agent says that of the images of "kept". False after some seconds. */
@@ -240,7 +225,6 @@ static bool comes_to(const char *member, json_int_t least, bool present)
         if (strcmp(member, "image") == 0 && image[0])
             got = atoi(image + strlen("20260101T000000."));
         bool is = present ? got >= least : got == 0;
-        json_decref(object);
         if (is)
             return true;
         usleep(50000);
@@ -251,36 +235,29 @@ static bool comes_to(const char *member, json_int_t least, bool present)
 /* The command returns; the agent goes on, and so does the next one. */
 Test(image_verbs, checkpoints_are_made_until_they_are_ended)
 {
-    pid_t program = harness_start("kept", "done");
-    const struct result *result =
-        RESEAT("checkpoint", "kept", "--to", folder, "--every", "0.3", "--keep", "4");
-
-    cr_expect_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "another follows every 300.0 ms"), "%s", result->out);
+    harness_start("kept", "done");
+    harness_says(RESEAT("checkpoint", "kept", "--to", folder, "--every", "0.3", "--keep", "4"), 0,
+                 "another follows every 300.0 ms");
     cr_expect(comes_to("image", 4, true), "%s", RESEAT("explain", "kept")->out);
     cr_expect(strstr(RESEAT("explain", "kept")->out, "every 300.0 ms in"));
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_expect(comes_to("keep", 4, true));
     cr_expect(comes_to("image", 8, true));
-    result = RESEAT("checkpoint", "kept", "--off");
-    cr_expect_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "no more images"), "%s", result->out);
+    harness_says(RESEAT("checkpoint", "kept", "--off"), 0, "no more images");
     cr_expect(comes_to("every_ms", 0, false));
     /* It was told that none follows. */
     json_t *answer =
         harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--json"), "checkpoint");
     cr_expect_eq(json_integer_value(json_object_get(answer, "image_written")), 0);
-    json_decref(answer);
     usleep(700000);
     cr_expect(comes_to("every_ms", 0, false));
-    harness_end(program);
 }
 
 /* Whoever said it was told that none is made any more. */
 Test(image_verbs, what_is_ended_while_the_first_is_made_is_not_made_again)
 {
-    pid_t program = harness_start("kept", "done");
+    harness_start("kept", "done");
     pid_t command = fork();
     if (command == 0)
         _exit(RESEAT("checkpoint", "kept", "--to", "slow", "--every", "0.1")->status);
@@ -295,18 +272,15 @@ Test(image_verbs, what_is_ended_while_the_first_is_made_is_not_made_again)
     json_t *answer =
         harness_json(RESEAT("checkpoint", "kept", "--to", folder, "--json"), "checkpoint");
     cr_expect_eq(json_integer_value(json_object_get(answer, "image_written")), 0);
-    json_decref(answer);
-    harness_end(program);
 }
 
 Test(image_verbs, what_fails_first_is_not_made_again)
 {
-    pid_t program = harness_start("kept", "done");
+    harness_start("kept", "done");
 
     cr_expect_eq(RESEAT("checkpoint", "kept", "--to", "full", "--every", "0.1")->status, 1);
     cr_expect(comes_to("every_ms", 0, false));
     cr_expect_eq(RESEAT("checkpoint", "kept", "--every", "1")->status, 2, "without a folder");
-    harness_end(program);
 }
 
 /* ---- a program that may not run ---- */
@@ -318,7 +292,6 @@ static void says_fenced(bool fenced, const char *state)
         const json_t *app = json_array_get(json_object_get(object, "apps"), 0);
         bool is = json_is_true(json_object_get(app, "fenced")) == fenced &&
                   strcmp(json_string_value(json_object_get(app, "state")), state) == 0;
-        json_decref(object);
         if (is)
             return;
     }
@@ -339,7 +312,7 @@ Test(image_verbs, a_program_that_may_not_run_is_said_to_be_fenced_and_is_asked_n
 
     snprintf(path, sizeof(path), "%s/fenced", harness_folder());
     setenv("FAKE_FENCED", path, 1);
-    pid_t program = harness_start("kept", "done");
+    harness_start("kept", "done");
     says_fenced(false, "running");
     FILE *file = fopen(path, "w");
     cr_assert(file && fprintf(file, "%s\n", why) > 0 && fclose(file) == 0);
@@ -355,16 +328,14 @@ Test(image_verbs, a_program_that_may_not_run_is_said_to_be_fenced_and_is_asked_n
     cr_assert_eq(unlink(path), 0);
     says_fenced(false, "running");
     cr_expect_eq(RESEAT("suspend", "kept")->status, 0);
-    harness_end(program);
 }
 
 /* What it executes is told which right its process has. */
 Test(image_verbs, a_process_keeps_its_lease_when_it_executes_another_program)
 {
     setenv("FAKE_RIGHT", "/disk/of mine", 1);
-    const struct result *result = RESEAT("run", "--", harness_program(), "1", "exec");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "right /disk/of mine 0123456789abcdef\n"), "%s", result->out);
+    harness_says(RESEAT("run", "--", harness_program(), "1", "exec"), 0,
+                 "right /disk/of mine 0123456789abcdef\n");
 }
 
 /* ---- recover ---- */
@@ -408,12 +379,11 @@ static void write_image_with_lease(void)
 
 static void recovers_from(const char *host, const char *outcome, const char *reason)
 {
-    json_t *answer = json_loads(RESEAT("recover", folder, "--from", host, "--json")->out, 0, NULL);
+    json_t *answer = harness_parse(RESEAT("recover", folder, "--from", host, "--json")->out);
     const json_t *program = json_array_get(json_object_get(answer, "programs"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(program, "outcome")), outcome);
     const char *said = json_string_value(json_object_get(program, "reason"));
     cr_assert(strstr(said, reason), "%s", said);
-    json_decref(answer);
 }
 
 static void recovers(const char *outcome, const char *reason)

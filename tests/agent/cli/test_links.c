@@ -1,8 +1,5 @@
 #include "tests/support/cases.h"
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -68,13 +65,12 @@ Test(links, what_is_not_measured_is_said_and_has_no_figures)
     cr_assert(json_is_null(json_object_get(link_of(answer, 0), "read")));
     cr_assert(json_is_null(json_object_get(answer, "copy")));
     cr_assert_eq(json_array_size(json_object_get(answer, "ways")), 0);
-    json_decref(answer);
 }
 
 Test(links, what_was_measured_is_shown_from_then_on)
 {
     setenv("FAKE_MEASURE", "talk", 1);
-    json_decref(ask(RESEAT("devices", "--links", "--measure", "--json")));
+    ask(RESEAT("devices", "--links", "--measure", "--json"));
     setenv("FAKE_MEASURE", "crash", 1); /* it is not called again */
     json_t *answer = ask(RESEAT("devices", "--links", "--json"));
     const json_t *gpu = link_of(answer, 0);
@@ -97,7 +93,6 @@ Test(links, what_was_measured_is_shown_from_then_on)
     cr_assert_geq(number(pair, NULL, "chunks"), 2);
     cr_assert_gt(number(pair, NULL, "predicted_ns"), (1 << 30) / 5.0); /* the slower end's write */
     cr_assert_lt(number(pair, NULL, "predicted_ns"), (1 << 30) / 4.0);
-    json_decref(answer);
     struct result *text = RESEAT("devices", "--links");
     cr_assert_eq(text->status, 0);
     cr_assert_str_empty(text->err);
@@ -114,7 +109,6 @@ static void expect_unmeasured(const char *how, const char *said)
     const char *problem = json_string_value(json_object_get(gpu, "problem"));
     cr_assert(problem && strstr(problem, said), "%s: %s", how, problem);
     cr_assert(json_is_false(json_object_get(gpu, "measured")));
-    json_decref(answer);
 }
 
 /* What hung is gone, with its children. */
@@ -146,16 +140,14 @@ Test(links, a_driver_that_hangs_crashes_or_fails_is_said_and_costs_only_its_figu
 
 Test(links, figures_in_a_folder_that_others_may_enter_are_not_believed)
 {
-    json_decref(ask(RESEAT("devices", "--links", "--measure", "--json")));
+    ask(RESEAT("devices", "--links", "--measure", "--json"));
     cr_assert_eq(chmod(getenv("RESEAT_LINKS"), 0711), 0);
     json_t *answer = ask(RESEAT("devices", "--links", "--json"));
     cr_assert(json_is_false(json_object_get(link_of(answer, 0), "measured")));
-    json_decref(answer);
     chmod(getenv("RESEAT_LINKS"), 0700);
     setenv("RESEAT_LINKS", "not/absolute", 1);
     answer = ask(RESEAT("devices", "--links", "--json"));
     cr_assert(json_is_false(json_object_get(link_of(answer, 0), "measured")));
-    json_decref(answer);
 }
 
 Test(links, options_that_make_no_sense_are_usage_errors)
@@ -183,7 +175,6 @@ Test(links, a_real_driver_is_measured)
         cr_assert_leq(number(cpu, stages[i], "setup_ns"), 1e6);
     }
     cr_assert_eq(json_array_size(json_object_get(answer, "ways")), 6);
-    json_decref(answer);
     struct result *wrong =
         harness_run(getenv("TEST_REAL_MEASURE"), "icd=none.so;device=none", NULL);
     cr_assert_eq(wrong->status, 1);

@@ -1,6 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "agent/cli/show/say.h"

@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 
@@ -20,11 +17,10 @@ static const char *text(const json_t *object, const char *key)
     return value;
 }
 
-/** Every verb's row, to be released. */
-static json_t *rows(json_t **ret_object)
+/** Every verb's row. */
+static json_t *rows(void)
 {
-    *ret_object = json_loads(RESEAT("help", "--json")->out, 0, NULL);
-    json_t *verbs = json_object_get(*ret_object, "verbs");
+    json_t *verbs = json_object_get(harness_parse(RESEAT("help", "--json")->out), "verbs");
 
     cr_assert_gt(json_array_size(verbs), 15);
     return verbs;
@@ -42,7 +38,7 @@ static struct result *call(const char *verb, const char *word)
 
 Test(verbs, help_has_every_verb_and_option)
 {
-    json_t *object, *verb, *option, *verbs = rows(&object);
+    json_t *verb, *option, *verbs = rows();
     static char all[sizeof(((struct result *)0)->out)];
     char expected[128];
     size_t i, j;
@@ -65,7 +61,6 @@ Test(verbs, help_has_every_verb_and_option)
             cr_expect_gt(strlen(text(option, "help")), 10);
         }
     }
-    json_decref(object);
 }
 
 /** What is offered for the last word of a line, one in each line, with a line break before it. */
@@ -103,7 +98,7 @@ static void expect_offered(const char *line, const char *words)
 
 Test(verbs, completion_offers_every_verb_and_option)
 {
-    json_t *object, *verb, *option, *verbs = rows(&object);
+    json_t *verb, *option, *verbs = rows();
     char line[128], words[2048];
     size_t i, j;
 
@@ -121,7 +116,6 @@ Test(verbs, completion_offers_every_verb_and_option)
         snprintf(line, sizeof(line), "reseat %s --", name);
         expect_offered(line, words);
     }
-    json_decref(object);
 }
 
 Test(verbs, completion_offers_the_words_of_an_argument)
@@ -212,7 +206,7 @@ Test(verbs, a_server_without_an_authority_says_how_to_make_one)
 
 Test(verbs, the_manual_has_every_verb_and_option)
 {
-    json_t *object, *verb, *option, *verbs = rows(&object);
+    json_t *verb, *option, *verbs = rows();
     static char manual[1 << 18];
     char expected[128];
     size_t i, j;
@@ -239,7 +233,6 @@ Test(verbs, the_manual_has_every_verb_and_option)
                       expected);
         }
     }
-    json_decref(object);
 }
 
 Test(verbs, what_is_wrong_is_named_and_what_was_meant)
@@ -280,14 +273,12 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
         cr_expect(strstr(result->err, cases[i].reason), "%s: %s", cases[i].reason, result->err);
         cr_expect_str_eq(result->out, "");
     }
-    struct result *help = RESEAT("help", "library", "list");
-    cr_expect_eq(help->status, 0);
-    cr_expect(strstr(help->out, "Usage: reseat library list"), "%s", help->out);
+    struct result *help =
+        harness_says(RESEAT("help", "library", "list"), 0, "Usage: reseat library list");
     cr_expect(!strstr(help->out, "Usage: reseat library list [OPTION...]\n       "), "%s",
               help->out);
     struct result *result = RESEAT("move", "--wrong", "--json");
-    json_t *object = json_loads(result->out, 0, NULL);
+    json_t *object = harness_parse(result->out);
     cr_expect_str_eq(result->err, "");
     cr_expect(strstr(text(json_object_get(object, "error"), "message"), "--wrong is unknown"));
-    json_decref(object);
 }

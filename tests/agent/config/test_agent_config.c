@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,10 +27,9 @@ static void configure(const char *text)
 
 static json_t *json_of(const struct result *result, int status)
 {
-    json_t *object = json_loads(result->out, 0, NULL);
+    json_t *object = harness_parse(result->out);
 
     cr_assert_eq(result->status, status, "%s%s", result->out, result->err);
-    cr_assert(object, "not JSON: %s", result->out);
     cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), status);
     cr_assert_str_eq(result->err, "");
@@ -57,7 +53,6 @@ static void expect_agent(const char *file, const char *problem)
     cr_expect(problem[0] ? strstr(text_of(agent, "config_problem"), problem) != NULL
                          : text_of(agent, "config_problem")[0] == '\0',
               "%s", text_of(agent, "config_problem"));
-    json_decref(object);
 }
 
 /** What `reseat ps` says that no program changes by itself. To be freed. */
@@ -78,7 +73,6 @@ static char *programs(void)
     }
     char *text = json_dumps(kept, JSON_SORT_KEYS);
     json_decref(kept);
-    json_decref(object);
     return text;
 }
 
@@ -115,16 +109,14 @@ Test(config, it_is_shown_with_its_origins)
     cr_expect_str_eq(text_of(program, "ways"), "none");
     cr_expect_eq(json_object_size(program), 4);
     cr_expect_eq(json_array_size(json_object_get(object, "devices")), 0);
-    json_decref(object);
 }
 
 Test(config, what_is_printed_is_a_file_that_says_the_same)
 {
     configure("policy = { gain = 77; };\ndevices = ( { match = \"gpu0\"; memory = \"3GiB\"; } );");
     setenv("RESEAT_BUDGET", "6", 1);
-    struct result *result = RESEAT("config", "print", "--aging", "60");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "# option --aging"));
+    struct result *result =
+        harness_says(RESEAT("config", "print", "--aging", "60"), 0, "# option --aging");
     configure(result->out);
     unsetenv("RESEAT_BUDGET");
     cr_assert_eq(RESEAT("config", "validate")->status, 0);
@@ -141,17 +133,13 @@ Test(config, what_is_printed_is_a_file_that_says_the_same)
     }
     json_t *device = json_array_get(json_object_get(object, "devices"), 0);
     cr_expect_eq(json_integer_value(json_object_get(device, "memory")), 3221225472);
-    json_decref(object);
 }
 
 Test(config, a_file_is_checked_and_found)
 {
     char expected[300];
-    struct result *result = RESEAT("config", "validate");
-
-    cr_expect_eq(result->status, 0);
-    cr_expect(strstr(result->out, "there is no such file; the defaults hold"), "%s", result->out);
-    result = RESEAT("config", "path");
+    harness_says(RESEAT("config", "validate"), 0, "there is no such file; the defaults hold");
+    struct result *result = RESEAT("config", "path");
     cr_expect_eq(result->status, 0);
     cr_expect(strstr(result->err, "the defaults hold"), "%s", result->err);
     configure("policy = { gain = 20; };");
@@ -177,7 +165,6 @@ Test(config, a_file_is_checked_and_found)
     cr_expect_str_eq(text_of(error, "code"), "usage");
     cr_expect_str_eq(text_of(error, "file"), path);
     cr_expect_eq(json_integer_value(json_object_get(error, "line")), 3);
-    json_decref(object);
 
     /* One that is named is another, and has to be there. */
     setenv("RESEAT_CONFIG", "/nonexistent", 1);
@@ -187,7 +174,6 @@ Test(config, a_file_is_checked_and_found)
     object = json_of(result, 0);
     cr_expect_str_eq(text_of(object, "file"), "/nonexistent");
     cr_expect(json_is_false(json_object_get(object, "exists")));
-    json_decref(object);
 }
 
 Test(config, what_is_not_asked_right_is_a_usage_error)
@@ -212,7 +198,7 @@ Test(config, what_is_not_asked_right_is_a_usage_error)
 
 Test(config, another_one_changes_nothing_else_in_the_agent)
 {
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     pid_t agent = harness_agent();
 
     expect_agent("", "");
@@ -221,9 +207,7 @@ Test(config, another_one_changes_nothing_else_in_the_agent)
     cr_assert(harness_state("app", "suspended", 5000));
     char *before = programs();
     configure("policy = { gain = 20; };");
-    struct result *result = RESEAT("config", "reload");
-    cr_expect_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, path), "%s", result->out);
+    harness_says(RESEAT("config", "reload"), 0, path);
     expect_agent(path, "");
     char *after = programs();
     cr_expect_str_eq(after, before);
@@ -235,7 +219,6 @@ Test(config, another_one_changes_nothing_else_in_the_agent)
     expect_agent("", "");
     free(before);
     free(after);
-    harness_end(pid);
 }
 
 Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
@@ -243,7 +226,7 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     char expected[600];
 
     configure("policy = { gain = 20; };");
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     char *before = programs();
     expect_agent(path, "");
     configure("policy = {\n gain = 20;\n budget = -1;\n};");
@@ -259,7 +242,6 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     cr_expect_str_eq(text_of(error, "file"), path);
     cr_expect_eq(json_integer_value(json_object_get(error, "line")), 3);
     cr_expect(strstr(text_of(error, "reason"), "budget"));
-    json_decref(object);
     char *after = programs();
     cr_expect_str_eq(after, before);
     cr_expect_eq(RESEAT("move", "app", "cpu1")->status, 0);
@@ -270,7 +252,6 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     expect_agent(path, "");
     free(before);
     free(after);
-    harness_end(pid);
 }
 
 /** Wait until the program keeps so many bytes ready. */
@@ -282,7 +263,6 @@ static void expect_warm(json_int_t bytes)
         json_t *object = json_of(RESEAT("ps", "--json"), 0);
         json_t *app = json_array_get(json_object_get(object, "apps"), 0);
         said = json_integer_value(json_object_get(app, "warm_bytes"));
-        json_decref(object);
         usleep(25000);
     }
     cr_assert_eq(said, bytes, "%lld", (long long)said);
@@ -291,7 +271,7 @@ static void expect_warm(json_int_t bytes)
 Test(config, programs_keep_as_much_memory_ready_as_it_says)
 {
     configure("programs = ( { match = \"app\"; warm = \"12MiB\"; } );");
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     expect_warm(12 << 20);
     configure("programs = ( { match = \"app\"; warm = \"8MiB\"; } );");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
@@ -299,7 +279,6 @@ Test(config, programs_keep_as_much_memory_ready_as_it_says)
     configure("programs = ( { match = \"*\"; warm = \"0\"; } );");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     expect_warm(0);
-    harness_end(pid);
 }
 
 static void wait_for_problem(const char *problem)
@@ -308,7 +287,6 @@ static void wait_for_problem(const char *problem)
         json_t *object = json_of(RESEAT("agent", "status", "--json"), 0);
         const char *text = text_of(json_object_get(object, "agent"), "config_problem");
         bool reached = problem[0] ? strstr(text, problem) != NULL : !text[0];
-        json_decref(object);
         if (reached)
             return;
         usleep(25000);
@@ -318,7 +296,7 @@ static void wait_for_problem(const char *problem)
 
 Test(config, a_signal_has_it_read_too_during_a_move)
 {
-    pid_t pid = harness_start("app", "slow");
+    harness_start("app", "slow");
     pid_t agent = harness_agent();
     pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
 
@@ -336,7 +314,6 @@ Test(config, a_signal_has_it_read_too_during_a_move)
     cr_expect_eq(harness_wait(mover), 1);
     cr_expect(harness_state("app", "running", 10000));
     cr_expect_eq(harness_agent(), agent);
-    harness_end(pid);
 }
 
 Test(config, an_agent_does_not_start_with_a_wrong_one_and_programs_run_without)
@@ -345,10 +322,8 @@ Test(config, an_agent_does_not_start_with_a_wrong_one_and_programs_run_without)
 
     configure("policy = {\n gain = 9; };");
     snprintf(expected, sizeof(expected), "%s:2: \"gain\"", path);
-    struct result *result = RESEAT("agent", "start");
-    cr_expect_eq(result->status, 3);
-    cr_expect(strstr(result->err, expected), "%s", result->err);
-    result = RESEAT("run", "--", "echo", "ran");
+    harness_says(RESEAT("agent", "start"), 3, expected);
+    struct result *result = RESEAT("run", "--", "echo", "ran");
     cr_expect_eq(result->status, 0);
     cr_expect_str_eq(result->out, "ran\n");
     cr_expect(strstr(result->err, expected), "%s", result->err);

@@ -1,9 +1,6 @@
 #include "tests/agent/daemon/own_agent.h"
 
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 

@@ -1,8 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -11,8 +9,6 @@ TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
 Test(agent, exit_statuses)
 {
-    struct result *result;
-
     cr_assert_eq(RESEAT("ps")->status, 3);
     cr_assert_eq(RESEAT("move", "app", "cpu0")->status, 3);
     cr_assert_eq(RESEAT("move", "app")->status, 2);
@@ -27,9 +23,8 @@ Test(agent, exit_statuses)
     cr_assert_eq(RESEAT("run", "/tmp")->status, 126);
 
     pid_t pid = harness_start("app", "fail");
-    result = RESEAT("move", "app", "cpu0");
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->err, "building a program failed: -11"), "%s", result->err);
+    struct result *result =
+        harness_says(RESEAT("move", "app", "cpu0"), 1, "building a program failed: -11");
     cr_assert_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1);
     cr_assert_eq(RESEAT("move", "nobody", "cpu0")->status, 3);
     cr_assert_eq(RESEAT("move", "app", "gpu7")->status, 3);
@@ -37,9 +32,7 @@ Test(agent, exit_statuses)
     harness_end(pid);
 
     pid = harness_start("refuser", "refuse");
-    result = RESEAT("move", "refuser", "cpu0");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "1024 used, 256 offered"));
+    harness_says(RESEAT("move", "refuser", "cpu0"), 4, "1024 used, 256 offered");
     harness_end(pid);
 
     pid = harness_start("slow", "slow");
@@ -49,7 +42,6 @@ Test(agent, exit_statuses)
     kill(pid, SIGSTOP);
     cr_assert_eq(RESEAT("move", "slow", "cpu0", "--timeout", "0.2")->status, 5);
     kill(pid, SIGCONT);
-    harness_end(pid);
 }
 
 Test(agent, json_is_valid_on_success_and_on_errors)
@@ -57,61 +49,49 @@ Test(agent, json_is_valid_on_success_and_on_errors)
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
 
     cr_assert_str_eq(harness_error(object), "no-agent");
-    json_decref(object);
-    json_decref(harness_json(RESEAT("devices", "--json"), "devices"));
-    json_decref(harness_json(RESEAT("ps", "--json"), "ps"));
-    json_decref(harness_json(RESEAT("version", "--json"), "version"));
-    json_decref(harness_json(RESEAT("agent", "status", "--json"), "agent"));
-    json_decref(harness_json(RESEAT("move", "--json"), "move"));
-    json_decref(harness_json(RESEAT("suspend", "--json", "--bad"), "suspend"));
+    harness_json(RESEAT("devices", "--json"), "devices");
+    harness_json(RESEAT("ps", "--json"), "ps");
+    harness_json(RESEAT("version", "--json"), "version");
+    harness_json(RESEAT("agent", "status", "--json"), "agent");
+    harness_json(RESEAT("move", "--json"), "move");
+    harness_json(RESEAT("suspend", "--json", "--bad"), "suspend");
 
-    pid_t pid = harness_start("app \"\xc3\xa9", "done");
-    json_decref(harness_json(RESEAT("ps", "--json"), "ps"));
+    harness_start("app \"\xc3\xa9", "done");
+    harness_json(RESEAT("ps", "--json"), "ps");
     object = harness_json(RESEAT("move", "app \"\xc3\xa9", "cpu0", "--json"), "move");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
     cr_assert_gt(json_integer_value(json_object_get(object, "bytes")), 0);
-    json_decref(object);
     object = harness_json(RESEAT("move", "b\xff", "cpu0", "--json"), "move");
     cr_assert_str_eq(harness_error(object), "no-app");
-    json_decref(object);
-    harness_end(pid);
 }
 
 Test(agent, a_program_that_has_not_called_opencl_is_starting_also_for_the_next_agent)
 {
     setenv("FAKE_MOVE", "done", 1);
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "late", harness_program(), "60",
-                              "late", "2500", NULL);
+    harness_spawn(harness_reseat(), "run", "--name", "late", harness_program(), "60", "late",
+                  "2500", NULL);
     cr_assert(harness_state("late", "starting", 2000));
     cr_assert_eq(RESEAT("suspend", "late")->status, 4);
     kill(harness_agent(), SIGKILL);
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert(harness_state("late", "starting", 500));
-    struct result *result = RESEAT("move", "late", "cpu1");
-    cr_assert_eq(result->status, 0);
-    cr_assert(strstr(result->out, "will start on cpu1"));
+    harness_says(RESEAT("move", "late", "cpu1"), 0, "will start on cpu1");
     cr_assert(harness_state("late", "running", 5000));
     cr_assert(harness_prints("ps", NULL, "cpu1", 5000), "%s", RESEAT("ps")->out);
-    harness_end(pid);
 }
 
 Test(agent, a_child_after_fork_is_a_program_of_its_own)
 {
     setenv("FAKE_MOVE", "done", 1);
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--device", "cpu1", harness_program(), "60",
-                              "fork", NULL);
+    harness_spawn(harness_reseat(), "run", "--device", "cpu1", harness_program(), "60", "fork",
+                  NULL);
     json_t *apps = NULL;
-    json_t *object = NULL;
 
     for (int i = 0; i < 100; i++) {
-        json_decref(object);
-        object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
-        apps = json_object_get(object, "apps");
+        apps = json_object_get(harness_parse(RESEAT("ps", "--json")->out), "apps");
         if (json_array_size(apps) == 2)
             break;
         usleep(50000);
     }
     cr_assert_eq(json_array_size(apps), 2);
-    json_decref(object);
-    harness_end(pid);
 }

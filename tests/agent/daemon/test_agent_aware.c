@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -20,11 +17,10 @@ static const char *device(void)
     static char name[64];
     name[0] = '\0';
     for (int i = 0; i < 500 && !name[0]; i++) {
-        json_t *object = json_loads(RESEAT("ps", "--json")->out, 0, NULL);
+        json_t *object = harness_parse(RESEAT("ps", "--json")->out);
         json_t *app = json_array_get(json_object_get(object, "apps"), 0);
         const char *told = json_string_value(json_object_get(app, "device"));
         snprintf(name, sizeof(name), "%s", told ? told : "");
-        json_decref(object);
         usleep(20000);
     }
     return name;
@@ -41,23 +37,12 @@ static pid_t start(void)
     return pid;
 }
 
-static void end(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    harness_wait(pid);
-}
-
-/** "aware" of the one program there is; NULL: it is not. A new reference. */
+/** "aware" of the one program there is; NULL: it is not. */
 static json_t *aware(void)
 {
-    json_error_t error;
-    json_t *object = json_loads(RESEAT("ps", "--json")->out, 0, &error);
-    cr_assert(object, "%s", error.text);
-    json_t *apps = json_object_get(object, "apps");
+    json_t *apps = json_object_get(harness_parse(RESEAT("ps", "--json")->out), "apps");
     cr_assert_eq(json_array_size(apps), 1);
-    json_t *found = json_incref(json_object_get(json_array_get(apps, 0), "aware"));
-    json_decref(object);
-    return found;
+    return json_object_get(json_array_get(apps, 0), "aware");
 }
 
 static json_int_t wants(const char *which, const char *what)
@@ -65,7 +50,6 @@ static json_int_t wants(const char *which, const char *what)
     json_t *found = aware();
     json_int_t value =
         found ? json_integer_value(json_object_get(json_object_get(found, which), what)) : -1;
-    json_decref(found);
     return value;
 }
 
@@ -92,13 +76,11 @@ Test(aware, shows_what_a_program_asks_for_and_what_it_asks_for_later)
     cr_assert_eq(json_array_size(features), 2);
     cr_assert_str_eq(json_string_value(json_array_get(features, 0)), "fp64");
     cr_assert_str_eq(json_string_value(json_array_get(features, 1)), "images");
-    json_decref(found);
     kill(pid, SIGUSR1);
     cr_assert(comes_to_want(8 << 20));
     cr_assert_eq(wants("minimum", "memory"), 2 << 20);
     kill(pid, SIGUSR2);
     cr_assert(comes_to_want(-1));
-    end(pid);
 }
 
 Test(aware, a_new_agent_is_told_again)
@@ -111,7 +93,6 @@ Test(aware, a_new_agent_is_told_again)
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert(harness_state("app", "running", 10000));
     cr_assert_eq(wants("minimum", "memory"), 2 << 20);
-    end(pid);
 }
 
 /** Wait until @line is among the notes. */
@@ -134,26 +115,22 @@ static bool noted(const char *line)
 
 Test(aware, is_notified)
 {
-    pid_t pid = start();
+    start();
 
-    struct result *result =
-        RESEAT("notify", "app", "device-taken", "--in", "2.5", "--text", "wanted elsewhere");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "is told: device-taken\n"), "%s", result->out);
+    harness_says(
+        RESEAT("notify", "app", "device-taken", "--in", "2.5", "--text", "wanted elsewhere"), 0,
+        "is told: device-taken\n");
     cr_assert(noted("notice 2 0 2500000000 0 wanted elsewhere\n"));
-    result = RESEAT("notify", "app", "quota", "--value", "1048576", "--json");
+    struct result *result = RESEAT("notify", "app", "quota", "--value", "1048576", "--json");
     cr_assert_eq(result->status, 0);
-    json_t *object = json_loads(result->out, 0, NULL);
-    cr_assert(object, "%s", result->out);
+    json_t *object = harness_parse(result->out);
     cr_assert_str_eq(json_string_value(json_object_get(object, "what")), "quota");
-    json_decref(object);
     cr_assert(noted("notice 4 0 0 1048576 \n"));
-    end(pid);
 }
 
 Test(aware, is_told_what_operators_do)
 {
-    pid_t pid = start();
+    start();
 
     cr_assert_eq(RESEAT("limit", "app", "--memory", "3GiB")->status, 0);
     cr_assert(noted("notice 4 0 0 3221225472 an operator set its limit\n"));
@@ -161,7 +138,6 @@ Test(aware, is_told_what_operators_do)
     cr_assert(drained->status != 2, "%s", drained->err);
     cr_assert(noted("notice 2 0 0 0 an operator drains the device\n"));
     cr_assert_eq(RESEAT("drain", device(), "--off")->status, 0);
-    end(pid);
 }
 
 Test(aware, is_kept_off_devices_below_its_minimum)
@@ -169,20 +145,17 @@ Test(aware, is_kept_off_devices_below_its_minimum)
     setenv("POCL_FAKE_DEVICES", "gpu:small,gpu:roomy,cpu:plain", 1);
     setenv("FAKE_MINIMUM_GIB", "4", 1);
     pid_t pid = start();
-
-    struct result *result = RESEAT("explain", "app");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "cpu0: app would not run there."), "%s", result->out);
+    struct result *result =
+        harness_says(RESEAT("explain", "app"), 0, "cpu0: app would not run there.");
     cr_assert_null(strstr(result->out, "gpu1: app would not run there."), "%s", result->out);
     /* A program that is being moved is not asked. */
     cr_assert(harness_prints(
         "explain", "app", "launches of kernel loop?s are not given in pieces: it may wait", 10000));
-    end(pid);
+    harness_end(pid);
     unsetenv("FAKE_MINIMUM_GIB");
-    pid = start();
+    start();
     result = RESEAT("explain", "app");
     cr_assert_null(strstr(result->out, "would not run there"), "%s", result->out);
-    end(pid);
 }
 
 Test(aware, notify_says_what_is_wrong)
@@ -207,8 +180,5 @@ Test(aware, notify_says_what_is_wrong)
     cr_assert_eq(RESEAT("notify", "nobody", "device-added")->status, 3);
     kill(pid, SIGUSR2);
     cr_assert(comes_to_want(-1));
-    struct result *result = RESEAT("notify", "app", "device-added");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "has not registered with reseat.h"), "%s", result->err);
-    end(pid);
+    harness_says(RESEAT("notify", "app", "device-added"), 4, "has not registered with reseat.h");
 }

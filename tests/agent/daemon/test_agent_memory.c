@@ -1,8 +1,5 @@
 #include "tests/support/cases.h"
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -562,9 +559,8 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
     a->outgrows = 1;
     a->more = 300 * MIB;
-    result = PUPPETS_RESEAT("move", "a", "gpu1");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "needs 600 MiB, but gpu1 has 512 MiB free"), "%s", result->err);
+    harness_says(PUPPETS_RESEAT("move", "a", "gpu1"), 4,
+                 "needs 600 MiB, but gpu1 has 512 MiB free");
     cr_assert_eq(a->moves, 2);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
 
@@ -601,9 +597,7 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     /* Nor one that says so whatever it is asked, be it of a suspend, which counts nothing. */
     a->move = RESULT_AGAIN;
     a->outgrows = 0;
-    result = PUPPETS_RESEAT("move", "a", "gpu0");
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->err, "does not say what became of it"), "%s", result->err);
+    harness_says(PUPPETS_RESEAT("move", "a", "gpu0"), 1, "does not say what became of it");
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 1);
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 0);
 }
@@ -652,9 +646,7 @@ Test(memory, what_a_move_on_demand_left_behind_counts_where_it_is)
     cr_assert_eq(devices_say("gpu0", "granted_bytes"), 200 * MIB);
     const char *ps = PUPPETS_RESEAT("ps")->out;
     cr_assert(strstr(ps, "running, 50.0 MiB of 200 MiB fetched from gpu0"), "%s", ps);
-    const struct result *result = PUPPETS_RESEAT("move", "b", "gpu0");
-    cr_assert_eq(result->status, 4, "%s", result->err);
-    cr_assert(strstr(result->err, "beside a 200 MiB"), "%s", result->err);
+    harness_says(PUPPETS_RESEAT("move", "b", "gpu0"), 4, "beside a 200 MiB");
     /* Back to where it has most of it. */
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu0")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1", "--on-demand")->status, 0);

@@ -1,7 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
@@ -81,11 +78,9 @@ Test(agent_power, a_stopped_program_keeps_power_from_nobody_and_grants_are_renew
 Test(agent_power, a_cap_below_what_a_device_takes_is_refused_with_the_least)
 {
     configure("", 0);
-    struct result *refused = RESEAT("limit", "gpu0", "--power", "99");
-    cr_expect_eq(refused->status, 4);
-    cr_expect(strstr(refused->err, "the least that would do is 100.0 W"), "%s", refused->err);
+    harness_says(RESEAT("limit", "gpu0", "--power", "99"), 4, "the least that would do is 100.0 W");
     cr_expect_eq(RESEAT("limit", "gpu0", "--power", "100")->status, 0);
-    refused = RESEAT("run", "--cap", "99", "--", "true");
+    struct result *refused = RESEAT("run", "--cap", "99", "--", "true");
     cr_expect(strstr(refused->err, "the least that would do is 100.0 W"), "%s", refused->err);
 }
 

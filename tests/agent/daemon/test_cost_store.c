@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <pthread.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/daemon/costs/store.h"

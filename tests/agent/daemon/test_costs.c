@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +52,6 @@ static uint64_t profile_says(const char *what, const char *kernel, const char *d
             strcmp(json_string_value(json_object_get(cost, "device")), device) == 0)
             ret = (uint64_t)json_integer_value(json_object_get(cost, field));
     }
-    json_decref(answer);
     return ret;
 }
 
@@ -101,14 +97,13 @@ Test(costs, what_programs_measure_is_shown_by_kernel_device_and_size)
 Test(costs, the_policy_is_told_how_fast_a_program_would_be_elsewhere)
 {
     struct puppet *a = start("a");
-    char *text;
 
     measured(a, "blur", "gpu:one", 5, 1000, 4 * MS);
     measured(a, "blur", "gpu:larger", 5, 1000, MS);
     cr_assert(comes_to("blur", "gpu1", "samples_permil", 5000));
     puppets_for(1100); /* for so long an answer holds */
     struct result *result = PUPPETS_RESEAT("explain", "a");
-    text = strstr(result->out, "measured at ");
+    char *text = strstr(result->out, "measured at ");
     cr_assert(text, "%s", result->out);
     double times = strtod(text + strlen("measured at "), NULL);
     cr_expect(times > 3.8 && times < 4.2, "%s", text);
@@ -214,7 +209,6 @@ Test(costs, a_program_that_tells_too_much_is_not_listened_to)
     cr_assert(comes_to("blur", "gpu0", "samples_permil", 3000), "nor are others");
     json_t *answer = harness_json(RESEAT("profile", "--json"), "profile");
     cr_expect(json_is_false(json_object_get(answer, "more")), "more than 1000 of 4000 are known");
-    json_decref(answer);
 }
 
 /** Where a program called @name would start, which then ends. */
@@ -272,9 +266,7 @@ Test(costs, what_was_exported_is_imported_by_another_agent)
     unlink(store());
     cr_assert_eq(RESEAT("devices")->status, 0);
     cr_assert_eq(profile_says(NULL, "blur", "gpu0", "ns"), UINT64_MAX, "it is known already");
-    result = RESEAT("profile", "--import", path);
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_expect(strstr(result->out, "2 entries"), "%s", result->out);
+    harness_says(RESEAT("profile", "--import", path), 0, "2 entries");
     cr_expect_eq(profile_says(NULL, "blur", "gpu0", "samples_permil"), 5000);
     cr_expect_eq(profile_says("gpu1", "blur", "gpu0", "ns"), UINT64_MAX, "it is of another device");
     cr_expect_neq(profile_says("gpu1", "other", "gpu1", "ns"), UINT64_MAX);
@@ -377,22 +369,18 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
         cr_assert_eq(rename(fresh, path), 0);
         for (unsigned k = 0; i > 1 && k < 4; k++) {
             puppets_for(300);
-            json_error_t error;
-            json_t *answer = json_loads(RESEAT("devices", "--json")->out, 0, &error);
+            json_t *answer = harness_parse(RESEAT("devices", "--json")->out);
             const json_t *gpu = json_array_get(json_object_get(answer, "devices"), 0);
             double mw = (double)json_integer_value(json_object_get(gpu, "power_mw"));
             least = mw < least ? mw : least;
             most = mw > most ? mw : most;
-            json_decref(answer);
         }
     }
     harness_write(path, "1000000000000000\n"); /* no device draws that */
     puppets_for(600);
-    json_error_t error;
-    json_t *answer = json_loads(RESEAT("devices", "--json")->out, 0, &error);
+    json_t *answer = harness_parse(RESEAT("devices", "--json")->out);
     const json_t *gpu = json_array_get(json_object_get(answer, "devices"), 0);
     cr_expect_leq(json_integer_value(json_object_get(gpu, "power_mw")), 80000);
-    json_decref(answer);
     cr_expect(least > 15000 && most < 80000, "%g to %g mW", least, most);
 }
 

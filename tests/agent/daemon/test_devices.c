@@ -2,9 +2,6 @@
 #include <dirent.h>
 #include <jansson.h>
 #include <pty.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +14,7 @@ TestSuite(devices, .init = harness_init, .fini = harness_finish, .timeout = 120)
 
 Test(devices, devices_say_who_uses_them)
 {
-    pid_t pid = harness_start("user", "done");
+    harness_start("user", "done");
     cr_assert(harness_prints("devices", "--json", "\"used_bytes\": 67108864", 5000));
     json_t *object = harness_json(RESEAT("devices", "--json"), "devices"), *device;
     size_t i, users = 0;
@@ -33,8 +30,6 @@ Test(devices, devices_say_who_uses_them)
         }
     }
     cr_assert_eq(users, 1);
-    json_decref(object);
-    harness_end(pid);
 }
 
 /** What the list of devices looks like on a terminal of so many columns. */
@@ -140,18 +135,15 @@ Test(devices, presented_says_what_programs_are_told_and_because_of_which_device)
     one = entry(presented, "extensions", "cl_khr_fp16");
     expect_text(one, "rule", "missing");
     expect_by(one, "gpu0", 1);
-    json_decref(object);
 
-    struct result *result = RESEAT("devices", "--presented");
-    cr_assert_eq(result->status, 0);
-    cr_expect(strstr(result->out, "least of gpu0 256, cpu0 4096, cpu1 4096"), "%s", result->out);
+    struct result *result = harness_says(RESEAT("devices", "--presented"), 0,
+                                         "least of gpu0 256, cpu0 4096, cpu1 4096");
     cr_expect(strstr(result->out, "accel0 takes no part"), "%s", result->out);
     cr_expect(strstr(result->out, "not on gpu0"), "%s", result->out);
     cr_assert_eq(RESEAT("ps", "--presented")->status, 2);
     setenv("POCL_FAKE_DEVICES", "", 1);
     object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     cr_expect_str_eq(harness_error(object), "no-device");
-    json_decref(object);
 }
 
 Test(devices, presented_memory_is_the_most_of_any_device_or_what_is_said)
@@ -164,7 +156,6 @@ Test(devices, presented_memory_is_the_most_of_any_device_or_what_is_said)
     cr_expect_eq(json_integer_value(json_object_get(one, "value")), 8ll << 30);
     expect_text(one, "rule", "most-memory");
     expect_by(one, "cpu0", 1);
-    json_decref(object);
     struct result *result = RESEAT("devices", "--presented");
     cr_expect(strstr(result->out, "of cpu0, which has the most memory, of gpu0 2147483648, "
                                   "cpu0 8589934592"),
@@ -176,7 +167,6 @@ Test(devices, presented_memory_is_the_most_of_any_device_or_what_is_said)
     cr_expect_eq(json_integer_value(json_object_get(one, "value")), 3ll << 30);
     expect_text(one, "rule", "ours");
     expect_text(one, "because", "as --memory says");
-    json_decref(object);
     setenv("RESEAT_MEMORY", "3 GiB", 1);
     cr_expect_eq(RESEAT("devices", "--presented")->status, 2);
     unsetenv("RESEAT_MEMORY");
@@ -213,7 +203,7 @@ static size_t told_devices(void)
 Test(devices, what_a_program_is_told_does_not_depend_on_who_else_runs)
 {
     setenv("POCL_FAKE_DEVICES", "gpu:small,cpu:two", 1);
-    pid_t pid = harness_start("first", "done");
+    harness_start("first", "done");
     cr_expect_eq(told_devices(), 2);
     setenv("POCL_FAKE_DEVICES", "cpu:one,cpu:three", 1);
     cr_expect_eq(told_devices(), 2, "not those of the other environment");
@@ -227,21 +217,17 @@ Test(devices, what_a_program_is_told_does_not_depend_on_who_else_runs)
     json_t *object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     json_t *devices = json_object_get(json_object_get(object, "presented"), "devices");
     cr_expect_eq(json_array_size(devices), 2);
-    json_decref(object);
     cr_expect_eq(told_devices(), 2);
     cr_expect(strstr(RESEAT("ps")->out, "gpu0"));
-    harness_end(pid);
 }
 
 Test(devices, a_program_starts_where_its_own_environment_shows_a_device)
 {
     setenv("POCL_FAKE_DEVICES", "gpu:small", 1);
-    pid_t pid = harness_start("first", "done"), second;
+    harness_start("first", "done");
     setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
-    second = harness_start("second", "done");
+    harness_start("second", "done");
     cr_expect(strstr(RESEAT("ps")->out, "cpu0"), "%s", RESEAT("ps")->out);
-    harness_end(second);
-    harness_end(pid);
 }
 
 Test(devices, doctor_says_what_a_wider_choice_of_devices_costs)
@@ -298,7 +284,7 @@ Test(devices, lists_that_nobody_reads_any_more_are_removed)
     FILE *file;
 
     setenv("POCL_FAKE_DEVICES", "gpu:used", 1);
-    pid_t pid = harness_start("user", "done");
+    harness_start("user", "done");
     cr_assert_eq(files_named("inventory-", used), 1);
     for (int i = 0; i < 20; i++) {
         /* As a helper leaves it that is killed while it writes. */
@@ -317,5 +303,4 @@ Test(devices, lists_that_nobody_reads_any_more_are_removed)
     setenv("POCL_FAKE_DEVICES", "gpu:another", 1);
     cr_assert_eq(RESEAT("devices")->status, 0);
     cr_expect_eq(files_named(used, name), 1, "a program was told of it");
-    harness_end(pid);
 }

@@ -1,7 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/daemon/devices/ledger.h"
 #include "agent/daemon/operations/grants.h"

@@ -3,9 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -217,7 +214,6 @@ Test(metrics, others_figures_are_for_those_who_may_see_them)
     cr_assert_eq(ask_http(fd, "GET /metrics", "Host: localhost:47411\r\n"), 200);
     cr_expect_null(strstr(page, "user=\""), "everybody may read it there");
     cr_expect_eq(ask_http(connect_tcp(47411), "GET /metrics", "Host: evil.example\r\n"), 403);
-    visitor_leave(&program);
 }
 
 Test(metrics, what_is_not_a_scrape_is_refused_and_the_configuration_is_followed)

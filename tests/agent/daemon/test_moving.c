@@ -2,9 +2,6 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -15,26 +12,20 @@ TestSuite(moving, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
 Test(moving, moves_suspends_and_resumes)
 {
-    pid_t pid = harness_start("app", "done");
-    struct result *result = RESEAT("move", "app", "cpu1");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
+    harness_start("app", "done");
+    harness_says(RESEAT("move", "app", "cpu1"), 0, "from gpu0 to cpu1");
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(harness_state("app", "suspended", 2000));
-    result = RESEAT("suspend", "app");
+    struct result *result = RESEAT("suspend", "app");
     cr_assert(strstr(result->out, "is already suspended\n"), "%s", result->out);
     /* It was stopped all along: the time that the copies took is no pause of a running program. */
-    result = RESEAT("resume", "app");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "resumed on cpu1 in"), "%s", result->out);
+    result = harness_says(RESEAT("resume", "app"), 0, "resumed on cpu1 in");
     cr_assert(!strstr(result->out, "paused") && !strstr(result->out, "stopped"), "%s", result->out);
     result = RESEAT("move", "app", "cpu1");
     cr_assert(strstr(result->out, "is already on cpu1\n"), "%s", result->out);
     cr_assert_eq(RESEAT("resume", "app")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(strstr(RESEAT("resume", "app", "cpu0")->out, "on cpu0"));
-    harness_end(pid);
 }
 
 /** What `reseat ps --json` says that "app" is ready for: the first, or "". */
@@ -48,27 +39,20 @@ static const char *ready_for(void)
     cr_assert(json_is_array(ready));
     const char *first = json_string_value(json_array_get(ready, 0));
     snprintf(name, sizeof(name), "%s", first ? first : "");
-    json_decref(object);
     return name;
 }
 
 Test(moving, makes_a_program_ready_for_a_device_and_lets_go_of_that)
 {
-    pid_t pid = harness_start("app", "done");
-    struct result *result = RESEAT("prewarm", "app", "cpu1");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
+    harness_start("app", "done");
+    harness_says(RESEAT("prewarm", "app", "cpu1"), 0, "is ready for cpu1");
     cr_assert_str_eq(ready_for(), "cpu1");
     cr_assert(strstr(RESEAT("ps")->out, "cpu1"));
-    result = RESEAT("prewarm", "app", "cpu1", "--off");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "prewarmed device cpu1 released"), "%s", result->out);
+    harness_says(RESEAT("prewarm", "app", "cpu1", "--off"), 0, "prewarmed device cpu1 released");
     cr_assert_str_eq(ready_for(), "");
     cr_assert(strstr(RESEAT("prewarm", "app", "--off")->out, "no prewarmed device to release"));
     json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "--json"), "prewarm");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
-    json_decref(object);
     cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
     cr_assert_eq(RESEAT("prewarm", "app", "--off")->status, 0);
     cr_assert_str_eq(ready_for(), "");
@@ -80,22 +64,16 @@ Test(moving, makes_a_program_ready_for_a_device_and_lets_go_of_that)
     cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
     cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
     cr_assert_str_eq(ready_for(), "", "it is ready for a device that is drained");
-    result = RESEAT("prewarm", "app", "cpu1");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "drained"), "%s", result->err);
-    harness_end(pid);
+    harness_says(RESEAT("prewarm", "app", "cpu1"), 4, "drained");
 }
 
 Test(moving, a_program_that_cannot_be_made_ready_says_why_and_stays)
 {
-    pid_t pid = harness_start("app", "fail");
-    struct result *result = RESEAT("prewarm", "app", "cpu1");
-
-    cr_assert_eq(result->status, 1);
-    cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
+    harness_start("app", "fail");
+    struct result *result =
+        harness_says(RESEAT("prewarm", "app", "cpu1"), 1, "was not made ready for cpu1");
     cr_assert(strstr(result->err, "a program failed"), "%s", result->err);
     cr_assert_str_eq(ready_for(), "");
-    harness_end(pid);
 }
 
 /** What the entry of @name in "devices" says became of it; "" where there is none. */
@@ -114,11 +92,9 @@ static const char *result_of(const json_t *object, const char *name)
 
 Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
 {
-    pid_t pid = harness_start("app", "done");
-    struct result *result = RESEAT("prewarm", "app", "cpu0,cpu1");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "is ready for cpu0"), "%s", result->out);
+    harness_start("app", "done");
+    struct result *result =
+        harness_says(RESEAT("prewarm", "app", "cpu0,cpu1"), 0, "is ready for cpu0");
     cr_assert(strstr(result->out, "is ready for cpu1"), "%s", result->out);
     const char *shown = RESEAT("ps")->out; /* in the order in which they were made */
     cr_assert(strstr(shown, "cpu0,cpu1") || strstr(shown, "cpu1,cpu0"), "%s", shown);
@@ -126,10 +102,8 @@ Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
     json_t *object = harness_json(RESEAT("prewarm", "app", "cpu1,cpu1,gpu0", "--json"), "prewarm");
     cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
     cr_assert_str_eq(result_of(object, "gpu0"), "done");
-    json_decref(object);
-    result = RESEAT("prewarm", "app", "--off", "cpu1,cpu0");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "prewarmed device cpu0 released"), "%s", result->out);
+    result = harness_says(RESEAT("prewarm", "app", "--off", "cpu1,cpu0"), 0,
+                          "prewarmed device cpu0 released");
     cr_assert(strstr(result->out, "prewarmed device cpu1 released"), "%s", result->out);
     cr_assert_str_eq(ready_for(), "");
     /* One that is not to be used, and nothing is asked. */
@@ -139,12 +113,11 @@ Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
     cr_assert_eq(RESEAT("prewarm", "app", "cpu0,cpu1")->status, 4);
     cr_assert_eq(RESEAT("prewarm", "app", "cpu0,1,2,3,4,5,6,7,8")->status, 2);
     cr_assert_str_eq(ready_for(), "");
-    harness_end(pid);
 }
 
 Test(moving, a_device_that_cannot_be_made_ready_keeps_no_other_from_it)
 {
-    pid_t pid = harness_start("app", "failtwo");
+    harness_start("app", "failtwo");
     struct result *result = RESEAT("prewarm", "app", "cpu1,cpu0");
 
     cr_assert_eq(result->status, 1, "%s", result->out);
@@ -156,31 +129,27 @@ Test(moving, a_device_that_cannot_be_made_ready_keeps_no_other_from_it)
     cr_assert_str_eq(result_of(object, "cpu1"), "rolled-back");
     cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu1");
     cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
-    json_decref(object);
-    harness_end(pid);
 }
 
 Test(moving, a_deadline_and_an_interruption_end_all_that_is_made_ready)
 {
-    pid_t pid = harness_start("app", "slow");
+    harness_start("app", "slow");
     json_t *object = harness_json(
         RESEAT("prewarm", "app", "cpu0,cpu1", "--timeout", "0.3", "--json"), "prewarm");
 
     cr_assert_str_eq(result_of(object, "cpu0"), "expired");
     cr_assert_str_eq(result_of(object, "cpu1"), "expired");
-    json_decref(object);
     pid_t mover = harness_spawn(harness_reseat(), "prewarm", "app", "cpu0,cpu1", NULL);
     cr_assert(harness_state("app", "moving", 5000));
     kill(mover, SIGINT);
     cr_assert_eq(harness_wait(mover), 1);
     cr_assert(harness_state("app", "running", 2000));
     cr_assert_str_eq(ready_for(), "");
-    harness_end(pid);
 }
 
 Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
 {
-    pid_t pid = harness_start("app", "strand");
+    harness_start("app", "strand");
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(harness_state("app", "suspended", 2000));
     struct result *result = RESEAT("resume", "app", "gpu0");
@@ -191,7 +160,6 @@ Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
               "%s", result->err);
     /* What went wrong once need not be the device's fault: an image may be gone. */
     cr_assert(!strstr(result->err, "choose another device"), "%s", result->err);
-    harness_end(pid);
 }
 
 Test(moving, what_is_pinned_is_not_sent_to_another_device)
@@ -207,7 +175,6 @@ Test(moving, what_is_pinned_is_not_sent_to_another_device)
     result = RESEAT("move", "app", "cpu1");
     cr_assert(strstr(result->err, "256 offered; choose another device (reseat devices)\n"), "%s",
               result->err);
-    harness_end(pid);
 }
 
 Test(moving, a_move_that_took_long_says_what_took_long)
@@ -226,13 +193,12 @@ Test(moving, a_move_that_took_long_says_what_took_long)
     cr_assert(strstr(result->out, "; paused for 12.0 ms; "), "%s", result->out);
     cr_assert(!strstr(result->out, "building") && !strstr(result->out, "target"), "%s",
               result->out);
-    harness_end(pid);
 }
 
 Test(moving, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_programs)
 {
     pid_t pid = harness_start("survivor", "slow");
-    pid_t waiting = harness_spawn("sleep", "30", NULL);
+    harness_spawn("sleep", "30", NULL);
     pid_t agent = harness_agent();
     pid_t mover = harness_spawn(harness_reseat(), "move", "survivor", "cpu0", NULL);
 
@@ -243,24 +209,19 @@ Test(moving, killed_in_the_middle_of_a_move_and_started_again_it_knows_the_progr
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert(harness_state("survivor", "running", 2000));
     cr_assert_neq(harness_agent(), agent);
-    harness_end(waiting);
-    harness_end(pid);
 }
 
 Test(moving, a_program_that_dies_in_a_move_is_a_clear_error)
 {
     pid_t pid = harness_start("mortal", "die");
-    struct result *result = RESEAT("move", "mortal", "cpu0");
-
-    cr_assert_eq(result->status, 3);
-    cr_assert(strstr(result->err, "ended during the move"), "%s", result->err);
+    harness_says(RESEAT("move", "mortal", "cpu0"), 3, "ended during the move");
     cr_assert_eq(harness_wait(pid), 9);
     cr_assert(!strstr(RESEAT("ps")->out, "mortal"));
 }
 
 Test(moving, interrupting_the_command_cancels_the_move)
 {
-    pid_t pid = harness_start("app", "slow");
+    harness_start("app", "slow");
     pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
 
     cr_assert(harness_state("app", "moving", 5000));
@@ -272,7 +233,6 @@ Test(moving, interrupting_the_command_cancels_the_move)
     kill(mover, SIGKILL);
     harness_wait(mover);
     cr_assert(harness_state("app", "running", 2000));
-    harness_end(pid);
 }
 
 /* Waits for what a move shows in another terminal. */
@@ -289,34 +249,26 @@ static bool shows(const char *verb, const char *text)
 
 Test(moving, another_terminal_sees_where_a_move_goes_and_cancels_it)
 {
-    pid_t pid = harness_start("app", "slow");
-    struct result *result = RESEAT("cancel", "app");
-
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "is not being moved: nothing to cancel"), "%s", result->err);
+    harness_start("app", "slow");
+    harness_says(RESEAT("cancel", "app"), 4, "is not being moved: nothing to cancel");
     cr_assert_eq(RESEAT("cancel", "none")->status, 3);
     pid_t mover = harness_spawn(harness_reseat(), "move", "app", "cpu0", NULL);
     cr_assert(harness_state("app", "moving", 5000));
     cr_expect(shows("ps", "moving to cpu0"), "%s", RESEAT("ps")->out);
     cr_expect(shows("ps", "%: "), "it does not say how far it is: %s", RESEAT("ps")->out);
     cr_expect(shows("explain", "moving to cpu0"));
-    result = RESEAT("cancel", "app");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "app (pid "), "%s", result->out);
+    harness_says(RESEAT("cancel", "app"), 0, "app (pid ");
     cr_assert_eq(harness_wait(mover), 1);
     cr_assert(harness_state("app", "running", 2000));
     cr_assert(!strstr(RESEAT("ps")->out, "moving to"));
-    harness_end(pid);
 }
 
 Test(moving, another_terminal_changes_the_limits_of_a_move)
 {
-    pid_t pid = harness_start("app", "adjusted");
+    harness_start("app", "adjusted");
     char command[512];
-    struct result *result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
-
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "is not being moved: nothing to adjust"), "%s", result->err);
+    harness_says(RESEAT("adjust", "app", "--bandwidth", "7MiB"), 4,
+                 "is not being moved: nothing to adjust");
     cr_assert_eq(RESEAT("adjust", "none", "--bandwidth", "7MiB")->status, 3);
     cr_assert_eq(RESEAT("adjust", "app")->status, 2);
     snprintf(command, sizeof(command), "exec %s move app cpu1 --json", harness_reseat());
@@ -324,7 +276,7 @@ Test(moving, another_terminal_changes_the_limits_of_a_move)
     cr_assert(mover);
     cr_assert(harness_state("app", "moving", 5000));
     /* One at a time: the second leaves what the first said. */
-    result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
+    struct result *result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
     cr_assert_eq(result->status, 0, "%s", result->err);
     cr_assert(strstr(result->out, "app (pid ") && strstr(result->out, ": adjusted"), "%s",
               result->out);
@@ -337,53 +289,42 @@ Test(moving, another_terminal_changes_the_limits_of_a_move)
     json_decref(report);
     pclose(mover);
     cr_assert(strstr(RESEAT("events")->out, "adjust"), "%s", RESEAT("events")->out);
-    harness_end(pid);
 }
 
 Test(moving, what_is_copied_already_is_not_adjusted)
 {
-    pid_t pid = harness_start("app", "late");
+    harness_start("app", "late");
 
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--detach")->status, 0);
     cr_assert(shows("ps", "%: "), "%s", RESEAT("ps")->out);
-    struct result *result = RESEAT("adjust", "app", "--max-downtime", "30");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "too late to adjust"), "%s", result->err);
+    harness_says(RESEAT("adjust", "app", "--max-downtime", "30"), 4, "too late to adjust");
     cr_assert_eq(RESEAT("cancel", "app")->status, 0);
-    harness_end(pid);
 }
 
 Test(moving, what_copies_nothing_is_not_adjusted)
 {
-    pid_t pid = harness_start("app", "slow");
+    harness_start("app", "slow");
     pid_t prewarm = harness_spawn(harness_reseat(), "prewarm", "app", "cpu1", NULL);
 
     cr_assert(shows("explain", "cpu1"));
-    struct result *result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "nothing to adjust"), "%s", result->err);
+    harness_says(RESEAT("adjust", "app", "--bandwidth", "7MiB"), 4, "nothing to adjust");
     cr_assert_eq(RESEAT("cancel", "app")->status, 0);
     harness_wait(prewarm);
-    harness_end(pid);
 }
 
 Test(moving, a_detached_move_goes_on_by_itself_and_is_waited_for)
 {
-    pid_t pid = harness_start("app", "done:2000");
-    struct result *result = RESEAT("move", "app", "cpu1", "--detach");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "leaves gpu0 for cpu1"), "%s", result->out);
-    result = RESEAT("wait", "app", "running", "--timeout", "60s");
+    harness_start("app", "done:2000");
+    harness_says(RESEAT("move", "app", "cpu1", "--detach"), 0, "leaves gpu0 for cpu1");
+    struct result *result = RESEAT("wait", "app", "running", "--timeout", "60s");
     cr_assert_eq(result->status, 0, "%s", result->err);
     result = RESEAT("move", "app", "cpu1");
     cr_assert(strstr(result->out, "is already on cpu1"), "%s", result->out);
-    harness_end(pid);
 }
 
 Test(moving, a_detached_move_is_cancelled)
 {
-    pid_t pid = harness_start("app", "slow");
+    harness_start("app", "slow");
 
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--detach")->status, 0);
     cr_assert(harness_state("app", "moving", 5000));
@@ -391,13 +332,11 @@ Test(moving, a_detached_move_is_cancelled)
     cr_assert_eq(RESEAT("cancel", "app")->status, 0);
     cr_assert_eq(RESEAT("wait", "app", "running", "--timeout", "60s")->status, 0);
     cr_assert(harness_prints("ps", NULL, "gpu0", 2000));
-    harness_end(pid);
 }
 
 Test(moving, waits_for_states_of_programs_and_devices)
 {
     pid_t pid = harness_start("app", "done");
-    struct result *result;
 
     cr_assert_eq(RESEAT("wait", "gpu0", "idle", "--timeout", "1s")->status, 5);
     cr_assert_eq(RESEAT("wait", "cpu1", "idle")->status, 0);
@@ -410,10 +349,9 @@ Test(moving, waits_for_states_of_programs_and_devices)
     cr_assert_eq(harness_wait(waiter), 0);
     pid_t ended = harness_spawn(harness_reseat(), "wait", "app", "ended", NULL);
     pid_t never = harness_spawn(harness_reseat(), "wait", "app", "running", NULL);
-    result = RESEAT("wait", "app", "suspended", "--json");
+    struct result *result = RESEAT("wait", "app", "suspended", "--json");
     json_t *object = harness_json(result, "wait");
     cr_assert_str_eq(json_string_value(json_object_get(object, "condition")), "suspended");
-    json_decref(object);
     sleep(1);
     harness_end(pid);
     cr_assert_eq(harness_wait(ended), 0);
@@ -433,13 +371,12 @@ static void expect_asked(struct result *result, const char *command, uint64_t ms
     cr_assert_eq(json_integer_value(json_object_get(object, "downtime_ns")), 12000000);
     if (bandwidth)
         cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "bytes")), bandwidth);
-    json_decref(object);
 }
 
 Test(moving, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
 {
     setenv("RESEAT_MAX_DOWNTIME", "70", 1);
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     /* Aimed at; and asked for. */
     expect_asked(RESEAT("move", "app", "cpu1", "--json"), "move", 70, 0, 20);
     expect_asked(
@@ -458,5 +395,4 @@ Test(moving, a_downtime_and_a_bandwidth_are_asked_for_or_configured)
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--max-downtime", "0")->status, 2);
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "0")->status, 2);
     cr_assert_eq(RESEAT("move", "app", "cpu1", "--bandwidth", "fast")->status, 2);
-    harness_end(pid);
 }

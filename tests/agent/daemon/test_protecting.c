@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -13,7 +10,7 @@
 
 TestSuite(protecting, .init = harness_init, .fini = harness_finish, .timeout = 120);
 
-/** That member of "protection", or of "loss", of "app"; owned by the caller. */
+/** That member of "protection", or of "loss", of "app". */
 static json_t *said(const char *of, const char *member)
 {
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *found = NULL;
@@ -22,10 +19,9 @@ static json_t *said(const char *of, const char *member)
     for (size_t i = 0; i < json_array_size(apps); i++) {
         const json_t *app = json_array_get(apps, i);
         if (strcmp(json_string_value(json_object_get(app, "name")), "app") == 0)
-            found = json_incref(json_object_get(json_object_get(app, of), member));
+            found = json_object_get(json_object_get(app, of), member);
     }
     cr_assert_not_null(found, "%s.%s", of, member);
-    json_decref(object);
     return found;
 }
 
@@ -34,7 +30,6 @@ static json_int_t number(const char *of, const char *member)
     json_t *value = said(of, member);
     json_int_t number = json_is_boolean(value) ? json_is_true(value) : json_integer_value(value);
 
-    json_decref(value);
     return number;
 }
 
@@ -43,7 +38,6 @@ static void expect_word(const char *word)
     json_t *value = said("protection", "protect");
 
     cr_assert_str_eq(json_string_value(value), word);
-    json_decref(value);
 }
 
 /** It says so itself, in any time. */
@@ -68,7 +62,7 @@ static void configure(const char *text)
 
 Test(protecting, a_program_is_protected_while_it_runs_and_not_any_more)
 {
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
 
     expect_word("off");
     cr_assert_eq(number("protection", "on"), 0);
@@ -85,7 +79,6 @@ Test(protecting, a_program_is_protected_while_it_runs_and_not_any_more)
         harness_json(RESEAT("protect", "app", "--every", "64MiB", "--json"), "protect");
     cr_assert_str_eq(json_string_value(json_object_get(object, "protect")), "64MiB");
     cr_assert_eq(json_integer_value(json_object_get(object, "downtime_ns")), 3000000);
-    json_decref(object);
     expect_bytes(true, 64 << 20);
     cr_assert(strstr(RESEAT("explain", "app")->out,
                      "it is protected: the last copy, of 64.0 MiB, was made"),
@@ -94,12 +87,11 @@ Test(protecting, a_program_is_protected_while_it_runs_and_not_any_more)
     cr_assert(strstr(result->out, "is not protected"), "%s", result->out);
     expect_word("off");
     expect_bytes(false, 0);
-    harness_end(pid);
 }
 
 Test(protecting, what_it_does_not_understand_is_refused_and_changes_nothing)
 {
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
 
     cr_assert_eq(RESEAT("protect", "app", "--every", "3", "--off")->status, 2);
     cr_assert_eq(RESEAT("protect", "app", "--every", "0")->status, 2);
@@ -110,22 +102,17 @@ Test(protecting, what_it_does_not_understand_is_refused_and_changes_nothing)
     cr_assert_eq(RESEAT("run", "--protect=86401", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--protect=0B", "true")->status, 2);
     expect_word("off");
-    harness_end(pid);
 }
 
 /* It stays asked for, and the operator knows what keeps it. */
 Test(protecting, a_program_that_cannot_be_protected_is_said_so_with_the_reason)
 {
     setenv("FAKE_PROTECT", "it has several virtual devices", 1);
-    pid_t pid = harness_start("app", "done");
-    struct result *result = RESEAT("protect", "app");
-
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "it has several virtual devices"), "%s", result->err);
+    harness_start("app", "done");
+    harness_says(RESEAT("protect", "app"), 4, "it has several virtual devices");
     expect_word("on");
     cr_assert(harness_prints("explain", "app", "is not protected now: it has several", 5000));
     cr_assert(harness_prints("ps", NULL, "not yet", 5000));
-    harness_end(pid);
 }
 
 Test(protecting, what_is_configured_holds_where_nobody_says_otherwise)
@@ -133,7 +120,8 @@ Test(protecting, what_is_configured_holds_where_nobody_says_otherwise)
     configure(
         "policy = { protect = true; };\n"
         "programs = ({ match = \"app\"; protect = 5; }, { match = \"x*\"; priority = 1; });\n");
-    pid_t pid = harness_start("app", "done"), other = harness_start("xy", "done");
+    harness_start("app", "done");
+    harness_start("xy", "done");
 
     expect_word("5");
     expect_bytes(true, 5000000);
@@ -147,14 +135,12 @@ Test(protecting, what_is_configured_holds_where_nobody_says_otherwise)
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     expect_word("7");
     expect_bytes(true, 7000000);
-    harness_end(other);
-    harness_end(pid);
 }
 
 Test(protecting, another_agent_keeps_what_was_said_on_either_side)
 {
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--protect=4", "--",
-                              harness_program(), "100", NULL);
+    harness_spawn(harness_reseat(), "run", "--name", "app", "--protect=4", "--", harness_program(),
+                  "100", NULL);
 
     cr_assert(harness_state("app", "running", 5000));
     expect_bytes(true, 4000000);
@@ -164,14 +150,13 @@ Test(protecting, another_agent_keeps_what_was_said_on_either_side)
     cr_assert(harness_state("app", "running", 10000));
     expect_bytes(true, 6000000);
     expect_word("6");
-    harness_end(pid);
 }
 
 /* Nobody asked for it here: it was started without an agent, or with one whose files are gone. */
 Test(protecting, a_program_that_no_agent_knew_stays_as_it_was_started)
 {
-    pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--protect=4", "--",
-                              harness_program(), "100", NULL);
+    harness_spawn(harness_reseat(), "run", "--name", "app", "--protect=4", "--", harness_program(),
+                  "100", NULL);
     char command[512];
 
     cr_assert(harness_state("app", "running", 5000));
@@ -185,28 +170,25 @@ Test(protecting, a_program_that_no_agent_knew_stays_as_it_was_started)
     expect_word("4");
     usleep(1000000); /* nothing else follows */
     cr_assert_eq(number("protection", "on"), 1);
-    harness_end(pid);
 }
 
 Test(protecting, a_loss_is_shown_with_its_reason)
 {
     setenv("FAKE_LOSS", "it does not answer any more", 1);
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
 
     cr_assert(harness_prints("explain", "app", "it lost Fake lost", 5000));
     cr_assert(strstr(RESEAT("explain", "app")->out, "it does not answer any more"));
     cr_assert_eq(number("loss", "count"), 1);
-    harness_end(pid);
 }
 
 Test(protecting, what_is_suspended_to_an_image_is_said_to_be_in_one)
 {
     setenv("FAKE_STORED", "1", 1);
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
 
     cr_assert_eq(RESEAT("suspend", "app", "--to", harness_path("images"))->status, 0);
     cr_assert(harness_prints("ps", NULL, "suspended, in an image", 5000), "%s", RESEAT("ps")->out);
-    harness_end(pid);
 }
 
 /* What was said holds all the same. */
@@ -219,5 +201,4 @@ Test(protecting, nobody_waits_for_long_for_a_program_that_does_not_answer)
     cr_expect_eq(result->status, 5, "%d: %s", result->status, result->err);
     cr_assert_eq(kill(program, SIGCONT), 0);
     expect_bytes(true, 0);
-    harness_end(program);
 }

@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
@@ -56,7 +53,7 @@ static struct puppet *start(const char *name, struct puppet_kind kind)
 static const char *treated(const char *name)
 {
     static char text[256];
-    json_t *object = json_loads(PUPPETS_RESEAT("ps", "--json")->out, 0, NULL), *app, *way;
+    json_t *object = harness_parse(PUPPETS_RESEAT("ps", "--json")->out), *app, *way;
     size_t i, k, used;
 
     text[0] = '\0';
@@ -74,7 +71,6 @@ static const char *treated(const char *name)
         if (json_is_true(json_object_get(app, "preemptible")))
             snprintf(text + used, sizeof(text) - used, " preemptible");
     }
-    json_decref(object);
     return text;
 }
 

@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <grp.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -102,15 +99,13 @@ Test(rights, users_groups_and_root_may_do_what_the_configuration_says)
 {
     NEEDS_ROOT();
     start("{ match = \"64002\"; operator = true; }, { group = \"64009\"; operator = true; }");
-    struct visitor theirs = visitor_program(THIRD, "theirs");
-
+    visitor_program(THIRD, "theirs");
     expect_asked(visitor_client(ONE), plain);
     expect_asked(visitor_client(OTHER), operates);
     expect_asked(client_in(ONE, GROUP), operates);
     expect_asked(client_in(ONE, GROUP + 1), plain);
     expect_asked(visitor_client(GROUP), operates); /* Their first group has that number. */
     expect_asked(visitor_client(0), everything);
-    visitor_leave(&theirs);
 }
 
 Test(rights, both_selectors_of_an_entry_have_to_match_and_the_first_counts)
@@ -118,12 +113,10 @@ Test(rights, both_selectors_of_an_entry_have_to_match_and_the_first_counts)
     NEEDS_ROOT();
     start("{ match = \"64001\"; group = \"64009\"; operator = true; },"
           "{ match = \"64001\"; operator = false; }, { match = \"*\"; operator = true; }");
-    struct visitor theirs = visitor_program(THIRD, "theirs");
-
+    visitor_program(THIRD, "theirs");
     expect_asked(visitor_client(ONE), plain);
     expect_asked(client_in(ONE, GROUP), operates);
     expect_asked(visitor_client(OTHER), operates);
-    visitor_leave(&theirs);
 }
 
 Test(rights, a_new_configuration_counts_for_those_who_are_connected)
@@ -131,8 +124,8 @@ Test(rights, a_new_configuration_counts_for_those_who_are_connected)
     NEEDS_ROOT();
     char may[16];
     start("");
-    struct visitor one = visitor_client(ONE), theirs = visitor_program(THIRD, "theirs");
-
+    visitor_program(THIRD, "theirs");
+    struct visitor one = visitor_client(ONE);
     asked_by(&one, may);
     cr_expect_str_eq(may, plain);
     configure("{ match = \"64001\"; operator = true; }");
@@ -145,8 +138,6 @@ Test(rights, a_new_configuration_counts_for_those_who_are_connected)
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     asked_by(&one, may);
     cr_expect_str_eq(may, plain);
-    visitor_leave(&one);
-    visitor_leave(&theirs);
 }
 
 Test(rights, an_operator_has_no_programs_of_others_write_files)
@@ -156,7 +147,8 @@ Test(rights, an_operator_has_no_programs_of_others_write_files)
     struct frame frame;
     char code[32] = "";
     start("{ match = \"64002\"; operator = true; }");
-    struct visitor theirs = visitor_program(ONE, "theirs"), overseer = visitor_client(OTHER);
+    visitor_program(ONE, "theirs");
+    struct visitor overseer = visitor_client(OTHER);
     static const char *const types[] = {MSG_CHECKPOINT, MSG_SUSPEND};
 
     for (size_t i = 0; i < 2; i++) {
@@ -168,8 +160,6 @@ Test(rights, an_operator_has_no_programs_of_others_write_files)
         cr_expect_str_eq(code, ERR_DENIED, "%s", types[i]);
         message_finish(&message);
     }
-    visitor_leave(&theirs);
-    visitor_leave(&overseer);
 }
 
 /* ---- what one may have ---- */
@@ -204,26 +194,15 @@ Test(rights, a_user_and_a_group_have_so_many_programs)
     cr_expect_str_eq(registered(OTHER, &other), "");
     cr_expect_str_eq(registered(THIRD, &third), ERR_REFUSED, "of all users together");
     cr_expect_str_eq(registered(0, &root), "", "root, too");
-    visitor_leave(&second);
-    visitor_leave(&other);
-    visitor_leave(&third);
-    visitor_leave(&root);
 }
 
 /** What the agent answers to a program that needs @bytes in all and neither spills nor waits. */
 static void needs(struct visitor *program, uint64_t id, uint64_t bytes, char ret_way[32])
 {
     struct message message;
-    struct frame frame;
     bool answered = false;
 
-    frame_init(&frame, MSG_NEED);
-    frame_u64(&frame, "id", id);
-    frame_u64(&frame, "vdev", 0);
-    frame_u64(&frame, "total", bytes);
-    frame_u64(&frame, "least", bytes);
-    frame_u64(&frame, "wanted", bytes);
-    visitor_tell(program, &frame);
+    visitor_need(program, id, bytes);
     strcpy(ret_way, "none");
     while (!answered && visitor_hear(program, &message, 1000)) {
         answered = field_is(&message.root, "type", MSG_ANSWER);
@@ -252,9 +231,6 @@ Test(rights, the_programs_of_a_user_have_so_much_memory_together)
     cr_expect_str_neq(way, WAY_AGAIN, "1.2 of 1 GiB");
     needs(&other, 1, 1000 * MIB, way);
     cr_expect_str_eq(way, WAY_AGAIN, "one user's limit is another's");
-    visitor_leave(&first);
-    visitor_leave(&second);
-    visitor_leave(&other);
 }
 
 Test(rights, the_users_of_an_entry_have_so_much_memory_together)
@@ -271,9 +247,6 @@ Test(rights, the_users_of_an_entry_have_so_much_memory_together)
     cr_expect_str_eq(way, WAY_AGAIN, "who has an entry of their own");
     needs(&other, 1, 500 * MIB, way);
     cr_expect_str_neq(way, WAY_AGAIN, "1.2 of 1 GiB");
-    visitor_leave(&one);
-    visitor_leave(&other);
-    visitor_leave(&third);
 }
 
 Test(rights, two_users_of_a_device_are_never_promised_the_same_memory)
@@ -350,26 +323,9 @@ Test(rights, a_refusal_names_programs_to_those_who_may_see_them)
     cr_expect(!strstr(text, "secret"), "%s", text);
     refused_room(&overseer, text);
     cr_expect(strstr(text, "secret"), "%s", text);
-    visitor_leave(&one);
-    visitor_leave(&overseer);
-    visitor_leave(&mine);
-    visitor_leave(&theirs);
 }
 
 /* ---- the queue ---- */
-
-static void waits(struct visitor *program, uint64_t bytes)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_NEED);
-    frame_u64(&frame, "id", 1);
-    frame_u64(&frame, "vdev", 0);
-    frame_u64(&frame, "total", bytes);
-    frame_u64(&frame, "least", bytes);
-    frame_u64(&frame, "wanted", bytes);
-    visitor_tell(program, &frame);
-}
 
 /** The place in the queue that root is told of; 0: none. */
 static unsigned place_of(struct visitor *root, const char *app)
@@ -407,18 +363,15 @@ Test(rights, users_take_turns_in_the_queue)
     cr_assert_str_eq(way, WAY_AGAIN);
     for (size_t i = 0; i < 3; i++) {
         queued[i] = visitor_program(ONE, names[i]);
-        waits(&queued[i], 1500 * MIB);
+        visitor_need(&queued[i], 1, 1500 * MIB);
         place_of(&root, names[i]);
     }
     struct visitor late = visitor_program(OTHER, "late");
-    waits(&late, 1500 * MIB);
+    visitor_need(&late, 1, 1500 * MIB);
     cr_expect_leq(place_of(&root, "late"), 2, "%u", place_of(&root, "late"));
     cr_expect_eq(place_of(&root, "a1st"), 1);
     cr_expect_eq(place_of(&root, "a2nd"), 3);
     cr_expect_eq(place_of(&root, "a3rd"), 4);
     for (size_t i = 0; i < 3; i++)
         visitor_leave(&queued[i]);
-    visitor_leave(&late);
-    visitor_leave(&holder);
-    visitor_leave(&root);
 }

@@ -2,9 +2,6 @@
 #include <jansson.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -32,7 +29,6 @@ static const char *listed(const char *key)
         strcat(names, i ? "," : "");
         strcat(names, json_string_value(name));
     }
-    json_decref(object);
     return names;
 }
 
@@ -60,7 +56,7 @@ static pid_t start(const char *spread)
 
 Test(spreading, a_program_is_told_of_the_devices_that_it_was_run_with)
 {
-    pid_t pid = start("cpu1,cpu0,cpu1");
+    start("cpu1,cpu0,cpu1");
 
     expect_told("cpu1,cpu0");
     cr_assert_str_eq(listed("spread"), "cpu1,cpu0", "one that is named twice counts once");
@@ -68,12 +64,11 @@ Test(spreading, a_program_is_told_of_the_devices_that_it_was_run_with)
     cr_assert(
         harness_prints("explain", "app", "done on cpu1, cpu0 too: 1 so far, 64 work-items", 2000),
         "%s", RESEAT("explain", "app")->out);
-    harness_end(pid);
 }
 
 Test(spreading, launches_for_an_objective_are_counted_by_device)
 {
-    pid_t pid = start_with("cpu1,cpu0", "--objective", "energy");
+    start_with("cpu1,cpu0", "--objective", "energy");
 
     expect_told("cpu1,cpu0");
     cr_assert(harness_prints("explain", "app", "1 launch on gpu0, 30 launches on cpu1", 2000), "%s",
@@ -91,41 +86,33 @@ Test(spreading, launches_for_an_objective_are_counted_by_device)
     cr_assert_eq(json_array_size(json_object_get(app, "placed")), 2);
     cr_assert_str_eq(json_string_value(json_object_get(second, "device")), "cpu1");
     cr_assert_eq(json_integer_value(json_object_get(second, "launches")), 30);
-    json_decref(object);
-    harness_end(pid);
 }
 
 Test(spreading, devices_are_named_and_taken_back_while_it_runs)
 {
     setenv("RESEAT_SLICE", "5", 1);
-    pid_t pid = harness_start("app", "done");
-    struct result *result = RESEAT("spread", "app", "cpu0,cpu1");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "done on cpu0, cpu1 too"), "%s", result->out);
+    harness_start("app", "done");
+    harness_says(RESEAT("spread", "app", "cpu0,cpu1"), 0, "done on cpu0, cpu1 too");
     expect_told("cpu0,cpu1");
     /* What is named replaces what was, and its own may be among them: it may move. */
     json_t *object = harness_json(RESEAT("spread", "app", "gpu0,cpu0", "--json"), "spread");
     cr_assert_str_eq(json_string_value(json_array_get(json_object_get(object, "spread"), 0)),
                      "gpu0");
     cr_assert_eq(json_array_size(json_object_get(object, "spread")), 2);
-    json_decref(object);
     expect_told("gpu0,cpu0");
-    result = RESEAT("spread", "app", "--off");
+    struct result *result = RESEAT("spread", "app", "--off");
     cr_assert(strstr(result->out, "on its own device only"), "%s", result->out);
     expect_told("");
-    harness_end(pid);
 }
 
 Test(spreading, free_devices_are_given_and_taken_back)
 {
-    pid_t pid = start_with("free", "--float", "any");
+    start_with("free", "--float", "any");
 
     expect_told("cpu0,cpu1");
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
     cr_assert(json_is_true(
         json_object_get(json_array_get(json_object_get(object, "apps"), 0), "spread_free")));
-    json_decref(object);
     pid_t other = harness_spawn(harness_reseat(), "run", "--name", "other", "--device", "cpu0",
                                 "--", harness_program(), "100", NULL);
     expect_told("cpu1");
@@ -140,17 +127,15 @@ Test(spreading, free_devices_are_given_and_taken_back)
     cr_assert_eq(RESEAT("spread", "app", "free,cpu0")->status, 3, "it stands alone");
     cr_assert_eq(RESEAT("spread", "app", "free")->status, 0);
     expect_told("cpu0,cpu1");
-    harness_end(pid);
 }
 
 Test(spreading, none_is_free_of_another_model)
 {
-    pid_t pid = start("free");
+    start("free");
 
     cr_assert(harness_prints("explain", "app", "will be done on free devices too", 5000), "%s",
               RESEAT("explain", "app")->out);
     expect_told("");
-    harness_end(pid);
 }
 
 /* Of the next agent. */
@@ -173,7 +158,6 @@ Test(spreading, the_configuration_says_of_a_program_that_floats_may_differ)
     cr_assert(harness_prints("explain", "app", "will be done on free devices too", 5000), "%s",
               RESEAT("explain", "app")->out);
     expect_told("");
-    harness_end(pid);
 }
 
 Test(spreading, a_program_starts_on_no_device_but_those_of_only)
@@ -185,9 +169,8 @@ Test(spreading, a_program_starts_on_no_device_but_those_of_only)
               "%s", result->err);
     cr_assert_eq(RESEAT("run", "--device", "cpu1", "--only", "cpu0,cpu1", "true")->status, 0);
     configure("policy = { gain = 9; };\n"); /* an agent does not start with that */
-    result = RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true");
-    cr_assert_eq(result->status, 2, "%s", result->err);
-    cr_assert(strstr(result->err, "is not among the devices"), "%s", result->err);
+    harness_says(RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true"), 2,
+                 "is not among the devices");
 }
 
 Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
@@ -202,11 +185,10 @@ Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
     cr_assert_eq(RESEAT("spread", "app:0", "cpu0")->status, 2);
     cr_assert_eq(RESEAT("spread", "no-such", "cpu0")->status, 3);
     cr_assert_eq(RESEAT("spread", "app", "cpu0,no-such")->status, 3);
-    struct result *result = RESEAT("spread", "app", "cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0");
-    cr_assert_eq(result->status, 2);
-    cr_assert(strstr(result->err, "at most 8"), "%s", result->err);
+    harness_says(RESEAT("spread", "app", "cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0"), 2,
+                 "at most 8");
     expect_told("cpu1");
-    result = RESEAT("spread", "app", "gpu0");
+    struct result *result = RESEAT("spread", "app", "gpu0");
     cr_assert_eq(result->status, 4, "where it is there is nothing to spread to");
     cr_assert(strstr(result->err, "runs there already"), "%s", result->err);
     expect_told("cpu1");
@@ -219,7 +201,7 @@ Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
 Test(spreading, launches_that_are_given_whole_are_not_spread)
 {
     setenv("RESEAT_SLICE", "0", 1);
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     unsetenv("RESEAT_SLICE");
 
     /* It may, as long as it has not said how it is. */
@@ -231,28 +213,24 @@ Test(spreading, launches_that_are_given_whole_are_not_spread)
     cr_assert_eq(result->status, 4, "%d: %s", result->status, result->err);
     cr_assert(strstr(result->err, "--slice"), "%s", result->err);
     cr_assert_eq(RESEAT("spread", "app", "--off")->status, 0);
-    harness_end(pid);
 }
 
 Test(spreading, a_device_that_drains_has_no_part_until_it_is_back)
 {
-    pid_t pid = start("cpu0,cpu1");
+    start("cpu0,cpu1");
 
     expect_told("cpu0,cpu1");
     cr_assert_eq(RESEAT("drain", "cpu1")->status, 0);
     expect_told("cpu0");
     cr_assert_str_eq(listed("spread"), "cpu0");
-    struct result *result = RESEAT("spread", "app", "cpu1");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "drained"), "%s", result->err);
+    harness_says(RESEAT("spread", "app", "cpu1"), 4, "drained");
     cr_assert_eq(RESEAT("drain", "cpu1", "--off")->status, 0);
     expect_told("cpu0,cpu1");
-    harness_end(pid);
 }
 
 Test(spreading, another_agent_knows_it)
 {
-    pid_t pid = start("cpu1");
+    start("cpu1");
 
     expect_told("cpu1");
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
@@ -262,7 +240,6 @@ Test(spreading, another_agent_knows_it)
     /* It is told again, since this agent may have been told otherwise meanwhile. */
     cr_assert(harness_prints("explain", "app", "2 so far", 5000), "%s",
               RESEAT("explain", "app")->out);
-    harness_end(pid);
 }
 
 Test(spreading, a_child_is_spread_as_its_parent_is)
@@ -275,7 +252,6 @@ Test(spreading, a_child_is_spread_as_its_parent_is)
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
     const json_t *child = json_array_get(json_object_get(object, "apps"), 0);
     cr_assert_eq(kill((pid_t)json_integer_value(json_object_get(child, "pid")), SIGKILL), 0);
-    json_decref(object);
     harness_wait(pid);
 }
 

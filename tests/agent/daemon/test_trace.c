@@ -1,8 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -49,7 +47,7 @@ static json_int_t count_rows(const json_t *events, const char *name)
 }
 
 /** A trace as Perfetto wants it: whole events with their times, those of a row inside each other
- *  or apart, and a name for each row. Returns the file, to be given back. */
+ *  or apart, and a name for each row. Returns the file. */
 static json_t *trace_checked(void)
 {
     json_error_t error;
@@ -91,20 +89,19 @@ static json_t *trace_checked(void)
         }
         cr_assert(named, "a row has no name");
     }
-    return object;
+    return harness_kept(object);
 }
 
 Test(trace, writes_down_what_goes_on_in_a_program)
 {
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     pid_t tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "2.5", "--output",
                                  trace_path(), NULL);
 
     usleep(500000);
     cr_assert_eq(RESEAT("move", "app", "cpu1")->status, 0);
-    struct result *result = RESEAT("trace", "app", "--seconds", "1", "--output", "/dev/null");
-    cr_assert_eq(result->status, 4, "%s", result->out);
-    cr_assert(strstr(result->err, "traced by another"), "%s", result->err);
+    harness_says(RESEAT("trace", "app", "--seconds", "1", "--output", "/dev/null"), 4,
+                 "traced by another");
     cr_assert_eq(RESEAT("move", "app", "gpu0")->status, 0);
     cr_assert_eq(harness_wait(tracer), 0);
     json_t *object = trace_checked();
@@ -119,13 +116,10 @@ Test(trace, writes_down_what_goes_on_in_a_program)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         cr_assert_eq(count_rows(events, rows[i]), 1, "%s", rows[i]);
     cr_assert_eq(count_rows(events, "launches in pieces, queue 0"), 0);
-    json_decref(object);
     /* Nothing is kept any more. */
     cr_assert_eq(RESEAT("trace", "app", "--seconds", "0.2", "--output", trace_path())->status, 0);
     object = trace_checked();
     cr_assert_eq(count_named(json_object_get(object, "traceEvents"), "move"), 0);
-    json_decref(object);
-    harness_end(pid);
 }
 
 Test(trace, a_program_that_is_killed_is_written_down_to_its_end)
@@ -144,12 +138,11 @@ Test(trace, a_program_that_is_killed_is_written_down_to_its_end)
     cr_assert_str_eq(
         json_string_value(json_object_get(json_object_get(object, "otherData"), "ended_by")),
         "program");
-    json_decref(object);
 }
 
 Test(trace, a_trace_ends_when_its_command_is_interrupted_or_killed)
 {
-    pid_t pid = harness_start("app", "done");
+    harness_start("app", "done");
     pid_t tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "60", "--output",
                                  trace_path(), NULL);
 
@@ -159,16 +152,12 @@ Test(trace, a_trace_ends_when_its_command_is_interrupted_or_killed)
     cr_assert_eq(harness_wait(tracer), 0);
     json_t *object = trace_checked();
     cr_assert_eq(count_named(json_object_get(object, "traceEvents"), "move"), 1);
-    json_decref(object);
     tracer = harness_spawn(harness_reseat(), "trace", "app", "--seconds", "60", "--output",
                            trace_path(), NULL);
     usleep(500000);
     kill(tracer, SIGKILL);
     (void)harness_wait(tracer);
-    struct result *result =
-        RESEAT("trace", "app", "--seconds", "0.2", "--output", "/no/such/folder/trace");
-    cr_assert_eq(result->status, 1, "%s%s", result->out, result->err);
-    cr_assert(strstr(result->err, "cannot be written"), "%s", result->err);
+    harness_says(RESEAT("trace", "app", "--seconds", "0.2", "--output", "/no/such/folder/trace"), 1,
+                 "cannot be written");
     cr_assert_eq(RESEAT("trace", "nobody")->status, 3);
-    harness_end(pid);
 }

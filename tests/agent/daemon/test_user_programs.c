@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -62,10 +59,6 @@ Test(user_programs, a_program_answers_only_for_itself)
     cr_expect(field_is(&message.root, "type", MSG_REPORT));
     cr_expect(field_is(&message.root, "result", RESULT_REFUSED), "the report of another program");
     message_finish(&message);
-    visitor_leave(&asked);
-    visitor_leave(&liar);
-    visitor_leave(&one);
-    visitor_leave(&witness);
 }
 
 static void shown(struct visitor *client, const char *name, char ret_id[32], uint64_t *ret_quota)
@@ -116,10 +109,6 @@ Test(user_programs, a_program_inherits_from_its_own_users_programs_only)
     shown(&root, "stranger", child_id, &quota);
     cr_expect_neq(quota, 7 << 20, "another user's settings are inherited");
     cr_expect_str_neq(child_id, id);
-    visitor_leave(&parent);
-    visitor_leave(&child);
-    visitor_leave(&stranger);
-    visitor_leave(&root);
 }
 
 Test(user_programs, no_user_lifts_the_configurations_power_cap)
@@ -151,7 +140,6 @@ Test(user_programs, no_user_lifts_the_configurations_power_cap)
         cr_expect_eq(field_u64(&message.root, "power_cap_mw", 1), kept[i], "%zu", i);
         message_finish(&message);
     }
-    visitor_leave(&one);
 }
 
 /* ---- who was somebody else ---- */
@@ -233,7 +221,6 @@ Test(user_programs, whom_a_process_was_before_has_no_part_in_its_program)
     visitor_tell(&one, &frame);
     cr_expect_neq(visitor_told_request(program), 0);
     leave_all(visitors, 3);
-    visitor_leave(&one);
 }
 
 Test(user_programs, a_program_of_roots_that_becomes_a_user_is_the_one_that_was_registered)
@@ -269,7 +256,6 @@ Test(user_programs, a_program_of_roots_that_becomes_a_user_is_the_one_that_was_r
         close(visitors[i].fd);
         frame_reader_finish(&visitors[i].reader);
     }
-    visitor_leave(&root);
 }
 
 /* ---- who wants all of the agent ---- */
@@ -295,10 +281,9 @@ Test(user_programs, one_user_has_a_part_of_the_connections_to_a_hosts_agent)
 
     cr_expect(visitor_greet(&visitors[0], "client", "", ""));
     cr_expect(is_closed(&visitors[MANY - 1], SOON_MS), "one user has as many as it likes");
-    struct visitor other = visitor_client(OTHER), root = visitor_client(0);
+    visitor_client(OTHER);
+    visitor_client(0);
     leave_all(visitors, MANY);
-    visitor_leave(&other);
-    visitor_leave(&root);
 }
 
 Test(user_programs, what_one_user_has_a_hosts_agent_keep_is_bounded)

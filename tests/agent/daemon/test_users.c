@@ -1,8 +1,5 @@
 #include "tests/support/cases.h"
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,9 +74,7 @@ Test(users, root_sees_and_moves_another_users_programs)
     start_users_agent(ONE);
     struct visitor program = visitor_program(ONE, "mine");
 
-    struct result *ps = RESEAT("--user", one_text, "ps");
-    cr_expect_eq(ps->status, 0, "%s", ps->err);
-    cr_expect(strstr(ps->out, "mine"), "%s", ps->out);
+    harness_says(RESEAT("--user", one_text, "ps"), 0, "mine");
     pid_t suspend = harness_spawn(harness_reseat(), "--user", one_text, "suspend", "mine", NULL);
     visitor_report(&program, visitor_told_request(&program), RESULT_DONE);
     cr_expect_eq(harness_wait(suspend), 0);
@@ -235,23 +230,6 @@ Test(users, each_sees_and_finds_their_own_programs_and_root_all)
     visitor_leave(&mine);
     cr_expect(remembers(&one, "mine"));
     cr_expect(!remembers(&other, "mine"), "another user is told of a program that ended");
-    visitor_leave(&one);
-    visitor_leave(&other);
-    visitor_leave(&root);
-}
-
-/** Its program waits for room, of which no device has so much left. */
-static void pending(struct visitor *program, uint64_t bytes)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_NEED);
-    frame_u64(&frame, "id", 1);
-    frame_u64(&frame, "vdev", 0);
-    frame_u64(&frame, "total", bytes);
-    frame_u64(&frame, "least", bytes);
-    frame_u64(&frame, "wanted", bytes);
-    visitor_tell(program, &frame);
 }
 
 /** All that it is told of why @app is where it is. */
@@ -289,25 +267,19 @@ Test(users, what_is_in_the_way_of_a_program_names_its_own_users_alone)
     visitor_start_host_agent();
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct visitor large = visitor_program(ONE, "large"), first = visitor_program(ONE, "first"),
-                   theirs = visitor_program(OTHER, "theirs"),
-                   runs = visitor_program(OTHER, "runs"); /* Else it would be their turn. */
+                   theirs = visitor_program(OTHER, "theirs");
+    visitor_program(OTHER, "runs"); /* Else it would be their turn. */
     struct visitor other = visitor_client(OTHER), root = visitor_client(0);
 
-    pending(&large, 1ull << 30);
+    visitor_need(&large, 1, 1ull << 30);
     must_explain(&root, "large", "may have 1 GiB there");
-    pending(&first, 3ull << 29);
+    visitor_need(&first, 1, 3ull << 29);
     must_explain(&root, "first", "number 1 in the queue");
-    pending(&theirs, 3ull << 29);
+    visitor_need(&theirs, 1, 3ull << 29);
     must_explain(&root, "theirs", "it waits behind first");
     explained(&other, "theirs", text, sizeof(text));
     cr_expect(strstr(text, "it waits behind another user's program"), "%s", text);
     cr_expect(!strstr(text, "first") && !strstr(text, "large"), "%s", text);
-    visitor_leave(&large);
-    visitor_leave(&first);
-    visitor_leave(&runs);
-    visitor_leave(&theirs);
-    visitor_leave(&other);
-    visitor_leave(&root);
 }
 
 /** What the agent answers to one that needs @bytes in all, when its driver @failed. */
@@ -368,8 +340,6 @@ Test(users, what_a_user_says_of_a_program_counts_for_nobody_else)
     /* Of those who are believed it counts. */
     pending_way(&theirs, 1000ull << 20, true, way);
     cr_expect_str_neq(way, WAY_AGAIN);
-    visitor_leave(&liar);
-    visitor_leave(&theirs);
 }
 
 static size_t users_of_devices(struct visitor *client)
@@ -394,14 +364,11 @@ Test(users, the_list_of_devices_names_each_users_own_programs)
     NEEDS_ROOT();
     visitor_start_host_agent();
     cr_assert_eq(RESEAT("devices")->status, 0);
-    struct visitor mine = visitor_program(ONE, "mine");
+    visitor_program(ONE, "mine");
     struct visitor one = visitor_client(ONE), other = visitor_client(OTHER);
 
     cr_expect_eq(users_of_devices(&one), 1);
     cr_expect_eq(users_of_devices(&other), 0);
-    visitor_leave(&mine);
-    visitor_leave(&one);
-    visitor_leave(&other);
 }
 
 Test(users, a_hosts_agent_and_its_devices_are_roots_to_govern)
@@ -455,6 +422,4 @@ Test(users, another_users_environment_does_not_say_what_the_agents_helper_loads)
     cr_expect(!is_shown(&one, "theirs"));
     cr_expect(is_shown(&one, "hosts"), "nor those that the agent was started with");
     cr_expect(is_shown(&root, "theirs"));
-    visitor_leave(&one);
-    visitor_leave(&root);
 }

@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/protocol/protocol.h"
@@ -27,7 +25,6 @@ static const char *places(void)
         strcat(text, i ? "," : "");
         strcat(text, away ? "-" : json_string_value(json_object_get(vdev, "device")));
     }
-    json_decref(object);
     return text;
 }
 
@@ -72,10 +69,7 @@ Test(virtual, virtual_devices_start_where_they_are_named_and_then_spread)
 Test(virtual, one_virtual_device_moves_by_itself)
 {
     pid_t pid = start_several("app", "gpu0,cpu0", "2", "done");
-    struct result *result = RESEAT("move", "app:1", "cpu1");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "from cpu0 to cpu1"), "%s", result->out);
+    harness_says(RESEAT("move", "app:1", "cpu1"), 0, "from cpu0 to cpu1");
     cr_assert_str_eq(places(), "gpu0,cpu1");
     cr_assert_eq(RESEAT("suspend", "app:0")->status, 0);
     cr_assert_str_eq(places(), "-,cpu1");
@@ -90,10 +84,7 @@ Test(virtual, one_virtual_device_moves_by_itself)
     harness_end(pid);
     /* A program may be called so. */
     pid = harness_start("app:1", "done");
-    result = RESEAT("move", "app:1", "cpu1");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "from gpu0 to cpu1"), "%s", result->out);
-    harness_end(pid);
+    harness_says(RESEAT("move", "app:1", "cpu1"), 0, "from gpu0 to cpu1");
 }
 
 /* The agent's table of them grows when the program says how many it has, and a new agent reads what
@@ -101,8 +92,7 @@ Test(virtual, one_virtual_device_moves_by_itself)
 Test(virtual, as_many_as_there_may_be_move_by_themselves)
 {
     char expected[5 * PROTOCOL_VDEVS_MAX + 1] = "";
-    pid_t pid = start_several("app", "cpu0,cpu1", "32", "done");
-    struct result *result;
+    start_several("app", "cpu0,cpu1", "32", "done");
 
     cr_assert_eq(RESEAT("move", "app:31", "cpu0")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app:20")->status, 0);
@@ -120,15 +110,12 @@ Test(virtual, as_many_as_there_may_be_move_by_themselves)
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert(harness_state("app", "running", 10000));
     cr_assert_str_eq(places(), expected);
-    result = RESEAT("move", "app", "cpu1");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "gpu0,gpu0,cpu0"), "%s", result->out);
+    harness_says(RESEAT("move", "app", "cpu1"), 0, "gpu0,gpu0,cpu0");
     cr_assert_eq(RESEAT("resume", "app", "cpu1")->status, 0);
     cr_assert(strstr(places(), "cpu1,cpu1,cpu1"));
     cr_assert_null(strstr(places(), "gpu0"));
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(harness_state("app", "suspended", 2000));
-    harness_end(pid);
 }
 
 /* The program is known before its first OpenCL call has opened its devices. */
@@ -139,9 +126,7 @@ Test(virtual, moves_wait_until_a_program_that_starts_has_its_virtual_devices)
     pid_t pid = harness_spawn(harness_reseat(), "run", "--name", "app", "--device", "gpu0,cpu0",
                               "--", harness_program(), "60", NULL);
     cr_assert(harness_state("app", "running", 10000));
-    struct result *result = RESEAT("move", "app:1", "cpu1");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "to cpu1"), "%s", result->out);
+    harness_says(RESEAT("move", "app:1", "cpu1"), 0, "to cpu1");
     cr_assert_str_eq(places(), "gpu0,cpu1");
     harness_end(pid);
     pid = harness_spawn(harness_reseat(), "run", "--name", "two", "--device", "gpu0,cpu0", "--",
@@ -154,12 +139,11 @@ Test(virtual, moves_wait_until_a_program_that_starts_has_its_virtual_devices)
     cr_assert(harness_state("all", "running", 10000));
     cr_assert_eq(RESEAT("move", "all", "cpu1")->status, 0);
     cr_assert_str_eq(places(), "cpu1,cpu1");
-    harness_end(pid);
 }
 
 Test(virtual, without_a_number_all_virtual_devices_are_meant)
 {
-    pid_t pid = start_several("app", "gpu0,cpu0,cpu1", "3", "done");
+    start_several("app", "gpu0,cpu0,cpu1", "3", "done");
     json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
 
     cr_assert_str_eq(json_string_value(json_object_get(object, "from")), "gpu0,cpu0,cpu1");
@@ -168,7 +152,6 @@ Test(virtual, without_a_number_all_virtual_devices_are_meant)
     cr_assert_eq(json_array_size(vdevs), 2);
     cr_assert_eq(json_integer_value(json_object_get(json_array_get(vdevs, 1), "vdev")), 2);
     cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), 2 * (64 << 20));
-    json_decref(object);
     cr_assert_str_eq(places(), "cpu0,cpu0,cpu0");
     cr_assert_eq(RESEAT("suspend", "app:2")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
@@ -181,12 +164,11 @@ Test(virtual, without_a_number_all_virtual_devices_are_meant)
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert_eq(RESEAT("resume", "app")->status, 0);
     cr_assert_str_eq(places(), "cpu1,gpu0,cpu1");
-    harness_end(pid);
 }
 
 Test(virtual, where_one_virtual_device_does_not_move_the_others_are_told_of)
 {
-    pid_t pid = start_several("app", "gpu0,gpu0,gpu0", "3", "fail1");
+    start_several("app", "gpu0,gpu0,gpu0", "3", "fail1");
     json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
     json_t *vdevs = json_object_get(object, "vdevs");
 
@@ -197,7 +179,5 @@ Test(virtual, where_one_virtual_device_does_not_move_the_others_are_told_of)
     cr_assert_str_eq(json_string_value(json_object_get(json_array_get(vdevs, 1), "result")),
                      "rolled-back");
     cr_assert(strstr(json_string_value(json_object_get(object, "reason")), "virtual device 1"));
-    json_decref(object);
     cr_assert_str_eq(places(), "cpu0,gpu0,gpu0");
-    harness_end(pid);
 }

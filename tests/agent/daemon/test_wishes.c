@@ -1,7 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/agent/harness.h"
 #include "tests/agent/puppet.h"
@@ -356,9 +353,7 @@ Test(wishes, a_drain_to_come_is_told_and_keeps_new_programs_away)
     cr_assert(in_ns > 3000ull * 1000000000 && in_ns <= 3600ull * 1000000000);
     struct result *result = PUPPETS_RESEAT("devices");
     cr_assert(strstr(result->out, "draining in 3"), "%s", result->out);
-    result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "gpu0 will be drained in 3"), "%s", result->err);
+    harness_says(PUPPETS_RESEAT("run", "--device", "gpu0", "true"), 4, "gpu0 will be drained in 3");
     cr_assert_eq(PUPPETS_RESEAT("move", "plain", "gpu1")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("move", "plain", "gpu0")->status, 4);
     cr_assert(strstr(explained("gpu0 will be drained in "), " s."));
@@ -391,10 +386,8 @@ Test(wishes, programs_leave_when_the_time_has_come)
 {
     struct reseat_limits minimum = {.memory = 1};
     struct puppet *app = start("gpu:one", &minimum, NULL), *plain = beside("plain", "gpu:one");
-    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--in", "1.2", "--json");
-
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "\"programs\": 2"), "%s", result->out);
+    struct result *result = harness_says(PUPPETS_RESEAT("drain", "gpu0", "--in", "1.2", "--json"),
+                                         0, "\"programs\": 2");
     cr_assert(strstr(result->out, "\"told\": 1"), "%s", result->out);
     cr_assert(strstr(result->out, "\"moved\": 2"), "%s", result->out);
     cr_assert_str_neq(app->vdevs[0].device, "gpu:one");

@@ -1,9 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,17 +24,11 @@ static const char *built(const char *name)
 
 Test(doctor, names_the_road)
 {
-    struct result *result = RESEAT("doctor", built("doctor_opens"));
-
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "takes road ICD"), "%s", result->out);
-    result = RESEAT("doctor", built("doctor_linked"));
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "takes road preload"), "%s", result->out);
+    harness_says(RESEAT("doctor", built("doctor_opens")), 0, "takes road ICD");
+    struct result *result =
+        harness_says(RESEAT("doctor", built("doctor_linked")), 0, "takes road preload");
     cr_assert(strstr(result->out, "all 1 OpenCL functions"), "%s", result->out);
-    result = RESEAT("doctor", built("doctor_plain"));
-    cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert(strstr(result->out, "no sign of OpenCL"), "%s", result->out);
+    harness_says(RESEAT("doctor", built("doctor_plain")), 0, "no sign of OpenCL");
     cr_assert_eq(RESEAT("doctor", "/nonexistent")->status, 3);
 }
 
@@ -92,9 +83,7 @@ Test(doctor, says_that_the_address_space_is_limited)
 
     cr_assert_not(strstr(result->out, "address space"), "%s", result->out);
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
-    result = RESEAT("doctor");
-    cr_assert_eq(result->status, 0);
-    cr_assert(strstr(result->out, "note  address space: limited to 3072 MiB"), "%s", result->out);
+    harness_says(RESEAT("doctor"), 0, "note  address space: limited to 3072 MiB");
     result = RESEAT("doctor", "true");
     cr_assert(strstr(result->out, "note  address space"), "%s", result->out);
     cr_assert_str_eq(RESEAT("run", "true")->err, "");
@@ -121,14 +110,8 @@ static const char *check_of(json_t *object, const char *mark)
 
 static json_t *doctor_json(struct result *result, int status)
 {
-    json_t *object = json_loads(result->out, 0, NULL);
-
-    cr_assert(object, "not JSON: %s", result->out);
     cr_assert_eq(result->status, status);
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), status);
-    cr_assert_str_eq(json_string_value(json_object_get(object, "command")), "doctor");
-    cr_assert_eq(status != 0, json_object_get(object, "error") != NULL);
-    return object;
+    return harness_json(result, "doctor");
 }
 
 Test(doctor, says_it_as_json)
@@ -138,17 +121,13 @@ Test(doctor, says_it_as_json)
     cr_assert(strstr(check_of(object, "ok"), "runtime folder: "));
     cr_assert_null(check_of(object, "stop"));
     cr_assert(json_is_null(json_object_get(object, "road")));
-    json_decref(object);
     object = doctor_json(RESEAT("doctor", "--json", "--", "true", "--json"), 0);
     cr_assert_str_eq(json_string_value(json_object_get(object, "road")), "unknown");
     cr_assert(strstr(json_string_value(json_object_get(object, "summary")), "no sign of OpenCL"));
-    json_decref(object);
-    object = doctor_json(RESEAT("doctor", "--json", "/nonexistent"), 3);
-    json_decref(object);
+    doctor_json(RESEAT("doctor", "--json", "/nonexistent"), 3);
     setenv("RESEAT_LIBRARY", "/nonexistent", 1);
     object = doctor_json(RESEAT("doctor", "--json"), 1);
     cr_assert(strstr(check_of(object, "stop"), "library: "));
-    json_decref(object);
 }
 
 static const char *inside(const char *name)

@@ -1,7 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -325,12 +323,11 @@ Test(inventory, append_moves_entries)
 static int run_lister(const char *filenames, const char *output, const char *errors)
 {
     char command[2048];
-    int status;
 
     snprintf(command, sizeof(command),
              "OCL_ICD_VENDORS=/nowhere/ OCL_ICD_FILENAMES=%s %s --timeout 2 %s 2>%s", filenames,
              LISTER_PATH, output, errors);
-    status = system(command);
+    int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <string.h>
 
 #include "agent/protocol/protection.h"
 #include "tests/support/leaks.h"

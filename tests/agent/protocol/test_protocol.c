@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/protocol/protocol.h"
 #include "state/base/bytes/text.h"

@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/interpose/aware/test_aware.h"
+#include "tests/support/comes.h"
 
 #define PATIENCE_NS 20000000000u
 /* For what must not come. */
@@ -110,11 +106,8 @@ void aware_program_expect(struct aware_program *program, const char *expected)
 
 void aware_program_await(struct aware_program *program, enum stage stage, unsigned count)
 {
-    uint64_t until = engine_rig_now() + PATIENCE_NS;
-    while (atomic_load(&program->entered[stage]) < count) {
-        cr_assert(engine_rig_now() < until, "%s was not called", stage_names[stage]);
-        engine_rig_sleep(1);
-    }
+    cr_assert(COMES(atomic_load(&program->entered[stage]) >= count, PATIENCE_NS),
+              "%s was not called", stage_names[stage]);
 }
 
 static void *move_thread(void *data)

@@ -1,9 +1,5 @@
 #include "tests/interpose/aware/test_aware.h"
 
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -221,25 +217,14 @@ static void taken(bool hangs, enum stage stage)
                                   "small>big!, resume small>big!");
 }
 
-Test(aware, is_moved_without_its_help_when_its_device_is_taken_and_checkpoint_fails)
-{
-    taken(false, CHECKPOINT);
-}
-
-Test(aware, is_moved_without_its_help_when_its_device_is_taken_and_clean_up_fails)
-{
-    taken(false, CLEAN_UP);
-}
-
-Test(aware, is_moved_without_its_help_when_its_device_is_taken_and_checkpoint_hangs)
-{
-    taken(true, CHECKPOINT);
-}
-
-Test(aware, is_moved_without_its_help_when_its_device_is_taken_and_clean_up_hangs)
-{
-    taken(true, CLEAN_UP);
-}
+TestCall(aware, is_moved_without_its_help_when_its_device_is_taken_and_checkpoint_fails,
+         taken(false, CHECKPOINT));
+TestCall(aware, is_moved_without_its_help_when_its_device_is_taken_and_clean_up_fails,
+         taken(false, CLEAN_UP));
+TestCall(aware, is_moved_without_its_help_when_its_device_is_taken_and_checkpoint_hangs,
+         taken(true, CHECKPOINT));
+TestCall(aware, is_moved_without_its_help_when_its_device_is_taken_and_clean_up_hangs,
+         taken(true, CLEAN_UP));
 
 Test(aware, is_taken_from_one_device_after_another_while_it_hangs)
 {

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "interpose/aware/aware.h"
 #include "interpose/entry/reseat_api.h"
 #include "state/budget/budget.h"

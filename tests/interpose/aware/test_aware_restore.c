@@ -176,7 +176,6 @@ Test(aware_save, a_new_process_gets_the_progress_and_the_bytes)
     engine_rig_moves(&f.rig, "two");
     all_are(o.fresh, BYTES, 40, "fresh");
     release_objects(&o);
-    close_program();
 }
 
 Test(aware_save, what_does_not_fit_is_told_and_nothing_is_lost)
@@ -199,7 +198,6 @@ Test(aware_save, what_does_not_fit_is_told_and_nothing_is_lost)
     is_filled(o.begun, "begun");
     all_are(o.begun, sizeof(o.begun_bytes), 10, "begun");
     release_objects(&o);
-    close_program();
 }
 
 /* Damage a file of the image's folder, at a byte or at its end. */
@@ -238,7 +236,6 @@ Test(aware_save, damaged_contents_are_not_given)
     all_are(o.user_memory, sizeof(o.user_memory_bytes), 91, "lent");
     is_filled(o.fresh, "fresh");
     release_objects(&o);
-    close_program();
 }
 
 Test(aware_save, a_damaged_manifest_is_not_read)
@@ -254,7 +251,6 @@ Test(aware_save, a_damaged_manifest_is_not_read)
     make_objects(&o, 90);
     cr_assert_eq(reseat_name(o.fresh, "fresh", NULL), RESEAT_DAMAGED);
     release_objects(&o);
-    close_program();
 }
 
 Test(aware_save, another_program_s_image_is_not_read)
@@ -263,7 +259,6 @@ Test(aware_save, another_program_s_image_is_not_read)
     begin_from(f.report.image);
     cr_assert_eq(restored(), RESEAT_DIFFERENT);
     cr_assert(strstr(problem, "it is of the program other"), "%s", problem);
-    close_program();
 }
 
 Test(aware_save, an_image_without_progress_is_not_gone_on_from)
@@ -272,7 +267,6 @@ Test(aware_save, an_image_without_progress_is_not_gone_on_from)
     begin_from(f.report.image);
     cr_assert_eq(restored(), RESEAT_DIFFERENT);
     cr_assert(strstr(problem, "it has no progress"), "%s", problem);
-    close_program();
 }
 
 Test(aware_save, a_folder_that_others_can_enter_is_not_read)
@@ -282,7 +276,6 @@ Test(aware_save, a_folder_that_others_can_enter_is_not_read)
     begin_from(f.report.image);
     cr_assert_eq(restored(), RESEAT_DAMAGED);
     cr_assert(strstr(problem, "only you can enter"), "%s", problem);
-    close_program();
 }
 
 Test(aware_save, without_an_image_a_program_begins_at_its_beginning)
@@ -293,7 +286,6 @@ Test(aware_save, without_an_image_a_program_begins_at_its_beginning)
     cr_assert_eq(reseat_restored(NULL), RESEAT_INVALID);
     cr_assert_eq(restored(), RESEAT_NO_IMAGE);
     cr_assert_str_empty(problem);
-    close_program();
 }
 
 Test(aware_save, a_path_that_is_no_image_s_is_not_read)
@@ -302,7 +294,6 @@ Test(aware_save, a_path_that_is_no_image_s_is_not_read)
     begin_from("../../etc/passwd");
     cr_assert_eq(restored(), RESEAT_DAMAGED);
     cr_assert(strstr(problem, "no image has such a path"), "%s", problem);
-    close_program();
 }
 
 Test(aware_save, the_child_of_a_fork_is_not_restored)
@@ -316,5 +307,4 @@ Test(aware_save, the_child_of_a_fork_is_not_restored)
         _exit(restored() == RESEAT_NO_IMAGE ? 0 : 1);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert_eq(status, 0);
-    close_program();
 }

@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <limits.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +8,7 @@
 
 /* Programs that give their progress for an image. */
 
-TestSuite(aware_save, .timeout = 120);
+TestSuite(aware_save, .fini = close_program, .timeout = 120);
 
 static cl_uint progress_of_image(void)
 {
@@ -82,7 +77,6 @@ Test(aware_save, progress_and_contents_are_of_one_moment)
     atomic_store(&over, true);
     pthread_join(thread, NULL);
     cr_assert_eq(reseat_unregister(), RESEAT_OK);
-    close_program();
 }
 
 Test(aware_save, says_how_it_was_started_and_no_secrets)
@@ -117,7 +111,6 @@ Test(aware_save, says_how_it_was_started_and_no_secrets)
     cr_assert_eq(stat(path, &stat_buffer), 0);
     cr_assert_eq(stat_buffer.st_mode & 07777, 0600);
     close_image();
-    close_program();
 }
 
 static int save_nothing(void *data, const struct reseat_change *change)
@@ -160,7 +153,6 @@ Test(aware_save, there_is_no_image_when_the_callback_fails)
     take_part(save_all_there_may_be, 0);
     makes();
     cr_assert_eq(reseat_unregister(), RESEAT_OK);
-    close_program();
 }
 
 static atomic_bool hangs;
@@ -207,7 +199,6 @@ Test(aware_save, there_is_no_image_when_the_callback_is_late)
     await_late();
     cr_assert_eq(atomic_load(&late), RESEAT_OK);
     engine_rig_moves(&f.rig, "two");
-    close_program();
 }
 
 Test(aware_save, the_callback_is_told_when_there_is_no_image)
@@ -227,7 +218,6 @@ Test(aware_save, the_callback_is_told_when_there_is_no_image)
     OK(clFinish(f.program.queue));
     makes();
     OK(clReleaseEvent(event));
-    close_program();
 }
 
 static void *set_event(void *event)
@@ -254,7 +244,6 @@ Test(aware_save, what_is_held_may_go_while_the_program_stands)
     close_image();
     pthread_join(thread, NULL);
     OK(clReleaseEvent(event));
-    close_program();
 }
 
 Test(aware_save, a_program_without_a_device_is_not_asked)
@@ -266,7 +255,6 @@ Test(aware_save, a_program_without_a_device_is_not_asked)
     cr_assert_eq(f.called, 0);
     engine_rig_moves(&f.rig, "one");
     makes();
-    close_program();
 }
 
 Test(aware_save, a_program_without_a_callback_has_an_image_without_progress)
@@ -279,7 +267,6 @@ Test(aware_save, a_program_without_a_callback_has_an_image_without_progress)
     cr_assert_null(image_manifest_find(&manifest, IMAGE_PROGRESS));
     cr_assert_null(image_manifest_find(&manifest, IMAGE_COMMAND));
     close_image();
-    close_program();
 }
 
 Test(aware_save, programs_of_the_first_version_register_still)
@@ -294,7 +281,6 @@ Test(aware_save, programs_of_the_first_version_register_still)
     program.size = offsetof(struct reseat_program, save_ms);
     cr_assert_eq(reseat_register(&program), RESEAT_OK);
     makes();
-    close_program();
 }
 
 Test(aware_save, canceled_while_the_callback_runs)
@@ -310,7 +296,6 @@ Test(aware_save, canceled_while_the_callback_runs)
     cr_assert_eq(f.report.result, MOVE_EXPIRED, "%s", f.report.reason);
     comes_back();
     makes();
-    close_program();
 }
 
 /* The device vanishes under it the first time, so that its read waits for a recovery. */
@@ -346,7 +331,6 @@ Test(aware_save, a_loss_while_the_callback_runs_is_recovered_from_first)
     close_image();
     protect_end();
     cr_assert_eq(reseat_unregister(), RESEAT_OK);
-    close_program();
 }
 
 Test(aware_save, a_name_is_one_living_object_s)
@@ -388,5 +372,4 @@ Test(aware_save, a_name_is_one_living_object_s)
     close_image();
     RELEASE(part, other);
     cr_assert_eq(reseat_name(f.buffer, "a", NULL), RESEAT_OK, "the other one is gone");
-    close_program();
 }

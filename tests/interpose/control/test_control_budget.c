@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

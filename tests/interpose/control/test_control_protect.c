@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <dlfcn.h>
 #include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -92,42 +88,26 @@ static void expect_ours(const struct road *road)
     cr_expect_str_eq(output, "[reseat] same bytes\n");
 }
 
-Test(roads, a_linked_program_is_ours_by_preload)
-{
-    expect_ours(&(struct road){.preload = true, .program = LINKED_PATH});
-}
-
-Test(roads, a_linked_program_is_ours_by_icd)
-{
-    expect_ours(&(struct road){.icd = true, .program = LINKED_PATH});
-}
-
-Test(roads, a_linked_program_is_ours_by_layer)
-{
-    expect_ours(&(struct road){.layer = true, .program = LINKED_PATH});
-}
-
-Test(roads, a_program_that_opens_a_loader_by_name_is_ours)
-{
-    expect_ours(&(struct road){
-        .preload = true, .icd = true, .program = OPENED_PATH, .arguments = {LOADER}});
-}
-
-Test(roads, a_program_that_opens_a_loader_by_path_is_ours)
-{
-    expect_ours(&(struct road){
-        .preload = true, .icd = true, .program = OPENED_PATH, .arguments = {loader_path()}});
-}
+TestCall(roads, a_linked_program_is_ours_by_preload,
+         expect_ours(&(struct road){.preload = true, .program = LINKED_PATH}));
+TestCall(roads, a_linked_program_is_ours_by_icd,
+         expect_ours(&(struct road){.icd = true, .program = LINKED_PATH}));
+TestCall(roads, a_linked_program_is_ours_by_layer,
+         expect_ours(&(struct road){.layer = true, .program = LINKED_PATH}));
+TestCall(roads, a_program_that_opens_a_loader_by_name_is_ours,
+         expect_ours(&(struct road){
+             .preload = true, .icd = true, .program = OPENED_PATH, .arguments = {LOADER}}));
+TestCall(roads, a_program_that_opens_a_loader_by_path_is_ours,
+         expect_ours(&(struct road){
+             .preload = true, .icd = true, .program = OPENED_PATH, .arguments = {loader_path()}}));
 
 /* The address sanitiser refuses RTLD_DEEPBIND, whoever asks for it. */
 #ifndef __SANITIZE_ADDRESS__
-Test(roads, a_program_that_binds_deeply_is_ours)
-{
-    expect_ours(&(struct road){.preload = true,
-                               .icd = true,
-                               .program = OPENED_PATH,
-                               .arguments = {loader_path(), "deep"}});
-}
+TestCall(roads, a_program_that_binds_deeply_is_ours,
+         expect_ours(&(struct road){.preload = true,
+                                    .icd = true,
+                                    .program = OPENED_PATH,
+                                    .arguments = {loader_path(), "deep"}}));
 #endif
 
 /*
@@ -145,10 +125,8 @@ Test(roads, a_driver_whose_calls_can_be_taken_over_keeps_them)
 }
 #endif
 
-Test(roads, a_program_that_opens_a_loader_is_ours_by_layer)
-{
-    expect_ours(&(struct road){.layer = true, .program = OPENED_PATH, .arguments = {LOADER}});
-}
+TestCall(roads, a_program_that_opens_a_loader_is_ours_by_layer,
+         expect_ours(&(struct road){.layer = true, .program = OPENED_PATH, .arguments = {LOADER}}));
 
 Test(roads, all_at_once_are_one)
 {
@@ -240,29 +218,23 @@ Test(roads, a_set_uid_program_has_none)
 
 /* Interpreters are not built with the sanitiser that the library is. */
 #ifndef __SANITIZE_ADDRESS__
-Test(roads, python_is_ours_by_ctypes)
-{
-    expect_ours(&(struct road){.preload = true,
-                               .icd = true,
-                               .program = "/usr/bin/python3",
-                               .arguments = {PYTHON_PATH, "ctypes"}});
-}
-
-Test(roads, python_is_ours_by_pyopencl)
-{
-    expect_ours(&(struct road){.preload = true,
-                               .icd = true,
-                               .program = "/usr/bin/python3",
-                               .arguments = {PYTHON_PATH, "pyopencl"}});
-}
+TestCall(roads, python_is_ours_by_ctypes,
+         expect_ours(&(struct road){.preload = true,
+                                    .icd = true,
+                                    .program = "/usr/bin/python3",
+                                    .arguments = {PYTHON_PATH, "ctypes"}}));
+TestCall(roads, python_is_ours_by_pyopencl,
+         expect_ours(&(struct road){.preload = true,
+                                    .icd = true,
+                                    .program = "/usr/bin/python3",
+                                    .arguments = {PYTHON_PATH, "pyopencl"}}));
 
 #ifdef JAVA_PATH
-Test(roads, java_is_ours_by_jni)
-{
-    expect_ours(&(struct road){.preload = true,
-                               .icd = true,
-                               .program = JAVA_PATH,
-                               .arguments = {"-Xmx64m", "-cp", CLASSES_PATH, "Roads", JNI_PATH}});
-}
+TestCall(roads, java_is_ours_by_jni,
+         expect_ours(&(struct road){
+             .preload = true,
+             .icd = true,
+             .program = JAVA_PATH,
+             .arguments = {"-Xmx64m", "-cp", CLASSES_PATH, "Roads", JNI_PATH}}));
 #endif
 #endif

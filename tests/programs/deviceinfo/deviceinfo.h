@@ -43,13 +43,14 @@ void check_failed(const char *what, const char *file, int line);
 bool wanted(const char *word);
 
 /** Answers of the device, each checked to have its type's size. Strings and lists are kept. */
-uint64_t number32(cl_device_info name);
-uint64_t number64(cl_device_info name);
-size_t number_size(cl_device_info name);
+uint64_t number(cl_device_info name, size_t size);
+#define number32(name)    number(name, sizeof(cl_uint))
+#define number64(name)    number(name, sizeof(cl_ulong))
+#define number_size(name) number(name, sizeof(size_t))
 bool truth(cl_device_info name);
-char *device_text(cl_device_info name);
-char *platform_text(cl_platform_info name);
-struct versions device_versions(cl_device_info name);
+/** Of the device, or the platform. */
+char *text_of(cl_uint name);
+struct versions versions_of(cl_uint name);
 bool versions_have(const struct versions *list, const char *name);
 bool words_have(const char *words, const char *word);
 size_t words_count(const char *words);
@@ -62,6 +63,5 @@ void check_limits(void);
 void check_abilities(void);
 void check_images(void);
 void check_macros(void);
-void check_contexts(void);
 
 #endif

@@ -10,7 +10,7 @@ static const char *const source = "kernel void set(global int *to) { to[0] = 1; 
 
 static void check_features(void)
 {
-    struct versions features = device_versions(CL_DEVICE_OPENCL_C_FEATURES);
+    struct versions features = versions_of(CL_DEVICE_OPENCL_C_FEATURES);
     uint64_t atomics = number64(CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES);
     const struct {
         const char *feature;

@@ -78,7 +78,7 @@ void check_macros(void)
         CHECK(answers[NAMES_MAX] == version);
     if (facts.version < V(3, 0))
         return;
-    struct versions told = device_versions(CL_DEVICE_OPENCL_C_FEATURES);
+    struct versions told = versions_of(CL_DEVICE_OPENCL_C_FEATURES);
 
     ask(features, COUNT(features), "-cl-std=CL3.0", answers);
     for (size_t i = 0; i < COUNT(features); i++)

@@ -1,11 +1,7 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/x509v3.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -415,7 +411,6 @@ Test(ca, a_grant_comes_back_out_of_the_certificate)
 {
     char text[AUTHORITY_TEXT_MAX], name[CERTIFICATE_NAME_MAX];
     struct authority_options options = {.init = true, .name = "gpuhost"};
-    struct credentials credentials;
     struct place place;
     struct grant grant;
 
@@ -434,7 +429,7 @@ Test(ca, a_grant_comes_back_out_of_the_certificate)
     cr_expect_not_null(
         strstr(text, "Laptop.3 for 10 days (devices=gpu0,gpu3 memory=8GiB sessions=4 share=300)"),
         "%s", text);
-    credentials = credentials_of(place.out);
+    struct credentials credentials = credentials_of(place.out);
     cr_expect_str_eq(credentials.server, "gpuhost");
     cr_assert_eq(certificate_name(credentials.certificate, name), 0);
     cr_expect_str_eq(name, "Laptop.3");
@@ -458,14 +453,13 @@ Test(ca, a_grant_comes_back_out_of_the_certificate)
 Test(ca, a_servers_certificate_has_no_grant_and_a_broken_one_is_none)
 {
     char server[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
-    struct credentials credentials;
     struct place place;
     struct grant grant;
 
     place_init(&place);
     create(&place);
     path_of(&place, CA_SERVER, server);
-    credentials = credentials_of(server);
+    struct credentials credentials = credentials_of(server);
     cr_expect_eq(certificate_grant(credentials.certificate, &grant), -ENOENT);
     credentials_finish(&credentials);
     issue(&place, "laptop");
@@ -548,13 +542,12 @@ Test(ca, a_certificate_ends_with_its_authority)
 {
     const time_t now = time(NULL), late = now + (CA_DAYS_MAX - 10) * (time_t)DAY_S;
     char problem[FOLDER_PROBLEM_MAX];
-    struct credentials credentials;
     struct place place;
 
     place_init(&place);
     create(&place);
     cr_assert_eq(issue_at(&place, "laptop", NULL, late, problem), 0, "%s", problem);
-    credentials = credentials_of(place.out);
+    struct credentials credentials = credentials_of(place.out);
     cr_expect_eq(ASN1_TIME_compare(X509_get0_notAfter(credentials.certificate),
                                    X509_get0_notAfter(credentials.authority)),
                  0);

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "remote/identity/grant.h"
 #include "tests/support/leaks.h"

@@ -1,7 +1,5 @@
-#include "tests/support/cases.h"
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdio.h>
 #include <sys/un.h>
 
 #include <linux/vm_sockets.h>

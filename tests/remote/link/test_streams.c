@@ -1,13 +1,9 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -186,11 +182,10 @@ Test(streams, all_bytes_arrive_late_and_slowly)
 /* Each record of its own key, at the least. */
 Test(streams, new_keys_change_nothing)
 {
-    struct ends ends;
     struct rig rig;
 
     rig_init(&rig);
-    ends = ends_made(&rig);
+    struct ends ends = ends_made(&rig);
     ((struct tls_link *)ends.client)->records_max = 3;
     ((struct tls_link *)ends.server)->records_max = 5;
     carry_both_ways(ends.client, ends.server, 8 * MIB);
@@ -223,12 +218,11 @@ Test(streams, a_peer_that_asks_for_keys_for_ever_is_given_up)
 Test(streams, who_waits_for_bytes_can_wait_again)
 {
     char bytes[4] = "";
-    struct ends ends;
     struct rig rig;
     size_t count = 77;
 
     rig_init(&rig);
-    ends = ends_made(&rig);
+    struct ends ends = ends_made(&rig);
     for (int i = 0; i < 3; i++) {
         uint64_t deadline = rig_in_ms(30);
         cr_expect_eq(ends.client->ops->receive(ends.client, bytes, 4, deadline, &count),
@@ -457,11 +451,10 @@ static void *wait_in(void *data)
 
 Test(streams, shutting_down_ends_whoever_waits)
 {
-    struct ends ends;
     struct rig rig;
 
     rig_init(&rig);
-    ends = ends_made(&rig);
+    struct ends ends = ends_made(&rig);
     struct waiter waiters[] = {{.link = ends.client, .sends = true}, {.link = ends.client}};
     for (int i = 0; i < 2; i++)
         cr_assert_eq(pthread_create(&waiters[i].thread, NULL, wait_in, &waiters[i]), 0);
@@ -479,12 +472,11 @@ Test(streams, shutting_down_ends_whoever_waits)
 
 Test(streams, a_child_of_a_fork_leaves_the_connection_alone)
 {
-    struct ends ends;
     struct rig rig;
     int status;
 
     rig_init(&rig);
-    ends = ends_made(&rig);
+    struct ends ends = ends_made(&rig);
     pid_t child = fork();
     if (child == 0) {
         ends.client->ops->destroy(ends.client);
@@ -501,13 +493,12 @@ Test(streams, a_child_of_a_fork_leaves_the_connection_alone)
 /* Programs close numbers that they do not know, and use them for something else. */
 Test(streams, a_number_that_is_the_programs_now_is_not_touched)
 {
-    struct ends ends;
     struct rig rig;
     int pipes[2];
     char byte;
 
     rig_init(&rig);
-    ends = ends_made(&rig);
+    struct ends ends = ends_made(&rig);
     int number = ((struct tls_link *)ends.client)->socket.fd;
     cr_assert_eq(pipe2(pipes, O_NONBLOCK | O_CLOEXEC), 0);
     cr_assert_eq(dup2(pipes[1], number), number);
@@ -528,12 +519,11 @@ Test(streams, a_number_that_is_the_programs_now_is_not_touched)
 Test(streams, a_peer_that_went_away_is_an_error_and_no_signal)
 {
     static char bytes[MIB];
-    struct ends ends;
     struct rig rig;
     int error = 0;
 
     rig_init(&rig);
-    ends = ends_made(&rig);
+    struct ends ends = ends_made(&rig);
     ends.server->ops->destroy(ends.server);
     ends.server = NULL;
     for (int i = 0; i < 100 && !error; i++)

@@ -1,11 +1,8 @@
 #include "tests/remote/link/tls_rig.h"
 
-#include "tests/support/cases.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -2,8 +2,6 @@
 #define RESEAT_TESTS_REMOTE_RINGS_LINK_RIG_H
 
 #include "tests/support/cases.h"
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "remote/rings/rings.h"

@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -177,10 +176,7 @@ static void wait_often(void)
     cr_assert_gt(scene.waiter.slept, 100);
 }
 
-Test(bell, no_wake_up_is_lost, .init = begin, .timeout = 200)
-{
-    wait_often();
-}
+TestCall(bell, no_wake_up_is_lost, wait_often(), .init = begin, .timeout = 200);
 
 Test(bell, nobody_spins_on_the_only_processor, .init = begin, .timeout = 200)
 {

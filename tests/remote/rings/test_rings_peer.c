@@ -1,9 +1,6 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -213,15 +210,8 @@ static pid_t by_clone(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-Test(rings_peer, a_child_of_a_fork_writes_nothing)
-{
-    child_has_no_part(by_fork);
-}
-
-Test(rings_peer, a_child_that_nobody_was_told_of_writes_nothing)
-{
-    child_has_no_part(by_clone);
-}
+TestCall(rings_peer, a_child_of_a_fork_writes_nothing, child_has_no_part(by_fork));
+TestCall(rings_peer, a_child_that_nobody_was_told_of_writes_nothing, child_has_no_part(by_clone));
 
 static _Thread_local struct rings_pair *inherited;
 

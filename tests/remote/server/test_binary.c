@@ -1,8 +1,6 @@
 #include "tests/support/cases.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -162,10 +160,7 @@ Test(binary, that_is_not_what_its_name_says_is_not_used, .init = start)
 }
 
 /* An answer that comes late is to another question. */
-Test(binary, of_another_name_is_no_answer, .init = start)
-{
-    must_find(keep(), true);
-}
+TestCall(binary, of_another_name_is_no_answer, must_find(keep(), true), .init = start);
 
 Test(binary, of_a_client_that_did_not_ask_for_it_is_not_kept, .init = start)
 {

@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

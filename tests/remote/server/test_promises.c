@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-
 #include "remote/server/listener/devices.h"
 #include "tests/support/leaks.h"
 

@@ -6,9 +6,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -81,10 +78,7 @@ static void try_what_drivers_do(void)
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-Test(sandbox, drivers_find_what_they_need)
-{
-    in_child(try_what_drivers_do);
-}
+TestCall(sandbox, drivers_find_what_they_need, in_child(try_what_drivers_do));
 
 static void give_up_calls(struct device **devices, size_t count)
 {
@@ -129,10 +123,7 @@ static void try_threads(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-Test(sandbox, threads_that_were_there_before_make_no_sockets)
-{
-    in_child(try_threads);
-}
+TestCall(sandbox, threads_that_were_there_before_make_no_sockets, in_child(try_threads));
 
 Test(sandbox, programs_are_run_only_by_drivers_that_compile_so)
 {

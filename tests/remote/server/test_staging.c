@@ -2,8 +2,6 @@
 
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* What small reads are read into, of a driver that counts what it has. */

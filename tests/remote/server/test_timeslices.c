@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "remote/server/listener/devices.h"
 #include "state/base/compiler.h"
 #include "tests/support/leaks.h"

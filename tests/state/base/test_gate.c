@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,15 +135,10 @@ static void closer_is_woken_by(void *(*leaves)(void *))
     pthread_join(closer, NULL);
 }
 
-Test(gate, a_closer_is_woken_by_the_last_who_leaves, .timeout = 20)
-{
-    closer_is_woken_by(sits_inside);
-}
-
-Test(gate, a_closer_is_woken_by_a_thread_that_ends_inside, .timeout = 20)
-{
-    closer_is_woken_by(ends_inside);
-}
+TestCall(gate, a_closer_is_woken_by_the_last_who_leaves, closer_is_woken_by(sits_inside),
+         .timeout = 20);
+TestCall(gate, a_closer_is_woken_by_a_thread_that_ends_inside, closer_is_woken_by(ends_inside),
+         .timeout = 20);
 
 Test(gate, a_driver_that_calls_back_in_enters_twice)
 {

@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "state/base/option_rows.h"
 

@@ -1,8 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "interpose/entry/start.h"
 #include "state/base/span.h"
@@ -185,23 +181,16 @@ static void trace_a_move(cl_command_queue_properties properties)
         chunks += whole ? taken[i].value : 0;
     }
     cr_expect_eq(chunks, SIZE);
-    OK(clReleaseKernel(add));
-    OK(clReleaseMemObject(buffer));
+    RELEASE(add, buffer);
     engine_program_close(&p);
     cr_assert(engine_rig_empties(&rig, "one"), "%s", engine_rig_alive(&rig, "one"));
     cr_assert(engine_rig_empties(&rig, "two"), "events of ours are left: %s",
               engine_rig_alive(&rig, "two"));
 }
 
-Test(span, a_move_and_the_kernels_around_it_are_told_by_their_profile)
-{
-    trace_a_move(CL_QUEUE_PROFILING_ENABLE);
-}
-
-Test(span, kernels_without_a_profile_are_told_by_the_host)
-{
-    trace_a_move(0);
-}
+TestCall(span, a_move_and_the_kernels_around_it_are_told_by_their_profile,
+         trace_a_move(CL_QUEUE_PROFILING_ENABLE));
+TestCall(span, kernels_without_a_profile_are_told_by_the_host, trace_a_move(0));
 
 /* What is copied ahead of a move goes in rounds, and as many bytes in all as their chunks say. */
 Test(span, rounds_lie_within_what_prepares_a_move)
@@ -365,7 +354,6 @@ Test(span, pieces_and_the_launch_that_they_are)
             cr_expect_eq(taken[i].of, launch->of);
             cr_expect_geq(taken[i].begin_ns, launch->begin_ns);
         }
-    OK(clReleaseKernel(plain));
-    OK(clReleaseMemObject(out));
+    RELEASE(plain, out);
     engine_program_close(&p);
 }

@@ -160,20 +160,13 @@ static void spill_mapped(const char *config, cl_mem_flags flags)
     end(6);
 }
 
-Test(room, what_is_mapped_goes_and_its_maps_stay, .timeout = 60)
-{
-    spill_mapped(plenty, 0);
-}
-
-Test(room, what_a_driver_maps_goes_and_its_maps_stay, .timeout = 60)
-{
-    spill_mapped("[one] name=one host_unified=yes [two] name=two", CL_MEM_ALLOC_HOST_PTR);
-}
-
-Test(room, what_a_driver_maps_beside_its_own_memory_goes_too, .timeout = 60)
-{
-    spill_mapped("[one] name=one own_memory=yes [two] name=two", CL_MEM_ALLOC_HOST_PTR);
-}
+TestCall(room, what_is_mapped_goes_and_its_maps_stay, spill_mapped(plenty, 0), .timeout = 60);
+TestCall(room, what_a_driver_maps_goes_and_its_maps_stay,
+         spill_mapped("[one] name=one host_unified=yes [two] name=two", CL_MEM_ALLOC_HOST_PTR),
+         .timeout = 60);
+TestCall(room, what_a_driver_maps_beside_its_own_memory_goes_too,
+         spill_mapped("[one] name=one own_memory=yes [two] name=two", CL_MEM_ALLOC_HOST_PTR),
+         .timeout = 60);
 
 /* The driver gives -4 when its memory runs out, and nobody is there to ask. */
 Test(room, a_device_that_runs_out_makes_the_program_spill, .timeout = 120)
@@ -558,15 +551,10 @@ static void check_reservation(bool canceled)
     end(0);
 }
 
-Test(room, without_a_policy_a_move_under_way_keeps_its_grant, .timeout = 60)
-{
-    check_reservation(false);
-}
-
-Test(room, without_a_policy_a_move_that_is_canceled_gives_its_grant_back, .timeout = 60)
-{
-    check_reservation(true);
-}
+TestCall(room, without_a_policy_a_move_under_way_keeps_its_grant, check_reservation(false),
+         .timeout = 60);
+TestCall(room, without_a_policy_a_move_that_is_canceled_gives_its_grant_back,
+         check_reservation(true), .timeout = 60);
 
 /* Mapped objects keep their pointers and their room; views go with what they are views of. */
 Test(room, maps_and_views_of_what_spills, .timeout = 60)

@@ -2,8 +2,6 @@
 #define RESEAT_TESTS_STATE_BUDGET_TEST_BUDGET_COMMON_H
 
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/budget/budget.h"
 #include "state/memory/memory.h"

@@ -100,15 +100,9 @@ static void refuse_launch(size_t group, size_t local)
     end(4);
 }
 
-Test(room, a_launch_with_too_much_local_memory_spills_nothing, .timeout = 60)
-{
-    refuse_launch(64, 4100);
-}
-
-Test(room, a_launch_in_too_large_groups_spills_nothing, .timeout = 60)
-{
-    refuse_launch(128, 512);
-}
+TestCall(room, a_launch_with_too_much_local_memory_spills_nothing, refuse_launch(64, 4100),
+         .timeout = 60);
+TestCall(room, a_launch_in_too_large_groups_spills_nothing, refuse_launch(128, 512), .timeout = 60);
 
 static atomic_bool canceled;
 
@@ -284,15 +278,10 @@ static void fail_everywhere(cl_int error)
     cr_assert_eq(budget("one")->held, 0);
 }
 
-Test(room, a_driver_that_fails_at_any_call_of_a_spill_loses_nothing, .timeout = 300)
-{
-    fail_everywhere(CL_OUT_OF_HOST_MEMORY);
-}
-
-Test(room, nor_one_that_runs_out_at_any_call, .timeout = 300)
-{
-    fail_everywhere(CL_MEM_OBJECT_ALLOCATION_FAILURE);
-}
+TestCall(room, a_driver_that_fails_at_any_call_of_a_spill_loses_nothing,
+         fail_everywhere(CL_OUT_OF_HOST_MEMORY), .timeout = 300);
+TestCall(room, nor_one_that_runs_out_at_any_call, fail_everywhere(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+         .timeout = 300);
 
 /* Images and the program's own memory go out and come back as buffers do. */
 Test(room, images_and_host_pointers_spill, .timeout = 60)

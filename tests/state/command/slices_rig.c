@@ -53,9 +53,7 @@ void scene_begin(struct scene *s, const char *config, const char *slice_ms,
 
 void scene_build(struct scene *s, const char *text, const char *options, const char *name)
 {
-    cl_int error;
-    s->program.program = clCreateProgramWithSource(s->program.context, 1, &text, NULL, &error);
-    OK(error);
+    s->program.program = MADE(clCreateProgramWithSource, s->program.context, 1, &text, NULL);
     OK(clBuildProgram(s->program.program, 0, NULL, options, NULL, NULL));
     s->kernel = engine_kernel(s->program.program, name);
 }
@@ -70,8 +68,7 @@ void scene_open(struct scene *s, const char *config, const char *slice_ms, const
 
 void scene_close(struct scene *s)
 {
-    OK(clReleaseMemObject(s->out));
-    OK(clReleaseKernel(s->kernel));
+    RELEASE(s->out, s->kernel);
     engine_program_close(&s->program);
     free(s->words);
     free(s->wanted);
@@ -152,6 +149,16 @@ uint64_t launches(const struct scene *s, const char *device)
 bool is_cut(cl_event event)
 {
     return ((struct event *)event)->parts != NULL;
+}
+
+bool launch_through(struct scene *s, const struct shape *shape, cl_uint rounds)
+{
+    cl_event event = launch(s, shape, rounds);
+    OK(clWaitForEvents(1, &event));
+    cr_assert_eq(status_of(event), CL_COMPLETE);
+    bool cut = is_cut(event);
+    OK(clReleaseEvent(event));
+    return cut;
 }
 
 const struct shape long_shape = {1, {0}, {4096}, {16}};

@@ -60,6 +60,8 @@ extern const struct shape longer_shape;
 /** The arguments of all kernels here; @w, @h: how many words a row and a plane have. */
 void set_args(const struct scene *s, cl_uint rounds, cl_uint w, cl_uint h);
 cl_event launch(struct scene *s, const struct shape *shape, cl_uint rounds);
+/** The same, to its end. Whether it went in pieces. */
+bool launch_through(struct scene *s, const struct shape *shape, cl_uint rounds);
 /** What a launch of `plain` adds, by the definition of its ids. */
 void add_wanted(struct scene *s, const struct shape *shape, cl_uint rounds);
 /** `out` has what is wanted. */

@@ -1,9 +1,6 @@
 #include "tests/state/command/test_events.h"
 
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Event callbacks: once each, the earliest status first, whatever the driver does. */
 
@@ -39,20 +36,14 @@ void events_open(struct events_scene *s, const char *config, cl_command_queue_pr
 cl_command_queue events_open_pair(struct events_scene *s, const char *config,
                                   cl_command_queue_properties properties)
 {
-    cl_int error;
     memset(s, 0, sizeof(*s));
     engine_rig_open(&s->rig, config);
     const cl_device_id devices[] = {s->rig.device, engine_rig_vdev(&s->rig, "two")};
-    s->program.context = clCreateContext(NULL, 2, devices, NULL, NULL, &error);
-    OK(error);
-    s->program.queue = clCreateCommandQueue(s->program.context, devices[0], properties, &error);
-    OK(error);
-    cl_command_queue other =
-        clCreateCommandQueue(s->program.context, devices[1], properties, &error);
-    OK(error);
+    s->program.context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
+    s->program.queue = MADE(clCreateCommandQueue, s->program.context, devices[0], properties);
+    cl_command_queue other = MADE(clCreateCommandQueue, s->program.context, devices[1], properties);
     s->program.program =
-        clCreateProgramWithSource(s->program.context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+        MADE(clCreateProgramWithSource, s->program.context, 1, (const char **)&source, NULL);
     OK(clBuildProgram(s->program.program, 0, NULL, "", NULL, NULL));
     make_kernel(s);
     return other;
@@ -60,9 +51,7 @@ cl_command_queue events_open_pair(struct events_scene *s, const char *config,
 
 cl_event events_user(struct events_scene *s)
 {
-    cl_int error;
-    cl_event event = clCreateUserEvent(s->program.context, &error);
-    OK(error);
+    cl_event event = MADE(clCreateUserEvent, s->program.context);
     return event;
 }
 
@@ -183,33 +172,24 @@ static void check_callbacks(const char *config)
     engine_rig_moves(&s.rig, "two");
     check_order(&moved, "moved");
     events_check_words(&s, s.program.queue, 4);
-    OK(clReleaseEvent(first));
-    OK(clReleaseEvent(second));
-    OK(clReleaseEvent(fourth));
-    OK(clReleaseEvent(user));
+    RELEASE(first, second, fourth, user);
     /* Nothing keeps the objects of events whose callbacks were called. */
-    OK(clReleaseKernel(s.add));
-    OK(clReleaseMemObject(s.buffer));
+    RELEASE(s.add, s.buffer);
     engine_program_close(&s.program);
     cr_assert(engine_rig_empties(&s.rig, "one"), "%s", engine_rig_alive(&s.rig, "one"));
     cr_assert(engine_rig_empties(&s.rig, "two"), "%s", engine_rig_alive(&s.rig, "two"));
 }
 
-Test(callbacks, come_once_and_in_order, .timeout = 60)
-{
-    check_callbacks("[one] name=one base=1 [two] name=two base=1");
-}
-
-Test(callbacks, come_from_a_driver_that_never_calls, .timeout = 60)
-{
-    check_callbacks("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never");
-}
-
-Test(callbacks, come_in_order_from_a_driver_that_calls_backwards, .timeout = 60)
-{
-    check_callbacks(
-        "[one] name=one base=1 callbacks=backwards [two] name=two base=1 callbacks=backwards");
-}
+TestCall(callbacks, come_once_and_in_order,
+         check_callbacks("[one] name=one base=1 [two] name=two base=1"), .timeout = 60);
+TestCall(
+    callbacks, come_from_a_driver_that_never_calls,
+    check_callbacks("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never"),
+    .timeout = 60);
+TestCall(callbacks, come_in_order_from_a_driver_that_calls_backwards,
+         check_callbacks(
+             "[one] name=one base=1 callbacks=backwards [two] name=two base=1 callbacks=backwards"),
+         .timeout = 60);
 
 static const char *const complete = "[one] name=one callbacks=complete [two] name=two";
 
@@ -223,9 +203,7 @@ static cl_event add_failing(struct events_scene *s)
 
 static void close_failing(struct events_scene *s, cl_event event)
 {
-    OK(clReleaseEvent(event));
-    OK(clReleaseKernel(s->add));
-    OK(clReleaseMemObject(s->buffer));
+    RELEASE(event, s->add, s->buffer);
     engine_program_close(&s->program);
 }
 

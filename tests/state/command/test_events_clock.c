@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "tests/state/command/test_events.h"
 
 /* Profiling times: in order within an event, and in one clock that never runs backwards (M3). */
@@ -98,15 +96,10 @@ static void check_without_clock(const char *device)
     check_span(before.queued, times_of(third).end, engine_rig_now() - begin);
 }
 
-Test(clock, goes_on_when_the_source_does_not_say_what_its_clock_is, .timeout = 60)
-{
-    check_without_clock("one");
-}
-
-Test(clock, goes_on_when_the_target_does_not_say_what_its_clock_is, .timeout = 60)
-{
-    check_without_clock("two");
-}
+TestCall(clock, goes_on_when_the_source_does_not_say_what_its_clock_is, check_without_clock("one"),
+         .timeout = 60);
+TestCall(clock, goes_on_when_the_target_does_not_say_what_its_clock_is, check_without_clock("two"),
+         .timeout = 60);
 
 Test(clock, events_settle_with_times_their_driver_does_not_say, .timeout = 60)
 {
@@ -171,10 +164,7 @@ Test(clock, what_a_driver_says_nothing_of_lies_between_its_neighbours, .timeout 
             last = t;
         }
         cr_assert_geq(times_of(after).start, last.end, "a barrier ended after what waited for it");
-        OK(clReleaseEvent(before));
-        OK(clReleaseEvent(after));
-        OK(clReleaseEvent(barriers[0]));
-        OK(clReleaseEvent(barriers[1]));
+        RELEASE(before, after, barriers[0], barriers[1]);
     }
 }
 
@@ -238,10 +228,8 @@ Test(clock, times_are_not_available_where_5_14_says_so, .timeout = 60)
     cr_expect_eq(GET(event, END, sizeof(time)), CL_PROFILING_INFO_NOT_AVAILABLE);
     OK(clSetUserEventStatus(user, CL_COMPLETE));
     cr_expect_eq(GET(user, END, sizeof(time)), CL_PROFILING_INFO_NOT_AVAILABLE);
-    cl_int error;
     cl_command_queue queue =
-        clCreateCommandQueue(s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE, &error);
-    OK(error);
+        MADE(clCreateCommandQueue, s.program.context, s.rig.device, CL_QUEUE_PROFILING_ENABLE);
     cl_event profiled = events_add(&s, queue, 0, NULL);
     OK(clWaitForEvents(1, &profiled));
     cr_expect_eq(GET(profiled, END, sizeof(time) - 1), CL_INVALID_VALUE);

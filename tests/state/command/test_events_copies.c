@@ -1,13 +1,11 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/command/command.h"
 #include "state/command/elsewhere.h"
 #include "state/command/parts.h"
 #include "tests/state/command/test_events.h"
+#include "tests/support/comes.h"
 
 /* Copies between buffers of two virtual devices, whose driver copies from one to the other. */
 
@@ -50,10 +48,7 @@ static void copies_close(struct copies *c)
     OK(clFinish(c->here));
     OK(clFinish(c->there));
     RELEASE(c->from, c->to);
-    for (unsigned ms = 0; parts_real_count() != 0; ms++) {
-        cr_assert_lt(ms, 10000);
-        engine_rig_sleep(1);
-    }
+    cr_assert(COMES(parts_real_count() == 0, 10 * NS_PER_S));
 }
 
 static cl_event copies_copy(const struct copies *c, size_t block, cl_uint waits,
@@ -76,10 +71,8 @@ static void copies_check(const struct copies *c, size_t block, cl_uint wanted)
 
 static void copies_await_held(unsigned wanted)
 {
-    for (unsigned ms = 0; atomic_load(&engine_between.held) < wanted; ms++) {
-        cr_assert_lt(ms, 10000, "%u copies pass", engine_between.held);
-        engine_rig_sleep(1);
-    }
+    cr_assert(COMES(atomic_load(&engine_between.held) >= wanted, 10 * NS_PER_S), "%u copies pass",
+              engine_between.held);
     engine_rig_sleep(20);
     cr_assert_eq(atomic_load(&engine_between.held), wanted);
 }
@@ -92,9 +85,7 @@ Test(copies, do_not_wait_for_what_else_the_source_does, .timeout = 60)
     const struct queue *there = (struct queue *)c.there;
     const struct residence *residence =
         there->context->at[atomic_load(&there->context->residence_index[there->vdev_index])];
-    cl_int error;
-    cl_event user = residence->cl->clCreateUserEvent(residence->context, &error);
-    OK(error);
+    cl_event user = MADE(residence->cl->clCreateUserEvent, residence->context);
     OK(residence->cl->clEnqueueMarkerWithWaitList(there->real, 1, &user, NULL));
     OK(residence->cl->clFlush(there->real));
     cl_event copied = copies_copy(&c, 3, 0, NULL);
@@ -243,15 +234,9 @@ static void check_awaited(void *(*run)(void *data), cl_uint word)
     copies_close(&c);
 }
 
-Test(copies, are_awaited_by_who_needs_their_target_elsewhere, .timeout = 60)
-{
-    check_awaited(write_beside, 9);
-}
-
-Test(copies, are_awaited_by_a_move_of_the_target, .timeout = 60)
-{
-    check_awaited(move_on, 1);
-}
+TestCall(copies, are_awaited_by_who_needs_their_target_elsewhere, check_awaited(write_beside, 9),
+         .timeout = 60);
+TestCall(copies, are_awaited_by_a_move_of_the_target, check_awaited(move_on, 1), .timeout = 60);
 
 Test(copies, are_exact_while_the_program_moves, .timeout = 60)
 {

@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/scratch.h"
@@ -161,10 +159,8 @@ Test(order, what_is_added_while_a_thread_gives_what_it_waits_for_is_given_too, .
 {
     struct events_scene s;
     pthread_t thread;
-    cl_int error;
     events_open(&s, "[one] name=one launch_ms=300", 0);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     cl_event user = events_user(&s), first = events_add(&s, other, 1, &user);
     uint64_t before = emu_shared_calls(s.rig.emu, "one", "clEnqueueNDRangeKernel");
     cr_assert_eq(pthread_create(&thread, NULL, let_go_thread, user), 0);
@@ -184,14 +180,12 @@ Test(order, queues_are_all_flushed_before_one_of_them_is_waited_for, .timeout = 
     char path[SCRATCH_MAX], device[64], function[EMU_FUNCTION_NAME_MAX];
     unsigned long long number;
     unsigned flushed = 0, finished = 0;
-    cl_int error;
     int fd = mkstemp(scratch(path, "trace"));
     cr_assert(fd >= 0);
     close(fd);
     setenv("EMU_TRACE", path, 1);
     events_open(&s, EVENTS_CONFIG, 0);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     cl_event first = events_add(&s, other, 0, NULL);
     (void)events_add(&s, s.program.queue, 1, &first);
     struct context *context = (struct context *)s.program.context;
@@ -262,16 +256,13 @@ static void check_across(const char *config)
         cr_assert_eq(s->words[i], 12);
 }
 
-Test(order, lists_reach_across_virtual_devices, .timeout = 60)
-{
-    check_across("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1");
-}
-
-Test(order, lists_reach_across_devices_that_never_call_back, .timeout = 60)
-{
-    check_across("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never "
-                 "[three] name=three base=1 callbacks=never");
-}
+TestCall(order, lists_reach_across_virtual_devices,
+         check_across("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1"),
+         .timeout = 60);
+TestCall(order, lists_reach_across_devices_that_never_call_back,
+         check_across("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never "
+                      "[three] name=three base=1 callbacks=never"),
+         .timeout = 60);
 
 Test(order, a_held_command_whose_bytes_are_lost_ends_in_error, .timeout = 60)
 {
@@ -294,10 +285,8 @@ Test(order, a_held_command_whose_bytes_are_lost_ends_in_error, .timeout = 60)
 
 static cl_command_queue late_queue(struct events_scene *s, cl_command_queue_properties properties)
 {
-    cl_int error;
     cl_command_queue queue =
-        clCreateCommandQueue(s->program.context, s->rig.device, properties, &error);
-    OK(error);
+        MADE(clCreateCommandQueue, s->program.context, s->rig.device, properties);
     return queue;
 }
 
@@ -331,8 +320,7 @@ Test(order, a_finish_has_ended_every_event_of_its_queue, .timeout = 60)
         cr_expect_gt(events_status(later), CL_COMPLETE, "it was never waited for");
         OK(clFinish(queue));
         check_ended(&later, 1);
-        OK(clReleaseEvent(user));
-        OK(clReleaseCommandQueue(queue));
+        RELEASE(user, queue);
     }
 }
 
@@ -371,4 +359,23 @@ Test(order, a_wait_has_ended_only_what_it_is_for_out_of_order, .timeout = 60)
         OK(clReleaseEvent(events[i]));
     }
     OK(clReleaseCommandQueue(queue));
+}
+
+/* 5.2.2 and 5.8 before 2.1. */
+Test(order, up_to_2_0_there_has_to_be_something_to_do, .timeout = 60)
+{
+    char bytes[16] = {0};
+    const size_t zero = 0;
+    struct events_scene s;
+    events_open(&s, "[one] name=one base=1 version=1.2", 0);
+    cl_command_queue q = s.program.queue;
+    cl_mem a = s.buffer;
+    cr_expect_eq(clEnqueueReadBuffer(q, a, CL_TRUE, 0, 0, bytes, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueWriteBuffer(q, a, CL_TRUE, 0, 0, bytes, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueCopyBuffer(q, a, a, 0, 16, 0, 0, NULL, NULL), CL_INVALID_VALUE);
+    cr_expect_eq(clEnqueueNDRangeKernel(q, s.add, 1, NULL, &zero, NULL, 0, NULL, NULL),
+                 CL_INVALID_GLOBAL_WORK_SIZE);
+    /* To fill nothing was never an error. */
+    OK(clEnqueueFillBuffer(q, a, bytes, 8, 0, 0, 0, NULL, NULL));
+    OK(clFinish(q));
 }

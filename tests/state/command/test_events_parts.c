@@ -1,12 +1,10 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/command/command.h"
 #include "state/command/event.h"
 #include "state/command/parts.h"
 #include "tests/state/command/test_events.h"
+#include "tests/support/comes.h"
 
 /* Commands of several parts: each in a residence, all behind one event. */
 
@@ -150,22 +148,16 @@ static void check_orders(const char *config)
         OK(clWaitForEvents(2, both));
         check_called(&l, CL_COMPLETE);
         check_times(&l);
-        OK(clReleaseEvent(here));
-        OK(clReleaseEvent(there));
-        OK(clReleaseEvent(event));
+        RELEASE(here, there, event);
     }
     events_check_words(&l.s, l.other, 4 * ARRAY_SIZE(orders));
 }
 
-Test(parts, end_in_any_order_and_are_one_command, .timeout = 60)
-{
-    check_orders(PAIR_CONFIG);
-}
-
-Test(parts, are_found_ended_where_no_driver_says_so, .timeout = 60)
-{
-    check_orders("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never");
-}
+TestCall(parts, end_in_any_order_and_are_one_command, check_orders(PAIR_CONFIG), .timeout = 60);
+TestCall(
+    parts, are_found_ended_where_no_driver_says_so,
+    check_orders("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never"),
+    .timeout = 60);
 
 Test(parts, end_in_the_error_of_the_first_that_failed_once_all_have_ended, .timeout = 60)
 {
@@ -192,8 +184,7 @@ Test(parts, end_in_the_error_of_the_first_that_failed_once_all_have_ended, .time
     cr_assert_eq(
         clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(time), &time, NULL),
         CL_PROFILING_INFO_NOT_AVAILABLE);
-    OK(clReleaseEvent(behind));
-    OK(clReleaseEvent(event));
+    RELEASE(behind, event);
 }
 
 static atomic_bool pulled;
@@ -231,8 +222,7 @@ Test(parts, of_a_device_that_is_left_are_settled_and_the_others_go_on, .timeout 
     OK(clWaitForEvents(1, &behind));
     check_called(&l, CL_COMPLETE);
     check_times(&l);
-    OK(clReleaseEvent(behind));
-    OK(clReleaseEvent(event));
+    RELEASE(behind, event);
     /* All of them there: it is over with the move, and keeps its times. */
     atomic_store(&l.called, 0);
     levers_issue(&l, l.other, "00");
@@ -260,9 +250,7 @@ Test(parts, run_on_after_the_program_released_their_event, .timeout = 60)
     check_called(&l, CL_COMPLETE);
     cr_assert(engine_rig_settles(&l.s.rig, "one", live[0], 0));
     cr_assert(engine_rig_settles(&l.s.rig, "two", live[1], 0));
-    for (unsigned ms = 0; object_count(OBJECT_EVENT) != 0 && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(object_count(OBJECT_EVENT), 0);
+    cr_assert(COMES(object_count(OBJECT_EVENT) == 0, 10 * NS_PER_S));
     cr_assert_eq(parts_real_count(), 0);
 }
 
@@ -361,26 +349,17 @@ static void check_reads(const char *config, cl_command_queue_properties properti
     OK(clWaitForEvents(1, &after));
     OK(clGetEventProfilingInfo(after, CL_PROFILING_COMMAND_START, sizeof(time), &time, NULL));
     cr_assert_geq(time, last, "what waited for it began before it ended");
-    OK(clReleaseEvent(before));
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(after));
+    RELEASE(before, event, after);
     free(r.host);
 }
 
-Test(elsewhere, a_read_runs_where_the_bytes_are, .timeout = 60)
-{
-    check_reads(PAIR_CONFIG, 0);
-}
-
-Test(elsewhere, a_read_runs_where_the_bytes_are_out_of_order, .timeout = 60)
-{
-    check_reads(PAIR_CONFIG, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
-
-Test(elsewhere, a_read_runs_where_the_bytes_are_without_callbacks, .timeout = 60)
-{
-    check_reads("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never", 0);
-}
+TestCall(elsewhere, a_read_runs_where_the_bytes_are, check_reads(PAIR_CONFIG, 0), .timeout = 60);
+TestCall(elsewhere, a_read_runs_where_the_bytes_are_out_of_order,
+         check_reads(PAIR_CONFIG, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), .timeout = 60);
+TestCall(elsewhere, a_read_runs_where_the_bytes_are_without_callbacks,
+         check_reads("[one] name=one base=1 callbacks=never [two] name=two base=1 callbacks=never",
+                     0),
+         .timeout = 60);
 
 /* Until somebody waits for the very read, its driver does not say that it has ended. */
 Test(elsewhere, what_follows_in_order_is_held_until_the_read_has_ended, .timeout = 60)
@@ -404,9 +383,7 @@ Test(elsewhere, what_follows_in_order_is_held_until_the_read_has_ended, .timeout
     check_read(&r, BIG / 4, 1);
     OK(clEnqueueReadBuffer(queue, r.big, CL_TRUE, 0, BIG, r.host, 0, NULL, NULL));
     check_read(&r, BIG / 4, 3);
-    OK(clReleaseEvent(read));
-    OK(clReleaseEvent(next));
-    OK(clReleaseEvent(marked));
+    RELEASE(read, next, marked);
     free(r.host);
 }
 
@@ -474,8 +451,7 @@ Test(elsewhere, reads_are_exact_while_the_program_moves, .timeout = 60)
             OK(clFinish(reader));
         OK(clWaitForEvents(1, &read));
         check_read(&r, BIG / 4, i);
-        OK(clReleaseEvent(written));
-        OK(clReleaseEvent(read));
+        RELEASE(written, read);
     }
     atomic_store(&mover.stop, true);
     cr_assert_eq(pthread_join(thread, NULL), 0);

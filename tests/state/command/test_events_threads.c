@@ -1,9 +1,9 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 
 #include "tests/state/command/test_events.h"
+#include "tests/support/comes.h"
 
 /* Threads of the program that it cancels while they wait, and callbacks that end theirs. */
 
@@ -83,8 +83,7 @@ static void is_canceled(void *(*wait)(void *))
     OK(clSetUserEventStatus(waits.user, CL_COMPLETE));
     OK(clWaitForEvents(1, &held));
     events_check_words(&s, s.program.queue, 1);
-    OK(clReleaseEvent(held));
-    OK(clReleaseEvent(waits.user));
+    RELEASE(held, waits.user);
     engine_rig_moves(&s.rig, "one");
     events_check_words(&s, s.program.queue, 1);
     /* Nobody keeps what the other device had. */
@@ -92,25 +91,12 @@ static void is_canceled(void *(*wait)(void *))
     cr_assert_eq(object_count(OBJECT_EVENT), 0);
 }
 
-Test(events_threads, a_thread_that_waits_for_an_event_is_canceled)
-{
-    is_canceled(waits_for_an_event);
-}
-
-Test(events_threads, a_thread_that_finishes_a_queue_is_canceled)
-{
-    is_canceled(waits_for_a_queue);
-}
-
-Test(events_threads, a_thread_in_a_blocking_read_is_canceled)
-{
-    is_canceled(waits_for_a_read);
-}
-
-Test(events_threads, a_thread_in_a_blocking_map_is_canceled)
-{
-    is_canceled(waits_for_a_map);
-}
+TestCall(events_threads, a_thread_that_waits_for_an_event_is_canceled,
+         is_canceled(waits_for_an_event));
+TestCall(events_threads, a_thread_that_finishes_a_queue_is_canceled,
+         is_canceled(waits_for_a_queue));
+TestCall(events_threads, a_thread_in_a_blocking_read_is_canceled, is_canceled(waits_for_a_read));
+TestCall(events_threads, a_thread_in_a_blocking_map_is_canceled, is_canceled(waits_for_a_map));
 
 static void *works_on(void *data)
 {
@@ -181,9 +167,7 @@ Test(events_threads, callbacks_that_end_their_threads_are_all_called)
     }
     cr_assert(events_wait(&calls, CALLBACKS), "%u called", calls);
     /* Each event, which its callbacks kept, is gone. */
-    for (unsigned ms = 0; object_count(OBJECT_EVENT) != 0 && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(object_count(OBJECT_EVENT), 0);
+    cr_assert(COMES(object_count(OBJECT_EVENT) == 0, 10 * NS_PER_S));
     events_check_words(&s, s.program.queue, CALLBACKS / 4);
 }
 
@@ -200,17 +184,13 @@ Test(events_threads, a_build_whose_callback_ends_its_thread_has_ended)
     events_open(&s, EVENTS_CONFIG, 0);
     static const char *const source = "__kernel void k(__global uint *w) { w[0] = 1; }";
     for (unsigned i = 1; i <= 3; i++) {
-        cl_int error;
         cl_program program =
-            clCreateProgramWithSource(s.program.context, 1, (const char **)&source, NULL, &error);
-        OK(error);
+            MADE(clCreateProgramWithSource, s.program.context, 1, (const char **)&source, NULL);
         OK(clBuildProgram(program, 0, NULL, "", built, NULL));
         cr_assert(events_wait(&calls, i), "%u called", calls);
         OK(clReleaseProgram(program));
     }
-    for (unsigned ms = 0; object_count(OBJECT_PROGRAM) != 1 && ms < 10000; ms++)
-        engine_rig_sleep(1);
-    cr_assert_eq(object_count(OBJECT_PROGRAM), 1);
+    cr_assert(COMES(object_count(OBJECT_PROGRAM) == 1, 10 * NS_PER_S));
 }
 
 struct mask {

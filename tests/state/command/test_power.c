@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "state/command/power.h"
 #include "tests/state/command/test_events.h"
 
@@ -115,8 +113,7 @@ Test(launch_power, what_waited_for_the_program_waits_for_power_too, .timeout = 6
     power_set(true, UINT64_MAX);
     OK(clWaitForEvents(1, &added));
     events_check_words(&s, s.program.queue, 1);
-    OK(clReleaseEvent(user));
-    OK(clReleaseEvent(added));
+    RELEASE(user, added);
 }
 
 Test(launch_power, launches_end_on_a_driver_that_works_while_it_is_waited_for, .timeout = 60)
@@ -190,8 +187,7 @@ Test(launch_power, launches_deferred_before_a_cap_wait_for_power, .timeout = 60)
     OK(clFinish(s.program.queue));
     cr_assert_eq(events_status(added), CL_COMPLETE);
     events_check_words(&s, s.program.queue, 2);
-    OK(clReleaseEvent(user));
-    OK(clReleaseEvent(added));
+    RELEASE(user, added);
 }
 
 Test(launch_power, a_grant_that_is_not_renewed_ends, .timeout = 60)

@@ -1,11 +1,7 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -62,11 +58,8 @@ Test(slices, every_shape_has_the_ids_of_one_launch)
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
             const struct shape *shape = &shapes[i];
             for (unsigned n = 0; n < 2 && (uneven || !is_uneven(shape)); n++) {
-                cl_event event = launch(&s, shape, ROUNDS);
+                launch_through(&s, shape, ROUNDS);
                 add_wanted(&s, shape, ROUNDS);
-                OK(clWaitForEvents(1, &event));
-                cr_assert_eq(status_of(event), CL_COMPLETE);
-                OK(clReleaseEvent(event));
                 made++;
             }
             check(&s);
@@ -104,6 +97,15 @@ Test(slices, a_move_takes_place_between_pieces_and_no_group_runs_twice)
     scene_close(&s);
 }
 
+/* One launch, which outlasts what @meanwhile does. */
+static void outlast_once(bool (*meanwhile)(struct scene *s, cl_event event))
+{
+    struct scene s;
+    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
+    outlast(&s, 1, meanwhile, add_wanted);
+    scene_close(&s);
+}
+
 static bool set_a_cap(struct scene *s, cl_event event)
 {
     struct power_state state;
@@ -124,13 +126,7 @@ static bool set_a_cap(struct scene *s, cl_event event)
     return goes_on;
 }
 
-Test(slices, wait_for_power_when_a_cap_is_set_in_the_middle)
-{
-    struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
-    outlast(&s, 1, set_a_cap, add_wanted);
-    scene_close(&s);
-}
+TestCall(slices, wait_for_power_when_a_cap_is_set_in_the_middle, outlast_once(set_a_cap));
 
 static void *move_after_five(void *data)
 {
@@ -237,29 +233,14 @@ static bool move_while_a_point_is_made(struct scene *s, cl_event event)
     return runs;
 }
 
-Test(slices, a_move_does_not_wait_for_a_point_that_waits_for_the_launch)
-{
-    struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
-    outlast(&s, 1, move_while_a_point_is_made, add_wanted);
-    scene_close(&s);
-}
+TestCall(slices, a_move_does_not_wait_for_a_point_that_waits_for_the_launch,
+         outlast_once(move_while_a_point_is_made));
 
-Test(slices, a_point_is_not_made_of_a_program_suspended_in_the_middle)
-{
-    struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
-    outlast(&s, 1, suspend_and_make_a_point, add_wanted);
-    scene_close(&s);
-}
+TestCall(slices, a_point_is_not_made_of_a_program_suspended_in_the_middle,
+         outlast_once(suspend_and_make_a_point));
 
-Test(slices, go_on_after_a_rollback_and_a_suspension_in_the_middle)
-{
-    struct scene s;
-    scene_open(&s, CONFIG, "5", "plain", 0, OUTLAST_WORDS);
-    outlast(&s, 1, fail_and_suspend, add_wanted);
-    scene_close(&s);
-}
+TestCall(slices, go_on_after_a_rollback_and_a_suspension_in_the_middle,
+         outlast_once(fail_and_suspend));
 
 /* @behind has not begun, unless @event ended before it was looked at. */
 static void expect_not_before(cl_event behind, cl_event event)
@@ -412,10 +393,8 @@ Test(slices, what_is_held_is_the_parents_in_the_child_of_a_fork)
     cl_int error;
     int status = 0;
     scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event event = launch(&s, &long_shape, 1);
+    launch_through(&s, &long_shape, 1);
     add_wanted(&s, &long_shape, 1);
-    OK(clWaitForEvents(1, &event));
-    OK(clReleaseEvent(event));
     cl_event gate = MADE(clCreateUserEvent, s.program.context);
     OK(clEnqueueNDRangeKernel(s.program.queue, s.kernel, long_shape.dims, long_shape.offset,
                               long_shape.global, long_shape.local, 1, &gate, NULL));
@@ -460,9 +439,7 @@ Test(slices, a_first_piece_that_is_refused_is_the_calls_error)
                      CL_OUT_OF_HOST_MEMORY);
         cr_assert_null(none);
     }
-    event = launch(&s, &long_shape, ROUNDS);
-    OK(clWaitForEvents(1, &event));
-    OK(clReleaseEvent(event));
+    launch_through(&s, &long_shape, ROUNDS);
     scene_close(&s);
 }
 
@@ -478,10 +455,7 @@ Test(slices, a_piece_that_ends_in_an_error_is_the_last_too)
     cr_assert_leq(given, 7, "pieces go on after an error");
     OK(clReleaseEvent(event));
     /* What comes behind it runs, and so does the next launch. */
-    event = launch(&s, &long_shape, ROUNDS);
-    OK(clWaitForEvents(1, &event));
-    cr_assert_eq(status_of(event), CL_COMPLETE);
-    OK(clReleaseEvent(event));
+    launch_through(&s, &long_shape, ROUNDS);
     scene_close(&s);
 }
 
@@ -604,11 +578,8 @@ Test(slices, are_one_where_there_can_be_no_more_threads)
     atomic_store(&pace_slice_ns, 5000000);
     pace_forget(((struct kernel *)s.kernel)->pace);
     refuse_threads();
-    event = launch(&s, &long_shape, LONG_ROUNDS);
+    cr_assert_not(launch_through(&s, &long_shape, LONG_ROUNDS));
     add_wanted(&s, &long_shape, LONG_ROUNDS);
-    OK(clWaitForEvents(1, &event));
-    cr_assert_not(is_cut(event));
-    OK(clReleaseEvent(event));
     check(&s);
     scene_close(&s);
 }
@@ -645,16 +616,11 @@ Test(slices, why_launches_go_whole_is_told_until_one_does_not)
     struct pace_refusal whole[STATUS_WHOLE_MAX];
     struct scene s;
     scene_open(&s, CONFIG, "5", "plain", 0, 4096);
-    cl_event event = launch(&s, &one_group, ROUNDS);
-    OK(clWaitForEvents(1, &event));
-    OK(clReleaseEvent(event));
+    launch_through(&s, &one_group, ROUNDS);
     cr_assert_eq(status_whole(whole), 1);
     cr_assert_str_eq(whole[0].kernel, "plain");
     cr_assert(strstr(whole[0].reason, "one work-group"), "%s", whole[0].reason);
-    event = launch(&s, &long_shape, ROUNDS);
-    OK(clWaitForEvents(1, &event));
-    cr_assert(is_cut(event));
-    OK(clReleaseEvent(event));
+    cr_assert(launch_through(&s, &long_shape, ROUNDS));
     cr_assert_eq(status_whole(whole), 0);
     scene_close(&s);
 }
@@ -808,9 +774,6 @@ Test(slices, none_without_a_slice)
 {
     struct scene s;
     scene_open(&s, CONFIG, "0", "plain", 0, 4096);
-    cl_event event = launch(&s, &long_shape, ROUNDS);
-    cr_assert_not(is_cut(event));
-    OK(clWaitForEvents(1, &event));
-    OK(clReleaseEvent(event));
+    cr_assert_not(launch_through(&s, &long_shape, ROUNDS));
     scene_close(&s);
 }

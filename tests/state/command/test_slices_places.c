@@ -189,8 +189,7 @@ Test(places, are_told_in_every_language_and_in_every_kernel_of_a_program)
         OK(clReleaseKernel(s.kernel));
         s.kernel = engine_kernel(s.program.program, i % 2 ? "others" : "places");
         expect_pieces(&s, "one", &shapes[4], 0);
-        OK(clReleaseKernel(s.kernel));
-        OK(clReleaseProgram(s.program.program));
+        RELEASE(s.kernel, s.program.program);
     }
     scene_build(&s, places, "", "places");
     scene_close(&s);
@@ -260,9 +259,7 @@ Test(places, are_told_to_the_first_launch_of_a_program)
         OK(clWaitForEvents(1, &event));
         whole = launches(&s, "one") <= before + 2;
         check(&s);
-        OK(clReleaseEvent(event));
-        OK(clReleaseKernel(s.kernel));
-        OK(clReleaseProgram(s.program.program));
+        RELEASE(event, s.kernel, s.program.program);
     }
     cr_assert_not(whole, "it goes whole");
     scene_build(&s, places, "-cl-std=CL2.0", "places");
@@ -398,13 +395,11 @@ Test(places, cannot_be_told_everywhere_so_launches_go_whole_there)
 Test(places, are_not_needed_by_a_launch_that_has_not_begun)
 {
     struct scene s;
-    cl_int error;
     cl_event event;
     scene_begin(&s, REFUSES, "10", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, ROUNDS, 0);
-    cl_event gate = clCreateUserEvent(s.program.context, &error);
-    OK(error);
+    cl_event gate = MADE(clCreateUserEvent, s.program.context);
     set_args(&s, ROUNDS, (cl_uint)long_shape.global[0], 1);
     OK(clEnqueueNDRangeKernel(s.program.queue, s.kernel, 1, NULL, long_shape.global,
                               long_shape.local, 1, &gate, &event));
@@ -416,8 +411,7 @@ Test(places, are_not_needed_by_a_launch_that_has_not_begun)
     cr_assert_eq(status_of(event), CL_COMPLETE);
     cr_assert_eq(launches(&s, "two"), before + 1);
     check(&s);
-    OK(clReleaseEvent(gate));
-    OK(clReleaseEvent(event));
+    RELEASE(gate, event);
     scene_close(&s);
 }
 
@@ -455,17 +449,13 @@ Test(places, are_told_by_a_program_that_was_linked)
     static const char *const sources[] = {ASKS, DEEP};
     struct scene s;
     cl_program parts[2];
-    cl_int error;
     scene_begin(&s, CONFIG, "10", 0, 4096);
     for (int i = 0; i < 2; i++) {
-        parts[i] = clCreateProgramWithSource(s.program.context, 1, (const char **)&sources[i], NULL,
-                                             &error);
-        OK(error);
+        parts[i] =
+            MADE(clCreateProgramWithSource, s.program.context, 1, (const char **)&sources[i], NULL);
         OK(clCompileProgram(parts[i], 0, NULL, "-cl-std=CL2.0", 0, NULL, NULL, NULL, NULL));
     }
-    s.program.program =
-        clLinkProgram(s.program.context, 0, NULL, NULL, 2, parts, NULL, NULL, &error);
-    OK(error);
+    s.program.program = MADE(clLinkProgram, s.program.context, 0, NULL, NULL, 2, parts, NULL, NULL);
     s.kernel = engine_kernel(s.program.program, "places");
     learn(&s, ROUNDS, 0);
     expect_pieces(&s, "one", &shapes[0], 0);
@@ -509,9 +499,7 @@ Test(places, are_not_told_by_a_program_with_variables)
     scene_build(&s, source, "-cl-std=CL2.0", "counts");
     for (unsigned n = 0; n < 6; n++) {
         uint64_t before = launches(&s, "one");
-        cl_event event = launch(&s, &long_shape, ROUNDS);
-        OK(clWaitForEvents(1, &event));
-        OK(clReleaseEvent(event));
+        launch_through(&s, &long_shape, ROUNDS);
         cr_assert_eq(launches(&s, "one"), before + 1);
         cr_assert_not(is_made(&s));
         engine_rig_sleep(50);
@@ -530,12 +518,10 @@ Test(places, are_alone_where_a_driver_mixes_offsets_up)
 {
     struct scene s;
     const cl_uint rounds = LONG_ROUNDS / 8;
-    cl_int error;
     scene_begin(&s, NULL, "2", 0, 4096);
     scene_build(&s, places, "-cl-std=CL2.0", "places");
     learn(&s, rounds, 0);
-    cl_command_queue other = clCreateCommandQueue(s.program.context, s.rig.device, 0, &error);
-    OK(error);
+    cl_command_queue other = MADE(clCreateCommandQueue, s.program.context, s.rig.device, 0);
     for (unsigned alone = 0; alone < 2; alone++) {
         cl_event event = launch(&s, &long_shape, rounds);
         add_places(&s, &long_shape, rounds);

@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <math.h>
-#include <stdlib.h>
 
 #include "state/base/memory/pages.h"
 #include "tests/state/driver/cost_worlds.h"

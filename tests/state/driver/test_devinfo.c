@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "state/driver/devinfo.h"
 #include "state/driver/driver.h"
 #include "tests/support/leaks.h"

@@ -1,8 +1,6 @@
-#include "tests/support/cases.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "state/driver/driver.h"
 #include "state/driver/icd.h"

@@ -1,4 +1,3 @@
-#include "tests/support/cases.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,8 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "state/driver/driver.h"
+#include "tests/support/calls.h"
 
 /* Threads that call a driver without locks at once, each on a queue of its own and all on one
  * buffer: the driver counts who holds that, and keeps what it holds for commands in tables of its
@@ -57,16 +56,13 @@ static void open_oclgrind(struct shared *s)
 {
     struct device **devices;
     size_t count;
-    cl_int error;
     cr_assert_eq(driver_list_library(OCLGRIND, &devices, &count), 0);
     cr_assert_gt(count, 0);
     s->device = devices[0];
     free(devices);
-    s->context = s->device->cl->clCreateContext(NULL, 1, &s->device->id, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    s->context = MADE(s->device->cl->clCreateContext, NULL, 1, &s->device->id, NULL, NULL);
     s->buffer =
-        s->device->cl->clCreateBuffer(s->context, CL_MEM_READ_WRITE, THREADS * SIZE, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+        MADE(s->device->cl->clCreateBuffer, s->context, CL_MEM_READ_WRITE, THREADS * SIZE, NULL);
 }
 
 Test(locked, calls_of_several_threads_are_made_one_at_a_time, .timeout = 120)
@@ -110,11 +106,9 @@ Test(locked, what_the_driver_calls_may_call_it, .timeout = 60)
 
     open_oclgrind(&s);
     cl_command_queue queue = s.device->cl->clCreateCommandQueue(s.context, s.device->id, 0, &error);
-    cr_assert_eq(s.device->cl->clEnqueueFillBuffer(queue, s.buffer, &zero, sizeof(zero), 0, SIZE, 0,
-                                                   NULL, &event),
-                 CL_SUCCESS);
-    cr_assert_eq(s.device->cl->clSetEventCallback(event, CL_COMPLETE, ask, (void *)s.device),
-                 CL_SUCCESS);
+    OK(s.device->cl->clEnqueueFillBuffer(queue, s.buffer, &zero, sizeof(zero), 0, SIZE, 0, NULL,
+                                         &event));
+    OK(s.device->cl->clSetEventCallback(event, CL_COMPLETE, ask, (void *)s.device));
     cr_expect_eq(s.device->cl->clWaitForEvents(1, &event), CL_SUCCESS);
     s.device->cl->clReleaseEvent(event);
     s.device->cl->clReleaseCommandQueue(queue);

@@ -3,8 +3,6 @@
 #include "tests/support/cases.h"
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static void fill(const struct rig_object *object, uint64_t chunk, unsigned number)

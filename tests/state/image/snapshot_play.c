@@ -1,9 +1,5 @@
 #include "tests/state/image/snapshot_play.h"
 
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 static const char source[] =
     "__kernel void add(__global uint *words, uint value) { words[get_global_id(0)] += value; }\n";
 

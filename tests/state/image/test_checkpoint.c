@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -72,6 +69,8 @@ static void close_program(void)
     engine_program_close(&f.program);
     engine_rig_ends_empty(&f.rig);
 }
+
+TestSuite(checkpoint, .fini = close_program, .timeout = 120);
 
 static void add(cl_uint n)
 {
@@ -145,7 +144,7 @@ static const struct image_record *record_of(enum image_record_kind kind, const v
     abort();
 }
 
-Test(checkpoint, has_what_the_program_had_at_one_moment, .timeout = 120)
+Test(checkpoint, has_what_the_program_had_at_one_moment)
 {
     char small[SMALL];
     cl_uint expected[SMALL];
@@ -164,10 +163,9 @@ Test(checkpoint, has_what_the_program_had_at_one_moment, .timeout = 120)
     cr_expect_eq(image_manifest_contents(&manifest, (uintptr_t)f.unwritten)->written, 0);
     cr_expect_null(image_manifest_contents(&manifest, (uintptr_t)f.part), "it has no bytes");
     close_image();
-    close_program();
 }
 
-Test(checkpoint, describes_every_object, .timeout = 120)
+Test(checkpoint, describes_every_object)
 {
     const cl_uint seven = 7;
     open_program();
@@ -216,10 +214,9 @@ Test(checkpoint, describes_every_object, .timeout = 120)
     }
     cr_expect_eq(found, sizeof(kinds));
     close_image();
-    close_program();
 }
 
-Test(checkpoint, is_the_point_of_a_protected_program_too, .timeout = 120)
+Test(checkpoint, is_the_point_of_a_protected_program_too)
 {
     const struct protect_settings settings = {.interval_ns = UINT64_C(1000000000000)};
     struct protect_status before, after;
@@ -242,7 +239,6 @@ Test(checkpoint, is_the_point_of_a_protected_program_too, .timeout = 120)
     close_image();
     protect_end();
     cr_expect_eq(snapshot_bytes(), 0);
-    close_program();
 }
 
 /* The program goes on launching while images of it are made. */
@@ -282,10 +278,9 @@ Test(checkpoint, is_of_one_moment_while_the_program_runs, .timeout = 240)
     pthread_join(thread, NULL);
     checkpoint_end();
     cr_expect_eq(snapshot_bytes(), 0);
-    close_program();
 }
 
-Test(checkpoint, writes_what_changed_since_the_one_before, .timeout = 120)
+Test(checkpoint, writes_what_changed_since_the_one_before)
 {
     cl_uint change[4] = {1, 2, 3, 4};
     open_program();
@@ -299,11 +294,10 @@ Test(checkpoint, writes_what_changed_since_the_one_before, .timeout = 120)
     makes(false);
     cr_expect_eq(f.report.written, 0);
     cr_expect_eq(snapshot_bytes(), 0, "none follows");
-    close_program();
 }
 
 /* What stays is whole, though chunks of it were first written for one that went. */
-Test(checkpoint, removes_older_ones_when_it_is_there, .timeout = 120)
+Test(checkpoint, removes_older_ones_when_it_is_there)
 {
     struct file_names names;
     open_program();
@@ -321,10 +315,9 @@ Test(checkpoint, removes_older_ones_when_it_is_there, .timeout = 120)
     file_names_finish(&names);
     cr_expect_eq(added(), 3);
     close_image();
-    close_program();
 }
 
-Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeout = 120)
+Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails)
 {
     struct rlimit before, limit;
     open_program();
@@ -352,20 +345,18 @@ Test(checkpoint, leaves_the_program_and_older_images_alone_when_it_fails, .timeo
     open_image();
     cr_expect_eq(added(), 11);
     close_image();
-    close_program();
 }
 
-Test(checkpoint, has_no_lease_where_the_program_could_not_be_started_again, .timeout = 120)
+Test(checkpoint, has_no_lease_where_the_program_could_not_be_started_again)
 {
     open_program();
     const struct image_request request = {.folder = f.folder, .lease_ms = 60000};
     checkpoint_make(&request, &f.report);
     cr_expect_eq(f.report.result, MOVE_REFUSED);
     cr_expect(strstr(f.report.reason, "no save callback"), "%s", f.report.reason);
-    close_program();
 }
 
-Test(checkpoint, is_called_as_its_operator_calls_the_program, .timeout = 120)
+Test(checkpoint, is_called_as_its_operator_calls_the_program)
 {
     setenv("RESEAT_NAME", "called so", 1);
     open_program();
@@ -375,10 +366,9 @@ Test(checkpoint, is_called_as_its_operator_calls_the_program, .timeout = 120)
     open_image();
     cr_expect_str_eq(image_manifest_about(&manifest)->program, "called so");
     close_image();
-    close_program();
 }
 
-Test(checkpoint, is_none_of_what_is_in_an_image_already, .timeout = 120)
+Test(checkpoint, is_none_of_what_is_in_an_image_already)
 {
     open_program();
     add(2);
@@ -399,5 +389,4 @@ Test(checkpoint, is_none_of_what_is_in_an_image_already, .timeout = 120)
     open_image();
     cr_expect_eq(added(), 2);
     close_image();
-    close_program();
 }

@@ -93,20 +93,11 @@ static void interrupt(enum fault fault, int error, bool ends_by_itself)
     rig_finish(&before);
 }
 
-Test(image, is_absent_or_whole_when_the_machine_ends_at_any_call)
-{
-    interrupt(FAULT_KILL, 0, false);
-}
-
-Test(image, is_absent_or_whole_when_any_call_fails)
-{
-    interrupt(FAULT_ERROR, EIO, false);
-}
-
-Test(image, leaves_nothing_when_the_disk_gets_full_at_any_call)
-{
-    interrupt(FAULT_FULL, ENOSPC, true);
-}
+TestCall(image, is_absent_or_whole_when_the_machine_ends_at_any_call,
+         interrupt(FAULT_KILL, 0, false));
+TestCall(image, is_absent_or_whole_when_any_call_fails, interrupt(FAULT_ERROR, EIO, false));
+TestCall(image, leaves_nothing_when_the_disk_gets_full_at_any_call,
+         interrupt(FAULT_FULL, ENOSPC, true));
 
 Test(image, leaves_nothing_of_itself_on_a_full_disk)
 {

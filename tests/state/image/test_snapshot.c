@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"
@@ -164,17 +161,13 @@ static void is_made_beside_a_program(const char *config)
     play_close();
 }
 
-Test(snapshot, is_of_one_moment_of_a_program_that_runs, .timeout = 240)
-{
-    is_made_beside_a_program(TWO);
-}
+TestCall(snapshot, is_of_one_moment_of_a_program_that_runs, is_made_beside_a_program(TWO),
+         .timeout = 240);
 
 /* The device works in the host copies themselves, and one runs commands in the thread that waits.
  */
-Test(snapshot, is_of_one_moment_where_devices_work_in_place, .timeout = 240)
-{
-    is_made_beside_a_program(NULL);
-}
+TestCall(snapshot, is_of_one_moment_where_devices_work_in_place, is_made_beside_a_program(NULL),
+         .timeout = 240);
 
 static int refuses(void *data, const struct snapshot *snapshot)
 {
@@ -324,15 +317,8 @@ static void kinds(const char *config)
     play_close();
 }
 
-Test(snapshot, has_every_kind_of_object, .timeout = 120)
-{
-    kinds(TWO);
-}
-
-Test(snapshot, has_every_kind_of_object_in_place, .timeout = 120)
-{
-    kinds(NULL);
-}
+TestCall(snapshot, has_every_kind_of_object, kinds(TWO), .timeout = 120);
+TestCall(snapshot, has_every_kind_of_object_in_place, kinds(NULL), .timeout = 120);
 
 /* Two virtual devices each have a part, and a third of it nobody wrote. */
 Test(snapshot, has_what_is_on_several_devices, .timeout = 120)

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/compare.h"
 #include "state/object/lost.h"
@@ -92,16 +89,12 @@ static void shares_what_only_counted(const char *config)
     compares_close();
 }
 
-Test(snapshot, shares_what_only_counted_as_written, .timeout = 120)
-{
-    shares_what_only_counted(TWO);
-}
+TestCall(snapshot, shares_what_only_counted_as_written, shares_what_only_counted(TWO),
+         .timeout = 120);
 
 /* Host memory is compared with what is kept of it instead of copied. */
-Test(snapshot, shares_what_only_counted_as_written_in_place, .timeout = 120)
-{
-    shares_what_only_counted(NULL);
-}
+TestCall(snapshot, shares_what_only_counted_as_written_in_place, shares_what_only_counted(NULL),
+         .timeout = 120);
 
 Test(snapshot, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
 {
@@ -139,15 +132,10 @@ static void reads_in_the_pause(const char *config)
     compares_close();
 }
 
-Test(snapshot, reads_in_the_pause_what_was_written_since_the_round, .timeout = 120)
-{
-    reads_in_the_pause(TWO);
-}
-
-Test(snapshot, reads_in_the_pause_what_was_written_in_place, .timeout = 120)
-{
-    reads_in_the_pause(NULL);
-}
+TestCall(snapshot, reads_in_the_pause_what_was_written_since_the_round, reads_in_the_pause(TWO),
+         .timeout = 120);
+TestCall(snapshot, reads_in_the_pause_what_was_written_in_place, reads_in_the_pause(NULL),
+         .timeout = 120);
 
 /* What the pause read took the place of bytes whose digests were known: those are back then. */
 Test(snapshot, knows_what_the_pause_read_from_what_was_there, .timeout = 120)

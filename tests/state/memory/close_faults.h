@@ -2,8 +2,6 @@
 #define RESEAT_TESTS_STATE_MEMORY_CLOSE_FAULTS_H
 
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 /** What closefrom(3) would do to dirty tracking. */

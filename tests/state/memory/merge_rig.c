@@ -1,9 +1,6 @@
 #include "tests/state/memory/merge_rig.h"
 
 #include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/digest.h"
 

@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/budget/budget.h"
 #include "state/memory/compare.h"
@@ -416,15 +413,10 @@ static void written_meanwhile(uint8_t to)
     }
 }
 
-Test(compare, what_is_written_between_digest_and_copy_is_copied_again, .timeout = 60)
-{
-    written_meanwhile(TARGET);
-}
-
-Test(compare, what_is_written_between_digest_and_copy_to_the_host_is_copied_again, .timeout = 60)
-{
-    written_meanwhile(RESIDENCE_HOST);
-}
+TestCall(compare, what_is_written_between_digest_and_copy_is_copied_again,
+         written_meanwhile(TARGET), .timeout = 60);
+TestCall(compare, what_is_written_between_digest_and_copy_to_the_host_is_copied_again,
+         written_meanwhile(RESIDENCE_HOST), .timeout = 60);
 
 static uint64_t launches(struct world *w, const char *name)
 {

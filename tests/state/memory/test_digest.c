@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/memory/digest.h"
@@ -181,10 +179,8 @@ Test(digest, of_a_device_of_rusticl_is_the_same, .timeout = 120)
 }
 
 #ifdef OCLGRIND
-Test(digest, of_a_device_of_oclgrind_is_the_same, .timeout = 120)
-{
-    on_driver(OCLGRIND, 128 * K + 13);
-}
+TestCall(digest, of_a_device_of_oclgrind_is_the_same, on_driver(OCLGRIND, 128 * K + 13),
+         .timeout = 120);
 #endif
 
 /* One core's sample says little of all of them: what they were seen to do is what counts. */

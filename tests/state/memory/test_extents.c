@@ -1,6 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/memory.h"
 

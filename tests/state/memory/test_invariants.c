@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "state/memory/memory.h"
 #include "state/move/move_priv.h"
 #include "tests/state/memory/test_invariants_common.h"

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/engine_rig.h"
 
@@ -127,25 +124,14 @@ static void check_moves_while_blocked(void *(*blocked)(void *))
         cr_assert_eq(s.words[i], 1, "word %zu", i);
 }
 
-Test(g2, a_thread_in_clWaitForEvents_on_a_user_event_stops_no_move, .timeout = 60)
-{
-    check_moves_while_blocked(wait_for_event);
-}
-
-Test(g2, a_thread_in_clFinish_behind_a_user_event_stops_no_move, .timeout = 60)
-{
-    check_moves_while_blocked(finish_queue);
-}
-
-Test(g2, a_thread_in_a_blocking_read_behind_a_user_event_stops_no_move, .timeout = 60)
-{
-    check_moves_while_blocked(read_behind);
-}
-
-Test(g2, a_thread_in_a_blocking_map_behind_a_user_event_stops_no_move, .timeout = 60)
-{
-    check_moves_while_blocked(map_behind);
-}
+TestCall(g2, a_thread_in_clWaitForEvents_on_a_user_event_stops_no_move,
+         check_moves_while_blocked(wait_for_event), .timeout = 60);
+TestCall(g2, a_thread_in_clFinish_behind_a_user_event_stops_no_move,
+         check_moves_while_blocked(finish_queue), .timeout = 60);
+TestCall(g2, a_thread_in_a_blocking_read_behind_a_user_event_stops_no_move,
+         check_moves_while_blocked(read_behind), .timeout = 60);
+TestCall(g2, a_thread_in_a_blocking_map_behind_a_user_event_stops_no_move,
+         check_moves_while_blocked(map_behind), .timeout = 60);
 
 /* The device computes, a thread waits for that in the driver: the gate closes all the same. */
 static void check_gate_closes(void *(*blocked)(void *))
@@ -165,25 +151,14 @@ static void check_gate_closes(void *(*blocked)(void *))
     cr_assert_eq(pthread_join(thread, NULL), 0);
 }
 
-Test(g2, the_gate_closes_while_a_thread_finishes_a_long_kernel, .timeout = 60)
-{
-    check_gate_closes(finish_queue);
-}
-
-Test(g2, the_gate_closes_while_a_thread_reads_behind_a_long_kernel, .timeout = 60)
-{
-    check_gate_closes(read_behind);
-}
-
-Test(g2, the_gate_closes_while_a_thread_writes_behind_a_long_kernel, .timeout = 60)
-{
-    check_gate_closes(write_behind);
-}
-
-Test(g2, the_gate_closes_while_a_thread_maps_behind_a_long_kernel, .timeout = 60)
-{
-    check_gate_closes(map_behind);
-}
+TestCall(g2, the_gate_closes_while_a_thread_finishes_a_long_kernel, check_gate_closes(finish_queue),
+         .timeout = 60);
+TestCall(g2, the_gate_closes_while_a_thread_reads_behind_a_long_kernel,
+         check_gate_closes(read_behind), .timeout = 60);
+TestCall(g2, the_gate_closes_while_a_thread_writes_behind_a_long_kernel,
+         check_gate_closes(write_behind), .timeout = 60);
+TestCall(g2, the_gate_closes_while_a_thread_maps_behind_a_long_kernel,
+         check_gate_closes(map_behind), .timeout = 60);
 
 /* G3. */
 

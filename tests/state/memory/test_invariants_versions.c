@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/memory/mapping.h"
 #include "state/memory/memory.h"
 #include "tests/state/memory/test_invariants_common.h"

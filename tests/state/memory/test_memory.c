@@ -1,9 +1,6 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/mapping.h"
 #include "tests/state/memory/test_invariants_common.h"

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/memory/pages.h"
 #include "state/memory/memory.h"
 #include "state/memory/registered.h"

@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/threads/callback.h"
 #include "state/memory/registered.h"
 #include "tests/support/engine_rig.h"

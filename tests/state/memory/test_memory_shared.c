@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/state/memory/test_invariants_common.h"
 
@@ -111,16 +108,10 @@ static void both_write(const char *second, cl_uint rounds)
 }
 
 /* R1 with two that write: 5.2.1 lets two devices write parts that do not overlap at once. */
-Test(shared, parts_of_one_buffer_are_written_at_once_on_two_devices_that_copy, .timeout = 300)
-{
-    both_write("two", 1000);
-}
-
-Test(shared, parts_of_one_buffer_are_written_at_once_beside_a_device_that_works_in_place,
-     .timeout = 300)
-{
-    both_write("three", 4000);
-}
+TestCall(shared, parts_of_one_buffer_are_written_at_once_on_two_devices_that_copy,
+         both_write("two", 1000), .timeout = 300);
+TestCall(shared, parts_of_one_buffer_are_written_at_once_beside_a_device_that_works_in_place,
+         both_write("three", 4000), .timeout = 300);
 
 /* What cannot be brought where a deferred command needs it ends that command, and nothing waits for
  * it for ever. */

@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/memory/digest.h"
@@ -489,15 +485,10 @@ static void fail_all(cl_mem_flags flags)
     cr_assert(engine_rig_empties(&pair.rig, "one") && engine_rig_empties(&pair.rig, "two"));
 }
 
-Test(merge, fails_with_any_call_and_leaves_home_as_it_is, .timeout = 300)
-{
-    fail_all(CL_MEM_READ_WRITE);
-}
-
-Test(merge, fails_with_any_call_of_what_is_not_read_either, .timeout = 300)
-{
-    fail_all(CL_MEM_WRITE_ONLY);
-}
+TestCall(merge, fails_with_any_call_and_leaves_home_as_it_is, fail_all(CL_MEM_READ_WRITE),
+         .timeout = 300);
+TestCall(merge, fails_with_any_call_of_what_is_not_read_either, fail_all(CL_MEM_WRITE_ONLY),
+         .timeout = 300);
 
 /* Room for more than is asked of at a time is not to be had at home: then there is less. */
 Test(merge, of_many_chunks_fails_with_any_call_at_home, .timeout = 300)
@@ -551,17 +542,13 @@ static void lose_each(const char *config, uint64_t stride)
     cr_assert_gt(lost, 10 + 30 / (unsigned)stride, "%u", lost);
 }
 
-Test(merge, ends_when_a_device_is_lost_at_any_call, .timeout = 300)
-{
-    lose_each(CONFIG, every(2));
-}
-
-Test(merge, ends_when_a_lost_device_hangs, .timeout = 300)
-{
-    lose_each("[one] name=one base=1 own_memory=yes lost_hangs=yes [two] name=two base=1 "
-              "own_memory=yes lost_hangs=yes",
-              4);
-}
+TestCall(merge, ends_when_a_device_is_lost_at_any_call, lose_each(CONFIG, every(2)),
+         .timeout = 300);
+TestCall(merge, ends_when_a_lost_device_hangs,
+         lose_each("[one] name=one base=1 own_memory=yes lost_hangs=yes [two] name=two base=1 "
+                   "own_memory=yes lost_hangs=yes",
+                   4),
+         .timeout = 300);
 
 Test(merge, is_not_done_where_there_is_no_room, .timeout = 60)
 {

@@ -1,5 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
 
 #include "state/memory/digest.h"
 #include "tests/state/memory/merge_rig.h"

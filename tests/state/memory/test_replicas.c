@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -749,36 +745,21 @@ static void random_sequences(const struct scenario *scenario)
         random_steps(scenario, seeds[i], STEPS);
 }
 
-Test(replicas, of_one_device_hold_the_latest_bytes)
-{
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", false});
-}
-
-Test(replicas, are_fetched_on_demand)
-{
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", true});
-}
-
-Test(replicas, of_two_devices_hold_the_latest_bytes)
-{
-    random_sequences(&(struct scenario){plain_devices, 2, "two", "wrffcaasmmmuuphMM=", false});
-}
-
-Test(replicas, of_two_devices_are_fetched_on_demand)
-{
-    random_sequences(&(struct scenario){plain_devices, 2, "three", "wrfcaasmmuuphMMM=", true});
-}
-
-Test(replicas, of_two_devices_that_reach_each_other_hold_the_latest_bytes)
-{
-    random_sequences(
-        &(struct scenario){plain_devices, 2, "two", "wrffcccaasmmuupMM=", false, true});
-}
-
-Test(replicas, are_spilled)
-{
-    random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmupLLLM==", false});
-}
+TestCall(replicas, of_one_device_hold_the_latest_bytes,
+         random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", false}));
+TestCall(replicas, are_fetched_on_demand,
+         random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmmuupMMM====", true}));
+TestCall(replicas, of_two_devices_hold_the_latest_bytes,
+         random_sequences(&(struct scenario){plain_devices, 2, "two",
+                                             "wrffcaasmmmuuphMM=", false}));
+TestCall(replicas, of_two_devices_are_fetched_on_demand,
+         random_sequences(&(struct scenario){plain_devices, 2, "three",
+                                             "wrfcaasmmuuphMMM=", true}));
+TestCall(replicas, of_two_devices_that_reach_each_other_hold_the_latest_bytes,
+         random_sequences(&(struct scenario){plain_devices, 2, "two", "wrffcccaasmmuupMM=", false,
+                                             true}));
+TestCall(replicas, are_spilled,
+         random_sequences(&(struct scenario){plain_devices, 1, NULL, "wrfcasmupLLLM==", false}));
 
 /* Latest bytes that are lost end a sequence, so these are short, and many. */
 Test(replicas, outlive_a_device_that_is_not_the_only_holder)

@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
 #include <sys/mman.h>
 
 #include "state/memory/memory.h"

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/memory/pages.h"
 #include "state/memory/compare.h"

@@ -2,8 +2,6 @@
 #define RESEAT_TESTS_STATE_MOVE_PLACEMENT_RIG_H
 
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "interpose/entry/start.h"

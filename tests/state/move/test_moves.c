@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <malloc.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "state/memory/memory.h"

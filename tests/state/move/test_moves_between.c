@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/driver/driver.h"
 #include "tests/support/engine_rig.h"
 
@@ -98,12 +94,5 @@ static void fail(unsigned nth)
     moved_close(&moved);
 }
 
-Test(moves_between, where_the_first_fails_all_go_by_the_host, .timeout = 60)
-{
-    fail(1);
-}
-
-Test(moves_between, where_the_last_fails_all_go_by_the_host, .timeout = 60)
-{
-    fail(2);
-}
+TestCall(moves_between, where_the_first_fails_all_go_by_the_host, fail(1), .timeout = 60);
+TestCall(moves_between, where_the_last_fails_all_go_by_the_host, fail(2), .timeout = 60);

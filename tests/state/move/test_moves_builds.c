@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/threads/work.h"
 #include "state/object/lost.h"
@@ -69,10 +66,7 @@ static void build(cl_context context)
     RELEASE(kernel, program);
 }
 
-Test(moves_builds, a_build_ends_between_moves_that_never_do)
-{
-    between_moves(build);
-}
+TestCall(moves_builds, a_build_ends_between_moves_that_never_do, between_moves(build));
 
 static void compile_and_link(cl_context context)
 {
@@ -83,10 +77,7 @@ static void compile_and_link(cl_context context)
     RELEASE(linked, program);
 }
 
-Test(moves_builds, a_link_ends_between_moves_that_never_do)
-{
-    between_moves(compile_and_link);
-}
+TestCall(moves_builds, a_link_ends_between_moves_that_never_do, between_moves(compile_and_link));
 
 /* A device that is left on demand keeps its residence, to which the program may return before what
  * was being built there is built. */

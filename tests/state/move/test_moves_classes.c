@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
 #include "state/program/program.h"
 #include "tests/support/engine_rig.h"
 

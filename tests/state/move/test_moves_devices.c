@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/state/move/test_moves_devices.h"
 
@@ -37,15 +34,10 @@ static void one_is_suspended(uint32_t vdev)
     both_close(&both);
 }
 
-Test(moves_devices, a_suspended_first_device_does_not_stop_the_second, .timeout = 60)
-{
-    one_is_suspended(0);
-}
-
-Test(moves_devices, a_suspended_second_device_does_not_stop_the_first, .timeout = 60)
-{
-    one_is_suspended(1);
-}
+TestCall(moves_devices, a_suspended_first_device_does_not_stop_the_second, one_is_suspended(0),
+         .timeout = 60);
+TestCall(moves_devices, a_suspended_second_device_does_not_stop_the_first, one_is_suspended(1),
+         .timeout = 60);
 
 Test(moves_devices, a_program_of_the_second_device_alone_has_kernels_for_it)
 {

@@ -2,8 +2,6 @@
 #define RESEAT_TESTS_STATE_MOVE_TEST_MOVES_FETCH_COMMON_H
 
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/memory/memory.h"
 #include "tests/state/move/test_moves_common.h"

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <string.h>
 
 #include "state/program/kernel_priv.h"
 #include "tests/state/move/test_moves_devices.h"
@@ -214,15 +212,10 @@ static void origin_is_gone(bool held)
     engine_program_close(&p);
 }
 
-Test(moves_kernels, launches_go_to_the_device_before_where_the_first_is_gone)
-{
-    origin_is_gone(false);
-}
-
-Test(moves_kernels, held_launches_go_to_the_device_before_where_the_first_is_gone)
-{
-    origin_is_gone(true);
-}
+TestCall(moves_kernels, launches_go_to_the_device_before_where_the_first_is_gone,
+         origin_is_gone(false));
+TestCall(moves_kernels, held_launches_go_to_the_device_before_where_the_first_is_gone,
+         origin_is_gone(true));
 
 /* No device can run it by then: its event says so, and what follows is not kept waiting. */
 Test(moves_kernels, held_launches_that_no_device_can_run_end_in_error)

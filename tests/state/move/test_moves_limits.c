@@ -1,9 +1,5 @@
-#include "tests/support/cases.h"
 #include <malloc.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,9 +104,7 @@ static void *launch_slowly(void *data)
     clSetKernelArg(add, 1, sizeof(one), &one);
     launch(t->program.queue, add, WORDS, 0, NULL);
     clFinish(t->program.queue);
-    clReleaseKernel(add);
-    clReleaseProgram(program);
-    clReleaseMemObject(buffer);
+    RELEASE(add, program, buffer);
     return NULL;
 }
 
@@ -421,25 +415,14 @@ static void suspend_after(void (*give_up)(void), const char *why)
     engine_program_close(&p);
 }
 
-Test(plan, refuses_to_suspend_what_has_another_root_folder)
-{
-    suspend_after(give_up_root, "root folder");
-}
-
-Test(plan, refuses_to_suspend_what_is_another_user_than_its_driver_needs)
-{
-    suspend_after(give_up_user, "user");
-}
-
-Test(plan, refuses_to_suspend_what_can_open_no_more_files)
-{
-    suspend_after(give_up_files, "open files");
-}
-
-Test(plan, suspends_what_can_still_be_opened_with_fewer_files)
-{
-    suspend_after(give_up_some_files, NULL);
-}
+TestCall(plan, refuses_to_suspend_what_has_another_root_folder,
+         suspend_after(give_up_root, "root folder"));
+TestCall(plan, refuses_to_suspend_what_is_another_user_than_its_driver_needs,
+         suspend_after(give_up_user, "user"));
+TestCall(plan, refuses_to_suspend_what_can_open_no_more_files,
+         suspend_after(give_up_files, "open files"));
+TestCall(plan, suspends_what_can_still_be_opened_with_fewer_files,
+         suspend_after(give_up_some_files, NULL));
 
 /* Compilers pass over what they do not know, and take a later language than their device's. */
 Test(plan, resumes_where_it_was_what_the_device_served_without_offering_it)

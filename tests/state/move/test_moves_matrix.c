@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/scratch.h"
@@ -313,17 +309,11 @@ static unsigned between_devices(void)
     return MOVES * shards_of_each();
 }
 
-Test(matrix, from_device_to_device, .times = between_devices)
-{
-    try_shard(0);
-}
+TestCall(matrix, from_device_to_device, try_shard(0), .times = between_devices);
 
 static unsigned with_host_memory(void)
 {
     return (ARRAY_SIZE(variants) - MOVES) * shards_of_each();
 }
 
-Test(matrix, through_host_memory, .times = with_host_memory)
-{
-    try_shard(MOVES);
-}
+TestCall(matrix, through_host_memory, try_shard(MOVES), .times = with_host_memory);

@@ -1,10 +1,5 @@
 #include "tests/state/move/test_moves_state.h"
 
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define SUB_ORIGIN  4096
 #define SUB_WORDS   STATE_ITEMS
 #define IMAGE_SIDE  8

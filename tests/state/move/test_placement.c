@@ -4,6 +4,11 @@
 
 /* Which launches are placed, and which are not. */
 
+/* Two devices of so many items a second. */
+#define PAIR(one, two)                                                                             \
+    "[one] items_per_s=" one " name=one type=cpu base=1 own_memory=yes "                           \
+    "[two] items_per_s=" two " name=two type=cpu base=1 own_memory=yes"
+
 /* Says of each kernel that was launched what it draws on both devices. */
 static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t helper_mw)
 {
@@ -22,6 +27,28 @@ static void tell_power(const struct engine_rig *rig, uint64_t home_mw, uint64_t 
     }
 }
 
+/* A program of "blend" with the first of the model's buffers. */
+static cl_kernel scene_open(struct engine_rig *rig, const char *config,
+                            cl_command_queue_properties properties,
+                            struct engine_program *ret_program, cl_mem *ret_buffers, unsigned count)
+{
+    setenv(START_ENV_SLICE, "4", 1);
+    engine_rig_open(rig, config);
+    engine_program_open(rig, properties, placement_source, ret_program);
+    for (unsigned i = 0; i < count; i++)
+        ret_buffers[i] =
+            engine_buffer(ret_program->context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    return engine_kernel(ret_program->program, "blend");
+}
+
+static void check_buffers(cl_command_queue queue, const cl_mem *buffers, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        OK(clEnqueueReadBuffer(queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL, NULL));
+        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
+    }
+}
+
 /* Long launches, so that the time of a busy machine to wake a thread is little. */
 static void run_two_chains(bool two_queues, cl_command_queue_properties properties)
 {
@@ -32,18 +59,12 @@ static void run_two_chains(bool two_queues, cl_command_queue_properties properti
     cl_event last[2];
     cl_int error;
     const size_t global = ITEMS, local = 16;
-    setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
-    engine_rig_open(&rig, "[one] items_per_s=100000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=100000 name=two type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, properties, placement_source, &program);
+    cl_kernel kernel =
+        scene_open(&rig, PAIR("100000", "100000"), properties, &program, buffers, BUFFERS);
     queues[0] = queues[1] = program.queue;
     if (two_queues)
         queues[1] = clCreateCommandQueue(program.context, rig.device, properties, &error);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < BUFFERS; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (unsigned round = 0; round < 5 || (round < 100 && launches(&rig, "two") <= 20); round++) {
         teach_times(&rig, &kernel, 1, 80, 80);
@@ -63,29 +84,17 @@ static void run_two_chains(bool two_queues, cl_command_queue_properties properti
             OK(clReleaseEvent(last[i]));
         }
     }
-    for (unsigned i = 0; i < BUFFERS; i++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
-                               NULL));
-        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
-    }
+    check_buffers(program.queue, buffers, BUFFERS);
     cr_assert_gt(launches(&rig, "two"), 20);
     OK(elastic_set(NULL, 0));
 }
 
-Test(placement, independent_chains_run_on_two_devices, .timeout = 120)
-{
-    run_two_chains(false, 0);
-}
-
-Test(placement, chains_of_two_queues_run_on_two_devices, .timeout = 120)
-{
-    run_two_chains(true, 0);
-}
-
-Test(placement, chains_of_a_queue_that_is_out_of_order_run_on_two_devices, .timeout = 120)
-{
-    run_two_chains(false, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
+TestCall(placement, independent_chains_run_on_two_devices, run_two_chains(false, 0),
+         .timeout = 120);
+TestCall(placement, chains_of_two_queues_run_on_two_devices, run_two_chains(true, 0),
+         .timeout = 120);
+TestCall(placement, chains_of_a_queue_that_is_out_of_order_run_on_two_devices,
+         run_two_chains(false, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), .timeout = 120);
 
 /* A busy machine makes the preparation of devices long. */
 enum { CHAIN = 400, LONG_CHAIN = 40 * CHAIN, TRIALS = 8 };
@@ -140,14 +149,8 @@ static void check_power_decides(struct chain *c)
 
 static void chain_open(struct chain *c, enum schedule_objective objective, const char *config)
 {
-    setenv(START_ENV_SLICE, "4", 1);
     place_configure(objective, true);
-    engine_rig_open(&c->rig, config);
-    engine_program_open(&c->rig, 0, placement_source, &c->program);
-    c->kernel = engine_kernel(c->program.program, "blend");
-    for (unsigned i = 0; i < 3; i++)
-        c->buffers[i] =
-            engine_buffer(c->program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    c->kernel = scene_open(&c->rig, config, 0, &c->program, c->buffers, 3);
 }
 
 /* Runs a chain. Returns how many ran on the second device, which
@@ -164,11 +167,7 @@ static uint64_t run_chain(enum schedule_objective objective, uint64_t home_mw, u
         chain_goes_on(c);
     if (least != 0)
         check_power_decides(c);
-    for (unsigned i = 0; i < 3; i++) {
-        OK(clEnqueueReadBuffer(c->program.queue, c->buffers[i], CL_TRUE, 0, sizeof(words), words, 0,
-                               NULL, NULL));
-        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
-    }
+    check_buffers(c->program.queue, c->buffers, 3);
     OK(elastic_set(NULL, 0));
     return launches(&c->rig, "two");
 }
@@ -226,9 +225,7 @@ Test(placement, what_links_are_known_to_take_lets_a_launch_be_tried, .timeout = 
     const struct cost_stage none = {COST_LINK, 2e-6, 1e12};
     const struct link_figures figures = {none, none, none, none};
     const size_t global = 1024, local = 16;
-    chain_open(c, SCHEDULE_TIME,
-               "[one] items_per_s=200000 name=one type=cpu base=1 own_memory=yes "
-               "[two] items_per_s=200000 name=two type=cpu base=1 own_memory=yes");
+    chain_open(c, SCHEDULE_TIME, PAIR("200000", "200000"));
     for (uint32_t i = 0; i < c->rig.device_count; i++)
         c->rig.devices[i]->link = figures;
     cl_mem buffers[3];
@@ -245,26 +242,17 @@ Test(placement, what_links_are_known_to_take_lets_a_launch_be_tried, .timeout = 
     OK(elastic_set(NULL, 0));
 }
 
-Test(placement, a_chain_is_not_sent_to_and_fro, .timeout = 120)
-{
-    cr_assert_leq(run_chain(SCHEDULE_TIME, 0, 0, 0), TRIALS);
-}
-
-Test(placement, for_energy_a_chain_runs_where_it_takes_less, .timeout = 120)
-{
-    cr_assert_geq(run_chain(SCHEDULE_ENERGY, 100000, 20000, CHAIN), CHAIN);
-}
-
-Test(placement, for_energy_a_chain_stays_where_it_takes_less, .timeout = 120)
-{
-    cr_assert_leq(run_chain(SCHEDULE_ENERGY, 20000, 100000, 0), TRIALS);
-}
+TestCall(placement, a_chain_is_not_sent_to_and_fro,
+         cr_assert_leq(run_chain(SCHEDULE_TIME, 0, 0, 0), TRIALS), .timeout = 120);
+TestCall(placement, for_energy_a_chain_runs_where_it_takes_less,
+         cr_assert_geq(run_chain(SCHEDULE_ENERGY, 100000, 20000, CHAIN), CHAIN), .timeout = 120);
+TestCall(placement, for_energy_a_chain_stays_where_it_takes_less,
+         cr_assert_leq(run_chain(SCHEDULE_ENERGY, 20000, 100000, 0), TRIALS), .timeout = 120);
 
 /* The helper takes less energy, but copies make each launch end later there. */
-Test(placement, at_no_loss_nothing_goes_where_it_ends_later, .timeout = 120)
-{
-    cr_assert_leq(run_chain(SCHEDULE_ENERGY_AT_NO_LOSS, 100000, 20000, 0), TRIALS);
-}
+TestCall(placement, at_no_loss_nothing_goes_where_it_ends_later,
+         cr_assert_leq(run_chain(SCHEDULE_ENERGY_AT_NO_LOSS, 100000, 20000, 0), TRIALS),
+         .timeout = 120);
 
 Test(placement, where_no_energy_is_known_time_decides, .timeout = 120)
 {
@@ -290,15 +278,8 @@ Test(placement, what_gains_nothing_ends, .timeout = 120)
     struct engine_program program;
     struct place_status status;
     cl_mem buffers[3];
-    setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
-    engine_rig_open(&rig, "[one] items_per_s=8000000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=2000000 name=two type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, 0, placement_source, &program);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < 3; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    cl_kernel kernel = scene_open(&rig, PAIR("8000000", "2000000"), 0, &program, buffers, 3);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     bool chose = false, rests = false;
     for (unsigned round = 0; round < 1000 && !rests; round++) {
@@ -310,11 +291,7 @@ Test(placement, what_gains_nothing_ends, .timeout = 120)
     }
     cr_assert(chose);
     cr_assert(rests, "%s", status.stayed);
-    for (unsigned i = 0; i < 3; i++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
-                               NULL));
-        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
-    }
+    check_buffers(program.queue, buffers, 3);
     OK(elastic_set(NULL, 0));
 }
 
@@ -325,15 +302,8 @@ Test(placement, slow_small_copies_keep_no_launch_at_home, .timeout = 120)
     static struct engine_rig rig;
     struct engine_program program;
     cl_mem buffers[3];
-    setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
-    engine_rig_open(&rig, "[one] items_per_s=80000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=800000 name=two type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, 0, placement_source, &program);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < 3; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    cl_kernel kernel = scene_open(&rig, PAIR("80000", "800000"), 0, &program, buffers, 3);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (unsigned round = 0; round < 100 && launches(&rig, "two") == 0; round++) {
         if (place_begins()) {
@@ -345,11 +315,7 @@ Test(placement, slow_small_copies_keep_no_launch_at_home, .timeout = 120)
         OK(clFinish(program.queue));
     }
     cr_assert_gt(launches(&rig, "two"), 0);
-    for (unsigned i = 0; i < 3; i++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
-                               NULL));
-        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
-    }
+    check_buffers(program.queue, buffers, 3);
     OK(elastic_set(NULL, 0));
 }
 
@@ -362,17 +328,13 @@ Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
     struct engine_program program;
     struct move_report report;
     cl_mem buffers[3];
-    setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_TIME, true);
-    engine_rig_open(&rig,
-                    "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
-                    "[two] items_per_s=128 paced=blend name=two type=cpu base=1 own_memory=yes "
-                    "[three] items_per_s=400000 name=three type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, 0, placement_source, &program);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < 3; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    cl_kernel kernel =
+        scene_open(&rig,
+                   "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
+                   "[two] items_per_s=128 paced=blend name=two type=cpu base=1 own_memory=yes "
+                   "[three] items_per_s=400000 name=three type=cpu base=1 own_memory=yes",
+                   0, &program, buffers, 3);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     uint64_t begun = 0;
     for (unsigned round = 0; round < 100 && launches(&rig, "two") == 0; round++) {
@@ -388,11 +350,7 @@ Test(placement, nobody_waits_for_a_slow_helper, .timeout = 120)
     give_chain(&program, kernel, buffers, 5);
     OK(clFinish(program.queue)); /* what is left would run on "two" */
     cr_expect_eq(engine_rig_move(&rig, "two", &report), MOVE_DONE, "%s", report.reason);
-    for (unsigned i = 0; i < 3; i++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
-                               NULL));
-        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
-    }
+    check_buffers(program.queue, buffers, 3);
     cr_expect_eq(engine_rig_move(&rig, "one", &report), MOVE_DONE, "%s", report.reason);
     OK(elastic_set(NULL, 0));
 }
@@ -405,15 +363,8 @@ Test(placement, in_the_child_of_a_fork_nothing_waits_for_a_helper, .timeout = 12
     struct engine_program program;
     cl_mem buffers[3];
     int status = 0;
-    setenv(START_ENV_SLICE, "4", 1);
     place_configure(SCHEDULE_ENERGY, true);
-    engine_rig_open(&rig, "[one] items_per_s=400000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=400000 name=two type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, 0, placement_source, &program);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < 3; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    cl_kernel kernel = scene_open(&rig, PAIR("400000", "400000"), 0, &program, buffers, 3);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     bool helped = false;
     for (unsigned round = 0; round < 100 && !helped; round++) {
@@ -439,11 +390,7 @@ Test(placement, in_the_child_of_a_fork_nothing_waits_for_a_helper, .timeout = 12
     cr_assert(child > 0 && waitpid(child, &status, 0) == child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 9, "status %#x", (unsigned)status);
     OK(clFinish(program.queue));
-    for (unsigned i = 0; i < 3; i++) {
-        OK(clEnqueueReadBuffer(program.queue, buffers[i], CL_TRUE, 0, sizeof(words), words, 0, NULL,
-                               NULL));
-        cr_assert_eq(memcmp(words, model[i], sizeof(words)), 0, "buffer %u", i);
-    }
+    check_buffers(program.queue, buffers, 3);
     OK(elastic_set(NULL, 0));
 }
 
@@ -453,14 +400,7 @@ Test(placement, without_an_objective_every_launch_stays, .timeout = 120)
     struct engine_program program;
     cl_mem buffers[BUFFERS];
     const size_t global = ITEMS, local = 16;
-    setenv(START_ENV_SLICE, "4", 1);
-    engine_rig_open(&rig, "[one] items_per_s=4000000 name=one type=cpu base=1 own_memory=yes "
-                          "[two] items_per_s=4000000 name=two type=cpu base=1 own_memory=yes");
-    engine_program_open(&rig, 0, placement_source, &program);
-    cl_kernel kernel = engine_kernel(program.program, "blend");
-    for (unsigned i = 0; i < BUFFERS; i++)
-        buffers[i] =
-            engine_buffer(program.context, CL_MEM_COPY_HOST_PTR, sizeof(model[i]), model[i]);
+    cl_kernel kernel = scene_open(&rig, PAIR("4000000", "4000000"), 0, &program, buffers, BUFFERS);
     OK(elastic_set(engine_rig_key(&rig, "two"), 1));
     for (cl_uint n = 0; n < 200; n++) {
         for (unsigned i = 0; i < 3; i++)

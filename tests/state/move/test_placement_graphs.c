@@ -238,11 +238,9 @@ static void give_read(struct graph *g, unsigned out, bool writes)
 
 static cl_command_queue open_queue(const struct graph *g, unsigned i)
 {
-    cl_int error;
-    cl_command_queue queue = clCreateCommandQueue(
-        g->program.context, g->device,
-        g->unordered >> i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0, &error);
-    OK(error);
+    cl_command_queue queue =
+        MADE(clCreateCommandQueue, g->program.context, g->device,
+             g->unordered >> i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
     return queue;
 }
 
@@ -399,40 +397,20 @@ static void run_random_graphs(unsigned queues, unsigned unordered, bool moves, b
     OK(elastic_set(NULL, 0));
 }
 
-Test(placement, random_graphs_leave_the_bytes_of_one_device, .timeout = 240)
-{
-    run_random_graphs(1, 0, false, false);
-}
-
-Test(placement, random_graphs_of_a_program_that_moves_and_is_suspended, .timeout = 240)
-{
-    run_random_graphs(1, 0, true, false);
-}
-
-Test(placement, random_graphs_whose_helper_is_lost, .timeout = 240)
-{
-    run_random_graphs(1, 0, true, true);
-}
-
-Test(placement, random_graphs_of_three_queues, .timeout = 240)
-{
-    run_random_graphs(3, 0, false, false);
-}
-
-Test(placement, random_graphs_of_two_queues_that_move_and_lose_a_helper, .timeout = 240)
-{
-    run_random_graphs(2, 0, true, true);
-}
-
-Test(placement, random_graphs_of_a_queue_that_is_out_of_order, .timeout = 240)
-{
-    run_random_graphs(1, 1, false, false);
-}
-
-Test(placement, random_graphs_of_queues_in_and_out_of_order_that_move, .timeout = 240)
-{
-    run_random_graphs(3, 2, true, true);
-}
+TestCall(placement, random_graphs_leave_the_bytes_of_one_device,
+         run_random_graphs(1, 0, false, false), .timeout = 240);
+TestCall(placement, random_graphs_of_a_program_that_moves_and_is_suspended,
+         run_random_graphs(1, 0, true, false), .timeout = 240);
+TestCall(placement, random_graphs_whose_helper_is_lost, run_random_graphs(1, 0, true, true),
+         .timeout = 240);
+TestCall(placement, random_graphs_of_three_queues, run_random_graphs(3, 0, false, false),
+         .timeout = 240);
+TestCall(placement, random_graphs_of_two_queues_that_move_and_lose_a_helper,
+         run_random_graphs(2, 0, true, true), .timeout = 240);
+TestCall(placement, random_graphs_of_a_queue_that_is_out_of_order,
+         run_random_graphs(1, 1, false, false), .timeout = 240);
+TestCall(placement, random_graphs_of_queues_in_and_out_of_order_that_move,
+         run_random_graphs(3, 2, true, true), .timeout = 240);
 
 /* Protection begins while launches are with helpers, from when on they stay at home, and home is
  * lost. */

@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <string.h>
 
 #include "state/base/threads/work.h"
 #include "state/object/lost.h"

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "interpose/entry/start.h"
 #include "state/base/clock.h"
@@ -598,10 +595,8 @@ static void fail_at_every_call(cl_int error)
     scene_close(s);
 }
 
-Test(spread, a_failure_of_the_helper_costs_nothing_but_time, .timeout = 300)
-{
-    fail_at_every_call(CL_OUT_OF_RESOURCES);
-}
+TestCall(spread, a_failure_of_the_helper_costs_nothing_but_time,
+         fail_at_every_call(CL_OUT_OF_RESOURCES), .timeout = 300);
 
 Test(spread, a_helper_that_is_lost_is_done_without)
 {

@@ -1,10 +1,5 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/clock.h"
 #include "state/object/lost.h"
@@ -299,23 +294,13 @@ static void lose_at_each(const char *how)
     for (; lose_at(&rig, n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
     cr_assert_gt(n, 20);
-    free(rig.devices);
 }
 
-Test(lost, a_device_that_is_lost_at_any_call_gives_errors, .timeout = 300)
-{
-    lose_at_each(ways[0]);
-}
-
-Test(lost, a_device_that_is_lost_at_any_call_gives_strange_errors, .timeout = 300)
-{
-    lose_at_each(ways[1]);
-}
-
-Test(lost, a_device_that_is_lost_at_any_call_hangs, .timeout = 300)
-{
-    lose_at_each(ways[2]);
-}
+TestCall(lost, a_device_that_is_lost_at_any_call_gives_errors, lose_at_each(ways[0]),
+         .timeout = 300);
+TestCall(lost, a_device_that_is_lost_at_any_call_gives_strange_errors, lose_at_each(ways[1]),
+         .timeout = 300);
+TestCall(lost, a_device_that_is_lost_at_any_call_hangs, lose_at_each(ways[2]), .timeout = 300);
 
 /* The program only reads: all that it lent still is the latest. */
 static bool lose_and_keep(const struct engine_rig *rig, uint64_t n)
@@ -361,7 +346,6 @@ Test(lost, a_test_that_hangs_with_its_device_is_not_the_last, .timeout = 60)
     cr_assert(vdev_is_lost(the_vdevs[0]));
     engine_rig_sleep(1500);
     end(&play);
-    free(rig.devices);
 }
 
 /* A test has references of its own. It is not made where the driver gives none. */
@@ -382,7 +366,6 @@ Test(lost, a_test_that_gets_no_reference_releases_none, .timeout = 60)
     cr_assert_eq(emu_shared_too_many(rig.emu, "a"), 0);
     end(&play);
     cr_assert_eq(emu_shared_too_many(rig.emu, "a"), 0);
-    free(rig.devices);
 }
 
 Test(lost, what_has_a_replica_in_host_memory_goes_on_elsewhere, .timeout = 300)
@@ -391,7 +374,6 @@ Test(lost, what_has_a_replica_in_host_memory_goes_on_elsewhere, .timeout = 300)
     open_rig(&rig, "lost_hangs=yes", "");
     for (uint64_t n = 1; lose_and_keep(&rig, n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
-    free(rig.devices);
 }
 
 /* The move, at whose n-th call of @lost that device is lost. */
@@ -430,7 +412,6 @@ Test(lost, a_target_lost_in_a_move_leaves_the_program_where_it_was, .timeout = 3
     open_rig(&rig, "", "lost_hangs=yes");
     for (uint64_t n = 1; lose_in_move(&rig, "b", n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
-    free(rig.devices);
 }
 
 Test(lost, a_source_lost_in_a_move_is_left_with_what_remains, .timeout = 300)
@@ -439,7 +420,6 @@ Test(lost, a_source_lost_in_a_move_is_left_with_what_remains, .timeout = 300)
     open_rig(&rig, "lost_hangs=yes", "");
     for (uint64_t n = 1; lose_in_move(&rig, "a", n); n += every(2))
         cr_assert_lt(n, MOST_CALLS);
-    free(rig.devices);
 }
 
 Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
@@ -451,7 +431,7 @@ Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
     open_rig(&rig, "", "");
     cr_assert(begin(&play, &rig));
     launch(&play, 3, NULL); /* b alone has new bytes there */
-    cr_assert_eq(clFinish(play.program.queue), CL_SUCCESS);
+    OK(clFinish(play.program.queue));
     cr_assert_not(vdev_is_lost(the_vdevs[0]));
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(clFinish(play.program.queue), CL_OUT_OF_RESOURCES);
@@ -472,7 +452,6 @@ Test(lost, a_refusal_names_what_is_lost, .timeout = 60)
     status_vdev(0, &status);
     cr_assert_not(status.lost || vdev_is_lost(the_vdevs[0]));
     end(&play);
-    free(rig.devices);
 }
 
 /* Errors that a lost device gives as well, once: the next command is as any other. */
@@ -498,7 +477,6 @@ Test(lost, an_error_of_a_device_that_answers_is_no_loss, .timeout = 60)
         cr_assert_not(play.failed);
     }
     end(&play);
-    free(rig.devices);
 }
 
 static void *wait_for_all(void *data)
@@ -532,15 +510,9 @@ static void exit_without(const char *how)
     exit(7);
 }
 
-Test(lost, a_program_whose_device_failed_ends, .timeout = 60, .exit_code = 7)
-{
-    exit_without("");
-}
-
-Test(lost, a_program_whose_device_hangs_ends, .timeout = 60, .exit_code = 7)
-{
-    exit_without("lost_hangs=yes");
-}
+TestCall(lost, a_program_whose_device_failed_ends, exit_without(""), .timeout = 60, .exit_code = 7);
+TestCall(lost, a_program_whose_device_hangs_ends, exit_without("lost_hangs=yes"), .timeout = 60,
+         .exit_code = 7);
 
 /* Nobody waits in the driver: who looks at events notices. */
 Test(lost, a_callback_comes_of_a_command_that_never_ends, .timeout = 60)
@@ -575,7 +547,6 @@ Test(lost, a_callback_comes_of_a_command_that_never_ends, .timeout = 60)
     cr_assert_eq(status, CL_OUT_OF_RESOURCES);
     RELEASE(event, gate);
     end(&play);
-    free(rig.devices);
 }
 
 Test(lost, a_lost_device_is_used_again_once_it_answers, .timeout = 60)
@@ -601,7 +572,6 @@ Test(lost, a_lost_device_is_used_again_once_it_answers, .timeout = 60)
     look(&play);
     cr_assert_not(play.failed);
     end(&play);
-    free(rig.devices);
 }
 
 /* Host memory is given back where a device has the bytes, and a lost one has none. */
@@ -640,5 +610,4 @@ Test(lost, host_memory_keeps_what_was_on_a_lost_device, .timeout = 60)
     for (int i = ONE; i <= THREE; i++)
         OK(clReleaseCommandQueue(queues[i]));
     OK(clReleaseContext(context));
-    free(rig.devices);
 }

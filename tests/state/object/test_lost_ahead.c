@@ -1,9 +1,4 @@
-#include "tests/support/cases.h"
-#include <CL/cl.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/object/lost.h"
 #include "tests/support/engine_rig.h"
@@ -108,7 +103,6 @@ Test(lost, what_was_copied_ahead_outlives_the_refusal, .timeout = 60)
     names_only_lost(&a, &report);
     ahead_end(&a, "c");
     cr_assert(engine_rig_empties(&rig, "b"), "%s", engine_rig_alive(&rig, "b"));
-    free(rig.devices);
 }
 
 /* Another virtual device needs it, wherever it was written. */
@@ -130,7 +124,6 @@ Test(lost, what_was_copied_ahead_is_there_for_others, .timeout = 60)
     OK(clReleaseCommandQueue(a.beside));
     ahead_end(&a, "b");
     free(bytes);
-    free(rig.devices);
 }
 
 /* A move that may go on no longer still saves what it alone has. */
@@ -154,7 +147,6 @@ Test(lost, what_was_copied_ahead_outlives_a_cancellation, .timeout = 60)
     move_run(&request, &report);
     cr_assert_eq(report.result, MOVE_CANCELED, "%s", report.reason);
     ahead_end(&a, "b");
-    free(rig.devices);
 }
 
 /* Where it cannot be brought to host memory its place stays what it is. */
@@ -170,18 +162,10 @@ static void keep_in_target(const char *name)
     names_only_lost(&a, &report);
     ahead_end(&a, name);
     cr_assert(engine_rig_empties(&rig, "b"), "%s", engine_rig_alive(&rig, "b"));
-    free(rig.devices);
 }
 
-Test(lost, what_cannot_be_saved_stays_in_the_target, .timeout = 60)
-{
-    keep_in_target("b");
-}
-
-Test(lost, what_stayed_in_the_target_goes_on_elsewhere, .timeout = 60)
-{
-    keep_in_target("c");
-}
+TestCall(lost, what_cannot_be_saved_stays_in_the_target, keep_in_target("b"), .timeout = 60);
+TestCall(lost, what_stayed_in_the_target_goes_on_elsewhere, keep_in_target("c"), .timeout = 60);
 
 Test(lost, what_is_lost_with_the_target_is_named_as_well, .timeout = 60)
 {
@@ -196,5 +180,4 @@ Test(lost, what_is_lost_with_the_target_is_named_as_well, .timeout = 60)
     engine_rig_moves(&rig, "c");
     engine_program_close(&a.program);
     free(a.bytes);
-    free(rig.devices);
 }

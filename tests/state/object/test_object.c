@@ -1,7 +1,5 @@
 #include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>

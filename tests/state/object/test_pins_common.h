@@ -2,7 +2,6 @@
 #define RESEAT_TESTS_STATE_OBJECT_TEST_PINS_COMMON_H
 
 #include "tests/support/cases.h"
-#include <string.h>
 
 #include "tests/support/engine_rig.h"
 

@@ -67,20 +67,9 @@ static void expect_native(const char *device, bool held)
     cr_assert_null(pinned());
 }
 
-Test(pins, native_kernels_run_outside_the_gate)
-{
-    expect_native("basic", false);
-}
-
-Test(pins, native_kernels_run_outside_the_gate_on_threads)
-{
-    expect_native("pthread", false);
-}
-
-Test(pins, native_kernels_that_were_held_run_outside_the_gate)
-{
-    expect_native("basic", true);
-}
+TestCall(pins, native_kernels_run_outside_the_gate, expect_native("basic", false));
+TestCall(pins, native_kernels_run_outside_the_gate_on_threads, expect_native("pthread", false));
+TestCall(pins, native_kernels_that_were_held_run_outside_the_gate, expect_native("basic", true));
 
 static void CL_CALLBACK nothing(void *data)
 {

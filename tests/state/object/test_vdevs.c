@@ -1,8 +1,4 @@
-#include "tests/support/cases.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/memory/pages.h"
 #include "state/memory/memory.h"
@@ -35,25 +31,19 @@ struct duo {
 static void duo_begin(struct duo *d)
 {
     const char *program = source;
-    cl_int error;
     d->devices[0] = d->rig.device;
     d->devices[1] = engine_rig_vdev(&d->rig, "two");
-    d->context = clCreateContext(NULL, VDEVS_USED, d->devices, NULL, NULL, &error);
-    OK(error);
-    d->program = clCreateProgramWithSource(d->context, 1, &program, NULL, &error);
-    OK(error);
+    d->context = MADE(clCreateContext, NULL, VDEVS_USED, d->devices, NULL, NULL);
+    d->program = MADE(clCreateProgramWithSource, d->context, 1, &program, NULL);
     OK(clBuildProgram(d->program, 0, NULL, "", NULL, NULL));
     for (cl_uint i = 0; i < WORDS; i++)
         d->words[i] = i * 2654435761u;
     d->buffer = engine_buffer(d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, d->words);
     for (cl_uint i = 0; i < VDEVS_USED; i++) {
         const cl_buffer_region region = {i * HALF * 4, HALF * 4};
-        d->halves[i] =
-            clCreateSubBuffer(d->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-        OK(error);
+        d->halves[i] = MADE(clCreateSubBuffer, d->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
         d->queues[i] =
-            clCreateCommandQueue(d->context, d->devices[i], CL_QUEUE_PROFILING_ENABLE, &error);
-        OK(error);
+            MADE(clCreateCommandQueue, d->context, d->devices[i], CL_QUEUE_PROFILING_ENABLE);
         d->add[i] = engine_kernel(d->program, "add");
     }
 }
@@ -66,14 +56,9 @@ static void duo_open(struct duo *d, const char *text)
 
 static void duo_close(struct duo *d)
 {
-    for (cl_uint i = 0; i < VDEVS_USED; i++) {
-        OK(clReleaseKernel(d->add[i]));
-        OK(clReleaseCommandQueue(d->queues[i]));
-        OK(clReleaseMemObject(d->halves[i]));
-    }
-    OK(clReleaseMemObject(d->buffer));
-    OK(clReleaseProgram(d->program));
-    OK(clReleaseContext(d->context));
+    for (cl_uint i = 0; i < VDEVS_USED; i++)
+        RELEASE(d->add[i], d->queues[i], d->halves[i]);
+    RELEASE(d->buffer, d->program, d->context);
 }
 
 /* @mem: the buffer, or the half that begins at @first. */
@@ -114,7 +99,6 @@ static void moves(const struct duo *d, uint32_t vdev, const char *to)
 Test(vdevs, what_one_does_goes_on_while_the_other_is_suspended)
 {
     static struct duo d;
-    cl_int error;
     duo_open(&d, config);
     for (cl_uint awake = 0; awake < VDEVS_USED; awake++) {
         cl_uint away = 1 - awake;
@@ -124,22 +108,14 @@ Test(vdevs, what_one_does_goes_on_while_the_other_is_suspended)
         cl_mem more = engine_buffer(d.context, CL_MEM_READ_WRITE, SIZE, NULL);
         cl_kernel kernel = engine_kernel(d.program, "add");
         OK(clSetKernelArg(kernel, 0, sizeof(more), &more));
-        cl_command_queue queue = clCreateCommandQueue(d.context, d.devices[awake], 0, &error);
-        OK(error);
-        cl_context context = clCreateContext(NULL, VDEVS_USED, d.devices, NULL, NULL, &error);
-        OK(error);
+        cl_command_queue queue = MADE(clCreateCommandQueue, d.context, d.devices[awake], 0);
+        cl_context context = MADE(clCreateContext, NULL, VDEVS_USED, d.devices, NULL, NULL);
         cl_mem other = engine_buffer(context, CL_MEM_READ_WRITE, SIZE, NULL);
         moves(&d, away, places[away]);
-        cl_command_queue late = clCreateCommandQueue(context, d.devices[away], 0, &error);
-        OK(error);
+        cl_command_queue late = MADE(clCreateCommandQueue, context, d.devices[away], 0);
         OK(clEnqueueWriteBuffer(late, other, CL_TRUE, 0, SIZE, d.words, 0, NULL, NULL));
         check(&d, away, "resumed");
-        OK(clReleaseMemObject(other));
-        OK(clReleaseCommandQueue(late));
-        OK(clReleaseContext(context));
-        OK(clReleaseCommandQueue(queue));
-        OK(clReleaseKernel(kernel));
-        OK(clReleaseMemObject(more));
+        RELEASE(other, late, context, queue, kernel, more);
     }
     duo_close(&d);
 }
@@ -294,9 +270,7 @@ static void work_long(struct duo *d, cl_uint on, cl_event *ret_event)
                        "}\n";
     const cl_uint turns = 200000000;
     const size_t one = 1;
-    cl_int error;
-    cl_program program = clCreateProgramWithSource(d->context, 1, &text, NULL, &error);
-    OK(error);
+    cl_program program = MADE(clCreateProgramWithSource, d->context, 1, &text, NULL);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     cl_kernel work = engine_kernel(program, "work");
     cl_mem word = engine_buffer(d->context, CL_MEM_READ_WRITE, sizeof(cl_uint), NULL);
@@ -304,9 +278,7 @@ static void work_long(struct duo *d, cl_uint on, cl_event *ret_event)
     OK(clSetKernelArg(work, 1, sizeof(turns), &turns));
     OK(clEnqueueNDRangeKernel(d->queues[on], work, 1, NULL, &one, NULL, 0, NULL, ret_event));
     OK(clFlush(d->queues[on]));
-    OK(clReleaseKernel(work));
-    OK(clReleaseMemObject(word));
-    OK(clReleaseProgram(program));
+    RELEASE(work, word, program);
 }
 
 /* What one device still reads from host memory stays there while the other moves. */
@@ -315,13 +287,11 @@ Test(vdevs, what_is_being_unmapped_outlives_a_move_of_the_other)
     enum { LARGE = 1 << 20 };
     static struct duo d;
     static unsigned char got[LARGE], want[LARGE];
-    cl_int error;
     duo_open(&d, at_once);
     memset(want, 0x5a, LARGE);
     cl_mem mapped = engine_buffer(d.context, CL_MEM_READ_WRITE, LARGE, NULL);
-    void *map = clEnqueueMapBuffer(d.queues[1], mapped, CL_TRUE, CL_MAP_WRITE, 0, LARGE, 0, NULL,
-                                   NULL, &error);
-    OK(error);
+    void *map = MADE(clEnqueueMapBuffer, d.queues[1], mapped, CL_TRUE, CL_MAP_WRITE, 0, LARGE, 0,
+                     NULL, NULL);
     memcpy(map, want, LARGE);
     /* Behind this the device does not look at the map's bytes yet. */
     work_long(&d, 1, NULL);
@@ -378,8 +348,7 @@ Test(vdevs, host_memory_is_taken_from_a_device_while_no_other_copies)
     cr_assert_eq(resumed.live, before - 1, "%lld of %lld are alive", (long long)resumed.live,
                  (long long)before);
     check(&d, 0, "moved");
-    OK(clReleaseEvent(resumed.event));
-    OK(clReleaseMemObject(locked));
+    RELEASE(resumed.event, locked);
     duo_close(&d);
 }
 
@@ -632,11 +601,9 @@ static void is_told(unsigned count, const char *why)
 Test(vdevs, a_report_of_a_context_that_is_being_made_does_not_hold_it)
 {
     static struct engine_rig rig;
-    cl_int error;
     reporting_open(&rig);
     pthread_mutex_lock(&told_lock);
-    cl_context context = clCreateContext(NULL, 1, &rig.device, tell, NULL, &error);
-    OK(error);
+    cl_context context = MADE(clCreateContext, NULL, 1, &rig.device, tell, NULL);
     cr_assert_eq(reporting.holds, 1);
     reporting_now();
     pthread_mutex_unlock(&told_lock);
@@ -650,15 +617,12 @@ Test(vdevs, a_report_of_a_context_that_is_being_made_does_not_hold_it)
 Test(vdevs, a_late_report_reaches_no_other_context)
 {
     static struct engine_rig rig;
-    cl_int error;
     reporting_open(&rig);
     for (unsigned i = 0; i < 300; i++) {
-        cl_context context = clCreateContext(NULL, 1, &rig.device, tell, NULL, &error);
-        OK(error);
+        cl_context context = MADE(clCreateContext, NULL, 1, &rig.device, tell, NULL);
         void *former = reporting.data;
         OK(clReleaseContext(context));
-        context = clCreateContext(NULL, 1, &rig.device, tell, NULL, &error);
-        OK(error);
+        context = MADE(clCreateContext, NULL, 1, &rig.device, tell, NULL);
         reporting.notify("late", NULL, 0, former);
         reporting_now();
         is_told(i + 1, "the context that is there");
@@ -687,7 +651,6 @@ static void many_open(struct many *m)
 {
     static char text[64 * (VDEVS + 1)];
     const char *program = source;
-    cl_int error;
     size_t used = 0;
     for (int i = 0; i <= VDEVS; i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used,
@@ -699,10 +662,8 @@ static void many_open(struct many *m)
         snprintf(name, sizeof(name), "d%02d", i);
         m->devices[i] = engine_rig_vdev(&m->rig, name);
     }
-    m->context = clCreateContext(NULL, VDEVS, m->devices, NULL, NULL, &error);
-    OK(error);
-    m->program = clCreateProgramWithSource(m->context, 1, &program, NULL, &error);
-    OK(error);
+    m->context = MADE(clCreateContext, NULL, VDEVS, m->devices, NULL, NULL);
+    m->program = MADE(clCreateProgramWithSource, m->context, 1, &program, NULL);
     OK(clBuildProgram(m->program, 0, NULL, "", NULL, NULL));
     for (cl_uint i = 0; i < MANY_WORDS; i++)
         m->words[i] = i * 2654435761u;
@@ -710,11 +671,8 @@ static void many_open(struct many *m)
         engine_buffer(m->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, MANY_SIZE, m->words);
     for (cl_uint i = 0; i < VDEVS; i++) {
         const cl_buffer_region region = {i * SHARE * 4, SHARE * 4};
-        m->shares[i] =
-            clCreateSubBuffer(m->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &error);
-        OK(error);
-        m->queues[i] = clCreateCommandQueue(m->context, m->devices[i], 0, &error);
-        OK(error);
+        m->shares[i] = MADE(clCreateSubBuffer, m->buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region);
+        m->queues[i] = MADE(clCreateCommandQueue, m->context, m->devices[i], 0);
         m->add[i] = engine_kernel(m->program, "add");
     }
 }
@@ -780,13 +738,8 @@ Test(vdevs, as_many_as_there_may_be_share_one_context, .timeout = 600)
         many_move(&m, i, name);
     }
     many_work(&m, "after all were suspended, and resumed elsewhere");
-    for (cl_uint i = 0; i < VDEVS; i++) {
-        OK(clReleaseKernel(m.add[i]));
-        OK(clReleaseCommandQueue(m.queues[i]));
-        OK(clReleaseMemObject(m.shares[i]));
-    }
-    OK(clReleaseMemObject(m.buffer));
-    OK(clReleaseProgram(m.program));
-    OK(clReleaseContext(m.context));
+    for (cl_uint i = 0; i < VDEVS; i++)
+        RELEASE(m.add[i], m.queues[i], m.shares[i]);
+    RELEASE(m.buffer, m.program, m.context);
     engine_rig_ends_empty(&m.rig);
 }

@@ -1,5 +1,3 @@
-#include "tests/support/cases.h"
-
 #include "state/opencl/info.h"
 #include "tests/support/leaks.h"
 

@@ -2,11 +2,11 @@
 #define RESEAT_TESTS_STATE_PRESENT_FAKE_DEVICE_H
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/driver/devinfo.h"
+#include "state/present/present.h"
+#include "tests/support/cases.h"
+#include "tests/support/leaks.h"
 
 /* A device made of what each test says of it. */
 static struct devinfo_value storage[8][128];
@@ -106,6 +106,40 @@ static inline struct devinfo plain(const char *version)
     if (devinfo_version(&info) >= V(3, 0))
         put_required(&info);
     return info;
+}
+
+static struct present built[512];
+static size_t built_count;
+
+/* What is told with @b, or without if NULL, until the test's end. */
+static inline struct present build_on(const struct present_terms *terms, const struct devinfo *a,
+                                      const struct devinfo *b, struct reasons *ret_reasons)
+{
+    const struct devinfo *devices[] = {a, b};
+
+    cr_assert_lt(built_count, ARRAY_SIZE(built));
+    struct present *present = &built[built_count++];
+    cr_assert_eq(present_explain(devices, b ? 2 : 1, terms, present, ret_reasons), 0);
+    return *present;
+}
+
+/* A suite's .fini. */
+static inline void built_end(void)
+{
+    for (size_t i = 0; i < built_count; i++)
+        present_finish(&built[i]);
+    leaks_check();
+}
+
+static inline uint64_t number(const struct present *present, cl_device_info name)
+{
+    uint64_t value = 0;
+    size_t size = 0;
+
+    cr_assert_eq(present_device_info(present, name, sizeof(value), &value, &size), CL_SUCCESS,
+                 "0x%x is not answered", name);
+    cr_assert(size == 4 || size == 8, "0x%x has %zu bytes", name, size);
+    return value;
 }
 
 #endif

@@ -1,33 +1,16 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
-#include "state/present/present.h"
 #include "tests/state/present/fake_device.h"
-#include "tests/support/leaks.h"
+#include "tests/support/calls.h"
 
 /* Answers of several devices agree with each other, and each has its reason. */
 
-TestSuite(present_agree, .fini = leaks_check, .timeout = 60);
+TestSuite(present_agree, .fini = built_end, .timeout = 60);
 
 static const struct present_terms portable = {.profile = PRESENT_PORTABLE};
 
 static struct present build(const struct devinfo *a, const struct devinfo *b,
                             struct reasons *ret_reasons)
 {
-    const struct devinfo *devices[] = {a, b};
-    struct present present = {0};
-
-    cr_assert_eq(present_explain(devices, b ? 2 : 1, &portable, &present, ret_reasons), 0);
-    return present;
-}
-
-static uint64_t number(const struct present *present, cl_device_info name)
-{
-    uint64_t value = 0;
-
-    cr_assert_eq(present_device_info(present, name, sizeof(value), &value, NULL), CL_SUCCESS,
-                 "0x%x is not answered", name);
-    return value;
+    return build_on(&portable, a, b, ret_reasons);
 }
 
 static bool has_extension(const struct present *present, const char *name)
@@ -51,7 +34,7 @@ static cl_uint formats(const struct present *present, cl_mem_flags access, cl_me
 {
     cl_uint count = 0;
 
-    cr_assert_eq(present_image_formats(present, access, type, 0, NULL, &count), CL_SUCCESS);
+    OK(present_image_formats(present, access, type, 0, NULL, &count));
     return count;
 }
 
@@ -59,79 +42,66 @@ Test(present_agree, three_is_told_only_where_all_of_its_queries_are_answered)
 {
     struct devinfo a = plain("OpenCL 3.0 a"), b = plain("OpenCL 3.0 b");
     struct reasons reasons = {0};
-    struct present present;
-    const struct reason *reason;
     size_t at = 0;
 
     while (b.values[at].name != CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES)
         at++;
     b.value_count = at;
-    present = build(&a, &b, &reasons);
+    struct present present = build(&a, &b, &reasons);
     cr_expect_eq(present.version, V(1, 2));
-    reason = reasons_find_answer(&reasons, CL_DEVICE_VERSION);
+    const struct reason *reason = reasons_find_answer(&reasons, CL_DEVICE_VERSION);
     cr_assert_not_null(reason);
     cr_expect_eq(reason->rule, REASON_LEAST);
     cr_expect(!reason->by[0] && reason->by[1]);
     cr_expect_not_null(reason->because);
-    present_finish(&present);
     reasons_finish(&reasons);
 }
 
 Test(present_agree, the_language_is_never_more_than_is_offered_of_it)
 {
     struct devinfo a = plain("OpenCL 3.0 a");
-    struct present present;
     char version[64];
 
     put_text(&a, CL_DEVICE_OPENCL_C_VERSION, "OpenCL C 3.0 own");
-    present = build(&a, NULL, NULL);
-    cr_assert_eq(
-        present_device_info(&present, CL_DEVICE_OPENCL_C_VERSION, sizeof(version), version, NULL),
-        CL_SUCCESS);
+    struct present present = build(&a, NULL, NULL);
+    OK(present_device_info(&present, CL_DEVICE_OPENCL_C_VERSION, sizeof(version), version, NULL));
     cr_expect_str_eq(version, "OpenCL C 1.2 reseat");
-    present_finish(&present);
 }
 
 Test(present_agree, an_ability_that_a_device_is_silent_on_is_not_there)
 {
     struct devinfo a = plain("OpenCL 1.2 a"), b = plain("OpenCL 1.2 b");
     struct reasons reasons = {0};
-    struct present present;
 
     put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_fp64");
     put8(&a, CL_DEVICE_DOUBLE_FP_CONFIG, 0x3f);
-    present = build(&a, &b, &reasons);
+    struct present present = build(&a, &b, &reasons);
     cr_expect_eq(number(&present, CL_DEVICE_DOUBLE_FP_CONFIG), 0);
     cr_expect(reasons_find_answer(&reasons, CL_DEVICE_DOUBLE_FP_CONFIG)->by[1]);
-    present_finish(&present);
     reasons_finish(&reasons);
 }
 
 Test(present_agree, a_number_that_is_too_wide_is_told_in_its_own_size)
 {
     struct devinfo a = plain("OpenCL 1.2 a");
-    struct present present;
     size_t size = 0;
 
     put8(&a, CL_DEVICE_MAX_CONSTANT_ARGS, 8);
-    present = build(&a, NULL, NULL);
+    struct present present = build(&a, NULL, NULL);
     cr_expect_eq(present_device_info(&present, CL_DEVICE_MAX_CONSTANT_ARGS, 0, NULL, &size),
                  CL_SUCCESS);
     cr_expect_eq(size, sizeof(cl_uint));
     cr_expect_eq(number(&present, CL_DEVICE_MAX_CONSTANT_ARGS), 8);
-    present_finish(&present);
 }
 
 Test(present_agree, another_device_that_is_busy_does_not_make_ours_unavailable)
 {
     struct devinfo a = plain("OpenCL 1.2 a"), b = plain("OpenCL 1.2 b");
-    struct present present;
 
     put4(&a, CL_DEVICE_AVAILABLE, CL_TRUE);
     put4(&b, CL_DEVICE_AVAILABLE, CL_FALSE);
-    present = build(&a, &b, NULL);
+    struct present present = build(&a, &b, NULL);
     cr_expect_eq(number(&present, CL_DEVICE_AVAILABLE), CL_TRUE);
-    present_finish(&present);
 }
 
 Test(present_agree, devices_that_nothing_moves_to_take_no_part)
@@ -140,7 +110,6 @@ Test(present_agree, devices_that_nothing_moves_to_take_no_part)
     const struct devinfo *devices[] = {&a, &b, &c};
     struct reasons reasons = {0};
     struct present present = {0};
-    const struct reason *reason;
     size_t left_out = 0;
 
     put8(&a, CL_DEVICE_MAX_WORK_GROUP_SIZE, 4096);
@@ -149,7 +118,7 @@ Test(present_agree, devices_that_nothing_moves_to_take_no_part)
     cr_assert_eq(present_explain(devices, 3, &portable, &present, &reasons), 0);
     cr_expect_eq(present.version, V(1, 2));
     cr_expect_eq(number(&present, CL_DEVICE_MAX_WORK_GROUP_SIZE), 1024);
-    reason = reasons_find_answer(&reasons, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    const struct reason *reason = reasons_find_answer(&reasons, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     cr_expect(!reason->by[0] && !reason->by[1] && reason->by[2], "places are those of all three");
     for (size_t i = 0; i < reasons.count; i++)
         left_out += reasons.items[i].kind == REASON_DEVICE && reasons.items[i].by[1];
@@ -166,7 +135,6 @@ Test(present_agree, devices_that_nothing_moves_to_take_no_part)
 Test(present_agree, sub_groups_are_there_with_number_and_feature_or_not_at_all)
 {
     struct devinfo a = plain("OpenCL 3.0 a"), b = plain("OpenCL 3.0 b");
-    struct present present;
 
     for (int i = 0; i < 2; i++) {
         struct devinfo *one = i ? &b : &a;
@@ -176,10 +144,9 @@ Test(present_agree, sub_groups_are_there_with_number_and_feature_or_not_at_all)
         put4(one, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS, CL_TRUE);
         put_versions(one, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_subgroups", V(3, 0), NULL);
     }
-    present = build(&a, &b, NULL);
+    struct present present = build(&a, &b, NULL);
     cr_expect_eq(number(&present, CL_DEVICE_MAX_NUM_SUB_GROUPS), 8);
     cr_expect(has_extension(&present, "cl_khr_subgroup_ballot"));
-    present_finish(&present);
 
     put_versions(&b, CL_DEVICE_OPENCL_C_FEATURES, NULL);
     present = build(&a, &b, NULL);
@@ -187,7 +154,6 @@ Test(present_agree, sub_groups_are_there_with_number_and_feature_or_not_at_all)
     cr_expect_eq(number(&present, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS), 0);
     cr_expect_not(has_extension(&present, "cl_khr_subgroups"));
     cr_expect_not(has_extension(&present, "cl_khr_subgroup_ballot"));
-    present_finish(&present);
 }
 
 static cl_image_format rgba[] = {{CL_RGBA, CL_UNORM_INT8}};
@@ -227,7 +193,6 @@ Test(present_agree, image_formats_say_what_extensions_and_limits_say)
     cr_expect_eq(formats(&present, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE3D), 1);
     cr_expect_eq(formats(&present, CL_MEM_KERNEL_READ_AND_WRITE, CL_MEM_OBJECT_IMAGE2D), 1);
     cr_expect_eq(number(&present, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS), 64);
-    present_finish(&present);
 
     put4(&b, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0);
     present = build(&a, &b, NULL);
@@ -238,7 +203,6 @@ Test(present_agree, image_formats_say_what_extensions_and_limits_say)
     cr_expect_eq(formats(&present, CL_MEM_READ_ONLY, CL_MEM_OBJECT_IMAGE3D), 1);
     cr_expect_eq(formats(&present, CL_MEM_KERNEL_READ_AND_WRITE, CL_MEM_OBJECT_IMAGE2D), 0);
     cr_expect_not(has_feature(&present, "__opencl_c_read_write_images"));
-    present_finish(&present);
 
     /* And the other way: extensions and limits without formats. */
     b = with_images("OpenCL 3.0 b", "cl_khr_depth_images cl_khr_3d_image_writes");
@@ -248,7 +212,6 @@ Test(present_agree, image_formats_say_what_extensions_and_limits_say)
     cr_expect_not(has_extension(&present, "cl_khr_3d_image_writes"));
     cr_expect_eq(number(&present, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS), 0);
     cr_expect_not(has_feature(&present, "__opencl_c_3d_image_writes"));
-    present_finish(&present);
 }
 
 Test(present_agree, before_3_a_3d_image_may_be_read_write_without_being_written)
@@ -261,13 +224,11 @@ Test(present_agree, before_3_a_3d_image_may_be_read_write_without_being_written)
     cr_expect_eq(present_image_formats(&present, CL_MEM_KERNEL_READ_AND_WRITE,
                                        CL_MEM_OBJECT_IMAGE2D, 0, NULL, &count),
                  CL_INVALID_VALUE, "a flag of 2.0");
-    present_finish(&present);
 }
 
 Test(present_agree, orders_of_atomics_build_on_each_other)
 {
     struct devinfo a = plain("OpenCL 3.0 a"), b = plain("OpenCL 3.0 b");
-    struct present present;
 
     for (int i = 0; i < 2; i++) {
         struct devinfo *one = i ? &b : &a;
@@ -277,59 +238,51 @@ Test(present_agree, orders_of_atomics_build_on_each_other)
         put_versions(one, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_atomic_order_acq_rel", V(3, 0),
                      "__opencl_c_atomic_order_seq_cst", V(3, 0), NULL);
     }
-    present = build(&a, &b, NULL);
+    struct present present = build(&a, &b, NULL);
     cr_expect_eq(number(&present, CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES), 0x11,
                  "no acquire and release, so no sequential consistency");
     cr_expect_not(has_feature(&present, "__opencl_c_atomic_order_acq_rel"));
     cr_expect_not(has_feature(&present, "__opencl_c_atomic_order_seq_cst"));
     cr_expect_eq(number(&present, CL_DEVICE_ATOMIC_FENCE_CAPABILITIES), 0x13);
-    present_finish(&present);
 }
 
 Test(present_agree, a_type_that_is_there_has_a_width)
 {
     struct devinfo a = plain("OpenCL 1.2 a");
-    struct present present;
 
     put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_fp64");
     put8(&a, CL_DEVICE_DOUBLE_FP_CONFIG, 0x3f);
     put4(&a, CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE, 0);
     put4(&a, CL_DEVICE_PREFERRED_VECTOR_WIDTH_DOUBLE, 4);
-    present = build(&a, NULL, NULL);
+    struct present present = build(&a, NULL, NULL);
     cr_expect_eq(number(&present, CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE), 1);
     cr_expect_eq(number(&present, CL_DEVICE_PREFERRED_VECTOR_WIDTH_DOUBLE), 4);
-    present_finish(&present);
 }
 
 Test(present_agree, as_many_dimensions_as_sizes)
 {
     struct devinfo a = plain("OpenCL 1.2 a"), b = plain("OpenCL 1.2 b");
     const size_t four[4] = {8, 8, 8, 8}, three[3] = {8, 8, 8};
-    struct present present;
     size_t size = 0;
 
     put4(&a, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, 4);
     put(&a, CL_DEVICE_MAX_WORK_ITEM_SIZES, four, sizeof(four));
     put4(&b, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, 3);
     put(&b, CL_DEVICE_MAX_WORK_ITEM_SIZES, four, sizeof(four));
-    present = build(&a, &b, NULL);
+    struct present present = build(&a, &b, NULL);
     cr_expect_eq(present_device_info(&present, CL_DEVICE_MAX_WORK_ITEM_SIZES, 0, NULL, &size),
                  CL_SUCCESS);
     cr_expect_eq(size, 3 * sizeof(size_t));
-    present_finish(&present);
 
     put(&a, CL_DEVICE_MAX_WORK_ITEM_SIZES, three, sizeof(three));
     present = build(&a, NULL, NULL);
     cr_expect_eq(number(&present, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS), 3);
-    present_finish(&present);
 }
 
 Test(present_agree, each_answer_has_the_reason_that_decided_it)
 {
     struct devinfo a = plain("OpenCL 1.2 a"), b = plain("OpenCL 1.2 b");
     struct reasons reasons = {0};
-    struct present present;
-    const struct reason *reason;
 
     put8(&a, CL_DEVICE_MAX_WORK_GROUP_SIZE, 4096);
     put8(&b, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1024);
@@ -342,9 +295,9 @@ Test(present_agree, each_answer_has_the_reason_that_decided_it)
     put4(&a, CL_DEVICE_MAX_CLOCK_FREQUENCY, 1);
     put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_fp16 cl_khr_gl_sharing cl_vendor_new");
     put_text(&b, CL_DEVICE_EXTENSIONS, "cl_khr_gl_sharing");
-    present = build(&a, &b, &reasons);
+    build(&a, &b, &reasons);
 
-    reason = reasons_find_answer(&reasons, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    const struct reason *reason = reasons_find_answer(&reasons, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     cr_expect(reason->rule == REASON_LEAST && !reason->by[0] && reason->by[1]);
     reason = reasons_find_answer(&reasons, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
     cr_expect(reason->rule == REASON_LARGEST && reason->by[0] && !reason->by[1]);
@@ -367,14 +320,12 @@ Test(present_agree, each_answer_has_the_reason_that_decided_it)
     reason = reasons_find_name(&reasons, REASON_EXTENSION, "cl_vendor_new");
     cr_expect(reason->rule == REASON_NOT_CARRIED && reason->because);
     cr_expect_null(reasons_find_name(&reasons, REASON_FEATURE, "cl_vendor_new"));
-    present_finish(&present);
     reasons_finish(&reasons);
 }
 
 Test(present_agree, compilers_are_told_what_the_device_does_not_have)
 {
     struct devinfo a = plain("OpenCL 3.0 a"), b = plain("OpenCL 3.0 b"), c = plain("OpenCL 1.2 c");
-    struct present present;
 
     put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_fp64 cl_khr_int64_base_atomics cl_vendor_own");
     put8(&a, CL_DEVICE_DOUBLE_FP_CONFIG, 0x3f);
@@ -383,24 +334,20 @@ Test(present_agree, compilers_are_told_what_the_device_does_not_have)
     put_versions(&a, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_fp64", V(3, 0), "__opencl_c_images",
                  V(3, 0), NULL);
     put_versions(&b, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_images", V(3, 0), NULL);
-    present = build(&a, &b, NULL);
+    struct present present = build(&a, &b, NULL);
     cr_expect_str_eq(present.prologue, "#undef cl_khr_fp64\n#undef cl_vendor_own\n"
                                        "#undef __opencl_c_fp64\n#line 1\n");
-    present_finish(&present);
 
     put_text(&a, CL_DEVICE_EXTENSIONS, "cl_khr_int64_base_atomics");
     put_versions(&a, CL_DEVICE_OPENCL_C_FEATURES, "__opencl_c_images", V(3, 0), NULL);
     present = build(&a, NULL, NULL);
     cr_expect_str_eq(present.prologue, "", "it has what it is told to have");
-    present_finish(&present);
 
     present = build(&a, &c, NULL);
     cr_expect_not_null(strstr(present.prologue, "#define __OPENCL_VERSION__ 120\n"));
-    present_finish(&present);
     put4(&c, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE);
     present = build(&c, NULL, NULL);
     cr_expect_str_eq(present.prologue, "#undef __IMAGE_SUPPORT__\n#line 1\n");
-    present_finish(&present);
 }
 
 /* ---- any two devices that agree with themselves ---- */
@@ -494,6 +441,5 @@ Test(present_agree, what_any_two_devices_have_in_common_agrees)
         draw_device(&b, &state);
         present = build(&a, &b, NULL);
         expect_agreement(&present);
-        present_finish(&present);
     }
 }

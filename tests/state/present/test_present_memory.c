@@ -1,35 +1,17 @@
-#include "tests/support/cases.h"
-#include <string.h>
-
-#include "state/present/present.h"
 #include "tests/state/present/fake_device.h"
-#include "tests/support/leaks.h"
 
 /* How much device memory a program is told of, and why. */
 
 #define MIB ((uint64_t)1 << 20)
 
-TestSuite(present_memory, .fini = leaks_check, .timeout = 60);
+TestSuite(present_memory, .fini = built_end, .timeout = 60);
 
 static const struct present_terms portable = {.profile = PRESENT_PORTABLE};
 
 static struct present build(const struct devinfo *a, const struct devinfo *b,
                             struct reasons *ret_reasons)
 {
-    const struct devinfo *devices[] = {a, b};
-    struct present present = {0};
-
-    cr_assert_eq(present_explain(devices, b ? 2 : 1, &portable, &present, ret_reasons), 0);
-    return present;
-}
-
-static uint64_t number(const struct present *present, cl_device_info name)
-{
-    uint64_t value = 0;
-
-    cr_assert_eq(present_device_info(present, name, sizeof(value), &value, NULL), CL_SUCCESS,
-                 "0x%x is not answered", name);
-    return value;
+    return build_on(&portable, a, b, ret_reasons);
 }
 
 static struct devinfo with_memory(const char *version, uint64_t memory, uint64_t object)
@@ -111,15 +93,13 @@ Test(present_memory, memory_has_its_reasons)
     struct devinfo b = with_memory("OpenCL 3.0 b", 8192 * MIB, 2048 * MIB);
     const struct devinfo *devices[] = {&a, &b};
     const struct present_terms said = {.memory = 16384 * MIB};
-    const struct reason *reason;
     struct reasons reasons = {0};
     struct present present = build(&a, &b, &reasons);
 
-    reason = reasons_find_answer(&reasons, CL_DEVICE_GLOBAL_MEM_SIZE);
+    const struct reason *reason = reasons_find_answer(&reasons, CL_DEVICE_GLOBAL_MEM_SIZE);
     cr_expect(reason->rule == REASON_MOST_MEMORY && !reason->by[0] && reason->by[1]);
     reason = reasons_find_answer(&reasons, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     cr_expect(reason->rule == REASON_MOST_MEMORY && !reason->by[0] && reason->by[1]);
-    present_finish(&present);
     reasons_finish(&reasons);
 
     put8(&b, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 512 * MIB);

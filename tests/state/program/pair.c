@@ -1,8 +1,6 @@
 #include "tests/state/program/pair.h"
 
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
+#include "tests/support/calls.h"
 
 void pair_init(struct pair *pair)
 {
@@ -16,7 +14,7 @@ void pair_init(struct pair *pair)
     cr_assert_eq(pocl, 2, "POCL_DEVICES must name two devices");
     free(devices);
     cr_assert_eq(vdevs_init(found, 1), 0);
-    cr_assert_eq(context_create(NULL, 1, the_vdevs, NULL, NULL, &pair->context), CL_SUCCESS);
+    OK(context_create(NULL, 1, the_vdevs, NULL, NULL, &pair->context));
     cr_assert_eq(residence_create(pair->context, found[1], &pair->other, &error), 0);
     pair->context->at[OTHER] = pair->other;
 }
@@ -68,7 +66,7 @@ struct program *pair_source(struct pair *pair, const char *source)
     struct recipe *recipe;
     struct program *program;
     cr_assert_eq(recipe_source(1, &source, NULL, &recipe), 0);
-    cr_assert_eq(program_create(pair->context, 1, recipe, false, &program), CL_SUCCESS);
+    OK(program_create(pair->context, 1, recipe, false, &program));
     recipe_unref(recipe);
     return program;
 }
@@ -76,17 +74,12 @@ struct program *pair_source(struct pair *pair, const char *source)
 void pair_run(struct residence *residence, cl_kernel kernel, int *ret_numbers, unsigned count)
 {
     const cl_icd_dispatch *cl = residence->cl;
-    cl_int error;
     size_t one = 1;
-    cl_mem buffer = cl->clCreateBuffer(residence->context, CL_MEM_READ_WRITE, count * sizeof(int),
-                                       NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cr_assert_eq(cl->clSetKernelArg(kernel, 0, sizeof(buffer), &buffer), CL_SUCCESS);
-    cr_assert_eq(
-        cl->clEnqueueNDRangeKernel(residence->io, kernel, 1, NULL, &one, NULL, 0, NULL, NULL),
-        CL_SUCCESS);
-    cr_assert_eq(cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, count * sizeof(int),
-                                         ret_numbers, 0, NULL, NULL),
-                 CL_SUCCESS);
+    cl_mem buffer =
+        MADE(cl->clCreateBuffer, residence->context, CL_MEM_READ_WRITE, count * sizeof(int), NULL);
+    OK(cl->clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+    OK(cl->clEnqueueNDRangeKernel(residence->io, kernel, 1, NULL, &one, NULL, 0, NULL, NULL));
+    OK(cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, count * sizeof(int), ret_numbers,
+                               0, NULL, NULL));
     cl->clReleaseMemObject(buffer);
 }

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <string.h>
-
 #include "state/program/group.h"
 #include "tests/support/engine_rig.h"
 

@@ -1,9 +1,6 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/object/residence.h"
 #include "state/program/program_priv.h"
+#include "tests/support/calls.h"
 #include "tests/support/folder.h"
 
 /* Each driver of the machine: what it builds, what it makes of its own binary, and whether the
@@ -46,18 +43,13 @@ static void check_runs(struct residence *residence, cl_program real)
 {
     const cl_icd_dispatch *cl = residence->cl;
     const size_t one = 1;
-    cl_int error, number = 0;
-    cl_kernel kernel = cl->clCreateKernel(real, "fourth", &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cl_mem buffer = cl->clCreateBuffer(residence->context, 0, sizeof(number), NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
-    cr_assert_eq(cl->clSetKernelArg(kernel, 0, sizeof(buffer), &buffer), CL_SUCCESS);
-    cr_assert_eq(
-        cl->clEnqueueNDRangeKernel(residence->io, kernel, 1, NULL, &one, &one, 0, NULL, NULL),
-        CL_SUCCESS);
-    cr_assert_eq(cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, sizeof(number), &number,
-                                         0, NULL, NULL),
-                 CL_SUCCESS);
+    cl_int number = 0;
+    cl_kernel kernel = MADE(cl->clCreateKernel, real, "fourth");
+    cl_mem buffer = MADE(cl->clCreateBuffer, residence->context, 0, sizeof(number), NULL);
+    OK(cl->clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));
+    OK(cl->clEnqueueNDRangeKernel(residence->io, kernel, 1, NULL, &one, &one, 0, NULL, NULL));
+    OK(cl->clEnqueueReadBuffer(residence->io, buffer, CL_TRUE, 0, sizeof(number), &number, 0, NULL,
+                               NULL));
     cr_assert_eq(number, 44);
     cl->clReleaseMemObject(buffer);
     cl->clReleaseKernel(kernel);
@@ -72,7 +64,7 @@ static struct residence *reside(struct device *device)
     if (!begun)
         cr_assert_eq(vdevs_init(&device, 1), 0);
     begun = true;
-    cr_assert_eq(context_create(NULL, 1, the_vdevs, NULL, NULL, &context), CL_SUCCESS);
+    OK(context_create(NULL, 1, the_vdevs, NULL, NULL, &context));
     cr_assert_eq(residence_create(context, device, &residence, &error), 0);
     return residence;
 }
@@ -98,7 +90,7 @@ static void round_trip(struct device *device)
     device->quirks &= ~(unsigned)(QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL);
     cr_assert_not(program_library_load(recipe, residence, &again, &loaded, &lookup));
     cr_assert(lookup.keep);
-    cr_assert_eq(recipe_follow(recipe, residence, &real, &built), CL_SUCCESS);
+    OK(recipe_follow(recipe, residence, &real, &built));
     cr_assert(built.known);
     cr_assert_eq(built.kernel_count, 4);
     cr_assert_eq(words_in(built.kernel_names), 4);
@@ -135,12 +127,9 @@ Test(library_drivers, what_a_binary_says_is_what_its_build_said)
 
 static void attributes_of(const struct residence *residence, cl_program real, char ret[256])
 {
-    cl_int error;
-    cl_kernel kernel = residence->cl->clCreateKernel(real, "fourth", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(residence->cl->clCreateKernel, real, "fourth");
     memset(ret, 0, 256);
-    cr_assert_eq(residence->cl->clGetKernelInfo(kernel, CL_KERNEL_ATTRIBUTES, 255, ret, NULL),
-                 CL_SUCCESS);
+    OK(residence->cl->clGetKernelInfo(kernel, CL_KERNEL_ATTRIBUTES, 255, ret, NULL));
     residence->cl->clReleaseKernel(kernel);
 }
 
@@ -158,7 +147,7 @@ Test(library_drivers, a_binary_without_attributes_is_not_used)
     char before[256], after[256];
     cl_program real = NULL, again = NULL;
     devices[0]->quirks &= ~(unsigned)(QUIRK_BINARY_COMPILES | QUIRK_BINARY_IS_IL);
-    cr_assert_eq(recipe_follow(recipe, residence, &real, NULL), CL_SUCCESS);
+    OK(recipe_follow(recipe, residence, &real, NULL));
     attributes_of(residence, real, before);
     if (program_library_load(recipe, residence, &again, &outcome, &lookup)) {
         attributes_of(residence, again, after);
@@ -169,7 +158,7 @@ Test(library_drivers, a_binary_without_attributes_is_not_used)
         cr_assert_eq(entry.origin, LIBRARY_UNFIT);
         cr_assert_not(lookup.keep);
         library_entry_finish(&entry);
-        cr_assert_eq(recipe_follow(recipe, residence, &again, NULL), CL_SUCCESS);
+        OK(recipe_follow(recipe, residence, &again, NULL));
     }
     check_runs(residence, again);
 }
@@ -210,7 +199,7 @@ Test(library_drivers, kernels_that_differ_have_other_answers)
         struct recipe *recipe = recipe_of(texts[i]);
         struct program_outcome outcome = {0};
         cl_program real = NULL;
-        cr_assert_eq(recipe_follow(recipe, residence, &real, NULL), CL_SUCCESS);
+        OK(recipe_follow(recipe, residence, &real, NULL));
         program_outcome_query(residence, real, &outcome);
         cr_assert(program_answers_hash(residence, real, outcome.kernel_names, hashes[i]));
         for (size_t j = 0; j < i; j++)
@@ -245,9 +234,9 @@ Test(library_drivers, a_program_is_told_the_same_by_each)
     struct recipe *recipe;
     struct program *program;
     cr_assert_eq(vdevs_init(devices, 1), 0);
-    cr_assert_eq(context_create(NULL, 1, the_vdevs, NULL, NULL, &context), CL_SUCCESS);
+    OK(context_create(NULL, 1, the_vdevs, NULL, NULL, &context));
     cr_assert_eq(recipe_source(1, &source_text, NULL, &recipe), 0);
-    cr_assert_eq(program_create(context, 1, recipe, false, &program), CL_SUCCESS);
+    OK(program_create(context, 1, recipe, false, &program));
     recipe_unref(recipe);
     cr_expect_eq(program_build(program, 1, "-no-such-option", nobody), CL_INVALID_BUILD_OPTIONS);
     cr_expect_eq(program_build(program, 1, "-DMORE", nobody), CL_SUCCESS);

@@ -1,11 +1,7 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/object/usage.h"
 #include "state/recipe/container.h"
 #include "tests/state/program/pair.h"
+#include "tests/support/calls.h"
 #include "tests/support/folder.h"
 #include "tests/support/repeat.h"
 
@@ -17,10 +13,8 @@ TestSuite(program, .fini = pair_finish);
 /* What the kernel "k" of @program writes in @residence_index, of which it was made real. */
 static int result(struct program *program, struct residence *residence, uint8_t residence_index)
 {
-    cl_int error;
     int number = -1;
-    cl_kernel kernel = residence->cl->clCreateKernel(program->real[residence_index], "k", &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_kernel kernel = MADE(residence->cl->clCreateKernel, program->real[residence_index], "k");
     pair_run(residence, kernel, &number, 1);
     residence->cl->clReleaseKernel(kernel);
     return number;
@@ -28,7 +22,7 @@ static int result(struct program *program, struct residence *residence, uint8_t 
 
 static void same_on_both(struct pair *pair, struct program *program, int expected)
 {
-    cr_assert_eq(program_make_real(program, pair->other, OTHER, NULL), CL_SUCCESS);
+    OK(program_make_real(program, pair->other, OTHER, NULL));
     cr_assert_eq(result(program, pair->context->at[HOME], HOME), expected);
     cr_assert_eq(result(program, pair->other, OTHER), expected);
 }
@@ -38,7 +32,7 @@ Test(program, a_build_is_followed_with_its_options)
     struct pair pair;
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = X; }");
-    cr_assert_eq(program_build(program, 1, "-DX=77", nobody), CL_SUCCESS);
+    OK(program_build(program, 1, "-DX=77", nobody));
     same_on_both(&pair, program, 77);
 }
 
@@ -50,7 +44,7 @@ Test(program, text_in_front_fails_no_source_with_a_mark)
     program_prologue = "#undef reseat_hidden\n#line 1\n";
     struct program *program =
         pair_source(&pair, "\xef\xbb\xbfkernel void k(global int *a) { *a = X; }");
-    cr_assert_eq(program_build(program, 1, "-DX=5", nobody), CL_SUCCESS);
+    OK(program_build(program, 1, "-DX=5", nobody));
     same_on_both(&pair, program, 5);
 }
 
@@ -59,13 +53,13 @@ Test(program, a_mover_learns_of_a_build_that_came_after_it_prepared)
     struct pair pair;
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = X; }");
-    cr_assert_eq(program_build(program, 1, "-DX=1", nobody), CL_SUCCESS);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+    OK(program_build(program, 1, "-DX=1", nobody));
+    OK(program_make_real(program, pair.other, OTHER, NULL));
     cr_assert_eq(program->made[OTHER], program->edition);
     cl_program before = program->real[OTHER];
-    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+    OK(program_make_real(program, pair.other, OTHER, NULL));
     cr_assert_eq(program->real[OTHER], before);
-    cr_assert_eq(program_build(program, 1, "-DX=2", nobody), CL_SUCCESS);
+    OK(program_build(program, 1, "-DX=2", nobody));
     cr_assert_eq(program->made[HOME], program->edition);
     cr_assert_neq(program->made[OTHER], program->edition);
     same_on_both(&pair, program, 2);
@@ -81,13 +75,12 @@ static struct program *linked(struct pair *pair)
     struct program *programs[2] = {k}, *library = NULL, *executable = NULL;
     const char *name = "n.h";
     const struct program_list none = {0}, headers = {1, &header, &name};
-    cr_assert_eq(program_compile(f, 1, NULL, &headers, nobody), CL_SUCCESS);
-    cr_assert_eq(program_compile(k, 1, "", &none, nobody), CL_SUCCESS);
+    OK(program_compile(f, 1, NULL, &headers, nobody));
+    OK(program_compile(k, 1, "", &none, nobody));
     const struct program_list of_library = {1, &f, NULL}, both = {2, programs, NULL};
-    cr_assert_eq(program_link(pair->context, 1, "-create-library", &of_library, nobody, &library),
-                 CL_SUCCESS);
+    OK(program_link(pair->context, 1, "-create-library", &of_library, nobody, &library));
     programs[1] = library;
-    cr_assert_eq(program_link(pair->context, 1, NULL, &both, nobody, &executable), CL_SUCCESS);
+    OK(program_link(pair->context, 1, NULL, &both, nobody, &executable));
     object_release(header);
     object_release(f);
     object_release(k);
@@ -113,14 +106,14 @@ Test(program, tells_of_parameters_where_some_of_its_source_was_to)
     struct program *part = pair_source(&pair, "void f(void) {}");
     struct program *parts[2] = {told, part};
     const struct program_list none = {0}, list = {2, parts, NULL};
-    cr_assert_eq(program_build(silent, 1, "-DX", nobody), CL_SUCCESS);
+    OK(program_build(silent, 1, "-DX", nobody));
     cr_assert(!program_tells_parameters(silent));
     cr_assert(!program_tells_parameters(linked(&pair)));
-    cr_assert_eq(program_compile(told, 1, "-cl-kernel-arg-info", &none, nobody), CL_SUCCESS);
-    cr_assert_eq(program_compile(part, 1, NULL, &none, nobody), CL_SUCCESS);
-    cr_assert_eq(program_link(pair.context, 1, NULL, &list, nobody, &both), CL_SUCCESS);
+    OK(program_compile(told, 1, "-cl-kernel-arg-info", &none, nobody));
+    OK(program_compile(part, 1, NULL, &none, nobody));
+    OK(program_link(pair.context, 1, NULL, &list, nobody, &both));
     cr_assert(program_tells_parameters(both));
-    cr_assert_eq(program_build(told, 1, "-cl-kernel-arg-info", nobody), CL_SUCCESS);
+    OK(program_build(told, 1, "-cl-kernel-arg-info", nobody));
     cr_assert(program_tells_parameters(told));
 }
 
@@ -130,7 +123,7 @@ Test(program, a_container_becomes_the_same_program_on_the_other_device)
     pair_init(&pair);
     struct program *programs[] = {linked(&pair),
                                   pair_source(&pair, "kernel void k(global int *a) { *a = X; }")};
-    cr_assert_eq(program_build(programs[1], 1, "-DX=7", nobody), CL_SUCCESS);
+    OK(program_build(programs[1], 1, "-DX=7", nobody));
     for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
         unsigned char *bytes;
         size_t size;
@@ -138,10 +131,10 @@ Test(program, a_container_becomes_the_same_program_on_the_other_device)
         struct program *copy;
         cr_assert_eq(program_container(programs[i], 0, &bytes, &size), 0);
         cr_assert_eq(container_read(bytes, size, &recipe), 0);
-        cr_assert_eq(program_create(pair.context, 1, recipe, true, &copy), CL_SUCCESS);
+        OK(program_create(pair.context, 1, recipe, true, &copy));
         recipe_unref(recipe);
         /* Whatever options come with it now. */
-        cr_assert_eq(program_build(copy, 1, "-DX=9", nobody), CL_SUCCESS);
+        OK(program_build(copy, 1, "-DX=9", nobody));
         same_on_both(&pair, copy, 7);
         free(bytes);
     }
@@ -155,7 +148,7 @@ Test(program, has_no_container_before_it_is_built_nor_after_a_build_in_vain)
     size_t size = 1;
     cr_assert_eq(program_container(program, 0, NULL, &size), 0);
     cr_assert_eq(size, 0);
-    cr_assert_eq(program_build(program, 1, "-DX=7", nobody), CL_SUCCESS);
+    OK(program_build(program, 1, "-DX=7", nobody));
     cr_assert_eq(program_container(program, 0, NULL, &size), 0);
     cr_assert_gt(size, 0);
     cr_assert_eq(program_build(program, 1, "-DX=}", nobody), CL_BUILD_PROGRAM_FAILURE);
@@ -170,7 +163,7 @@ Test(program, a_failed_build_keeps_its_log_and_does_not_hinder_a_move)
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = wrong; }");
     cr_assert_eq(program_build(program, 1, "-DY", nobody), CL_BUILD_PROGRAM_FAILURE);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+    OK(program_make_real(program, pair.other, OTHER, NULL));
     pair_move(&pair);
     program_vdev_state(program, 0, &state);
     cr_assert_eq(state.status, CL_BUILD_ERROR);
@@ -193,11 +186,11 @@ Test(program, a_moved_program_is_built_again_with_the_headers_of_now)
     struct program *program =
         pair_source(&pair, "#include \"x.h\"\nkernel void k(global int *a) { *a = X; }");
     folder_put(folder, "x.h", "#define X 1\n");
-    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, options, nobody));
     folder_put(folder, "x.h", "#define X 2\n");
     same_on_both(&pair, program, 1);
     pair_move(&pair);
-    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, options, nobody));
     cr_assert_eq(result(program, pair.other, OTHER), 2);
 }
 
@@ -214,9 +207,9 @@ Test(program, a_moved_program_whose_headers_broke_has_failed_to_build)
     struct program *program =
         pair_source(&pair, "#include \"x.h\"\nkernel void k(global int *a) { *a = X; }");
     folder_put(folder, "x.h", "#define X 1\n");
-    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, options, nobody));
     folder_put(folder, "x.h", "#error broken\n");
-    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+    OK(program_make_real(program, pair.other, OTHER, NULL));
     pair_move(&pair);
     cr_assert_eq(program_build(program, 1, options, nobody), CL_BUILD_PROGRAM_FAILURE);
     program_vdev_state(program, 0, &state);
@@ -226,7 +219,7 @@ Test(program, a_moved_program_whose_headers_broke_has_failed_to_build)
     free(log);
     cr_expect_eq(kernel_create(program, "k", &kernel), CL_INVALID_PROGRAM_EXECUTABLE);
     folder_put(folder, "x.h", "#define X 3\n");
-    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, options, nobody));
     cr_assert_eq(result(program, pair.other, OTHER), 3);
 }
 
@@ -237,19 +230,19 @@ Test(program, kernels_forbid_a_rebuild_until_they_are_released)
     pair_init(&pair);
     struct program *program = pair_source(&pair, "kernel void k(global int *a) { *a = 1; }");
     cr_assert_eq(kernel_create(program, "k", &kernel), CL_INVALID_PROGRAM_EXECUTABLE);
-    cr_assert_eq(program_build(program, 1, NULL, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, NULL, nobody));
     cr_assert_eq(kernel_create(program, "none", &kernel), CL_INVALID_KERNEL_NAME);
-    cr_assert_eq(kernel_create(program, "k", &kernel), CL_SUCCESS);
+    OK(kernel_create(program, "k", &kernel));
     cr_assert_eq(program_build(program, 1, NULL, nobody), CL_INVALID_OPERATION);
     object_release(kernel);
-    cr_assert_eq(program_build(program, 1, NULL, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, NULL, nobody));
 }
 
 static void build(void *program, unsigned round)
 {
     char options[32];
     snprintf(options, sizeof(options), "-DX=%u", round);
-    cr_assert_eq(program_build(program, 1, options, nobody), CL_SUCCESS);
+    OK(program_build(program, 1, options, nobody));
 }
 
 /* A mover follows the recipe elsewhere, again and again, while the program builds; in the end the
@@ -263,9 +256,9 @@ Test(program, builds_and_a_mover_do_not_disturb_each_other)
     build(program, 0);
     repeat_begin(&builds, build, program);
     for (int i = 0; i < 10; i++)
-        cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+        OK(program_make_real(program, pair.other, OTHER, NULL));
     cr_assert_eq(gate_close(0), 0);
-    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+    OK(program_make_real(program, pair.other, OTHER, NULL));
     cr_assert_eq(program->made[OTHER], program->edition);
     gate_open();
     pair_move(&pair);
@@ -273,7 +266,7 @@ Test(program, builds_and_a_mover_do_not_disturb_each_other)
     nanosleep(&pause, NULL);
     repeat_end(&builds);
     /* pair_move let the gate open in between: what was prepared may be a build behind. */
-    cr_assert_eq(program_make_real(program, pair.other, OTHER, NULL), CL_SUCCESS);
+    OK(program_make_real(program, pair.other, OTHER, NULL));
     cr_assert_eq(result(program, pair.other, OTHER), (int)atomic_load(&builds.rounds));
 }
 

@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "interpose/entry/start.h"
 #include "state/base/files/folder.h"
 #include "state/library/library.h"

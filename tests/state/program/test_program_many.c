@@ -1,6 +1,4 @@
-#include "tests/support/cases.h"
 #include <limits.h>
-#include <string.h>
 
 #include "interpose/entry/start.h"
 #include "tests/state/move/test_moves_common.h"
@@ -90,7 +88,6 @@ Test(program_many, of_equal_devices_one_builds, .timeout = 300)
     cl_device_id devices[ARRAY_SIZE(names)];
     uint64_t loads[ARRAY_SIZE(names)], all = 0;
     char folder[PATH_MAX], above[SCRATCH_MAX];
-    cl_int error;
     folder_make(above);
     snprintf(folder, sizeof(folder), "%s/binaries", above);
     setenv(START_ENV_BINARIES, folder, 1);
@@ -99,11 +96,8 @@ Test(program_many, of_equal_devices_one_builds, .timeout = 300)
     devices[0] = rig.device;
     for (size_t i = 1; i < ARRAY_SIZE(names); i++)
         devices[i] = engine_rig_vdev_on(rig.devices[i]);
-    context = clCreateContext(NULL, ARRAY_SIZE(names), devices, NULL, NULL, &error);
-    OK(error);
-    cl_program program =
-        clCreateProgramWithSource(context, 1, (const char **)&source, NULL, &error);
-    OK(error);
+    context = MADE(clCreateContext, NULL, ARRAY_SIZE(names), devices, NULL, NULL);
+    cl_program program = MADE(clCreateProgramWithSource, context, 1, (const char **)&source, NULL);
     OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         loads[i] = emu_shared_calls(rig.emu, names[i], "clCreateProgramWithBinary");
@@ -114,7 +108,6 @@ Test(program_many, of_equal_devices_one_builds, .timeout = 300)
     }
     cr_assert_eq(all, ARRAY_SIZE(names) - 2, "%zu devices loaded a binary", (size_t)all);
     cr_assert_eq(loads[0] + loads[1] + loads[2], 2);
-    OK(clReleaseProgram(program));
-    OK(clReleaseContext(context));
+    RELEASE(program, context);
     engine_rig_ends_empty(&rig);
 }

@@ -1,10 +1,6 @@
-#include "tests/support/cases.h"
 #include <ctype.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/program/kernel_traits.h"
 #include "state/program/program_cut.h"

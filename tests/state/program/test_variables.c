@@ -1,5 +1,4 @@
 #include "tests/support/cases.h"
-#include <string.h>
 
 #include "state/program/kernel_traits.h"
 

@@ -1,8 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "state/recipe/container.h"

@@ -1,9 +1,6 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <string.h>
 
 #include "state/recipe/recipe.h"
 

@@ -1,10 +1,5 @@
 #include "tests/state/recovery/recover_play.h"
 
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/command/journal.h"
 #include "state/object/lost.h"
 #include "state/recovery/protect.h"
@@ -14,6 +9,8 @@ const char *const play_source = "kernel void add(constant uint *a, global uint *
                                 "kernel void idle(uint n) {}\n";
 
 struct engine_rig rig;
+
+TestSuite(recover, .fini = protect_end);
 
 static void CL_CALLBACK called_back(cl_event event, cl_int status, void *data)
 {
@@ -68,9 +65,7 @@ void open_play(struct play *play, cl_command_queue_properties properties)
 
 void close_play(struct play *play)
 {
-    OK(clReleaseMemObject(play->a));
-    OK(clReleaseMemObject(play->b));
-    OK(clReleaseKernel(play->kernel));
+    RELEASE(play->a, play->b, play->kernel);
     engine_program_close(&play->program);
 }
 

@@ -1,6 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "state/recovery/protect.h"
@@ -18,7 +15,7 @@
 /* Of each kind of command something, so that each depends on those before it. */
 static void compute(struct play *play)
 {
-    cl_int error, status;
+    cl_int status;
     cl_event event, second;
     cl_command_queue queue = play->program.queue;
     cl_uint written[COUNT], later[COUNT], pattern = 77;
@@ -32,8 +29,7 @@ static void compute(struct play *play)
     memset(written, 0xdd, sizeof(written)); /* it may */
     OK(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert_geq(status, CL_COMPLETE);
-    OK(clReleaseEvent(event));
-    OK(clReleaseEvent(second));
+    RELEASE(event, second);
     launch(play, 9, 0, NULL, NULL);
     OK(clEnqueueReadBuffer(queue, play->b, CL_FALSE, 0, BYTES, later, 0, NULL, &event));
     watch(play, event);
@@ -45,18 +41,16 @@ static void compute(struct play *play)
         usleep(30000);
     memset(later, 0, sizeof(later));
     /* An object that comes and goes. */
-    cl_mem made = clCreateBuffer(play->program.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
-                                 BYTES, play->a_is, &error);
-    OK(error);
+    cl_mem made = MADE(clCreateBuffer, play->program.context,
+                       CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, BYTES, play->a_is);
     OK(clEnqueueFillBuffer(queue, made, &pattern, sizeof(pattern), 0, BYTES / 2, 0, NULL, NULL));
     OK(clEnqueueCopyBuffer(queue, made, play->a, 0, 0, BYTES, 0, NULL, NULL));
     OK(clReleaseMemObject(made));
     for (cl_uint i = 0; i < COUNT / 2; i++)
         play->a_is[i] = pattern;
     launch(play, 13, 0, NULL, NULL);
-    cl_uint *map = clEnqueueMapBuffer(queue, play->b, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, BYTES,
-                                      0, NULL, NULL, &error);
-    OK(error);
+    cl_uint *map = MADE(clEnqueueMapBuffer, queue, play->b, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                        BYTES, 0, NULL, NULL);
     cr_assert_arr_eq(map, play->b_is, BYTES);
     for (cl_uint i = 0; i < COUNT; i += 3)
         map[i] = play->b_is[i] = i + 1;
@@ -83,15 +77,12 @@ static void compute_more(struct play *play)
     cl_int error;
     cl_context context = play->program.context;
     cl_command_queue first = play->program.queue;
-    cl_command_queue second = clCreateCommandQueue(context, rig.device, 0, &error);
-    OK(error);
+    cl_command_queue second = MADE(clCreateCommandQueue, context, rig.device, 0);
     cl_uchar pixels[SIDE][SIDE][4], back[SIDE][SIDE][4];
     for (size_t i = 0; i < sizeof(pixels); i++)
         ((cl_uchar *)pixels)[i] = (cl_uchar)(i * 3);
-    cl_mem image = clCreateImage(context, CL_MEM_READ_WRITE, &format, &desc, NULL, &error);
-    OK(error);
-    cl_mem part = clCreateSubBuffer(play->b, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, &error);
-    OK(error);
+    cl_mem image = MADE(clCreateImage, context, CL_MEM_READ_WRITE, &format, &desc, NULL);
+    cl_mem part = MADE(clCreateSubBuffer, play->b, 0, CL_BUFFER_CREATE_TYPE_REGION, &half);
     cl_event user = clCreateUserEvent(context, &error), held, events[3], both[2];
     OK(error);
     /* Held: the one thing that they wait for is the program. */
@@ -122,8 +113,7 @@ static void compute_more(struct play *play)
     OK(clFinish(second));
     memset(words, 0, sizeof(words));
     cl_uint *map =
-        clEnqueueMapBuffer(first, play->a, CL_TRUE, CL_MAP_WRITE, 64, 256, 0, NULL, NULL, &error);
-    OK(error);
+        MADE(clEnqueueMapBuffer, first, play->a, CL_TRUE, CL_MAP_WRITE, 64, 256, 0, NULL, NULL);
     for (cl_uint i = 0; i < 64; i++)
         map[i] = play->a_is[16 + i] = i * 19 + 1;
     OK(clEnqueueReadImage(second, image, CL_TRUE, origin, region, 0, 0, back, 0, NULL, NULL));
@@ -135,14 +125,7 @@ static void compute_more(struct play *play)
     OK(clReleaseEvent(events[0]));
     has(play, play->a, play->a_is);
     has(play, play->b, play->b_is);
-    OK(clReleaseEvent(user));
-    OK(clReleaseEvent(held));
-    OK(clReleaseEvent(both[0]));
-    OK(clReleaseEvent(events[1]));
-    OK(clReleaseEvent(events[2]));
-    OK(clReleaseMemObject(part));
-    OK(clReleaseMemObject(image));
-    OK(clReleaseCommandQueue(second));
+    RELEASE(user, held, both[0], events[1], events[2], part, image, second);
 }
 
 static void compute_moving(struct play *play)
@@ -254,35 +237,20 @@ static void lose_at_each(void (*run)(struct play *play), const char *way,
     for (; lose_at(run, call, 0, properties); call += every(2))
         cr_assert_lt(call, MOST_CALLS);
     cr_assert_gt(call, 20);
-    protect_end();
-    free(rig.devices);
 }
 
-Test(recover, a_device_that_is_lost_at_any_call_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute, "", 0);
-}
-
-Test(recover, a_device_that_gives_strange_errors_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute, "lost_error=-36", 0);
-}
-
-Test(recover, a_device_that_hangs_at_any_call_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute, "lost_hangs=yes", 0);
-}
-
-Test(recover, any_order_of_commands_is_given_again, .timeout = 300)
-{
-    lose_at_each(compute_more, "", 0);
-}
-
-Test(recover, a_queue_without_order_is_given_again, .timeout = 300)
-{
-    lose_at_each(compute_more, "",
-                 CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE);
-}
+TestCall(recover, a_device_that_is_lost_at_any_call_is_replaced, lose_at_each(compute, "", 0),
+         .timeout = 300);
+TestCall(recover, a_device_that_gives_strange_errors_is_replaced,
+         lose_at_each(compute, "lost_error=-36", 0), .timeout = 300);
+TestCall(recover, a_device_that_hangs_at_any_call_is_replaced,
+         lose_at_each(compute, "lost_hangs=yes", 0), .timeout = 300);
+TestCall(recover, any_order_of_commands_is_given_again, lose_at_each(compute_more, "", 0),
+         .timeout = 300);
+TestCall(recover, a_queue_without_order_is_given_again,
+         lose_at_each(compute_more, "",
+                      CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE),
+         .timeout = 300);
 
 /* Two queues, and an event between what is in them: the next device has not ended the launch when
  * it is given what comes behind that. */
@@ -290,11 +258,9 @@ Test(recover, what_an_event_puts_in_order_is_given_again_in_order, .timeout = 60
 {
     struct play play;
     cl_event launched;
-    cl_int error;
     open_rig_with("", "items_per_s=5120 paced=add");
     open_play(&play, 0);
-    cl_command_queue second = clCreateCommandQueue(play.program.context, rig.device, 0, &error);
-    OK(error);
+    cl_command_queue second = MADE(clCreateCommandQueue, play.program.context, rig.device, 0);
     launch(&play, 3, 0, NULL, &launched);
     OK(clEnqueueCopyBuffer(second, play.b, play.a, 0, 0, BYTES, 1, &launched, NULL));
     memcpy(play.a_is, play.b_is, BYTES);
@@ -304,11 +270,8 @@ Test(recover, what_an_event_puts_in_order_is_given_again_in_order, .timeout = 60
     has(&play, play.a, play.a_is);
     has(&play, play.b, play.b_is);
     cr_assert(is_on("b"));
-    OK(clReleaseEvent(launched));
-    OK(clReleaseCommandQueue(second));
+    RELEASE(launched, second);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* The second is lost at each call that it is given in the recovery and afterwards. */
@@ -319,26 +282,14 @@ Test(recover, a_device_that_is_lost_in_a_recovery_is_replaced, .timeout = 300)
     while (lose_at(compute, 12, next, 0))
         cr_assert_lt(next++, MOST_CALLS);
     cr_assert_gt(next, 30);
-    protect_end();
-    free(rig.devices);
 }
 
-Test(recover, a_device_that_is_lost_in_a_move_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute_moving, "", 0);
-}
-
-Test(recover, a_device_that_was_left_on_demand_and_is_lost_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute_leaving, "", 0);
-}
-
-Test(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced, .timeout = 300)
-{
-    lose_at_each(compute_with_points, "", 0);
-}
-
-Test(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment, .timeout = 300)
-{
-    lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
+TestCall(recover, a_device_that_is_lost_in_a_move_is_replaced, lose_at_each(compute_moving, "", 0),
+         .timeout = 300);
+TestCall(recover, a_device_that_was_left_on_demand_and_is_lost_is_replaced,
+         lose_at_each(compute_leaving, "", 0), .timeout = 300);
+TestCall(recover, a_device_that_is_lost_while_a_point_is_made_is_replaced,
+         lose_at_each(compute_with_points, "", 0), .timeout = 300);
+TestCall(recover, what_a_point_finds_ended_outlives_a_loss_at_that_moment,
+         lose_at_each(compute_apart_with_points, "", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE),
+         .timeout = 300);

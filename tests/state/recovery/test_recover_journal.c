@@ -1,8 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/clock.h"
 #include "state/command/journal.h"
 #include "state/object/lost.h"
@@ -19,13 +14,11 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
     enum { ROUNDS = 16 };
     struct play play;
     cl_event launched;
-    cl_int error;
     open_rig("");
     for (unsigned i = 0; i < ROUNDS; i++) {
         open_play(&play, 0);
-        cl_program other = clCreateProgramWithSource(play.program.context, 1,
-                                                     (const char **)&play_source, NULL, &error);
-        OK(error);
+        cl_program other = MADE(clCreateProgramWithSource, play.program.context, 1,
+                                (const char **)&play_source, NULL);
         OK(clBuildProgram(other, 1, &rig.device, "", NULL, NULL));
         uint64_t before = recoveries();
         launch(&play, 3, 0, NULL, &launched);
@@ -34,13 +27,10 @@ Test(recover, a_point_that_finds_the_loss_keeps_the_journal, .timeout = 60)
         OK(clBuildProgram(other, 1, &rig.device, "", NULL, NULL));
         has(&play, play.b, play.b_is);
         cr_assert_eq(recoveries(), before + 1);
-        OK(clReleaseEvent(launched));
-        OK(clReleaseProgram(other));
+        RELEASE(launched, other);
         close_play(&play);
         again();
     }
-    protect_end();
-    free(rig.devices);
 }
 
 /* It is replaced before who made the snapshot asks why that failed. */
@@ -61,8 +51,6 @@ Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
     has(&play, play.b, play.b_is);
     OK(clReleaseEvent(launched));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
@@ -91,11 +79,8 @@ Test(recover, times_that_were_told_stay)
     cr_expect_eq(time_of(told, CL_PROFILING_COMMAND_END), end);
     cr_expect_leq(time_of(told, CL_PROFILING_COMMAND_QUEUED), start);
     cr_expect_geq(time_of(other, CL_PROFILING_COMMAND_START), end);
-    OK(clReleaseEvent(told));
-    OK(clReleaseEvent(other));
+    RELEASE(told, other);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static void await_snapshots(uint64_t count)
@@ -145,8 +130,6 @@ Test(recover, after_a_loss_that_stopped_a_point_the_next_one_is_made_soon, .time
         again();
     }
     cr_assert(soon);
-    protect_end();
-    free(rig.devices);
 }
 
 /* A journal that has what it may makes a snapshot, and so does what cannot be given again. */
@@ -185,8 +168,6 @@ Test(recover, what_the_journal_cannot_have_makes_a_point, .timeout = 120)
     has(&play, play.a, play.a_is);
     cr_assert_not(is_on("a"));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* What had ended at the snapshot is in no journal, whether anybody had asked for it or not. */
@@ -208,8 +189,6 @@ Test(recover, what_ended_before_a_point_has_ended, .timeout = 60)
     OK(clWaitForEvents(1, &event));
     OK(clReleaseEvent(event));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static uint64_t differences(void)
@@ -243,8 +222,6 @@ Test(recover, what_was_read_is_compared, .timeout = 60)
         cr_assert_eq(protect_now(), 0);
     }
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static void await_status(cl_event event)
@@ -264,13 +241,11 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     static cl_uint bytes[COUNT];
     struct play play;
     cl_event read, behind;
-    cl_int error;
     bool in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
     open_rig("");
     open_play(&play, properties);
     cl_command_queue first = play.program.queue,
-                     second = clCreateCommandQueue(play.program.context, rig.device, 0, &error);
-    OK(error);
+                     second = MADE(clCreateCommandQueue, play.program.context, rig.device, 0);
     OK(clEnqueueReadBuffer(first, play.b, CL_FALSE, 0, BYTES, bytes, 0, NULL,
                            in_order ? NULL : &read));
     if (in_order)
@@ -286,24 +261,16 @@ static void keep_what_was_read(cl_command_queue_properties properties)
     cr_assert_not(is_on("a"));
     for (unsigned i = 0; i < COUNT; i++)
         cr_assert_eq(bytes[i], 0x5a5a5a5a);
-    OK(clReleaseEvent(read));
-    OK(clReleaseEvent(behind));
+    RELEASE(read, behind);
     play.program.queue = first;
     OK(clReleaseCommandQueue(second));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
-Test(recover, memory_that_was_read_into_before_what_ended_is_the_program_s, .timeout = 60)
-{
-    keep_what_was_read(0);
-}
-
-Test(recover, memory_that_was_read_into_for_what_ended_is_the_program_s, .timeout = 60)
-{
-    keep_what_was_read(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-}
+TestCall(recover, memory_that_was_read_into_before_what_ended_is_the_program_s,
+         keep_what_was_read(0), .timeout = 60);
+TestCall(recover, memory_that_was_read_into_for_what_ended_is_the_program_s,
+         keep_what_was_read(CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE), .timeout = 60);
 
 /* Waited for a few at a time. How long they take. */
 static uint64_t many_launches(struct play *play, cl_kernel idle)
@@ -340,6 +307,4 @@ Test(recover, many_commands_take_about_as_long_again, .timeout = 300)
     cr_assert_lt(took_again, 30 * took);
     OK(clReleaseKernel(idle));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }

@@ -50,7 +50,6 @@ static void lossy_open(struct lossy *l, const char *config, const char *name,
 {
     const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
     struct scene *s = &l->scene;
-    cl_int error;
     lost_patience_ns = 40000000;
     lost_answer_ns = 500000000;
     bool asks = strcmp(name, "places") == 0;
@@ -58,8 +57,7 @@ static void lossy_open(struct lossy *l, const char *config, const char *name,
     scene_begin(s, config, "10", properties, l->shape->global[0]);
     scene_build(s, asks ? places : slices_source, "-cl-std=CL2.0", name);
     l->add = asks ? add_places : add_wanted;
-    l->other = clCreateCommandQueue(s->program.context, s->rig.device, 0, &error);
-    OK(error);
+    l->other = MADE(clCreateCommandQueue, s->program.context, s->rig.device, 0);
     l->behind = engine_buffer(s->program.context, 0, s->count * sizeof(*s->words), NULL);
     cr_assert_eq(protect_begin(&settings), 0);
     cr_assert_eq(protect_now(), 0);
@@ -69,8 +67,7 @@ static void lossy_open(struct lossy *l, const char *config, const char *name,
 static void lossy_close(struct lossy *l)
 {
     protect_end();
-    OK(clReleaseMemObject(l->behind));
-    OK(clReleaseCommandQueue(l->other));
+    RELEASE(l->behind, l->other);
     scene_close(&l->scene);
 }
 
@@ -135,25 +132,15 @@ static void lose_at_each_piece(const char *config, const char *name,
     lossy_close(&l);
 }
 
-Test(recover_pieces, a_device_that_is_lost_at_any_piece_is_replaced, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "plain", 0, NULL);
-}
-
-Test(recover_pieces, a_device_that_hangs_at_any_piece_is_replaced, .timeout = 300)
-{
-    lose_at_each_piece(TWO(PACED_GPU "lost_hangs=yes "), "plain", 0, NULL);
-}
-
-Test(recover_pieces, pieces_that_ask_where_they_are_are_given_again, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "places", CL_QUEUE_PROFILING_ENABLE, NULL);
-}
-
-Test(recover_pieces, pieces_in_queues_of_their_own_are_given_again, .timeout = 300)
-{
-    lose_at_each_piece(TWO(PACED_GPU), "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
-}
+TestCall(recover_pieces, a_device_that_is_lost_at_any_piece_is_replaced,
+         lose_at_each_piece(CONFIG, "plain", 0, NULL), .timeout = 300);
+TestCall(recover_pieces, a_device_that_hangs_at_any_piece_is_replaced,
+         lose_at_each_piece(TWO(PACED_GPU "lost_hangs=yes "), "plain", 0, NULL), .timeout = 300);
+TestCall(recover_pieces, pieces_that_ask_where_they_are_are_given_again,
+         lose_at_each_piece(CONFIG, "places", CL_QUEUE_PROFILING_ENABLE, NULL), .timeout = 300);
+TestCall(recover_pieces, pieces_in_queues_of_their_own_are_given_again,
+         lose_at_each_piece(TWO(PACED_GPU), "plain", CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL),
+         .timeout = 300);
 
 /* The variant for such pieces does not build on `two`: only a recovery there would need it, for
  * pieces that have ended. On `one` they are given again. */
@@ -193,15 +180,11 @@ static void make_points(struct lossy *l, cl_event event)
     }
 }
 
-Test(recover_pieces, snapshots_in_the_middle_have_each_group_once, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "plain", CL_QUEUE_PROFILING_ENABLE, make_points);
-}
-
-Test(recover_pieces, snapshots_in_the_middle_of_pieces_beside_one_another, .timeout = 300)
-{
-    lose_at_each_piece(TWO(PACED_GPU), "places", 0, make_points);
-}
+TestCall(recover_pieces, snapshots_in_the_middle_have_each_group_once,
+         lose_at_each_piece(CONFIG, "plain", CL_QUEUE_PROFILING_ENABLE, make_points),
+         .timeout = 300);
+TestCall(recover_pieces, snapshots_in_the_middle_of_pieces_beside_one_another,
+         lose_at_each_piece(TWO(PACED_GPU), "places", 0, make_points), .timeout = 300);
 
 static void move_and_make_points(struct lossy *l, cl_event event)
 {
@@ -213,10 +196,8 @@ static void move_and_make_points(struct lossy *l, cl_event event)
     (void)engine_rig_move(&l->scene.rig, "one", &report);
 }
 
-Test(recover_pieces, moves_between_pieces_and_snapshots, .timeout = 300)
-{
-    lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points);
-}
+TestCall(recover_pieces, moves_between_pieces_and_snapshots,
+         lose_at_each_piece(CONFIG, "plain", 0, move_and_make_points), .timeout = 300);
 
 /* The device is lost at its @n-th call from the middle of the launch on, in which a move begins.
  * False: there were not so many. */
@@ -336,9 +317,7 @@ Test(recover_pieces, a_read_in_front_of_pieces_is_given_again, .timeout = 60)
     OK(clWaitForEvents(1, &event));
     cr_assert_arr_eq(bytes, s->words, sizeof(bytes));
     check(s);
-    OK(clReleaseEvent(event));
-    OK(clReleaseMemObject(other));
-    OK(clReleaseKernel(slow));
+    RELEASE(event, other, slow);
     lossy_close(&l);
 }
 

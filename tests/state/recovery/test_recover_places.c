@@ -1,8 +1,5 @@
-#include "tests/support/cases.h"
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,8 +39,6 @@ Test(recover, devices_are_lost_again_and_again, .timeout = 300)
     }
     cr_assert_eq(recoveries(), 60);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 struct builder {
@@ -85,8 +80,6 @@ Test(recover, what_is_built_on_a_device_that_was_left_outlives_it, .timeout = 60
     has(&play, play.b, play.b_is);
     cr_assert(is_on("b"));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static bool choose(void)
@@ -127,8 +120,6 @@ Test(recover, a_suspend_leaves_a_lost_device_to_who_recovers_it, .timeout = 60)
     retry_end(&retry);
     recovery_install(NULL);
     engine_program_close(&program);
-    protect_end();
-    free(rig.devices);
 }
 
 static void *move_to_b(void *report)
@@ -175,8 +166,6 @@ Test(recover, a_recovery_goes_through_its_states, .timeout = 60)
     cr_assert_eq(recoveries(), 1);
     has(&play, play.b, play.b_is);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static void *move_to_c(void *report)
@@ -214,11 +203,8 @@ Test(recover, a_move_that_began_before_a_loss_does_not_take_its_place, .timeout 
     OK(clWaitForEvents(1, &event));
     called_once(&play);
     cr_assert_eq(recoveries(), 1);
-    OK(clReleaseEvent(event));
-    OK(clReleaseKernel(idle));
+    RELEASE(event, idle);
     engine_program_close(&program);
-    protect_end();
-    free(rig.devices);
 }
 
 /* It still had what was not fetched, and so is the same one when the program comes back. */
@@ -243,8 +229,6 @@ Test(recover, a_device_that_was_left_on_demand_and_entered_again_is_recovered, .
     has(&play, play.a, play.a_is);
     cr_assert_not(is_on("a"));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* It need not be the program that finds it lost. */
@@ -263,8 +247,6 @@ Test(recover, what_was_left_on_demand_and_is_lost_is_recovered_before_it_is_need
     has(&play, play.b, play.b_is);
     has(&play, play.a, play.a_is);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* The driver of the next device opens some to build; the program, which waits, would let none go.
@@ -295,8 +277,6 @@ Test(recover, a_program_that_has_each_descriptor_is_recovered, .timeout = 60)
     while (count > 0)
         cr_assert_eq(close(own[--count]), 0);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* Without protection it is as ever, also after there was some. */
@@ -314,23 +294,18 @@ Test(recover, what_is_not_protected_gets_the_errors, .timeout = 60)
     cr_assert_eq(clFinish(play.program.queue), CL_OUT_OF_RESOURCES);
     cr_assert(is_on("a"));
     close_play(&play);
-    free(rig.devices);
 }
 
 /* The one that is found first cannot be used either. */
 Test(recover, one_that_has_nothing_yet_tries_each_device, .timeout = 60)
 {
-    cl_int error;
     open_rig("");
     cr_assert(is_on("a"));
     cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
     cr_assert_eq(emu_shared_vanish(rig.emu, "b"), 0);
-    cl_context context = clCreateContext(NULL, 1, &rig.device, NULL, NULL, &error);
-    cr_assert_eq(error, CL_SUCCESS);
+    cl_context context = MADE(clCreateContext, NULL, 1, &rig.device, NULL, NULL);
     cr_assert(is_on("c"));
     OK(clReleaseContext(context));
-    protect_end();
-    free(rig.devices);
 }
 
 /* What it has since its last snapshot can be carried nowhere: it is as without protection. */
@@ -339,12 +314,10 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
     static const char *const counting = "global uint count = 5;\n"
                                         "kernel void next(global uint *a) { a[0] = count++; }\n";
     struct play play;
-    cl_int error;
     open_rig("");
     open_play(&play, 0);
     cl_program program =
-        clCreateProgramWithSource(play.program.context, 1, (const char **)&counting, NULL, &error);
-    OK(error);
+        MADE(clCreateProgramWithSource, play.program.context, 1, (const char **)&counting, NULL);
     OK(clBuildProgram(program, 1, &rig.device, "-cl-std=CL2.0", NULL, NULL));
     cr_assert_not_null(pin_reason(the_vdevs[0]));
     cr_assert_null(journal_broken());
@@ -357,8 +330,6 @@ Test(recover, a_program_that_was_pinned_gets_the_errors, .timeout = 60)
         clock_sleep(NS_PER_MS);
     OK(clReleaseProgram(program));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static bool somebody_chooses(void)
@@ -402,8 +373,6 @@ Test(recover, what_a_lost_device_reports_late_is_heard_by_nobody, .timeout = 120
         report_late(&play);
     recovery_install(NULL);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* A command runs, and has a callback, whose device is lost: its recovery fails after COMMIT, and
@@ -440,7 +409,6 @@ static void failed_once(struct play *play, cl_event event)
     OK(clReleaseEvent(event));
     recovery_install(NULL);
     close_play(play);
-    free(rig.devices);
 }
 
 /* No wait lasts for ever, no callback is left out, and nobody is busy with it. */
@@ -457,7 +425,6 @@ Test(recover, what_cannot_be_given_again_fails, .timeout = 60)
     cr_assert_eq(recovery_state(), RECOVERY_FAILED);
     cr_assert_str_eq(journal_broken(), "it cannot be");
     failed_once(&play, event);
-    protect_end();
 }
 
 Test(recover, what_was_to_be_given_again_fails_without_protection, .timeout = 60)
@@ -498,6 +465,4 @@ Test(recover, a_device_where_the_journal_fails_is_not_lost, .timeout = 60)
     has(&play, play.b, play.b_is);
     recovery_install(NULL);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }

@@ -1,7 +1,3 @@
-#include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
-
 #include "state/base/clock.h"
 #include "state/budget/budget.h"
 #include "state/image/snapshot.h"
@@ -43,8 +39,6 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
         clock_sleep(NS_PER_MS);
     cr_assert(!protect_is_waited_for());
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* Until the interval has passed, an hour here, a program that waits for each end would stand still,
@@ -68,8 +62,6 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_interval, .timeout = 60
         cr_assert(atomic_load(&told[i]));
     }
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* So that it stops the program for long: what is mapped is copied while it stands. */
@@ -78,12 +70,10 @@ static void snapshot_that_cost_much(struct play *play)
     enum { MUCH = 4 << 20 };
     const struct protect_settings often = {.interval_ns = NS_PER_MS * 100};
     const cl_uint n = 7;
-    cl_int error;
     cl_mem much = engine_buffer(play->program.context, CL_MEM_READ_WRITE, MUCH, NULL);
     OK(clEnqueueFillBuffer(play->program.queue, much, &n, sizeof(n), 0, MUCH, 0, NULL, NULL));
-    void *map = clEnqueueMapBuffer(play->program.queue, much, CL_TRUE, CL_MAP_WRITE, 0, MUCH, 0,
-                                   NULL, NULL, &error);
-    OK(error);
+    void *map = MADE(clEnqueueMapBuffer, play->program.queue, much, CL_TRUE, CL_MAP_WRITE, 0, MUCH,
+                     0, NULL, NULL);
     cr_assert_eq(protect_now(), 0);
     OK(clEnqueueUnmapMemObject(play->program.queue, much, map, 0, NULL, NULL));
     OK(clReleaseMemObject(much));
@@ -113,8 +103,6 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
         clock_sleep(NS_PER_MS);
     cr_assert(atomic_load(&told));
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static atomic_uint asked;
@@ -144,8 +132,6 @@ Test(recover, what_was_released_makes_room, .timeout = 60)
     cr_assert_eq(asked, 0);
     budget_set_policy(NULL);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 static enum budget_answer grant(const struct budget_need *need)
@@ -175,8 +161,6 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
     cr_assert_leq(after.snapshots - before.snapshots, 10);
     budget_set_policy(NULL);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }
 
 /* Where there is not, it is. */
@@ -196,6 +180,4 @@ Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
     }
     budget_set_policy(NULL);
     close_play(&play);
-    protect_end();
-    free(rig.devices);
 }

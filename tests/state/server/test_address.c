@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "state/server/address.h"
 #include "tests/support/leaks.h"

@@ -1,6 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "state/base/memory/past_caches.h"
 #include "tests/state/transfer/transfer_bench.h"
@@ -58,10 +56,7 @@ static void move_sizes(const struct bench *bench, const struct transfer_shape *s
         buffer_finish(&buffers[i], bench);
 }
 
-Test(transfer, buffers_of_all_sizes_arrive_whole_by_every_way)
-{
-    each_shape(move_sizes);
-}
+TestCall(transfer, buffers_of_all_sizes_arrive_whole_by_every_way, each_shape(move_sizes));
 
 Test(transfer, unified_devices_go_without_a_ring)
 {
@@ -116,10 +111,7 @@ static void move_many(const struct bench *bench, const struct transfer_shape *sh
     free(buffers);
 }
 
-Test(transfer, thousands_of_small_buffers_arrive, .timeout = 120)
-{
-    each_shape(move_many);
-}
+TestCall(transfer, thousands_of_small_buffers_arrive, each_shape(move_many), .timeout = 120);
 
 Test(transfer, what_goes_past_the_caches_arrives_whole_at_any_address)
 {

@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,10 +81,8 @@ static void fail_everywhere(const struct bench *bench, const struct transfer_sha
     }
 }
 
-Test(transfer, a_failure_of_any_call_is_reported_and_leaves_nothing, .timeout = 240)
-{
-    each_shape(fail_everywhere);
-}
+TestCall(transfer, a_failure_of_any_call_is_reported_and_leaves_nothing,
+         each_shape(fail_everywhere), .timeout = 240);
 
 Test(transfer, a_cancelled_transfer_stops, .timeout = 60)
 {

@@ -1,6 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/state/transfer/transfer_bench.h"
 
@@ -71,10 +69,8 @@ static void move_images(const struct bench *bench, const struct transfer_shape *
         move_image(bench, how, &image_cases[i]);
 }
 
-Test(transfer, images_of_all_types_arrive_whole_by_every_way, .timeout = 120)
-{
-    each_shape(move_images);
-}
+TestCall(transfer, images_of_all_types_arrive_whole_by_every_way, each_shape(move_images),
+         .timeout = 120);
 
 Test(transfer, images_cross_to_another_vendor, .timeout = 120)
 {

@@ -1,7 +1,4 @@
-#include "tests/support/cases.h"
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "state/base/memory/pages.h"
 #include "state/driver/links.h"

@@ -1,5 +1,4 @@
 #include "tests/support/cases.h"
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -2,9 +2,6 @@
 
 #include "tests/support/cases.h"
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 uint8_t pattern(uint32_t seed, size_t index)
 {

@@ -1,8 +1,6 @@
 #include "tests/state/transfer/transfer_rig.h"
 
 #include "tests/support/cases.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct {

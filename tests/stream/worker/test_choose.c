@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <math.h>
-#include <stdlib.h>
 
 #include "state/base/clock.h"
 #include "stream/worker/choose.h"
