@@ -527,6 +527,7 @@ Test(spread, narrow_neighbours_do_not_overlap)
         end(launch(s));
     }
     check(s);
+    cr_expect(!atomic_load(&((struct kernel *)s->kernel)->pace->overlaps));
     cr_assert_gt(spread_items(), items);
     scene_close(s);
 }
