@@ -176,6 +176,7 @@ static const struct {
     {"behind a string of several lines",
      "constant char q[] = \"\\\"\\\n/*\\\\\\\n\";\n#include \"n.h\"\n", "-I inc", 1, 2},
     {"by three signs for one", "?\?=include \"n.h\"\n", "-I inc", 1, 2},
+    {"by two signs for one", "%:include \"n.h\"\n", "-I inc", 1, 2},
     {"behind a comment", "/* a\n*/ # /* b */ include /**/ \"n.h\"\n", "-I inc", 1, 2},
     {"once, by two names", "#include \"once.h\"\n#include \"sub/../once.h\"\n", "-I inc", 6, 2},
     {"a link", "#include \"link.h\"\n", "-I inc", 1, 2},
