@@ -70,14 +70,11 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index, b
 
     if (vdev->lost && !was_lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
-        if (ledger_sync_believe(program) && !loss->works) {
+        if (ledger_sync_believe(program) && !loss->works)
             losses_take_away(agent, device, false, why);
-        } else { /* Another device is tried. */
-            char text[PROTOCOL_TEXT_MAX];
-            snprintf(text, sizeof(text), "%s: %s", agent->ledger.devices[device].name, why);
-            event_log_program(agent, program, "lost-device", text);
-            exclusions_add(agent, program, device, EXCLUSION_FAILED, why);
-        }
+        else
+            exclusions_add(agent, program, device, EXCLUSION_FAILED,
+                           why); /* another device is tried */
     }
     if (vdev->seeks && !sought)
         losses_queue(agent, program, index);
