@@ -26,7 +26,8 @@ static _Atomic uint32_t someone_left; /* counts threads that left while it was c
 static struct long_lock closer = LONG_LOCK_INITIALIZER; /* held while the gate is closed */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
-static bool barrier_works; /* written when the library is loaded */
+/* Libraries of the program that begin before ours may close the gate while this is still false. */
+static atomic_bool barrier_works;
 
 static long gate_futex(_Atomic uint32_t *word, int operation, uint32_t value,
                        const struct timespec *timeout)
