@@ -124,8 +124,10 @@ void visitor_say_held(struct visitor *program, uint64_t bytes, bool limited, boo
     frame_string(&frame, "device", text);
     frame_u64(&frame, "device_bytes", bytes);
     frame_u64(&frame, "wanted", bytes);
-    if (limited)
+    if (limited) {
         frame_u64(&frame, "granted", bytes);
+        frame_u64(&frame, "least", bytes);
+    }
     frame_bool(&frame, "lost", lost);
     frame_end(&frame);
     frame_end(&frame);

@@ -233,6 +233,24 @@ Test(rights, the_programs_of_a_user_have_so_much_memory_together)
     cr_expect_str_eq(way, WAY_AGAIN, "one user's limit is another's");
 }
 
+Test(rights, a_move_beyond_what_a_user_may_have_is_refused_with_that_reason)
+{
+    NEEDS_ROOT();
+    configure("{ match = \"64001\"; memory = \"100MiB\"; }");
+    setenv("POCL_FAKE_DEVICES", "cpu:Fake two,gpu:larger", 1);
+    visitor_start_host_agent();
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    struct visitor first = visitor_program(ONE, "first");
+
+    /* It may spill, but not below what it needs at one time. */
+    visitor_say_held(&first, 200 * MIB, true, false);
+    const struct result *moved = RESEAT("move", "first", "gpu0");
+    cr_expect_neq(moved->status, 0);
+    cr_expect(strstr(moved->err, "needs 200 MiB, and the configuration lets its user have"), "%s",
+              moved->err);
+    visitor_leave(&first);
+}
+
 Test(rights, the_users_of_an_entry_have_so_much_memory_together)
 {
     NEEDS_ROOT();
