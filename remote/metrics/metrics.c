@@ -352,7 +352,7 @@ static int begin(unsigned long port, const char *path)
                 : error == -EADDRINUSE
                     ? "another server's are there; name another path by --metrics"
                     : strerror(-error));
-    if (port && (error = exposition_listen((uint16_t)port, SCRAPERS_MAX, &served.listeners[1])))
+    if (port && (error = exposition_listen((uint16_t)port, &served.listeners[1])))
         fprintf(stderr, "reseat-serve: no metrics at 127.0.0.1:%lu: %s\n", port, strerror(-error));
     if (served.listeners[0] < 0 && served.listeners[1] < 0)
         return -ENOENT;

@@ -27,7 +27,7 @@ const char *exposition_type(bool open)
                 : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-int exposition_listen(uint16_t port, int backlog, int *ret_fd)
+int exposition_listen(uint16_t port, int *ret_fd)
 {
     const struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -35,7 +35,7 @@ int exposition_listen(uint16_t port, int backlog, int *ret_fd)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
 
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
-        bind(fd, (const struct sockaddr *)&address, sizeof(address)) || listen(fd, backlog))
+        bind(fd, (const struct sockaddr *)&address, sizeof(address)) || listen(fd, SOMAXCONN))
         error = -errno;
     if (error && fd >= 0)
         close(fd);

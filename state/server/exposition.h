@@ -46,7 +46,7 @@ const char *exposition_type(bool open);
 
 /** Listen at @port of the loopback address, which every user of the machine can connect to. @ret_fd
  * is the caller's; it does not block. 0 or -errno. */
-MUST_CHECK int exposition_listen(uint16_t port, int backlog, int *ret_fd);
+MUST_CHECK int exposition_listen(uint16_t port, int *ret_fd);
 
 /** Begin a text; @ret must stay where it is. 0 or -ENOMEM. */
 MUST_CHECK int exposition_init(struct exposition *ret, bool open);

@@ -314,8 +314,10 @@ static void endpoint_make_room(struct endpoint *endpoint, const struct scraper *
     for (struct scraper *one = endpoint->scrapers; one; one = one->next)
         if (!one->local && !one->dropped && one->who.uid == (uid_t)-1)
             oldest = one;
-    if (oldest && !endpoint_has_room(endpoint, scraper))
+    if (oldest && !endpoint_has_room(endpoint, scraper)) {
         endpoint_drop(endpoint, oldest);
+        endpoint_run(endpoint); /* It counts until the library has closed it. */
+    }
 }
 
 /** Give the library a new connection, @fd, which is closed if it is refused. */
@@ -412,7 +414,7 @@ static int endpoint_open(struct listener *listener)
     struct endpoint *endpoint = listener->endpoint;
     int fd;
     int error = listener->local ? endpoint_listen_unix(endpoint, &fd)
-                                : exposition_listen((uint16_t)listener->wish, SCRAPERS_MAX, &fd);
+                                : exposition_listen((uint16_t)listener->wish, &fd);
 
     if (error)
         return error;

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -39,6 +40,7 @@ class PageAgent(RealAgent):
                 self.only_some_things_may_be_asked,
                 self.events_come_as_they_happen,
                 self.long_slow_and_many_hold_nobody,
+                self.many_at_once_hold_nobody,
                 self.a_later_agent_knows_the_page_and_asks_anew):
             with self.subTest(story.__name__):
                 story()
@@ -48,6 +50,12 @@ class PageAgent(RealAgent):
         self.addCleanup(one.close)
         one.sendall(text)
         return one
+
+    def signed(self, request):
+        """A connection on which the page's user has asked @request."""
+        body = json.dumps(request).encode()
+        lines = "".join(f"{name}: {value}\r\n" for name, value in self.page.headers(body).items())
+        return self.raw(f"POST /agent HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
     def says_what_commands_say(self):
         # Without what changes by itself from one answer to the next. Of events, commands leave the type out.
@@ -74,9 +82,7 @@ class PageAgent(RealAgent):
         self.assertEqual((refused["code"], refused["message"]), (command["code"], command["message"]))
 
     def events_come_as_they_happen(self):
-        body = json.dumps({"type": "events", "follow": True, "age_ms": 0}).encode()
-        lines = "".join(f"{name}: {value}\r\n" for name, value in self.page.headers(body).items())
-        stream = self.raw(f"POST /agent HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        stream = self.signed({"type": "events", "follow": True, "age_ms": 0})
         self.reseat("drain", "cpu1", "--keep")
         got = b""
         while b'"cpu1"' not in got:
@@ -163,10 +169,8 @@ class PageAgent(RealAgent):
         endless = self.raw(b"POST /agent HTTP/1.1\r\nX: ")
         self.assertRaises(OSError, lambda: [endless.sendall(b"x" * 65536) or time.sleep(0.001) for i in range(1000)])
         half = self.raw(f"POST /agent HTTP/1.1\r\n{lines}Content-Length: 4096\r\n\r\n".encode() + b'{"type":')
-        body = json.dumps({"type": "events"}).encode()
-        lines = "".join(f"{name}: {value}\r\n" for name, value in page.headers(body).items())
         for _ in range(4):  # Who asks and does not read.
-            self.raw(f"POST /agent HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            self.signed({"type": "events"})
         silent = [self.raw() for _ in range(40)]
         # The oldest give way, and who is known has room beside those that nobody knows.
         for _ in range(20):
@@ -176,6 +180,19 @@ class PageAgent(RealAgent):
         for one in (self.stream, half, *silent):
             while one.recv(4096):
                 pass
+
+    def many_at_once_hold_nobody(self):
+        for _ in range(4):
+            self.assertIn(b"200", self.signed({"type": "events", "follow": True}).recv(64))
+        pid = json.loads(self.reseat("agent", "status", "--json").stdout)["agent"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for _ in range(31):
+                self.raw()
+            known = self.signed({"type": "apps"})
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self.assertIn(b"200", known.recv(64))
 
     def a_later_agent_knows_the_page_and_asks_anew(self):
         path = f"{self.folder}/run/reseat/page"
