@@ -1,5 +1,6 @@
 #include "state/object/pinned.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "state/base/log.h"
@@ -9,6 +10,13 @@
 
 /* Most residences that keep registered memory. */
 #define KEPT_MOST 16
+#define SLOTS     8
+#define SLOTS_ALL ((1u << SLOTS) - 1)
+
+struct pinned_slots {
+    _Atomic uint32_t taken; /* A bit each. All stay taken where the driver refused. */
+    struct pinned pin;
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by the lock above: at most one for each residence, in the first kept_count entries. */
@@ -142,9 +150,57 @@ void pinned_give(struct pinned *pin)
     memset(pin, 0, sizeof(*pin));
 }
 
-void pinned_forget(const struct residence *residence)
+/* NULL is allowed. */
+static void pinned_slots_destroy(struct pinned_slots *slots)
+{
+    if (slots && slots->pin.buffer)
+        pinned_destroy_whole(&slots->pin);
+    free(slots);
+}
+
+static struct pinned_slots *pinned_slots_create(struct residence *residence)
+{
+    struct pinned_slots *slots = calloc(1, sizeof(*slots));
+    char *memory = slots ? pages_take(SLOTS * PINNED_SLOT, 0) : NULL;
+    if (slots && (!memory || !pinned_create(residence, memory, SLOTS * PINNED_SLOT, &slots->pin))) {
+        pages_give(memory, SLOTS * PINNED_SLOT);
+        atomic_init(&slots->taken, SLOTS_ALL);
+    }
+    return slots;
+}
+
+char *pinned_slot_take(struct residence *residence)
+{
+    struct pinned_slots *slots = atomic_load(&residence->slots), *none = NULL;
+    if (!slots) {
+        slots = pinned_slots_create(residence);
+        if (!slots)
+            return NULL;
+        if (!atomic_compare_exchange_strong(&residence->slots, &none, slots)) {
+            pinned_slots_destroy(slots); /* Another thread was first. */
+            slots = none;
+        }
+    }
+    uint32_t taken = atomic_load(&slots->taken);
+    while (taken != SLOTS_ALL) {
+        unsigned at = (unsigned)__builtin_ctz(~taken);
+        if (atomic_compare_exchange_weak(&slots->taken, &taken, taken | 1u << at))
+            return slots->pin.memory + at * PINNED_SLOT;
+    }
+    return NULL;
+}
+
+void pinned_slot_give(struct residence *residence, const char *slot)
+{
+    struct pinned_slots *slots = atomic_load(&residence->slots);
+    size_t at = (size_t)(slot - slots->pin.memory) / PINNED_SLOT;
+    atomic_fetch_and(&slots->taken, ~(1u << at));
+}
+
+void pinned_forget(struct residence *residence)
 {
     struct pinned pin = {0};
+    pinned_slots_destroy(atomic_exchange(&residence->slots, NULL));
     pthread_mutex_lock(&lock);
     size_t at = pinned_find(residence);
     if (at < kept_count)

@@ -37,7 +37,20 @@ bool pinned_take(struct residence *residence, size_t size, struct pinned *ret_pi
 /** @pin, whose memory came from pages_take(), is not used any more: keep it, or destroy it with its
  * memory. Blocks. Afterwards it is zeroed. */
 void pinned_give(struct pinned *pin);
-/** @residence ends: free what it keeps. */
-void pinned_forget(const struct residence *residence);
+/** @residence ends: free what it keeps, and its slots. */
+void pinned_forget(struct residence *residence);
+
+/** Size of a slot, for a few bytes that a program reads and waits for. */
+#define PINNED_SLOT ((size_t)64 << 10)
+
+/**
+ * Take one of the few slots of registered memory that a residence has; they are made when the first
+ * one is taken. NULL: all are taken, the driver does not register memory, or there is none.
+ *
+ * The slot goes back by pinned_slot_give(), before the caller drops its reference to @residence.
+ * Thread-safe. Blocks on the driver the first time. Not inside the gate.
+ */
+char *pinned_slot_take(struct residence *residence);
+void pinned_slot_give(struct residence *residence, const char *slot);
 
 #endif

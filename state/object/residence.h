@@ -103,6 +103,7 @@ struct residence {
         io; /**< In-order queue of ours, with profiling, for transfers. Used by movers only. */
     struct group_limits groups;
     struct residence_tool tools[RESIDENCE_TOOLS]; /**< Made when first needed; released with it. */
+    struct pinned_slots *_Atomic slots; /**< Of pinned.h, made when first needed; or NULL. */
     struct retired_list *retired; /**< Real objects to be released with it; NULL: no room reserved.
                                      By movers only. */
     struct residence *next;       /**< Next in the list of a mover that takes it apart. */

@@ -189,6 +189,14 @@ static void blocking_write(struct subject *s, int n)
         cl->clEnqueueWriteBuffer(s->queue, s->mem, CL_TRUE, 0, sizeof k, &k, 0, NULL, NULL);
 }
 
+static void blocking_read(struct subject *s, int n)
+{
+    cl_uint word;
+
+    while (n--)
+        cl->clEnqueueReadBuffer(s->queue, s->mem, CL_TRUE, 0, sizeof(word), &word, 0, NULL, NULL);
+}
+
 static void map_large(struct subject *s, int n, cl_map_flags flags)
 {
     while (n--) {
@@ -234,6 +242,7 @@ static const struct operation operations[] = {
     {"the same behind the last event", enqueue_chain, BATCH},
     {"enqueue and clFinish", enqueue_finish, BATCH},
     {"blocking 4-byte write", blocking_write, BATCH},
+    {"blocking 4-byte read", blocking_read, BATCH},
     {"set and enqueue, 1 thread", one_thread, BATCH},
     {"set and enqueue, each of 8 threads", all_threads, BATCH},
     {"map 16 MiB to read, unmap", map_read, TRANSFERS},

@@ -1,5 +1,6 @@
 #include "state/base/threads/callback.h"
 #include "state/memory/registered.h"
+#include "state/object/pinned.h"
 #include "tests/support/engine_rig.h"
 
 /* Devices with memory of their own, where what the program maps is a copy of it: as GPUs have it.
@@ -268,7 +269,7 @@ Test(memory, a_registered_host_copy_of_two_devices_ends_once, .timeout = 60)
     callback_settle(SETTLES_MS);
     cr_assert_eq(atomic_load(&returned), CALLBACKS);
     cr_assert_eq(own_buffers(&o, "one"), 0);
-    cr_assert_eq(own_buffers(&o, "two"), 0);
+    cr_assert_eq(own_buffers(&o, "two"), 1, "by which the word was read");
     RELEASE(other, o.program.queue, context);
     free(o.want);
 }
@@ -306,5 +307,93 @@ Test(memory, a_host_copy_that_cannot_be_registered_is_mapped_all_the_same, .time
     }
     cr_assert_eq(emu_shared_fired(o.rig.emu, "one"), 1);
     cr_assert_eq(own_buffers(&o, "one"), plain);
+    own_close(&o);
+}
+
+/* A few bytes that the program waits for are read into registered memory, of which a residence has
+ * one piece. It goes with the residence. */
+Test(memory, few_bytes_that_are_waited_for_are_read_by_registered_memory, .timeout = 120)
+{
+    static struct own o;
+    cl_event event;
+    own_open_plain(&o, BYTES);
+    int64_t plain = own_buffers(&o, "one");
+    char *got = calloc(1, BYTES);
+    cr_assert_not_null(got);
+    OK(clEnqueueReadBuffer(o.program.queue, o.buffer, CL_FALSE, 4, 64, got, 0, NULL, NULL));
+    OK(clEnqueueReadBuffer(o.program.queue, o.buffer, CL_TRUE, 0, 64, got, 0, NULL, &event));
+    OK(clReleaseEvent(event));
+    OK(clEnqueueReadBuffer(o.program.queue, o.buffer, CL_TRUE, 0, PINNED_SLOT + 1, got, 0, NULL,
+                           NULL));
+    cr_assert_eq(own_buffers(&o, "one"), plain, "none of these goes that way");
+    for (unsigned i = 0; i < 3; i++) {
+        size_t size = i == 0 ? 1 : i == 1 ? PINNED_SLOT : 4097, offset = 1000 * i;
+        memset(got, 0x5a, BYTES);
+        OK(clEnqueueReadBuffer(o.program.queue, o.buffer, CL_TRUE, offset, size, got, 0, NULL,
+                               NULL));
+        cr_assert_eq(own_buffers(&o, "one"), plain + 1);
+        cr_assert(memcmp(got, (char *)o.want + offset, size) == 0, "%zu bytes", size);
+        cr_assert_eq(got[size], 0x5a, "not a byte more");
+    }
+    engine_rig_moves(&o.rig, "two");
+    cr_assert_eq(own_buffers(&o, "one"), 0);
+    own_check(&o, 32, "moved");
+    engine_rig_moves(&o.rig, "three"); /* Its memory is the host's. */
+    int64_t before = own_buffers(&o, "three");
+    own_check(&o, 32, "moved again");
+    cr_assert_eq(own_buffers(&o, "three"), before);
+    engine_rig_moves(&o.rig, "one");
+    /* A driver that refuses is not asked again. */
+    OK(emu_shared_arm(o.rig.emu, "one", 1, "clCreateBuffer", CL_OUT_OF_RESOURCES));
+    before = own_buffers(&o, "one");
+    for (unsigned i = 0; i < 3; i++)
+        own_check(&o, 32, "plain");
+    cr_assert_eq(emu_shared_fired(o.rig.emu, "one"), 1);
+    cr_assert_eq(own_buffers(&o, "one"), before);
+    free(got);
+    own_close(&o);
+}
+
+struct reading {
+    const struct own *own;
+    unsigned from;
+    atomic_bool *over;
+};
+
+static void *read_all_the_time(void *data)
+{
+    const struct reading *reading = data;
+    const struct own *o = reading->own;
+    cl_command_queue queue = MADE(clCreateCommandQueue, o->program.context, o->rig.device, 0);
+    cl_uint got[512];
+    for (unsigned i = reading->from; !atomic_load(reading->over); i = (i + 7919) % (WORDS - 512)) {
+        OK(clEnqueueReadBuffer(queue, o->buffer, CL_TRUE, i * 4, sizeof(got), got, 0, NULL, NULL));
+        cr_assert(memcmp(got, o->want + i, sizeof(got)) == 0, "at %u", i);
+    }
+    OK(clReleaseCommandQueue(queue));
+    return NULL;
+}
+
+/* More threads than there are slots, while the residence changes. */
+Test(memory, many_threads_read_few_bytes_at_once, .timeout = 120)
+{
+    static const char *const places[] = {"two", "one", NULL, "one", "three", "two", "one"};
+    enum { THREADS = 12 };
+    static struct own o;
+    atomic_bool over = false;
+    pthread_t threads[THREADS];
+    struct reading readings[THREADS];
+    own_open_plain(&o, BYTES);
+    for (unsigned i = 0; i < THREADS; i++) {
+        readings[i] = (struct reading){&o, i * 1000, &over};
+        cr_assert_eq(pthread_create(&threads[i], NULL, read_all_the_time, &readings[i]), 0);
+    }
+    for (unsigned i = 0; i < ARRAY_SIZE(places); i++) {
+        engine_rig_sleep(50);
+        engine_rig_moves(&o.rig, places[i]);
+    }
+    atomic_store(&over, true);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
     own_close(&o);
 }
