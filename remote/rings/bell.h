@@ -31,7 +31,8 @@ struct bell_peer {
     atomic_int ended;    /**< 0, or the -errno with which all waits end; set once. */
 };
 
-/** What a thread waits for: the other process alone, or a device's command as well. */
+/** What a thread waits for: the other process alone, or a device's command as well, or what is to
+ * be given to a device. */
 enum bell_spin_for { BELL_SPIN_PROCESS, BELL_SPIN_DEVICE };
 
 /**
