@@ -118,11 +118,9 @@ static void place_make(struct place *place, int server)
 static void make_binary(void)
 {
     struct place place;
-    const char *text = source;
     size_t size = 0;
     place_make(&place, 0);
-    cl_program program = MADE(clCreateProgramWithSource, place.context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    cl_program program = BUILT(place.context, source, "");
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL));
     cr_assert_eq(size, SIZE);
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL));
