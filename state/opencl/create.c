@@ -268,3 +268,28 @@ cl_int image_parent_check(const cl_image_desc *desc, size_t element_size, const 
                ? CL_SUCCESS
                : CL_INVALID_IMAGE_DESCRIPTOR;
 }
+
+cl_int image_formats_check(cl_mem_flags flags, cl_mem_object_type type, cl_uint entries,
+                           const cl_image_format *formats, cl_mem_flags *ret_access)
+{
+    cl_mem_flags access = flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
+    /* It asks for more than CL_MEM_READ_WRITE, which may be given with it. */
+    if (access & CL_MEM_KERNEL_READ_AND_WRITE)
+        access &= ~(cl_mem_flags)CL_MEM_READ_WRITE;
+    if (!memory_flags_valid(flags, IMAGE_FLAGS) || access & (access - 1) ||
+        type < CL_MEM_OBJECT_IMAGE2D || type > CL_MEM_OBJECT_IMAGE1D_BUFFER ||
+        (formats && entries == 0))
+        return CL_INVALID_VALUE;
+    *ret_access = access ? access : CL_MEM_READ_WRITE;
+    return CL_SUCCESS;
+}
+
+cl_int image_formats_answer(const cl_image_format *all, cl_uint count, cl_uint entries,
+                            cl_image_format *formats, cl_uint *ret_count)
+{
+    if (formats && count)
+        memcpy(formats, all, (entries < count ? entries : count) * sizeof(*formats));
+    if (ret_count)
+        *ret_count = count;
+    return CL_SUCCESS;
+}

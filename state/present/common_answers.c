@@ -350,25 +350,6 @@ int common_param(const struct common *common, const struct devinfo_param *param)
     }
 }
 
-static const struct devinfo_formats *
-common_answers_find_formats(const struct devinfo *info, cl_mem_flags flags, cl_mem_object_type type)
-{
-    for (size_t i = 0; i < info->format_count; i++)
-        if (info->formats[i].flags == flags && info->formats[i].type == type)
-            return &info->formats[i];
-    return NULL;
-}
-
-static bool common_answers_has_format(const struct devinfo_formats *list,
-                                      const cl_image_format *format)
-{
-    for (uint32_t i = 0; list && i < list->count; i++)
-        if (list->formats[i].image_channel_order == format->image_channel_order &&
-            list->formats[i].image_channel_data_type == format->image_channel_data_type)
-            return true;
-    return false;
-}
-
 /* True when every device has the format; notes the devices without it if some device has it. */
 static bool common_answers_format_in_all(const struct common *common,
                                          const struct devinfo_formats *list,
@@ -378,8 +359,8 @@ static bool common_answers_format_in_all(const struct common *common,
     bool in_all = true;
 
     for (size_t i = 0; i < common->count; i++) {
-        if (common_answers_has_format(
-                common_answers_find_formats(common->devices[i], list->flags, list->type), format))
+        if (devinfo_formats_have(devinfo_formats_of(common->devices[i], list->flags, list->type),
+                                 format))
             continue;
         if (in_all)
             reason = reasons_note(common->reasons, &(struct reason){.kind = REASON_FORMAT,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "state/base/cleanup.h"
+#include "state/opencl/create.h"
 #include "state/opencl/info.h"
 #include "state/present/proposal.h"
 
@@ -528,44 +529,43 @@ cl_int present_platform_info(const struct present *present, cl_platform_info nam
     return present_answer(&present->platform, name, param_value_size, param_value, ret_size);
 }
 
-static bool present_is_image_type(cl_mem_object_type type)
+static cl_int present_find_formats(const struct present *present, cl_mem_flags flags,
+                                   cl_mem_object_type type, cl_uint entries,
+                                   const cl_image_format *formats,
+                                   const struct devinfo_formats **ret_list)
 {
-    return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
+    cl_mem_flags access;
+    cl_int error = image_formats_check(flags, type, entries, formats, &access);
+    if (error == CL_SUCCESS && access & CL_MEM_KERNEL_READ_AND_WRITE &&
+        present->version < VERSION_2)
+        error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        *ret_list = devinfo_formats_of(&present->device, access, type);
+    return error;
 }
 
 cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
                              cl_mem_object_type type, cl_uint num_entries,
                              cl_image_format *image_formats, cl_uint *ret_count)
 {
-    const cl_mem_flags accesses =
-        CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_KERNEL_READ_AND_WRITE;
-    const cl_mem_flags others = CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR |
-                                CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY |
-                                CL_MEM_HOST_NO_ACCESS;
-    cl_mem_flags access = flags & accesses;
-    const struct devinfo_formats *list = NULL;
-    cl_uint count;
+    const struct devinfo_formats *list;
+    cl_int error = present_find_formats(present, flags, type, num_entries, image_formats, &list);
+    return error ? error
+                 : image_formats_answer(list ? list->formats : NULL, list ? list->count : 0,
+                                        num_entries, image_formats, ret_count);
+}
 
-    if (flags & ~(accesses | others) || !present_is_image_type(type) ||
-        (image_formats && !num_entries))
-        return CL_INVALID_VALUE;
-    if (access & CL_MEM_KERNEL_READ_AND_WRITE && present->version < VERSION_2)
-        return CL_INVALID_VALUE;
-    /* READ_AND_WRITE in one kernel is stricter than READ_WRITE, so drop the latter. */
-    if (access & CL_MEM_KERNEL_READ_AND_WRITE)
-        access &= ~(cl_mem_flags)CL_MEM_READ_WRITE;
-    if (access & (access - 1))
-        return CL_INVALID_VALUE;
-    if (!access)
-        access = CL_MEM_READ_WRITE;
-    for (size_t i = 0; !list && i < present->device.format_count; i++)
-        if (present->device.formats[i].flags == access && present->device.formats[i].type == type)
-            list = &present->device.formats[i];
-    count = list ? list->count : 0;
-    if (image_formats && count)
-        memcpy(image_formats, list->formats,
-               sizeof(*image_formats) * (num_entries < count ? num_entries : count));
-    if (ret_count)
-        *ret_count = count;
-    return CL_SUCCESS;
+cl_int present_check_format(const struct present *present, cl_mem_flags flags,
+                            cl_mem_object_type type, const cl_image_format *format)
+{
+    const struct devinfo_formats *list;
+    if (!devinfo_scalar(&present->device, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE))
+        return CL_INVALID_OPERATION;
+    if (!format)
+        return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
+    cl_int error = present_find_formats(present, flags, type, 0, NULL, &list);
+    if (error || devinfo_formats_have(list, format))
+        return error;
+    return image_element_size(format) ? CL_IMAGE_FORMAT_NOT_SUPPORTED
+                                      : CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 }
