@@ -87,7 +87,7 @@ static cl_int queue_offered(cl_command_queue_properties bits, const struct queue
     return bits & ~(offer->properties & QUEUE_HOST) ? CL_INVALID_QUEUE_PROPERTIES : CL_SUCCESS;
 }
 
-cl_int queue_bits_check(cl_command_queue_properties bits, const struct queue_offer *offer)
+static cl_int queue_bits_check(cl_command_queue_properties bits, const struct queue_offer *offer)
 {
     /* Queues on the device are the other call's. */
     return bits & QUEUE_DEVICE ? CL_INVALID_VALUE : queue_offered(bits, offer);
@@ -109,12 +109,14 @@ static bool queue_is_hint(cl_queue_properties value)
 }
 
 cl_int queue_properties_read(const cl_queue_properties *list, const struct queue_offer *offer,
-                             cl_command_queue_properties *ret_bits)
+                             cl_command_queue_properties *all)
 {
+    if (!list)
+        return queue_bits_check(*all, offer);
     enum { BITS = 1, PRIORITY = 2, THROTTLE = 4, SIZE = 8 };
     cl_command_queue_properties bits = 0;
     unsigned seen = 0;
-    for (; list && list[0] != 0; list += 2) {
+    for (; list[0] != 0; list += 2) {
         unsigned kind = list[0] == CL_QUEUE_PROPERTIES     ? BITS
                         : list[0] == CL_QUEUE_PRIORITY_KHR ? PRIORITY
                         : list[0] == CL_QUEUE_THROTTLE_KHR ? THROTTLE
@@ -132,7 +134,7 @@ cl_int queue_properties_read(const cl_queue_properties *list, const struct queue
         return CL_INVALID_VALUE;
     cl_int error = queue_offered(bits, offer);
     if (error == CL_SUCCESS)
-        *ret_bits = bits;
+        *all = bits;
     return error;
 }
 

@@ -39,11 +39,14 @@ struct queue_offer {
     cl_command_queue_properties properties;
     bool priorities, throttles; /**< cl_khr_priority_hints, cl_khr_throttle_hints. */
 };
-/** 5.1: of clCreateCommandQueue. Queues on the device are never offered. */
-cl_int queue_bits_check(cl_command_queue_properties bits, const struct queue_offer *offer);
-/** 5.1: the list of clCreateCommandQueueWithProperties, each property once. */
+/**
+ * 5.1: the properties of a new queue. Queues on the device are never offered.
+ *
+ * @list  Of clCreateCommandQueueWithProperties, each property once; or NULL.
+ * @all   Those of clCreateCommandQueue; set to those of the list if there is one.
+ */
 cl_int queue_properties_read(const cl_queue_properties *list, const struct queue_offer *offer,
-                             cl_command_queue_properties *ret_bits);
+                             cl_command_queue_properties *all);
 
 /** What a sampler is made of (5.7.1). */
 struct sampler_choice {

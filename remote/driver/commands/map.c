@@ -79,7 +79,7 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     return map;
 }
 
-static void map_destroy(struct map *map)
+void map_destroy(struct map *map)
 {
     handle_unuse(map->event);
     free(map->owned);

@@ -47,10 +47,7 @@ static void memory_finish(struct handle *handle)
     while (memory->maps) { /* Never unmapped. */
         struct map *map = memory->maps;
         memory->maps = map->next;
-        handle_unuse(map->event);
-        free(map->owned);
-        bulk_return(map->loan);
-        free(map);
+        map_destroy(map);
     }
     if (memory->host_owned)
         free(memory->host);
