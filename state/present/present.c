@@ -101,14 +101,14 @@ static int present_note_refused(const struct common *common)
         if (!words)
             return -ENOMEM;
         for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-            if (carried_extension_find(word) < 0)
+            if (carried_find(word) < 0)
                 reasons_note_name(common->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
                                   carried_refusal(word));
         }
         for (size_t j = 0; j < devinfo_list_count(features); j++) {
             const cl_name_version entry = devinfo_list_entry(features, j);
 
-            if (carried_feature_find(entry.name) < 0)
+            if (carried_find(entry.name) < 0)
                 reasons_note_name(common->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
                                   carried_refusal(entry.name));
         }
@@ -118,31 +118,28 @@ static int present_note_refused(const struct common *common)
 
 static int present_proposal_names(struct proposal *proposal)
 {
-    for (size_t i = 0; i < carried_extension_count; i++)
-        proposal->extensions[i] = common_extension(&proposal->common, carried_extensions[i]);
-    for (size_t i = 0; i < carried_feature_count; i++)
-        proposal->features[i] = common_feature(&proposal->common, carried_features[i]);
+    for (size_t i = 0; i < carried_count; i++)
+        proposal->names[i] = common_name(&proposal->common, carried_names[i]);
     return present_note_refused(&proposal->common);
 }
 
-/* Write the remaining names, with the lowest version that some device gives, or @fallback. */
+/* Write the remaining names of that kind, with the lowest version that some device gives, or
+ * @fallback. */
 static int present_write_versioned(struct proposal *proposal, cl_device_info list,
-                                   const char *const *names, const bool *has, size_t count,
-                                   cl_version fallback)
+                                   enum reason_kind kind, cl_version fallback)
 {
     cl_name_version entries[CARRIED_MAX] = {0};
     size_t used = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < carried_count; i++) {
+        const char *name = carried_names[i];
         bool in_all;
-        cl_version version;
 
-        if (!has[i])
+        if (!proposal->names[i] || carried_kind(name) != kind)
             continue;
-        version = common_name_version(&proposal->common, list, names[i], &in_all);
+        cl_version version = common_name_version(&proposal->common, list, name, &in_all);
         entries[used].version = version ? version : fallback;
-        snprintf(entries[used].name, sizeof(entries[used].name), "%s", names[i]);
-        used++;
+        snprintf(entries[used++].name, sizeof(entries[0].name), "%s", name);
     }
     return reply_set(&proposal->answers, list, entries, used * sizeof(entries[0]));
 }
@@ -152,21 +149,16 @@ static int present_write_names(struct proposal *proposal)
     char text[CARRIED_MAX * CL_NAME_VERSION_MAX_NAME_SIZE] = "";
     int err;
 
-    for (size_t i = 0; i < carried_extension_count; i++) {
-        if (!proposal->extensions[i])
-            continue;
-        if (text[0])
-            strcat(text, " ");
-        strcat(text, carried_extensions[i]);
-    }
+    for (size_t i = 0; i < carried_count; i++)
+        if (proposal->names[i] && carried_kind(carried_names[i]) == REASON_EXTENSION)
+            strcat(strcat(text, text[0] ? " " : ""), carried_names[i]);
     err = reply_set_string(&proposal->answers, CL_DEVICE_EXTENSIONS, text);
     if (!err)
-        err = present_write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION,
-                                      carried_extensions, proposal->extensions,
-                                      carried_extension_count, CL_MAKE_VERSION(1, 0, 0));
+        err = present_write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION, REASON_EXTENSION,
+                                      CL_MAKE_VERSION(1, 0, 0));
     if (!err)
-        err = present_write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, carried_features,
-                                      proposal->features, carried_feature_count, VERSION_3);
+        err = present_write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, REASON_FEATURE,
+                                      VERSION_3);
     return err;
 }
 
@@ -296,7 +288,7 @@ static void present_drop_unoffered(struct proposal *proposal)
 
         if (param->since && param->since <= proposal->version)
             continue;
-        if (!param->extension || !proposal_has_extension(proposal, param->extension))
+        if (!param->extension || !proposal_has(proposal, param->extension))
             reply_drop(&proposal->answers, param->name);
     }
 }
