@@ -36,6 +36,14 @@ static bool memory_watch(struct memory *memory)
     return false;
 }
 
+void map_destroy(struct map *map)
+{
+    handle_unuse(map->event);
+    free(map->owned);
+    bulk_return(map->loan);
+    free(map);
+}
+
 static void memory_finish(struct handle *handle)
 {
     struct memory *memory = container_of(handle, struct memory, base);
