@@ -143,12 +143,31 @@ static cl_int ask(cl_uint name, size_t size, void *ret, size_t *ret_size)
                                  : clGetDeviceInfo(p.device, name, size, ret, ret_size);
 }
 
+/* What strings and lists of a round are kept in. */
+static struct kept {
+    _Alignas(16) char bytes[1 << 18];
+    size_t used;
+} kept;
+
+/* Zeroed memory until the round ends. */
+static void *keep(size_t size)
+{
+    size_t at = kept.used;
+    size = (size + 15) & ~(size_t)15;
+    if (size > sizeof(kept.bytes) - at) {
+        printf("the answers do not fit\n");
+        exit(1);
+    }
+    kept.used += size;
+    return memset(kept.bytes + at, 0, size);
+}
+
 /* Of the device, or the platform; kept. */
 static char *text_of(cl_uint name)
 {
     size_t size = 0;
     CHECK_NAMED(ask(name, 0, NULL, &size) == CL_SUCCESS && size, "a string", name);
-    char *text = calloc(1, size + 1);
+    char *text = keep(size + 1);
     CHECK_NAMED(ask(name, size, text, NULL) == CL_SUCCESS, "a string", name);
     CHECK_NAMED(strlen(text) + 1 == size, "a string of its size", name);
     return text;
@@ -167,7 +186,7 @@ static struct versions versions_of(cl_uint name)
     CHECK_NAMED(ask(name, 0, NULL, &size) == CL_SUCCESS && size % sizeof(*list.items) == 0,
                 "an array of cl_name_version", name);
     list.count = size / sizeof(*list.items);
-    list.items = calloc(list.count + 1, sizeof(*list.items));
+    list.items = keep((list.count + 1) * sizeof(*list.items));
     if (size)
         CHECK_NAMED(ask(name, size, list.items, NULL) == CL_SUCCESS, "an array of cl_name_version",
                     name);
@@ -761,7 +780,9 @@ int main(int argc, char **argv)
     full = strcmp(profile, "FULL_PROFILE") == 0;
     images = TRUTH(IMAGE_SUPPORT);
     CHECK(full || strcmp(profile, "EMBEDDED_PROFILE") == 0);
+    const size_t before = kept.used;
     do {
+        kept.used = before;
         check_platform();
         check_versions();
         check_limits(memory);
